@@ -1,0 +1,84 @@
+# make demo   train a small network on 2 ranks            make test    the test suite
+# make check  format, lint, types, sanitizers             make bench   all_reduce against Gloo
+# Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo test check bench build lint format types stubs sanitizers native clean
+
+build: $(VENV)/built
+
+$(VENV)/tools: pyproject.toml Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install 'pip>=25.1'
+	$(PIP) install --group build
+	touch $@
+
+# Files that the extension is made of; Python files need no rebuild (the install is editable).
+NATIVE := $(shell find csrc/allhands CMakeLists.txt -type f)
+$(VENV)/built: $(VENV)/tools $(NATIVE)
+	$(PIP) install --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/test: $(VENV)/built
+	$(PIP) install --group test --group demo
+	$(PIP) install torch==2.13.0
+	touch $@
+
+$(VENV)/lint: $(VENV)/tools
+	$(PIP) install --group lint
+	touch $@
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest -n 2
+
+demo: $(VENV)/built
+	$(PIP) install --group demo
+	$(BIN)/allhands run --standalone --nproc-per-node 2 examples/train_digits.py
+
+bench: $(VENV)/test
+	$(BIN)/python benchmarks/all_reduce.py
+
+check: lint types stubs sanitizers
+
+SOURCES_CPP = $(shell find csrc -name '*.cpp' -o -name '*.hpp')
+lint: $(VENV)/lint
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/clang-format --dry-run --Werror $(SOURCES_CPP)
+
+format: $(VENV)/lint
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+	$(BIN)/clang-format -i $(SOURCES_CPP)
+
+types: $(VENV)/lint $(VENV)/built
+	$(BIN)/mypy
+
+# The generated description of the native module; tests/house holds that it is fresh.
+stubs: $(VENV)/built $(VENV)/lint
+	$(BIN)/python -m nanobind.stubgen -q -m allhands._C -o build/_C.pyi
+	diff -u src/allhands/_C.pyi build/_C.pyi || \
+	  { echo 'src/allhands/_C.pyi is stale: cp build/_C.pyi src/allhands/_C.pyi'; exit 1; }
+
+# The core's own tests, ranks as threads; `native` plain, `sanitizers` under ASan+UBSan and TSan.
+native-%: $(VENV)/tools
+	cmake -S . -B build/$* -G Ninja -DALLHANDS_TESTS=ON -DCMAKE_BUILD_TYPE=$(BUILD_$*) \
+	  -DALLHANDS_SANITIZE=$(SANITIZE_$*) >/dev/null
+	cmake --build build/$*
+	$(CTEST) --test-dir build/$*
+BUILD_plain := Release
+BUILD_asan := RelWithDebInfo
+BUILD_tsan := RelWithDebInfo
+SANITIZE_plain :=
+SANITIZE_asan := address,undefined
+SANITIZE_tsan := thread
+native: native-plain
+sanitizers: native-asan native-tsan
+
+clean:
+	rm -rf $(VENV) build

@@ -1,0 +1,30 @@
+// An array as the core sees it: memory somebody else owns, its dtype and its layout.
+//
+// Elements are numbered in C (row-major) order of the shape, whatever the strides are;
+// that number is what "offset" means everywhere in the core.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "allhands/base/dtype.hpp"
+
+namespace allhands {
+
+struct Dimension {
+  std::int64_t size;
+  std::int64_t stride;  // bytes, may be negative
+};
+
+struct Buffer {
+  void* data = nullptr;
+  DType dtype = DType::UInt8;
+  std::size_t count = 0;              // elements
+  std::vector<Dimension> dimensions;  // empty: contiguous in C order
+
+  bool is_contiguous() const { return dimensions.empty(); }
+  std::size_t num_bytes() const { return count * size_of(dtype); }
+};
+
+}  // namespace allhands

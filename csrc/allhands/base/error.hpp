@@ -1,0 +1,41 @@
+// The one exception type of the core. The Python binding turns its kind into a class of
+// allhands.errors; see that file for the tree and for what each kind means.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace allhands {
+
+enum class ErrorKind {
+  Value,        // the caller's mistake: ValueError
+  Type,         // the caller's mistake: TypeError
+  Backend,      // DistBackendError
+  Network,      // DistNetworkError
+  Store,        // DistStoreError
+  QueueEmpty,   // QueueEmptyError
+  RankFailed,   // RankFailedError; `ranks` are the dead ones
+  Mismatch,     // CollectiveMismatchError; `ranks` are those that differ from this one
+  Timeout,      // CollectiveTimeoutError; `ranks` are those that had not arrived
+  Interrupted,  // a Python signal handler raised; the binding lets that exception out
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message, std::vector<int> ranks = {})
+      : std::runtime_error(message), kind_(kind), ranks_(std::move(ranks)) {}
+
+  ErrorKind kind() const { return kind_; }
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  ErrorKind kind_;
+  std::vector<int> ranks_;
+};
+
+// Error(kind, "text: " + strerror(code)) for a failed system call.
+Error system_error(ErrorKind kind, const std::string& what, int code);
+
+}  // namespace allhands

@@ -1,0 +1,3 @@
+"""
+The native core of allhands. Private: use the names that allhands exports.
+"""

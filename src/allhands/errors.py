@@ -1,0 +1,91 @@
+"""Every exception that allhands raises of its own.
+
+    DistError (RuntimeError)
+    ├── DistBackendError                 a collective or point-to-point call failed
+    │   ├── RankFailedError              a rank of the group died or left
+    │   ├── CollectiveMismatchError      the ranks called different things
+    │   └── CollectiveTimeoutError       also TimeoutError: some rank did not come
+    ├── DistNetworkError                 a connection could not be made or was lost
+    └── DistStoreError                   a store call failed or timed out
+        └── QueueEmptyError              queue_pop(block=False) on an empty queue
+
+The caller's own mistakes are `ValueError` and `TypeError`, raised before a byte moves.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CollectiveMismatchError",
+    "CollectiveTimeoutError",
+    "DistBackendError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "QueueEmptyError",
+    "RankFailedError",
+]
+
+
+class DistError(RuntimeError):
+    """Base of everything that goes wrong between ranks."""
+
+
+class DistBackendError(DistError):
+    """A collective or point-to-point operation failed.
+
+    After it the group is broken: every further call on it raises at once. Destroy it,
+    or destroy and re-initialize the world, to go on in the same processes.
+    """
+
+
+class RankFailedError(DistBackendError):
+    """A rank of the group died or left while others still needed it.
+
+    You don't get it for a rank that is merely late: see `CollectiveTimeoutError`.
+    Every surviving rank of the group gets the same `ranks`.
+    """
+
+    ranks: list[int]
+    """Ranks (of the group) that are gone."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.ranks = []
+
+
+class CollectiveMismatchError(DistBackendError):
+    """The ranks of a group called different operations at the same position.
+
+    Raised on every rank, before any output is written; the next operation on the group
+    works again.
+    """
+
+    ranks: list[int]
+    """Ranks (of the group) whose call differs from this rank's."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.ranks = []
+
+
+class CollectiveTimeoutError(DistBackendError, TimeoutError):
+    """Some ranks of the group did not come within the time limit, but are alive."""
+
+    ranks: list[int]
+    """Ranks (of the group) that had not arrived."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.ranks = []
+
+
+class DistNetworkError(DistError):
+    """A connection could not be made, or was lost."""
+
+
+class DistStoreError(DistError):
+    """A store operation failed or did not finish within its timeout."""
+
+
+class QueueEmptyError(DistStoreError):
+    """`Store.queue_pop(key, block=False)` found nothing."""

@@ -1,0 +1,108 @@
+"""The layers of layers.toml hold, in Python and in C++."""
+
+import ast
+import pathlib
+import re
+import sys
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "allhands"
+CORE = ROOT / "csrc" / "allhands"
+MAP = tomllib.loads((ROOT / "layers.toml").read_text())
+INCLUDE = re.compile(r'^#include "(allhands/[^"]+)"', re.MULTILINE)
+
+
+def level_of(table: list[list[str]]) -> dict[str, int]:
+    return {name: level for level, names in enumerate(table) for name in names}
+
+
+def python_files() -> dict[str, pathlib.Path]:
+    files = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        files[".".join(p for p in parts if p != "__init__")] = path
+    return files
+
+
+def imported(path: pathlib.Path, known: set[str]) -> set[str]:
+    """Modules of the package that `path` imports anywhere, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import; write the whole path"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                is_module = inner.removeprefix("allhands.") in known
+                found.add(inner if is_module else str(node.module))
+    names = {n for n in found if n == "allhands" or n.startswith("allhands.")}
+    return {n.removeprefix("allhands").removeprefix(".") for n in names}
+
+
+LEVELS = level_of(MAP["python"])
+FILES = python_files()
+
+
+def test_map_lists_exactly_the_modules_there_are():
+    assert set(LEVELS) == set(FILES) | {"_C"}
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_python_module_imports_only_lower_layers(module):
+    for other in imported(FILES[module], set(LEVELS)):
+        assert LEVELS[other] < LEVELS[module], f"{module} imports {other}"
+
+
+FOLDERS = level_of(MAP["cpp"])
+
+
+def test_map_lists_exactly_the_folders_there_are():
+    assert set(FOLDERS) == {p.name for p in CORE.iterdir() if p.is_dir()}
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_cpp_folder_includes_only_lower_layers(folder):
+    for path in sorted((CORE / folder).iterdir()):
+        for included in INCLUDE.findall(path.read_text()):
+            other = included.split("/")[1]
+            allowed = other == folder or FOLDERS[other] < FOLDERS[folder]
+            assert allowed, f"{path.name} includes {included}"
+
+
+def test_cpp_headers_have_no_cycle():
+    graph = {
+        str(path.relative_to(ROOT / "csrc")): set(INCLUDE.findall(path.read_text()))
+        for path in CORE.rglob("*.hpp")
+    }
+    while leaves := {name for name, out in graph.items() if not out & graph.keys()}:
+        graph = {name: out for name, out in graph.items() if name not in leaves}
+    assert not graph, f"headers that include each other: {sorted(graph)}"
+
+
+def test_python_headers_stay_in_the_binding():
+    for path in CORE.rglob("*.[ch]pp"):
+        if path.parent.name != "python":
+            text = path.read_text()
+            assert "Python.h" not in text, path
+            assert "nanobind" not in text, path
+
+
+def test_core_reads_no_environment():
+    for path in CORE.rglob("*.[ch]pp"):
+        assert "getenv" not in path.read_text(), path
+
+
+def test_long_files_have_a_reason():
+    for root, pattern in ((PACKAGE, "*.py"), (CORE, "*.[ch]pp")):
+        for path in root.rglob(pattern):
+            name = str(path.relative_to(ROOT))
+            lines = len(path.read_text().splitlines())
+            assert lines <= 500 or name in MAP["long"], f"{name}: {lines} lines"
