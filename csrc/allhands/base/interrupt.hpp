@@ -1,5 +1,5 @@
-// How a wait in the core learns that its caller wants out (Ctrl-C). The core never calls
-// Python: whoever starts a call passes a function that looks, and may pass none.
+// How a wait in the core learns that its caller wants out (Ctrl-C). The core never
+// calls Python: whoever starts a call passes a function that looks, and may pass none.
 #pragma once
 
 namespace allhands {

@@ -44,9 +44,11 @@ void raise(const Error& error) {
     default:
       break;
   }
-  nb::object type = nb::module_::import_("allhands.errors").attr(class_of(error.kind()));
+  nb::object type =
+      nb::module_::import_("allhands.errors").attr(class_of(error.kind()));
   nb::object exception = type(error.what());
-  if (nb::hasattr(exception, "ranks")) exception.attr("ranks") = nb::cast(error.ranks());
+  if (nb::hasattr(exception, "ranks"))
+    exception.attr("ranks") = nb::cast(error.ranks());
   PyErr_SetObject(type.ptr(), exception.ptr());
 }
 

@@ -7,6 +7,7 @@
 namespace nb = nanobind;
 
 NB_MODULE(_C, m) {
-  m.doc() = "The native core of allhands. Private: use the names that allhands exports.";
+  m.doc() =
+      "The native core of allhands. Private: use the names that allhands exports.";
   allhands::python::bind_errors(m);
 }
