@@ -10,6 +10,7 @@ from allhands.errors import (
     QueueEmptyError,
     RankFailedError,
 )
+from allhands.store import Store
 
 __all__ = [
     "CollectiveMismatchError",
@@ -20,4 +21,5 @@ __all__ = [
     "DistStoreError",
     "QueueEmptyError",
     "RankFailedError",
+    "Store",
 ]

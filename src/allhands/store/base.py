@@ -1,0 +1,296 @@
+"""The Store interface: a small key-value database that the ranks of a job share.
+
+Keys are str, values are bytes. A subclass gives the primitives (`get`, `set`, `add`,
+`check`, `compare_set`, `delete_key`, and `list_keys` or `num_keys`); the rest has a
+default made of them. What cannot be made of them without a race (`append`, the queues,
+`clone`) says NotImplementedError until the subclass gives it.
+
+Every wait is interruptible: it sleeps in slices, so Ctrl-C acts within half a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import NoReturn
+
+from allhands.errors import DistStoreError
+
+__all__ = ["Store", "as_bytes", "as_keys", "as_timeout", "poll", "wait_timeout"]
+
+DEFAULT_TIMEOUT = timedelta(seconds=300)
+
+# Far below any count of arrivals, and small enough that a million of them do not wrap.
+_ABANDONED = -(1 << 40)
+
+
+class Store:
+    """A key-value store that all ranks of a job see alike; made to be subclassed.
+
+    Every operation is atomic with respect to the others. Operations that wait do so for
+    at most `timeout` (300 s until `set_timeout` changes it) and then raise
+    `DistStoreError`. Threads may share an object unless its class says otherwise.
+
+    Example:
+        >>> store = HashStore()
+        >>> store.set("answer", "42")
+        >>> store.get("answer")
+        b'42'
+    """
+
+    # On the class, so that a subclass need not call Store.__init__.
+    _timeout: timedelta = DEFAULT_TIMEOUT
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long an operation without a limit of its own waits."""
+        return self._timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set `timeout` for later operations of this object, not of its clones.
+
+        Raises:
+            TypeError: `timeout` is not a timedelta.
+        """
+        self._timeout = as_timeout(timeout)
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Set `key` to `value`, whether or not it exists.
+
+        When it returns, every other user of the store sees the value.
+
+        Raises:
+            TypeError: `value` is neither str nor bytes.
+        """
+        self._lacks("set")
+
+    def get(self, key: str) -> bytes:
+        """The value of `key`; waits until there is one.
+
+        Raises:
+            DistStoreError: `timeout` passed first.
+        """
+        self._lacks("get")
+
+    def add(self, key: str, amount: int) -> int:
+        """Add `amount` to the counter `key` and return the new value.
+
+        A key that does not exist counts as 0. `get` shows the counter in ASCII, and
+        `set` to such a text is understood. Counters are int64 and wrap around.
+
+        Raises:
+            ValueError: the value of `key` is not a number; it stays as it is.
+        """
+        self._lacks("add")
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Append `value` to the value of `key`, which is created if missing."""
+        self._lacks("append")
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all of `keys` exist now, as a value or as a queue that is not empty.
+
+        It never waits.
+        """
+        self._lacks("check")
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Return once all of `keys` exist, in the sense of `check`.
+
+        Args:
+            keys: a list of keys; a lone str is a TypeError.
+            timeout: the limit of this call; None means `Store.timeout`. With
+                `timedelta(0)` it looks once.
+
+        Raises:
+            DistStoreError: the limit passed first. The message lists all of `keys`.
+        """
+        keys = as_keys(keys)
+        limit = self.timeout if timeout is None else as_timeout(timeout)
+        for _ in poll(limit):
+            if self.check(keys):
+                return
+        raise wait_timeout(keys, limit)
+
+    def compare_set(
+        self, key: str, expected_value: str | bytes, desired_value: str | bytes
+    ) -> bytes:
+        """Set `key` to `desired_value` if its value is `expected_value`.
+
+        A missing key equals the empty value: with an empty `expected_value` it is
+        created. With another `expected_value` nothing is created.
+
+        Returns:
+            The value of `key` after the call; `expected_value` if there is no such key.
+        """
+        self._lacks("compare_set")
+
+    def delete_key(self, key: str) -> bool:
+        """Delete `key`; True if it existed. A queue is not a key and stays."""
+        self._lacks("delete_key")
+
+    def num_keys(self) -> int:
+        """How many keys the store holds; queues are not counted."""
+        return len(self.list_keys())
+
+    def list_keys(self) -> list[str]:
+        """All keys of the store, in no order; queues are not among them."""
+        self._lacks("list_keys")
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """The values of `keys`, in order; waits until all exist.
+
+        Raises:
+            DistStoreError: `timeout` passed first.
+        """
+        keys = as_keys(keys)
+        self.wait(keys)
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Set each of `keys` to the value at its position in `values`.
+
+        Raises:
+            ValueError: `keys` and `values` differ in length; nothing is set.
+        """
+        for key, value in as_items(keys, values):
+            self.set(key, value)
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Append `value` to the queue `key`, which is created if missing."""
+        self._lacks("queue_push")
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Remove and return the oldest value of the queue `key`.
+
+        Raises:
+            DistStoreError: `block`, and no value came within `timeout`.
+            QueueEmptyError: not `block`, and the queue is empty.
+        """
+        self._lacks("queue_pop")
+
+    def queue_len(self, key: str) -> int:
+        """How many values the queue `key` holds; 0 if there is none."""
+        self._lacks("queue_len")
+
+    def barrier(
+        self, key: str, world_size: int, timeout: timedelta | None = None
+    ) -> None:
+        """Wait until `world_size` callers have called it with this `key`.
+
+        It may be called again with the same key, for another round. It uses the keys
+        `<key>/num_members` and `<key>/last_member`.
+
+        Args:
+            key: the name of the barrier.
+            world_size: how many callers have to come, at least 1.
+            timeout: the limit of this call; None means `Store.timeout`.
+
+        Raises:
+            DistStoreError: the limit passed first, for this caller or an earlier one:
+                the key is then spent, and later callers learn it at once.
+        """
+        if world_size < 1:
+            raise ValueError(f"barrier: world_size must be positive, got {world_size}")
+        limit = self.timeout if timeout is None else as_timeout(timeout)
+        members, last = f"{key}/num_members", f"{key}/last_member"
+        arrival = self.add(members, 1)
+        if arrival < 1:
+            raise DistStoreError(
+                f"barrier was abandoned by a caller that timed out, key: {key}; "
+                "use another key"
+            )
+        # Rounds after the first have a key of their own, so that no caller passes on
+        # the mark of an earlier round.
+        turn, place = divmod(arrival - 1, world_size)
+        mark = f"{last}/{turn}" if turn else last
+        if place == world_size - 1:
+            self.set(mark, b"1")
+            return
+        try:
+            self.wait([mark], limit)
+        except DistStoreError as error:
+            self.add(members, _ABANDONED)
+            raise DistStoreError(
+                f"barrier timeout after {in_ms(limit)}ms, key: {key}, "
+                f"{place + 1} of {world_size} had come before this caller waited"
+            ) from error
+
+    def clone(self) -> Store:
+        """Another object on the same data, with a connection and a timeout of its own.
+
+        What one of the two waits for does not hold up the other.
+        """
+        self._lacks("clone")
+
+    def has_extended_api(self) -> bool:
+        """Whether `append`, `multi_get`, `multi_set` and the queues work natively."""
+        return False
+
+    def _lacks(self, method: str) -> NoReturn:
+        raise NotImplementedError(f"{type(self).__name__} does not implement {method}")
+
+
+def as_bytes(value: str | bytes) -> bytes:
+    """A value as the stores keep it; str in UTF-8."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"a store's value must be str or bytes, got {value!r}")
+
+
+def as_keys(keys: Sequence[str]) -> list[str]:
+    """A list of keys; a lone str, easily given by mistake, is refused."""
+    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
+        raise TypeError(f"keys must be a list of str, got {keys!r}")
+    for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"a store's key must be str, got {key!r}")
+    return list(keys)
+
+
+def as_items(
+    keys: Sequence[str], values: Sequence[str | bytes]
+) -> list[tuple[str, bytes]]:
+    """The arguments of `multi_set`, paired."""
+    keys = as_keys(keys)
+    if len(keys) != len(values):
+        raise ValueError(f"multi_set: {len(keys)} keys but {len(values)} values")
+    return [(key, as_bytes(value)) for key, value in zip(keys, values, strict=True)]
+
+
+def as_timeout(timeout: timedelta) -> timedelta:
+    """A limit, checked."""
+    if not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
+        )
+    return timeout
+
+
+def in_ms(limit: timedelta) -> int:
+    """`limit` in whole milliseconds, as the messages give it."""
+    return limit // timedelta(milliseconds=1)
+
+
+def wait_timeout(keys: Sequence[str], limit: timedelta) -> DistStoreError:
+    """The error of a wait for `keys` that reached its limit, the same in all stores."""
+    listed = ", ".join(f"/{key}" for key in keys)
+    return DistStoreError(f"wait timeout after {in_ms(limit)}ms, keys: {listed}")
+
+
+def poll(limit: timedelta) -> Iterator[None]:
+    """Yield at once, then at growing intervals, for the last time when `limit` is over.
+
+    The intervals start at 0.2 ms, so a short wait ends soon, and grow to 10 ms, so
+    that a long one costs next to nothing.
+    """
+    deadline = time.monotonic() + limit.total_seconds()
+    pause = 0.0002
+    yield
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, 0.01)
+        yield
