@@ -1,0 +1,114 @@
+// Vectors of the widest kind that the compiler's flags allow, in GCC's vector language.
+//
+// Only for the translation units of reduce_table.hpp. All here is local to the one that
+// includes it and always inlined, and nothing is taken from std: an inline function
+// that the linker could share would carry wide instructions to CPUs without them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#define ALLHANDS_INLINE inline __attribute__((always_inline))
+
+namespace allhands {
+namespace {
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#define ALLHANDS_AVX512
+constexpr std::size_t kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr std::size_t kVectorBytes = 32;
+#else
+constexpr std::size_t kVectorBytes = 16;
+#endif
+
+template <class T, std::size_t kLanes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kLanes * sizeof(T))));
+};
+template <class T, std::size_t kLanes>
+using Vector = typename VectorOf<T, kLanes>::type;
+
+// As many T as one register holds.
+template <class T>
+inline constexpr std::size_t kFullLanes = kVectorBytes / sizeof(T);
+template <class T>
+using FullVector = Vector<T, kFullLanes<T>>;
+
+template <class To, class From>
+ALLHANDS_INLINE To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// Loads and stores whole vectors.
+struct Whole {
+  template <class V>
+  ALLHANDS_INLINE V load(const char* from) const {
+    V lanes;
+    __builtin_memcpy(&lanes, from, sizeof lanes);
+    return lanes;
+  }
+  template <class V>
+  ALLHANDS_INLINE void store(char* to, V lanes) const {
+    __builtin_memcpy(to, &lanes, sizeof lanes);
+  }
+};
+
+// Loads and stores the first `bytes` of a vector, less than all; the rest reads as
+// zero.
+struct Partial {
+  std::size_t bytes;
+
+  template <class V>
+  ALLHANDS_INLINE V load(const char* from) const {
+#if defined(ALLHANDS_AVX512)
+    if constexpr (sizeof(V) == 64)
+      return bits_as<V>(_mm512_maskz_loadu_epi8(mask(), from));
+    else
+      return bits_as<V>(_mm256_maskz_loadu_epi8(static_cast<__mmask32>(mask()), from));
+#else
+    V lanes{};
+    __builtin_memcpy(&lanes, from, bytes);
+    return lanes;
+#endif
+  }
+  template <class V>
+  ALLHANDS_INLINE void store(char* to, V lanes) const {
+#if defined(ALLHANDS_AVX512)
+    if constexpr (sizeof(V) == 64)
+      _mm512_mask_storeu_epi8(to, mask(), bits_as<__m512i>(lanes));
+    else
+      _mm256_mask_storeu_epi8(to, static_cast<__mmask32>(mask()),
+                              bits_as<__m256i>(lanes));
+#else
+    __builtin_memcpy(to, &lanes, bytes);
+#endif
+  }
+
+ private:
+  ALLHANDS_INLINE unsigned long long mask() const { return (1ULL << bytes) - 1; }
+};
+
+// Whether any lane of a comparison's result is true.
+template <class V>
+ALLHANDS_INLINE bool any(V mask) {
+#if defined(ALLHANDS_AVX512)
+  const auto lanes = bits_as<__m512i>(mask);
+  return _mm512_test_epi32_mask(lanes, lanes) != 0;
+#elif defined(__AVX2__)
+  const auto lanes = bits_as<__m256i>(mask);
+  return _mm256_testz_si256(lanes, lanes) == 0;
+#else
+  const auto halves = bits_as<Vector<std::uint64_t, 2>>(mask);
+  return (halves[0] | halves[1]) != 0;
+#endif
+}
+
+}  // namespace
+}  // namespace allhands

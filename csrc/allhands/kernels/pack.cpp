@@ -1,0 +1,134 @@
+#include "allhands/kernels/pack.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace allhands {
+namespace {
+
+// The fewest dimensions that visit the same addresses in the same order.
+std::vector<Dimension> collapse(const std::vector<Dimension>& dimensions) {
+  std::vector<Dimension> collapsed;
+  for (const Dimension& inner : dimensions) {
+    if (inner.size == 1) continue;
+    if (!collapsed.empty() && collapsed.back().stride == inner.size * inner.stride) {
+      collapsed.back() = {collapsed.back().size * inner.size, inner.stride};
+    } else {
+      collapsed.push_back(inner);
+    }
+  }
+  if (collapsed.empty()) collapsed.push_back({1, 0});
+  return collapsed;
+}
+
+// Stands on one element of a strided array and moves forward in C order.
+class Cursor {
+ public:
+  Cursor(const Buffer& buffer, std::size_t offset)
+      : dimensions_(collapse(buffer.dimensions)),
+        index_(dimensions_.size()),
+        address_(static_cast<char*>(buffer.data)) {
+    auto rest = static_cast<std::int64_t>(offset);
+    for (std::size_t d = dimensions_.size(); d-- > 0;) {
+      index_[d] = rest % dimensions_[d].size;
+      rest /= dimensions_[d].size;
+      address_ += index_[d] * dimensions_[d].stride;
+    }
+  }
+
+  char* address() const { return address_; }
+  std::int64_t stride() const { return dimensions_.back().stride; }
+  // Elements from here to the end of the innermost dimension: one stride apart.
+  std::size_t run() const {
+    return static_cast<std::size_t>(dimensions_.back().size - index_.back());
+  }
+
+  void advance(std::size_t count) {  // at most run()
+    std::size_t d = dimensions_.size() - 1;
+    move(d, static_cast<std::int64_t>(count));
+    for (; index_[d] == dimensions_[d].size && d > 0; --d) {
+      move(d, -dimensions_[d].size);
+      move(d - 1, 1);
+    }
+  }
+
+ private:
+  void move(std::size_t d, std::int64_t steps) {
+    index_[d] += steps;
+    address_ += steps * dimensions_[d].stride;
+  }
+
+  std::vector<Dimension> dimensions_;
+  std::vector<std::int64_t> index_;
+  char* address_;
+};
+
+template <std::size_t kSize>
+void copy_strided(char* to, std::int64_t to_stride, const char* from,
+                  std::int64_t from_stride, std::size_t count) {
+  const auto end = static_cast<std::int64_t>(count);
+  for (std::int64_t i = 0; i < end; ++i)
+    std::memcpy(to + i * to_stride, from + i * from_stride, kSize);
+}
+
+void copy_run(std::size_t size, char* to, std::int64_t to_stride, const char* from,
+              std::int64_t from_stride, std::size_t count) {
+  if (to_stride == from_stride) {  // both the element size: one side is contiguous
+    std::memcpy(to, from, count * size);
+    return;
+  }
+  switch (size) {
+    case 1:
+      return copy_strided<1>(to, to_stride, from, from_stride, count);
+    case 2:
+      return copy_strided<2>(to, to_stride, from, from_stride, count);
+    case 4:
+      return copy_strided<4>(to, to_stride, from, from_stride, count);
+    case 8:
+      return copy_strided<8>(to, to_stride, from, from_stride, count);
+    default:
+      return copy_strided<16>(to, to_stride, from, from_stride, count);
+  }
+}
+
+}  // namespace
+
+void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to) {
+  if (count == 0) return;
+  const std::size_t size = size_of(from.dtype);
+  char* out = static_cast<char*>(to);
+  if (from.is_contiguous()) {
+    std::memcpy(out, static_cast<const char*>(from.data) + offset * size, count * size);
+    return;
+  }
+  for (Cursor cursor(from, offset); count > 0;) {
+    const std::size_t run = std::min(cursor.run(), count);
+    copy_run(size, out, static_cast<std::int64_t>(size), cursor.address(),
+             cursor.stride(), run);
+    out += run * size;
+    count -= run;
+    cursor.advance(run);
+  }
+}
+
+void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t count) {
+  if (count == 0) return;
+  const std::size_t size = size_of(to.dtype);
+  const char* in = static_cast<const char*>(from);
+  if (to.is_contiguous()) {
+    std::memcpy(static_cast<char*>(to.data) + offset * size, in, count * size);
+    return;
+  }
+  for (Cursor cursor(to, offset); count > 0;) {
+    const std::size_t run = std::min(cursor.run(), count);
+    copy_run(size, cursor.address(), cursor.stride(), in,
+             static_cast<std::int64_t>(size), run);
+    in += run * size;
+    count -= run;
+    cursor.advance(run);
+  }
+}
+
+}  // namespace allhands

@@ -1,0 +1,21 @@
+// Copies between an array of any layout and contiguous memory.
+//
+// Elements are numbered in C order of the Buffer's shape; any range of them can be
+// asked for, so a large array can be staged in chunks. Thread-safe as memcpy is: for
+// disjoint memory.
+#pragma once
+
+#include <cstddef>
+
+#include "allhands/base/buffer.hpp"
+
+namespace allhands {
+
+// Elements [offset, offset + count) of `from`, to `count` elements at `to`.
+// Strides may be negative or zero.
+void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to);
+
+// The way back. The elements of `to` must not overlap each other.
+void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t count);
+
+}  // namespace allhands

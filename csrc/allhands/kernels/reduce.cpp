@@ -1,0 +1,57 @@
+#include "allhands/kernels/reduce.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/kernels/reduce_table.hpp"
+
+namespace allhands {
+namespace {
+
+bool is_bitwise(ReduceOp op) {
+  return op == ReduceOp::BitAnd || op == ReduceOp::BitOr || op == ReduceOp::BitXor;
+}
+
+bool is_order(ReduceOp op) { return op == ReduceOp::Min || op == ReduceOp::Max; }
+
+}  // namespace
+
+void check_supported(DType dtype, ReduceOp op) {
+  const std::string name = std::string("ReduceOp.") + name_of(op);
+  if (is_complex(dtype) && is_order(op)) {
+    throw Error(ErrorKind::Value, "a reduction does not support " + name +
+                                      " on complex tensors, got " + name_of(dtype) +
+                                      "; complex numbers have no order");
+  }
+  if (!is_integral(dtype) && is_bitwise(op)) {
+    throw Error(ErrorKind::Type,
+                "Cannot use " + name + " with non-integral dtype " + name_of(dtype));
+  }
+  if (dtype == DType::Bool && (op == ReduceOp::Avg || op == ReduceOp::PremulSum)) {
+    throw Error(ErrorKind::Type, "Cannot use " + name +
+                                     " with dtype bool, whose values cannot hold the "
+                                     "result; convert to a number type first");
+  }
+}
+
+void check_factor(DType dtype, double factor) {
+  if (!is_integral(dtype)) return;
+  constexpr double kLimit = 9223372036854775808.0;  // 2**63
+  if (factor == std::trunc(factor) && factor >= -kLimit && factor < kLimit) return;
+  throw Error(ErrorKind::Value,
+              std::string("the factor of ReduceOp.PREMUL_SUM must be an integer in "
+                          "[-2**63, 2**63) for dtype ") +
+                  name_of(dtype) + ", got " + std::to_string(factor));
+}
+
+void reduce(DType dtype, ReduceOp op, void* dst, const void* const* sources,
+            int num_sources, std::size_t count, const double* factors) {
+  const ReduceKernel kernel = runnable_reduce_tables()[0]->find(dtype, op);
+  if (kernel == nullptr) check_supported(dtype, op);
+  if (op == ReduceOp::PremulSum)
+    for (int k = 0; k < num_sources; ++k) check_factor(dtype, factors[k]);
+  kernel(dst, sources, num_sources, count, factors);
+}
+
+}  // namespace allhands
