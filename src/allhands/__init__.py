@@ -10,7 +10,7 @@ from allhands.errors import (
     QueueEmptyError,
     RankFailedError,
 )
-from allhands.store import Store
+from allhands.store import FileStore, HashStore, PrefixStore, Store
 
 __all__ = [
     "CollectiveMismatchError",
@@ -19,6 +19,9 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "FileStore",
+    "HashStore",
+    "PrefixStore",
     "QueueEmptyError",
     "RankFailedError",
     "Store",

@@ -1,5 +1,8 @@
 """Key-value stores: what ranks find each other with. One file per store."""
 
 from allhands.store.base import Store
+from allhands.store.file import FileStore
+from allhands.store.hash import HashStore
+from allhands.store.prefix import PrefixStore
 
-__all__ = ["Store"]
+__all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]

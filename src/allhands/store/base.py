@@ -198,7 +198,7 @@ class Store:
         arrival = self.add(members, 1)
         if arrival < 1:
             raise DistStoreError(
-                f"barrier was abandoned by a caller that timed out, key: {key}; "
+                f"barrier was abandoned by a caller that had waited, key: {key}; "
                 "use another key"
             )
         # Rounds after the first have a key of their own, so that no caller passes on
@@ -210,8 +210,10 @@ class Store:
             return
         try:
             self.wait([mark], limit)
-        except DistStoreError as error:
+        except (DistStoreError, KeyboardInterrupt) as error:
             self.add(members, _ABANDONED)
+            if isinstance(error, KeyboardInterrupt):
+                raise
             raise DistStoreError(
                 f"barrier timeout after {in_ms(limit)}ms, key: {key}, "
                 f"{place + 1} of {world_size} had come before this caller waited"

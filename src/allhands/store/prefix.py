@@ -1,0 +1,124 @@
+"""PrefixStore: a part of another store, under a prefix of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from allhands.store.base import Store, as_keys
+
+__all__ = ["PrefixStore"]
+
+
+class PrefixStore(Store):
+    """Every key becomes `<prefix>/<key>` in `store`; everything else is `store`'s.
+
+    The timeout too: `set_timeout` sets the one of `store`. It has no state, so threads
+    may share it as they may share `store`.
+
+    Raises:
+        ValueError: `store` is None.
+    """
+
+    def __init__(self, prefix: str, store: Store) -> None:
+        if store is None:
+            raise ValueError("store argument cannot be None")
+        if not isinstance(store, Store):
+            raise TypeError(f"store must be a Store, got {store!r}")
+        (self._prefix,) = as_keys([prefix])
+        self._store = store
+
+    @property
+    def underlying_store(self) -> Store:
+        """The store that the prefixed keys are in."""
+        return self._store
+
+    @property
+    def timeout(self) -> timedelta:
+        """The timeout of the underlying store."""
+        return self._store.timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the timeout of the underlying store."""
+        self._store.set_timeout(timeout)
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._store.set(self._key(key), value)
+
+    def get(self, key: str) -> bytes:
+        return self._store.get(self._key(key))
+
+    def add(self, key: str, amount: int) -> int:
+        return self._store.add(self._key(key), amount)
+
+    def append(self, key: str, value: str | bytes) -> None:
+        self._store.append(self._key(key), value)
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return self._store.check(self._keys(keys))
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        # A subclass of Store may know only the form without a timeout.
+        if timeout is None:
+            self._store.wait(self._keys(keys))
+        else:
+            self._store.wait(self._keys(keys), timeout)
+
+    def compare_set(
+        self, key: str, expected_value: str | bytes, desired_value: str | bytes
+    ) -> bytes:
+        return self._store.compare_set(self._key(key), expected_value, desired_value)
+
+    def delete_key(self, key: str) -> bool:
+        return self._store.delete_key(self._key(key))
+
+    def num_keys(self) -> int:
+        """How many keys there are under the prefix.
+
+        Where the underlying store cannot list its keys, this is all that it holds.
+        """
+        try:
+            return len(self.list_keys())
+        except NotImplementedError:
+            return self._store.num_keys()
+
+    def list_keys(self) -> list[str]:
+        """The keys under the prefix, without it."""
+        start = self._key("")
+        keys = self._store.list_keys()
+        return [key.removeprefix(start) for key in keys if key.startswith(start)]
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        return self._store.multi_get(self._keys(keys))
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        self._store.multi_set(self._keys(keys), values)
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        self._store.queue_push(self._key(key), value)
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        return self._store.queue_pop(self._key(key), block)
+
+    def queue_len(self, key: str) -> int:
+        return self._store.queue_len(self._key(key))
+
+    def barrier(
+        self, key: str, world_size: int, timeout: timedelta | None = None
+    ) -> None:
+        self._store.barrier(self._key(key), world_size, timeout)
+
+    def clone(self) -> PrefixStore:
+        """The same prefix over a clone of the underlying store."""
+        return PrefixStore(self._prefix, self._store.clone())
+
+    def has_extended_api(self) -> bool:
+        """Whether the underlying store has it."""
+        return self._store.has_extended_api()
+
+    def _key(self, key: str) -> str:
+        (key,) = as_keys([key])
+        return f"{self._prefix}/{key}"
+
+    def _keys(self, keys: Sequence[str]) -> list[str]:
+        return [self._key(key) for key in as_keys(keys)]

@@ -1,0 +1,79 @@
+"""FileStore between processes: counting, dying, forking."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from allhands import FileStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "store")
+
+
+def start(path, body):
+    """A process that runs `body` with `store` open on `path` for 2 users."""
+    lines = [
+        "import os, signal, sys, allhands",
+        f"store = allhands.FileStore({path!r}, 2)",
+        body,
+    ]
+    return subprocess.Popen([sys.executable, "-c", "\n".join(lines)])
+
+
+def test_processes_add_and_lose_nothing(path):
+    work = "for _ in range(200): store.add('n', 1)"
+    keeper = FileStore(path)
+    workers = [start(path, work) for _ in range(3)]
+    assert [worker.wait(50) for worker in workers] == [0] * 3
+    assert keeper.add("n", 0) == 600
+
+
+def test_the_last_process_removes_the_file_at_its_exit(path):
+    work = "store.barrier('all', 2)"
+    workers = [start(path, work) for _ in range(2)]
+    assert [worker.wait(50) for worker in workers] == [0, 0]
+    assert not os.path.exists(path)
+
+
+def test_a_job_that_was_killed_leaves_no_stale_keys(path):
+    work = "store.set('stale', 'v'); os.kill(os.getpid(), signal.SIGKILL)"
+    assert start(path, work).wait(50) == -9
+    assert os.path.getsize(path) > 0
+    store = FileStore(path, 1)
+    assert store.list_keys() == []
+    del store
+    assert not os.path.exists(path)
+
+
+def test_the_file_of_a_killed_peer_is_removed_by_the_survivor(path):
+    store = FileStore(path, 2)
+    work = "store.set('k', 'v'); os.kill(os.getpid(), signal.SIGKILL)"
+    assert start(path, work).wait(50) == -9
+    assert store.get("k") == b"v"
+    del store
+    assert not os.path.exists(path)
+
+
+def test_a_forked_child_goes_on_using_it(path):
+    work = """
+store.set("parent", "v")
+child = os.fork()
+if child == 0:
+    assert store.get("parent") == b"v"
+    for _ in range(200):
+        store.add("n", 1)
+    store.set("child", "v")
+    sys.exit(0)
+for _ in range(200):
+    store.add("n", 1)
+assert store.get("child") == b"v"
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert store.add("n", 0) == 400
+"""
+    keeper = FileStore(path)
+    assert start(path, work).wait(50) == 0
+    assert keeper.add("n", 0) == 400

@@ -1,0 +1,62 @@
+"""What PrefixStore does besides the contract of all stores."""
+
+import datetime
+
+import pytest
+
+from allhands import HashStore, PrefixStore, Store
+
+
+def test_keys_get_the_prefix_and_a_slash():
+    base = HashStore()
+    store = PrefixStore("a", PrefixStore("b/", base))
+    store.set("k", "v")
+    assert base.list_keys() == ["b//a/k"]
+    assert store.list_keys() == ["k"]
+
+
+def test_only_its_own_keys_are_counted():
+    base = HashStore()
+    store = PrefixStore("a", base)
+    base.multi_set(["k", "a", "ab/k", "a/1", "a/2"], ["v"] * 5)
+    assert sorted(store.list_keys()) == ["1", "2"]
+    assert store.num_keys() == 2
+
+
+def test_without_a_list_all_keys_are_counted():
+    class Counting(Store):
+        def num_keys(self):
+            return 7
+
+    assert PrefixStore("a", Counting()).num_keys() == 7
+
+
+def test_underlying_store():
+    base = HashStore()
+    assert PrefixStore("a", base).underlying_store is base
+
+
+def test_the_timeout_is_the_underlying_stores():
+    base = HashStore()
+    PrefixStore("a", base).set_timeout(datetime.timedelta(seconds=2))
+    assert base.timeout == datetime.timedelta(seconds=2)
+    assert PrefixStore("b", base).timeout == datetime.timedelta(seconds=2)
+
+
+def test_a_wait_without_a_timeout_reaches_the_base_without_one():
+    class OldForm(Store):
+        def wait(self, keys):
+            self.waited = keys
+
+    base = OldForm()
+    PrefixStore("a", base).wait(["k"])
+    assert base.waited == ["a/k"]
+
+
+def test_what_is_no_store_is_refused():
+    with pytest.raises(ValueError, match="store argument cannot be None"):
+        PrefixStore("a", None)
+    with pytest.raises(TypeError, match="store must be a Store, got 5"):
+        PrefixStore("a", 5)
+    with pytest.raises(TypeError):
+        PrefixStore(None, HashStore())
