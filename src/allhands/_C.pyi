@@ -1,3 +1,123 @@
 """
 The native core of allhands. Private: use the names that allhands exports.
 """
+
+from collections.abc import Callable, Sequence
+import enum
+
+
+class DType(enum.Enum):
+    """Element types the core knows."""
+
+    Bool = 0
+
+    Int8 = 1
+
+    Int16 = 2
+
+    Int32 = 3
+
+    Int64 = 4
+
+    UInt8 = 5
+
+    UInt16 = 6
+
+    UInt32 = 7
+
+    UInt64 = 8
+
+    Float16 = 9
+
+    BFloat16 = 10
+
+    Float32 = 11
+
+    Float64 = 12
+
+    Complex64 = 13
+
+    Complex128 = 14
+
+class Buffer:
+    """An array as the core sees it; keeps its memory alive."""
+
+    def __init__(self, address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None, owner: object | None) -> None:
+        """
+        Memory at `address`, kept alive by `owner`; strides in bytes, None where contiguous in C order.
+        """
+
+    @staticmethod
+    def from_buffer_protocol(array: object, writable: bool) -> Buffer:
+        """The memory of an object that has the buffer protocol (PEP 3118)."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    @property
+    def is_contiguous(self) -> bool: ...
+
+class Work:
+    """A queued operation."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """
+        Returns when the operation has ended, or raises what it raised. Seconds; CollectiveTimeoutError when they pass first, and the operation goes on.
+        """
+
+    def is_completed(self) -> bool: ...
+
+    def exception(self) -> BaseException | None:
+        """What it raised; None while it runs and when it succeeded."""
+
+    def add_done_callback(self, callback: Callable[[], object]) -> None:
+        """
+        Called when the operation has ended, from the thread that ran it; at once if it has ended already.
+        """
+
+def process_identity() -> tuple[str, int, int]:
+    """(host, pid, start time) of this process, by which its peers know it."""
+
+class Communicator:
+    """A group of ranks, seen by one of them."""
+
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]]) -> None:
+        """
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank.
+        """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def all_reduce(self, output: Buffer, input: Buffer, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+
+    def broadcast(self, buffer: Buffer, root: int, timeout: float, async_op: bool) -> Work | None: ...
+
+    def all_gather(self, outputs: list[Buffer], input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
+
+    def all_gather_single(self, output: Buffer, input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
+
+    def barrier(self, timeout: float, async_op: bool) -> Work | None: ...
+
+    def abort(self, reason: str) -> None:
+        """Breaks the group for every rank; everybody who waits in it raises."""
+
+    def close(self, grace: float = 0.0) -> None:
+        """
+        Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.
+        """

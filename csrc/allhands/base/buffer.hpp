@@ -22,9 +22,21 @@ struct Buffer {
   DType dtype = DType::UInt8;
   std::size_t count = 0;              // elements
   std::vector<Dimension> dimensions;  // empty: contiguous in C order
+  std::size_t first = 0;              // elements to skip; 0 where contiguous
 
   bool is_contiguous() const { return dimensions.empty(); }
   std::size_t num_bytes() const { return count * size_of(dtype); }
+
+  // Elements [at, at + length) of this one.
+  Buffer slice(std::size_t at, std::size_t length) const {
+    Buffer part = *this;
+    part.count = length;
+    if (is_contiguous())
+      part.data = static_cast<std::byte*>(data) + at * size_of(dtype);
+    else
+      part.first += at;
+    return part;
+  }
 };
 
 }  // namespace allhands

@@ -103,7 +103,7 @@ void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to) {
     std::memcpy(out, static_cast<const char*>(from.data) + offset * size, count * size);
     return;
   }
-  for (Cursor cursor(from, offset); count > 0;) {
+  for (Cursor cursor(from, from.first + offset); count > 0;) {
     const std::size_t run = std::min(cursor.run(), count);
     copy_run(size, out, static_cast<std::int64_t>(size), cursor.address(),
              cursor.stride(), run);
@@ -121,7 +121,7 @@ void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t 
     std::memcpy(static_cast<char*>(to.data) + offset * size, in, count * size);
     return;
   }
-  for (Cursor cursor(to, offset); count > 0;) {
+  for (Cursor cursor(to, to.first + offset); count > 0;) {
     const std::size_t run = std::min(cursor.run(), count);
     copy_run(size, cursor.address(), cursor.stride(), in,
              static_cast<std::int64_t>(size), run);

@@ -29,37 +29,41 @@ const char* class_of(ErrorKind kind) {
   }
 }
 
-void raise(const Error& error) {
+nb::object make(PyObject* type, const char* message) {
+  return nb::handle(type)(message);
+}
+
+}  // namespace
+
+nb::object to_exception(const Error& error) {
   switch (error.kind()) {
     case ErrorKind::Interrupted:
-      if (PyErr_Occurred()) return;  // the signal handler's own exception
-      PyErr_SetNone(PyExc_KeyboardInterrupt);
-      return;
+      return make(PyExc_KeyboardInterrupt, error.what());
     case ErrorKind::Value:
-      PyErr_SetString(PyExc_ValueError, error.what());
-      return;
+      return make(PyExc_ValueError, error.what());
     case ErrorKind::Type:
-      PyErr_SetString(PyExc_TypeError, error.what());
-      return;
+      return make(PyExc_TypeError, error.what());
     default:
       break;
   }
-  nb::object type =
+  const nb::object type =
       nb::module_::import_("allhands.errors").attr(class_of(error.kind()));
   nb::object exception = type(error.what());
   if (nb::hasattr(exception, "ranks"))
     exception.attr("ranks") = nb::cast(error.ranks());
-  PyErr_SetObject(type.ptr(), exception.ptr());
+  return exception;
 }
-
-}  // namespace
 
 void bind_errors(nb::module_&) {
   nb::register_exception_translator([](const std::exception_ptr& pending, void*) {
     try {
       std::rethrow_exception(pending);
     } catch (const Error& error) {
-      raise(error);
+      // Interrupted: the signal handler's own exception is set already.
+      if (error.kind() == ErrorKind::Interrupted && PyErr_Occurred()) return;
+      const nb::object exception = to_exception(error);
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
+                      exception.ptr());
     }
   });
 }

@@ -2,7 +2,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include "allhands/base/error.hpp"
+
 namespace allhands::python {
+
+// The exception object that stands for `error`, with its `ranks`.
+nanobind::object to_exception(const Error& error);
 
 // Registers the translation of allhands::Error into the classes of allhands.errors.
 void bind_errors(nanobind::module_& m);

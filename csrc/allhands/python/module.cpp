@@ -2,6 +2,8 @@
 // errors out. One file here per area of the core.
 #include <nanobind/nanobind.h>
 
+#include "allhands/python/buffer.hpp"
+#include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 
 namespace nb = nanobind;
@@ -9,5 +11,9 @@ namespace nb = nanobind;
 NB_MODULE(_C, m) {
   m.doc() =
       "The native core of allhands. Private: use the names that allhands exports.";
+  // At exit a program may still hold a group; that is its right, and not worth a line.
+  nb::set_leak_warnings(false);
   allhands::python::bind_errors(m);
+  allhands::python::bind_buffer(m);
+  allhands::python::bind_communicator(m);
 }

@@ -1,0 +1,81 @@
+#include "allhands/arena/arena.hpp"
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/futex.hpp"
+
+namespace allhands {
+
+Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership)
+    : memory_(std::move(memory)),
+      membership_(std::move(membership)),
+      layout_(membership_.size()),
+      policy_(WaitPolicy::for_ranks(membership_.size())),
+      limits_{Deadline::after(Deadline::Duration::zero())} {
+  if (memory_->size() != layout_.total_bytes())
+    throw Error(ErrorKind::Backend,
+                "group '" + membership_.name + "' needs " +
+                    std::to_string(layout_.total_bytes()) +
+                    " bytes of shared memory, its segment has " +
+                    std::to_string(memory_->size()) +
+                    "; do all ranks run the same version of allhands?");
+}
+
+void Arena::begin(const Descriptor& descriptor, const Limits& limits) {
+  limits_ = limits;
+  descriptor_ = descriptor;
+  ++sequence_;
+  if (has_failed()) throw_failure();
+  first_chunk_ = next_chunk_;
+  next_chunk_ = first_chunk_ + 1;
+  line(rank()).descriptor = descriptor;
+  post(rank()).entered.store(sequence_ << 8 | static_cast<std::uint64_t>(descriptor.op),
+                             std::memory_order_relaxed);
+}
+
+std::byte* Arena::payload(int rank, std::size_t bytes) const {
+  return bytes <= kInlineBytes ? line(rank).payload : slot(rank, 0);
+}
+
+std::byte* Arena::slot(int rank, std::uint64_t i) const {
+  return layout_.slot(memory_->data(), rank, first_chunk_ + i);
+}
+
+void Arena::set_factor(double factor) { post(rank()).factors[sequence_ & 1] = factor; }
+
+double Arena::factor(int rank) const { return post(rank).factors[sequence_ & 1]; }
+
+void Arena::enter() {
+  wait_all(publish());
+  check_match();
+}
+
+std::uint32_t Arena::publish() {
+  Line& mine = line(rank());
+  // Sequentially consistent with the waiter's increment and re-read: either it sees the
+  // new clock or we see that it sleeps.
+  mine.clock.exchange(++clock_, std::memory_order_seq_cst);
+  if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake_all(mine.clock);
+  return clock_;
+}
+
+void Arena::wait_all(std::uint32_t clock) {
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) wait(peer, clock);
+}
+
+void Arena::check_match() const {
+  std::vector<int> different;
+  for (int peer = 0; peer < size(); ++peer)
+    if (line(peer).descriptor != descriptor_) different.push_back(peer);
+  if (different.empty()) return;
+  std::string text = "the ranks of group '" + membership_.name +
+                     "' called different things as operation #" +
+                     std::to_string(sequence_) + ":";
+  for (int peer = 0; peer < size(); ++peer)
+    text += (peer == 0 ? " rank " : "; rank ") + std::to_string(peer) +
+            (peer == rank() ? " (this process): " : ": ") +
+            describe(line(peer).descriptor);
+  throw Error(ErrorKind::Mismatch, text, different);
+}
+
+}  // namespace allhands

@@ -1,0 +1,116 @@
+// The meeting place of a group's ranks on one host: one shared segment through which
+// collectives run without messages.
+//
+// Every rank runs the same operations in the same order. Operation k begins with each
+// rank publishing its descriptor; `enter` waits until all have and compares them, so a
+// mismatch is found before any output is written, at no cost beyond the cache line that
+// has to be read anyway. All further synchronisation is by `publish`, which moves the
+// rank's clock on by one, and `wait`. Equal descriptors make every rank publish equally
+// often, so clocks of different ranks can be compared.
+//
+// Staging memory is two slots per rank, used in turn by chunks, which are numbered on
+// through all operations. Invariant: a rank writes its slot of chunk g only when nobody
+// reads that of chunk g - 2, which lies in the same memory, any more. An operation ends
+// with all ranks done with its last chunk but one, so the next may stage its first
+// chunk at once; its second waits for `enter`.
+//
+// Thread rule: one operation at a time per Arena object. Each rank has its own Arena
+// object; several of them may share one SharedMemory in one process. Only abort() and
+// leave() may be called while another thread is inside an operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allhands/arena/layout.hpp"
+#include "allhands/arena/limits.hpp"
+#include "allhands/arena/membership.hpp"
+#include "allhands/base/shared_memory.hpp"
+
+namespace allhands {
+
+// How long a wait burns CPU before it sleeps; see wait.cpp.
+struct WaitPolicy {
+  int spins;
+  int yields;
+
+  // For `size` ranks that share this host's CPUs.
+  static WaitPolicy for_ranks(int size);
+};
+
+class Arena {
+ public:
+  Arena(std::shared_ptr<SharedMemory> memory, Membership membership);
+
+  int rank() const { return membership_.rank; }
+  int size() const { return layout_.size(); }
+  std::size_t slot_bytes() const { return layout_.slot_bytes(); }
+  std::uint64_t sequence() const { return sequence_; }
+
+  // Opens the next operation. Throws what broke the group, if something did.
+  void begin(const Descriptor& descriptor, const Limits& limits);
+  // Where `rank` stages up to slot_bytes() of the operation's only chunk: within its
+  // Line where they fit.
+  std::byte* payload(int rank, std::size_t bytes) const;
+  // Where `rank` stages the operation's i-th chunk.
+  std::byte* slot(int rank, std::uint64_t i) const;
+  // PREMUL_SUM's factor: set before enter, the peers' read after it.
+  void set_factor(double factor);
+  double factor(int rank) const;
+
+  // The operation's first publication; returns when every rank is here. Throws Mismatch
+  // where their descriptors differ (the next operation works again).
+  void enter();
+  // Tells how many chunks the operation uses; needed when it is more than one.
+  void use_chunks(std::uint64_t count) { next_chunk_ = first_chunk_ + count; }
+
+  std::uint32_t clock() const { return clock_; }
+  // Moves this rank's clock on; everything written before is visible to who waits for
+  // it.
+  std::uint32_t publish();
+  // Returns when the clock of `rank` has reached `clock`. Throws RankFailed, Timeout,
+  // Interrupted, or what broke the group; all but the first two's finder get the same.
+  void wait(int rank, std::uint32_t clock);
+  void wait_all(std::uint32_t clock);
+
+  // Breaks the group: every rank's current wait and next operation throw `error`, which
+  // this rank says it noticed. The first failure of a group is the one that stays.
+  void fail(const Error& error);
+  bool has_failed() const;
+  // Marks this rank as gone for good; peers that wait for it throw RankFailed.
+  void leave();
+
+ private:
+  Line& line(int rank) const {
+    return layout_.post(memory_->data(), rank).lines[sequence_ & 1];
+  }
+  Post& post(int rank) const { return layout_.post(memory_->data(), rank); }
+  Failure& failure() const { return layout_.header(memory_->data()).failure; }
+
+  void check_match() const;
+  void wait_slowly(int rank, std::uint32_t clock);
+  void look_around(std::uint32_t clock);
+  void throw_failure() const;
+  [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
+                                   std::vector<int> ranks);
+  void wake_everybody() const;
+  std::vector<int> missing(std::uint32_t clock) const;
+  std::string describe_call() const;
+  std::string describe_missing(const std::vector<int>& ranks) const;
+
+  std::shared_ptr<SharedMemory> memory_;
+  Membership membership_;
+  Layout layout_;
+  WaitPolicy policy_;
+  std::uint64_t sequence_ = 0;  // of the current operation; the first has 1
+  std::uint32_t clock_ = 0;
+  std::uint64_t first_chunk_ = 0;
+  std::uint64_t next_chunk_ = 0;
+  Descriptor descriptor_;
+  Limits limits_;
+};
+
+}  // namespace allhands

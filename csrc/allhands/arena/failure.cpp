@@ -1,0 +1,65 @@
+// The failure of a group: written once, by whoever notices first, read by everybody, so
+// that all ranks raise the same kind with the same ranks.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/base/futex.hpp"
+
+namespace allhands {
+
+bool Arena::has_failed() const {
+  return failure().state.load(std::memory_order_acquire) == Failure::kComplete;
+}
+
+void Arena::fail(const Error& error) {
+  Failure& record = failure();
+  std::uint32_t expected = Failure::kNone;
+  if (!record.state.compare_exchange_strong(expected, Failure::kWriting)) return;
+  record.kind = error.kind();
+  record.reporter = rank();
+  record.num_ranks =
+      static_cast<std::uint32_t>(std::min(error.ranks().size(), Failure::kMaxRanks));
+  std::copy_n(error.ranks().begin(), record.num_ranks, record.ranks);
+  const std::size_t length = std::min(std::strlen(error.what()), Failure::kMaxText - 1);
+  std::memcpy(record.text, error.what(), length);
+  record.text[length] = 0;
+  record.state.store(Failure::kComplete, std::memory_order_release);
+  wake_everybody();
+}
+
+void Arena::wake_everybody() const {
+  for (int peer = 0; peer < size(); ++peer)
+    for (Line& line : post(peer).lines) futex_wake_all(line.clock);
+}
+
+void Arena::throw_failure() const {
+  const Failure& record = failure();
+  const std::string text(record.text);
+  const std::vector<int> ranks(record.ranks, record.ranks + record.num_ranks);
+  if (record.reporter == rank())
+    throw Error(record.kind, describe_call() + ": the group is broken since: " + text,
+                ranks);
+  throw Error(record.kind,
+              describe_call() + ": rank " + std::to_string(record.reporter) +
+                  " reports: " + text,
+              ranks);
+}
+
+void Arena::fail_and_throw(ErrorKind kind, const std::string& problem,
+                           std::vector<int> ranks) {
+  const std::string self = "rank " + std::to_string(rank());
+  fail(Error(kind, describe_call() + ": " + self + " noticed: " + problem, ranks));
+  // Somebody else's may have been first; then everybody raises that one.
+  if (has_failed() && failure().reporter != rank()) throw_failure();
+  throw Error(kind, describe_call() + ": " + self + " (this process): " + problem,
+              std::move(ranks));
+}
+
+void Arena::leave() {
+  post(rank()).has_left.store(1, std::memory_order_release);
+  for (Line& line : post(rank()).lines) futex_wake_all(line.clock);
+}
+
+}  // namespace allhands

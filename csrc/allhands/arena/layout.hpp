@@ -1,0 +1,76 @@
+// How the shared memory of one group on one host is laid out.
+//
+//   [Header][Post of rank 0]...[Post of rank n-1][slots of rank 0]...[slots of rank
+//   n-1]
+//
+// Each rank writes only its own Post and slots (and, once, the failure in the Header);
+// everybody reads everything. All of it is zero at first.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "allhands/arena/descriptor.hpp"
+#include "allhands/base/error.hpp"
+
+namespace allhands {
+
+// Bytes small enough to travel in the cache line that announces them.
+inline constexpr std::size_t kInlineBytes = 40;
+
+// What a rank last published, for operations of one parity. One cache line: a peer that
+// sees the clock move has the descriptor and a small payload with the same miss.
+struct alignas(64) Line {
+  std::atomic<std::uint32_t> clock;    // futex word; see Arena
+  std::atomic<std::uint32_t> waiters;  // threads asleep on `clock`
+  Descriptor descriptor;
+  std::byte payload[kInlineBytes];
+};
+static_assert(sizeof(Line) == 64);
+
+struct alignas(64) Post {
+  Line lines[2];      // by the parity of the operation's sequence number
+  double factors[2];  // PREMUL_SUM's factor of this rank, same parity
+  std::atomic<std::uint64_t> entered;  // sequence number << 8 | Op, for error messages
+  std::atomic<std::uint32_t> has_left;
+};
+
+// The failure that broke the group, written by whoever noticed first.
+struct Failure {
+  static constexpr std::uint32_t kNone = 0, kWriting = 1, kComplete = 2;
+  static constexpr std::size_t kMaxRanks = 256, kMaxText = 2048;
+
+  std::atomic<std::uint32_t> state;
+  ErrorKind kind;
+  std::int32_t reporter;
+  std::uint32_t num_ranks;
+  std::int32_t ranks[kMaxRanks];
+  char text[kMaxText];
+};
+
+struct alignas(64) Header {
+  Failure failure;
+};
+
+// Where things are, for a group of `size` ranks.
+class Layout {
+ public:
+  explicit Layout(int size);
+
+  int size() const { return size_; }
+  // Staging bytes per rank and parity of the chunk number; a multiple of 64.
+  std::size_t slot_bytes() const { return slot_bytes_; }
+  std::size_t total_bytes() const;
+
+  Header& header(std::byte* base) const;
+  Post& post(std::byte* base, int rank) const;
+  std::byte* slot(std::byte* base, int rank, std::uint64_t chunk) const;
+
+ private:
+  int size_;
+  std::size_t slot_bytes_;
+  std::size_t slots_at_;
+};
+
+}  // namespace allhands

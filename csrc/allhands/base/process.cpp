@@ -1,0 +1,75 @@
+#include "allhands/base/process.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/fd.hpp"
+
+namespace allhands {
+namespace {
+
+std::string read_file(const std::string& path) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return {};
+  char text[4096];
+  const ssize_t length = read(fd.get(), text, sizeof(text));
+  return length > 0 ? std::string(text, static_cast<std::size_t>(length))
+                    : std::string();
+}
+
+struct Stat {
+  char state = 0;  // 0: no such process
+  std::uint64_t start = 0;
+};
+
+// proc(5): "pid (comm) state ppid ..."; comm may hold anything, so count from its last
+// ')'.
+Stat read_stat(int pid) {
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t end = text.rfind(')');
+  if (end == std::string::npos || end + 2 >= text.size()) return {};
+  Stat stat;
+  stat.state = text[end + 2];
+  std::size_t at = end + 2;
+  for (int field = 3; field < 22; ++field) {
+    at = text.find(' ', at);
+    if (at == std::string::npos) return {};
+    ++at;
+  }
+  stat.start = std::strtoull(text.c_str() + at, nullptr, 10);
+  return stat;
+}
+
+std::string pid_namespace() {
+  char target[64] = {};
+  const ssize_t length = readlink("/proc/self/ns/pid", target, sizeof(target) - 1);
+  return length > 0 ? std::string(target) : std::string("pid:[unknown]");
+}
+
+}  // namespace
+
+ProcessIdentity this_process() {
+  std::string boot = read_file("/proc/sys/kernel/random/boot_id");
+  while (!boot.empty() && boot.back() == '\n') boot.pop_back();
+  const int pid = getpid();
+  return {boot + "/" + pid_namespace(), pid, read_stat(pid).start};
+}
+
+bool is_alive(const ProcessIdentity& process) {
+  const Stat stat = read_stat(process.pid);
+  const bool ended = stat.state == 0 || stat.state == 'Z' || stat.state == 'X';
+  return !ended && stat.start == process.start;
+}
+
+int num_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace allhands

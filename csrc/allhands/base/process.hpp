@@ -1,0 +1,25 @@
+// Which process on which host: enough to tell that a peer is on this host, and whether
+// it still runs (its pid may be in use by another process by then).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace allhands {
+
+struct ProcessIdentity {
+  std::string host;  // this boot of this machine and its pid namespace
+  int pid = 0;
+  std::uint64_t start = 0;  // clock ticks since boot, /proc/<pid>/stat field 22
+};
+
+ProcessIdentity this_process();
+
+// False once the process has ended, also while nobody has reaped it yet. Meaningful
+// only for a process of this host.
+bool is_alive(const ProcessIdentity& process);
+
+// CPUs this process may run on.
+int num_cpus();
+
+}  // namespace allhands

@@ -1,0 +1,9 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace allhands::python {
+
+void bind_communicator(nanobind::module_& m);
+
+}  // namespace allhands::python

@@ -1,0 +1,220 @@
+// Collectives through the arena, ranks as threads.
+#include <algorithm>
+#include <string>
+
+#include "allhands/arena/collectives.hpp"
+#include "allhands/base/error.hpp"
+#include "ranks.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+// Around every path: one line, one slot, several chunks, odd counts, shares of nothing.
+// The many ranks of a test share two cores: three chunks suffice for a few of them.
+std::vector<std::size_t> counts(int size) {
+  std::vector<std::size_t> result = {0, 1, 7, 10, 11, 4097, 262144, 262145};
+  if (size <= 3) result.push_back(700001);
+  return result;
+}
+
+float value(int rank, std::size_t i) {
+  return static_cast<float>(rank + 1) + static_cast<float>(i % 1000);
+}
+
+std::vector<float> values(int rank, std::size_t count) {
+  std::vector<float> result(count);
+  for (std::size_t i = 0; i < count; ++i) result[i] = value(rank, i);
+  return result;
+}
+
+void test_all_reduce(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts(size)) {
+      std::vector<float> data = values(arena.rank(), count);
+      const Buffer buffer = buffer_of(data);
+      all_reduce(arena, buffer, buffer, ReduceOp::Sum, 1, soon());
+      for (std::size_t i = 0; i < count; ++i) {
+        float expected = 0;
+        for (int rank = 0; rank < size; ++rank) expected += value(rank, i);
+        CHECK(data[i] == expected);
+      }
+    }
+  });
+}
+
+void test_all_reduce_of_a_strided_array(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts(size)) {
+      std::vector<float> data(2 * count + 1, -1);
+      for (std::size_t i = 0; i < count; ++i) data[2 * i] = value(arena.rank(), i);
+      Buffer buffer = buffer_of(data);
+      buffer.count = count;
+      buffer.dimensions = {{static_cast<std::int64_t>(count), 2 * sizeof(float)}};
+      all_reduce(arena, buffer, buffer, ReduceOp::Max, 1, soon());
+      for (std::size_t i = 0; i < count; ++i) {
+        CHECK(data[2 * i] == value(size - 1, i));
+        CHECK(data[2 * i + 1] == -1);
+      }
+    }
+  });
+}
+
+void test_premul_sum_takes_each_ranks_factor() {
+  run_arenas(3, [&](Arena& arena) {
+    for (const std::size_t count : {std::size_t{3}, std::size_t{300000}}) {
+      std::vector<float> data(count, 1);
+      const Buffer buffer = buffer_of(data);
+      all_reduce(arena, buffer, buffer, ReduceOp::PremulSum, 10.0 * arena.rank(),
+                 soon());
+      CHECK(std::count(data.begin(), data.end(), 30.0f) == std::ptrdiff_t(count));
+    }
+  });
+}
+
+void test_broadcast(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts(size))
+      for (const int root : {0, size - 1}) {
+        std::vector<float> data = values(arena.rank(), count);
+        broadcast(arena, buffer_of(data), root, soon());
+        CHECK(data == values(root, count));
+      }
+  });
+}
+
+void test_all_gather(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts(size)) {
+      std::vector<float> input = values(arena.rank(), count);
+      std::vector<float> output(count * static_cast<std::size_t>(size) + 1, -1);
+      std::vector<Buffer> parts;
+      for (int rank = 0; rank < size; ++rank)
+        parts.push_back(
+            buffer_of(output).slice(count * static_cast<std::size_t>(rank), count));
+      all_gather(arena, parts, buffer_of(input), soon());
+      for (int rank = 0; rank < size; ++rank) {
+        const std::vector<float> expected = values(rank, count);
+        CHECK(std::equal(expected.begin(), expected.end(),
+                         output.begin() + std::ptrdiff_t(count) * rank));
+      }
+      CHECK(output.back() == -1);
+    }
+  });
+}
+
+// Every operation's slots are free when the next begins, whatever came before.
+void test_operations_in_any_order(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    std::uint32_t random = 1;  // the same sequence on every rank
+    for (int round = 0; round < 200; ++round) {
+      random = random * 1664525 + 1013904223;
+      const std::size_t count = counts(size)[random % 8 == 7 ? 7 : random % 6];
+      const int root = static_cast<int>((random >> 8) % static_cast<unsigned>(size));
+      std::vector<float> data = values(arena.rank(), count);
+      const Buffer buffer = buffer_of(data);
+      if ((random >> 16) % 2 == 0) {
+        broadcast(arena, buffer, root, soon());
+        CHECK(data == values(root, count));
+      } else {
+        all_reduce(arena, buffer, buffer, ReduceOp::Min, 1, soon());
+        CHECK(data == values(0, count));
+      }
+    }
+  });
+}
+
+void test_mismatch_is_raised_everywhere_and_the_group_goes_on(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (int round = 0; round < 6; ++round) {
+      std::vector<float> data(round % 2 == 0 ? 4 : 500000, 1);
+      const Buffer buffer = buffer_of(data);
+      std::string message;
+      try {
+        if (arena.rank() == 0)
+          broadcast(arena, buffer, 0, soon());
+        else
+          all_reduce(arena, buffer, buffer, ReduceOp::Sum, 1, soon());
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::Mismatch);
+        message = error.what();
+      }
+      CHECK(message.find("broadcast(float32, count ") != std::string::npos);
+      CHECK(message.find("all_reduce(float32, count ") != std::string::npos);
+      CHECK(data[0] == 1);
+      all_reduce(arena, buffer, buffer, ReduceOp::Sum, 1, soon());
+      CHECK(data[0] == static_cast<float>(size));
+    }
+  });
+}
+
+template <class Call>
+Error error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  CHECK(!"it did not throw");
+  std::abort();
+}
+
+void test_timeout_names_who_is_missing_on_every_rank() {
+  run_arenas(3, [&](Arena& arena) {
+    if (arena.rank() == 1) return;
+    const auto limit = std::chrono::milliseconds(arena.rank() == 0 ? 200 : 60000);
+    const Error first = error_of([&] { barrier(arena, within(limit)); });
+    CHECK(first.kind() == ErrorKind::Timeout);
+    CHECK(first.ranks() == std::vector<int>{1});
+    CHECK(std::string(first.what()).find("missing [1]") != std::string::npos);
+    const Error again = error_of([&] { barrier(arena, soon()); });
+    CHECK(again.kind() == ErrorKind::Timeout);
+  });
+}
+
+void test_a_rank_that_left_is_named() {
+  run_arenas(4, [&](Arena& arena) {
+    barrier(arena, soon());
+    if (arena.rank() == 2) {
+      arena.leave();
+      return;
+    }
+    const Error error = error_of([&] { barrier(arena, soon()); });
+    CHECK(error.kind() == ErrorKind::RankFailed);
+    CHECK(error.ranks() == std::vector<int>{2});
+  });
+}
+
+void test_interrupt_ends_the_wait_and_breaks_the_group() {
+  run_arenas(2, [&](Arena& arena) {
+    Limits limits = soon();
+    if (arena.rank() == 0) limits.interrupt = [] { return true; };
+    if (arena.rank() == 0) {
+      const Error error = error_of([&] { barrier(arena, limits); });
+      CHECK(error.kind() == ErrorKind::Interrupted);
+    } else {
+      while (!arena.has_failed()) std::this_thread::yield();
+      const Error error = error_of([&] { barrier(arena, limits); });
+      CHECK(error.kind() == ErrorKind::Backend);
+      CHECK(std::string(error.what()).find("interrupted") != std::string::npos);
+    }
+  });
+}
+
+}  // namespace
+
+int main() {
+  for (const int size : {1, 2, 3, 5, 8}) {
+    test_all_reduce(size);
+    test_all_reduce_of_a_strided_array(size);
+    test_broadcast(size);
+    test_all_gather(size);
+    test_operations_in_any_order(size);
+    if (size > 1) test_mismatch_is_raised_everywhere_and_the_group_goes_on(size);
+  }
+  test_premul_sum_takes_each_ranks_factor();
+  test_timeout_names_who_is_missing_on_every_rank();
+  test_a_rank_that_left_is_named();
+  test_interrupt_ends_the_wait_and_breaks_the_group();
+}

@@ -1,0 +1,172 @@
+// Communicators of one process that find each other through the kernel.
+#include "allhands/comm/communicator.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "ranks.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+Token fresh_token() {
+  static int counter = 0;  // runs in the main thread only
+  Token token = {};
+  const ProcessIdentity self = this_process();
+  ++counter;
+  std::memcpy(token.data(), &self.pid, sizeof(self.pid));
+  std::memcpy(token.data() + 4, &counter, sizeof(counter));
+  token[31] = std::byte{1};
+  return token;
+}
+
+template <class Body>
+void run_communicators(int size, Body body) {
+  const Token token = fresh_token();
+  run_ranks(size, [&](int rank) {
+    Communicator comm(membership(rank, size), token);
+    body(comm);
+    comm.close(std::chrono::seconds(10));
+  });
+}
+
+void test_run(int size) {
+  run_communicators(size, [&](Communicator& comm) {
+    for (int round = 0; round < 100; ++round) {
+      std::vector<float> data = {1, 2};
+      const Buffer buffer = buffer_of(data);
+      comm.run(comm.all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon());
+      CHECK(data[1] == 2.0f * static_cast<float>(size));
+    }
+  });
+}
+
+// Queued and direct operations interleave in the order of issue.
+void test_post_and_run_keep_their_order(int size) {
+  run_communicators(size, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    std::vector<std::shared_ptr<Work>> works;
+    for (int round = 0; round < 50; ++round) {
+      works.push_back(comm.post(comm.all_reduce(buffer, buffer, ReduceOp::Max, 1),
+                                soon().deadline));
+      if (round % 7 == 0) comm.run(comm.broadcast(buffer, round % size), soon());
+    }
+    for (const auto& work : works) work->wait(soon());
+    CHECK(data[0] == 1);
+    for (const auto& work : works) CHECK(work->is_completed() && !work->error());
+  });
+}
+
+void test_callback_runs_once_done() {
+  run_communicators(2, [&](Communicator& comm) {
+    std::atomic<int> calls = 0;
+    const auto work = comm.post(comm.barrier(), soon().deadline);
+    work->on_done([&] { ++calls; });
+    work->wait(soon());
+    while (calls == 0) std::this_thread::yield();
+    work->on_done([&] { ++calls; });
+    CHECK(calls == 2);
+  });
+}
+
+void test_wait_that_expires_leaves_the_operation_running() {
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    static std::atomic<bool> has_expired;
+    if (comm.rank() == 1)
+      while (!has_expired) std::this_thread::yield();
+    const auto work =
+        comm.post(comm.all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
+    if (comm.rank() == 0) {
+      try {
+        work->wait(within(std::chrono::milliseconds(20)));
+        CHECK(!"it did not throw");
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::Timeout);
+      }
+      has_expired = true;
+    }
+    work->wait(soon());
+    CHECK(data[0] == 2);
+    comm.run(comm.barrier(), soon());
+  });
+}
+
+void test_close_ends_what_is_queued() {
+  run_communicators(2, [&](Communicator& comm) {
+    if (comm.rank() == 1) return;
+    const auto work = comm.post(comm.barrier(), soon().deadline);
+    comm.close(std::chrono::milliseconds(10));
+    CHECK(work->is_completed() && work->error());
+    CHECK_THROWS(comm.run(comm.barrier(), soon()), Error);
+    CHECK_THROWS(comm.post(comm.barrier(), soon().deadline), Error);
+  });
+}
+
+void test_abort_reaches_every_rank() {
+  run_communicators(3, [&](Communicator& comm) {
+    comm.run(comm.barrier(), soon());
+    if (comm.rank() == 1) {
+      comm.abort("no more disk");
+      return;
+    }
+    try {
+      comm.run(comm.barrier(), soon());
+      CHECK(!"it did not throw");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).find("no more disk") != std::string::npos);
+    }
+  });
+}
+
+void test_arguments() {
+  run_communicators(1, [&](Communicator& comm) {
+    std::vector<float> two(2), three(3);
+    const auto bad = [&] {
+      return comm.all_reduce(buffer_of(two), buffer_of(three), ReduceOp::Sum, 1);
+    };
+    CHECK_THROWS(bad(), Error);
+    CHECK_THROWS(comm.broadcast(buffer_of(two), 1), Error);
+    CHECK_THROWS(comm.broadcast(buffer_of(two), -1), Error);
+    CHECK_THROWS(comm.all_gather({}, buffer_of(two)), Error);
+    CHECK_THROWS(comm.all_reduce(buffer_of(two), buffer_of(two), ReduceOp::BitOr, 1),
+                 Error);
+  });
+}
+
+void test_two_groups_at_once() {
+  const Token first = fresh_token(), second = fresh_token();
+  run_ranks(3, [&](int rank) {
+    Communicator a(membership(rank, 3), first), b(membership(rank, 3), second);
+    std::thread other([&] {
+      for (int i = 0; i < 200; ++i) b.run(b.barrier(), soon());
+    });
+    std::vector<float> data(5000, 1);
+    const Buffer buffer = buffer_of(data);
+    for (int i = 0; i < 200; ++i)
+      a.run(a.all_reduce(buffer, buffer, ReduceOp::Avg, 1), soon());
+    other.join();
+    CHECK(data[4999] == 1);
+  });
+}
+
+}  // namespace
+
+int main() {
+  for (const int size : {1, 2, 3, 5}) {
+    test_run(size);
+    test_post_and_run_keep_their_order(size);
+  }
+  test_callback_runs_once_done();
+  test_wait_that_expires_leaves_the_operation_running();
+  test_close_ends_what_is_queued();
+  test_abort_reaches_every_rank();
+  test_arguments();
+  test_two_groups_at_once();
+}
