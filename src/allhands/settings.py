@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["ALL", "Setting", "secret"]
+__all__ = ["ALL", "Setting", "job_mark", "secret"]
 
 T = TypeVar("T")
 
@@ -50,4 +50,12 @@ secret = Setting(
     "other that they know it before any data passes. `allhands run` makes one per job.",
 )
 
-ALL: tuple[Setting[str], ...] = (secret,)
+job_mark = Setting(
+    "ALLHANDS_JOB",
+    str,
+    "",
+    "Made by `allhands run` for each start of the ranks. Processes that still carry it "
+    "when the job is over, or the launcher was killed, are killed too.",
+)
+
+ALL: tuple[Setting[str], ...] = (secret, job_mark)

@@ -1,0 +1,19 @@
+"""Running the ranks of a job on one host; `allhands.run` is its command line."""
+
+from allhands.elastic.agent import Agent
+from allhands.elastic.exception_text import Frame, Raised, parse_exception
+from allhands.elastic.failure import Failure
+from allhands.elastic.job import Job
+from allhands.elastic.logs import LogSpec, Std, parse_std
+
+__all__ = [
+    "Agent",
+    "Failure",
+    "Frame",
+    "Job",
+    "LogSpec",
+    "Raised",
+    "Std",
+    "parse_exception",
+    "parse_std",
+]

@@ -1,0 +1,135 @@
+"""The agent of one host: attempts to run a job until one is good or none is left.
+
+It owns the console and the launcher's signals for as long as `run` takes, and gives the
+exit code that the launcher ends with.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from allhands.elastic.failure import first_failure, report, shell_code, signal_name
+from allhands.elastic.job import Job
+from allhands.elastic.logs import Std
+from allhands.elastic.output import Screen
+from allhands.elastic.worker_group import (
+    ENDING_SIGNALS,
+    PASSED_ON_SIGNALS,
+    WorkerGroup,
+)
+
+__all__ = ["Agent"]
+
+
+class Agent:
+    """Runs a job's ranks on this host.
+
+    In the main thread it takes over the signals that it passes on to the ranks; in
+    another thread it leaves signals alone. One `run` at a time.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._screens = open_screens()
+
+    def run(self) -> int:
+        """Run the job to its end, with restarts; returns the launcher's exit code.
+
+        0 if every rank of the last attempt returned 0. Else that of the rank that
+        failed first, as a shell gives it: 128 + n where signal n ended it. 128 + n
+        also where signal n to the launcher ended the job. After it nothing that the
+        ranks started is left.
+
+        Raises:
+            OSError: a rank could not be started.
+        """
+        with _signals() as signals:
+            for attempt in range(self._job.max_restarts + 1):
+                group = WorkerGroup(self._job, attempt, self._screens)
+                try:
+                    group.run(signals)
+                finally:
+                    for screen in set(self._screens.values()):
+                        screen.close()
+                if group.ended_by or not group.failures:
+                    break
+                if attempt < self._job.max_restarts:
+                    self._say([self._restart_line(group, attempt + 1)])
+        return self._conclude(group)
+
+    def _restart_line(self, group: WorkerGroup, attempt: int) -> str:
+        first = first_failure(group.failures)
+        cause = first.cause().split("\n")[0]
+        return (
+            f"allhands run: rank {first.rank} failed: {cause}; all ranks start again "
+            f"(restart {attempt} of {self._job.max_restarts})"
+        )
+
+    def _conclude(self, group: WorkerGroup) -> int:
+        if group.failures:
+            self._say(report(group.failures, len(group.stopped)))
+            return shell_code(first_failure(group.failures).exit_code)
+        if group.ended_by and any(worker.exit_code for worker in group.workers):
+            if group.ended_by != signal.SIGPIPE:
+                self._say([self._ended_line(group)])
+            return 128 + group.ended_by
+        return 0
+
+    def _ended_line(self, group: WorkerGroup) -> str:
+        line = f"allhands run: ended by {signal_name(group.ended_by)}"
+        if not group.killed:
+            return line
+        ranks = ", ".join(map(str, group.killed))
+        return f"{line}; still running and killed: rank {ranks}"
+
+    def _say(self, lines: list[str]) -> None:
+        """Write to stderr, after everything that the ranks have written."""
+        try:
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
+            sys.stderr.flush()
+        except OSError:
+            pass  # nobody reads it any more
+
+
+def open_screens() -> Mapping[Std, Screen]:
+    """The launcher's stdout and stderr; one screen if they are the same file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out = Screen(1, is_live(1))
+    same = os.path.sameopenfile(1, 2)
+    return {Std.OUT: out, Std.ERR: out if same else Screen(2, is_live(2))}
+
+
+def is_live(fd: int) -> bool:
+    """Whether it is a terminal that understands escape sequences."""
+    return os.isatty(fd) and os.environ.get("TERM", "dumb") != "dumb"
+
+
+@contextmanager
+def _signals() -> Iterator[int | None]:
+    """A descriptor that yields the numbers of the signals to this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = {
+        number: signal.signal(number, lambda *_: None)
+        for number in (*ENDING_SIGNALS, *PASSED_ON_SIGNALS)
+        # nohup: the ranks are to outlive the terminal, too.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    }
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)

@@ -1,0 +1,75 @@
+"""What one launch runs: how many ranks, which command, and the environment of each.
+
+The variables are those that torchrun sets for one node, so a program written for it
+runs unchanged. Nothing here starts a process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from allhands import settings
+from allhands.elastic.logs import LogSpec
+
+__all__ = ["Job"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One program on `num_workers` ranks of this host. Immutable."""
+
+    command: Callable[[int], Sequence[str]]
+    """Local rank to argument list."""
+    num_workers: int
+    run_id: str
+    master_addr: str
+    master_port: int
+    secret: str = ""
+    role: str = "default"
+    max_restarts: int = 0
+    monitor_interval: float = 0.1
+    """Seconds between looks at the ranks, where the kernel has no pidfd to wait on."""
+    shutdown_timeout: float = 30.0
+    """Seconds from SIGTERM (or the signal that was passed on) to SIGKILL."""
+    logs: LogSpec = field(default_factory=LogSpec)
+
+    def environment(
+        self, local_rank: int, attempt: int, mark: str, base: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The environment of one rank: `base` plus what tells it its place."""
+        size = str(self.num_workers)
+        environment = {
+            **base,
+            "RANK": str(local_rank),
+            "LOCAL_RANK": str(local_rank),
+            "GROUP_RANK": "0",
+            "ROLE_RANK": str(local_rank),
+            "ROLE_NAME": self.role,
+            "LOCAL_WORLD_SIZE": size,
+            "WORLD_SIZE": size,
+            "GROUP_WORLD_SIZE": "1",
+            "ROLE_WORLD_SIZE": size,
+            "MASTER_ADDR": self.master_addr,
+            "MASTER_PORT": str(self.master_port),
+            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            "TORCHELASTIC_MAX_RESTARTS": str(self.max_restarts),
+            "TORCHELASTIC_RUN_ID": self.run_id,
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "PYTHONUNBUFFERED": "1",  # a line is shown when it is printed
+            settings.job_mark.name: mark,
+        }
+        if self.secret:
+            environment[settings.secret.name] = self.secret
+        if self.num_workers > 1:
+            # Several ranks share the cores; a thread pool per rank of all cores' size
+            # makes every one of them slow.
+            environment.setdefault("OMP_NUM_THREADS", "1")
+        return environment
+
+    def log_directory(self, local_rank: int, attempt: int) -> str:
+        """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""
+        return os.path.join(
+            self.logs.directory, self.run_id, f"attempt_{attempt}", str(local_rank)
+        )

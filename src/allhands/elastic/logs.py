@@ -1,0 +1,82 @@
+"""Where each rank's stdout and stderr go: the console, a file per rank, or both.
+
+The notation is torchrun's: a number for all ranks (`3`) or a list per local rank
+(`0:1,1:2`); 0 is none, 1 stdout, 2 stderr, 3 both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["LogSpec", "Std", "parse_std"]
+
+
+class Std(enum.IntFlag):
+    """A set of standard streams."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = OUT | ERR
+
+
+def parse_std(text: str) -> Std | dict[int, Std]:
+    """Read `3` (every rank) or `0:1,1:2` (by local rank; the others get none).
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    try:
+        if ":" not in text:
+            return Std(_digit(text))
+        pairs = (item.split(":") for item in text.split(","))
+        return {int(rank): Std(_digit(value)) for rank, value in pairs}
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no choice of streams: want 0, 1, 2 or 3 for all ranks, or a "
+            "list by local rank such as 0:1,1:2 (1 is stdout, 2 stderr, 3 both)"
+        ) from None
+
+
+def _digit(text: str) -> int:
+    if text.strip() not in ("0", "1", "2", "3"):
+        raise ValueError
+    return int(text)
+
+
+@dataclass(frozen=True)
+class LogSpec:
+    """Which streams are written to files, which of them also to the console."""
+
+    directory: str = ""
+    redirects: Std | Mapping[int, Std] = Std.NONE
+    tee: Std | Mapping[int, Std] = Std.NONE
+    console_ranks: frozenset[int] = field(default_factory=frozenset)
+    """Local ranks shown on the console; empty: all of them."""
+
+    def needs_directory(self) -> bool:
+        """Whether any rank writes a file."""
+        return bool(self.redirects) or bool(self.tee)
+
+    def to_file(self, local_rank: int, std: Std) -> bool:
+        """Whether this stream of this rank is written to a file."""
+        return bool(std & (self._of(self.redirects, local_rank))) or self._is_teed(
+            local_rank, std
+        )
+
+    def to_console(self, local_rank: int, std: Std) -> bool:
+        """Whether this stream of this rank is shown on the console."""
+        if self.console_ranks and local_rank not in self.console_ranks:
+            return False
+        return not self.to_file(local_rank, std) or self._is_teed(local_rank, std)
+
+    def _is_teed(self, local_rank: int, std: Std) -> bool:
+        return bool(std & self._of(self.tee, local_rank))
+
+    @staticmethod
+    def _of(choice: Std | Mapping[int, Std], local_rank: int) -> Std:
+        if isinstance(choice, Std):
+            return choice
+        return choice.get(local_rank, Std.NONE)

@@ -1,0 +1,209 @@
+"""The ranks' output on the launcher's console: one writer, a prefix on every line.
+
+A `Screen` is one destination, on which ranks meet; a `RankOutput` turns what one rank
+writes into prefixed lines for it. Two modes:
+
+- Plain (a file, a pipe): only whole lines pass, so lines of two ranks never mix.
+- Live (a terminal): everything passes at once, so that progress displays move. A
+  screen has at most one open line; a newline ends it before another rank writes.
+
+The prefix comes before the first printable character of a line, that is after a
+carriage return and after sequences that erase; a display that redraws its line gets
+its prefix back each time.
+
+Nothing here waits: a destination that takes no more keeps `is_clogged` true, and the
+caller stops reading from the ranks until it drains. One thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import stat
+
+__all__ = ["RankOutput", "Screen"]
+
+# poll(2) promises that a pipe reported writable takes this much without blocking.
+_PIECE = 4096
+# A line longer than this passes in pieces, so that memory stays bounded.
+_LONGEST_LINE = 1 << 20
+
+_TOKEN = re.compile(
+    rb"\r*\n|\r"
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, erase
+    rb"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
+    rb"|\x1b[ -/]*[0-~]?"  # other escapes
+    rb"|[^\r\n\x1b]+"
+)
+# What may go on in the next read: an escape sequence, a carriage return (of \r\n?), a
+# character of several bytes.
+_UNFINISHED = re.compile(
+    rb"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[ -/]*)|\r+"
+    rb"|[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z"
+)
+_TO_FIRST_COLUMN = re.compile(rb"\r|\x1b\[[01]?G")
+_COLOURS = (36, 33, 35, 32, 34, 31)
+
+
+def _name(rank: int) -> str:
+    return f"[rank{rank}]"
+
+
+class Screen:
+    """One destination of the ranks' output: the launcher's stdout, its stderr, or both.
+
+    Not thread-safe.
+    """
+
+    def __init__(self, fd: int, live: bool) -> None:
+        self.fd = fd
+        self.is_live = live
+        self.is_lost = False
+        """Its reader is gone; what comes now is dropped."""
+        self._owner: RankOutput | None = None
+        self._pending = bytearray()
+        self._takes_all = stat.S_ISREG(os.fstat(fd).st_mode)
+        self._used_escapes = False
+
+    @property
+    def is_clogged(self) -> bool:
+        """Something waits to be written; call `flush` when the file is writable."""
+        return bool(self._pending)
+
+    def terminal_environment(self, rank: int) -> dict[str, str]:
+        """What tells a program whose stdout is a pipe that a terminal is behind it.
+
+        rich honours all of it; most programs honour the size, which leaves room for
+        the prefix.
+        """
+        if not self.is_live:
+            return {}
+        environment = {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}
+        size = os.get_terminal_size(self.fd)
+        if size.columns:
+            width = max(20, size.columns - len(_name(rank)) - 1)
+            environment |= {"COLUMNS": str(width), "LINES": str(size.lines)}
+        return environment
+
+    def show(self, source: RankOutput, data: bytes, is_open: bool) -> None:
+        """Write `data` of one rank; `is_open`: its last line is not ended yet."""
+        self._end_line_of_others(source)
+        self._owner = source if is_open else None
+        self._used_escapes = self._used_escapes or b"\x1b" in data
+        if not self.is_lost:
+            self._pending += data
+            self.flush()
+
+    def close(self) -> None:
+        """End an open line, and undo what a killed display left: no cursor, colours."""
+        self._end_line_of_others(None)
+        if self.is_live and self._used_escapes:
+            self._pending += b"\x1b[?25h\x1b[0m"
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the destination takes without blocking."""
+        try:
+            while self._pending and self._is_ready():
+                size = len(self._pending) if self._takes_all else _PIECE
+                del self._pending[: os.write(self.fd, self._pending[:size])]
+        except OSError:  # EPIPE, or EIO of a terminal that was hung up
+            self.drop()
+
+    def drop(self) -> None:
+        """Write no more, also not what waits."""
+        self.is_lost = True
+        self._pending.clear()
+
+    def _is_ready(self) -> bool:
+        if self._takes_all:
+            return True
+        poll = select.poll()
+        poll.register(self.fd, select.POLLOUT)
+        return bool(poll.poll(0))
+
+    def _end_line_of_others(self, source: RankOutput | None) -> None:
+        if self._owner is not None and self._owner is not source:
+            self._owner.interrupt()
+            self._owner = None
+            self._pending += b"\n"
+
+
+class RankOutput:
+    """What one rank writes to one of its streams, on its way to a screen."""
+
+    def __init__(self, screen: Screen, rank: int, colour: bool = False) -> None:
+        self._screen = screen
+        name = _name(rank)
+        if colour:
+            name = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{name}\x1b[39m"
+        self._prefix = f"{name} ".encode()
+        self._held = b""
+        self._prefix_due = True
+        self._is_open = False
+        self._was_cut = False
+
+    def feed(self, data: bytes) -> None:
+        """Pass on as much as may be shown now."""
+        data = self._held + data if self._held else data
+        end = self._live_end(data) if self._screen.is_live else data.rfind(b"\n") + 1
+        if len(data) - end > _LONGEST_LINE:
+            end = len(data)
+        self._held = data[end:]
+        if end:
+            self._show(data[:end])
+
+    def close(self) -> None:
+        """The rank writes no more: pass on the rest, end its last line."""
+        rest, self._held = self._held, b""
+        if rest:
+            self._show(rest)
+        if self._is_open:
+            self._show(b"\n")
+
+    def interrupt(self) -> None:
+        """Another rank took the screen: the rest of the line goes on a new one."""
+        self._prefix_due = True
+        self._is_open = False
+        self._was_cut = True
+
+    def _show(self, data: bytes) -> None:
+        if self._was_cut:  # that line has its end already
+            self._was_cut = False
+            data = data.removeprefix(b"\n")
+        shown = self._prefixed(data)
+        self._screen.show(self, shown, self._is_open)
+
+    @staticmethod
+    def _live_end(data: bytes) -> int:
+        match = _UNFINISHED.search(data, max(0, len(data) - 256))
+        return match.start() if match else len(data)
+
+    def _prefixed(self, data: bytes) -> bytes:
+        if not data:
+            return data
+        if b"\r" in data or b"\x1b" in data:
+            return b"".join(map(self._prefixed_token, _TOKEN.findall(data)))
+        start = self._prefix if self._prefix_due else b""
+        ends_line = data.endswith(b"\n")
+        body = data[:-1] if ends_line else data
+        self._prefix_due = ends_line
+        self._is_open = not ends_line
+        return b"%b%b%b" % (
+            start,
+            body.replace(b"\n", b"\n" + self._prefix),
+            b"\n" if ends_line else b"",
+        )
+
+    def _prefixed_token(self, token: bytes) -> bytes:
+        if token.endswith(b"\n"):
+            prefix = b"" if self._is_open else self._prefix
+            self._prefix_due, self._is_open = True, False
+            return prefix + token
+        if token[0] in b"\r\x1b":
+            self._prefix_due |= _TO_FIRST_COLUMN.fullmatch(token) is not None
+            return token
+        prefix = self._prefix if self._prefix_due else b""
+        self._prefix_due, self._is_open = False, True
+        return prefix + token

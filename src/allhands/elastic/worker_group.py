@@ -1,0 +1,295 @@
+"""One attempt to run a job: a loop over exits, output, signals and deadlines.
+
+Everything happens in one thread that sleeps in one `select`. It never waits for a
+single rank, for the console, or for a file.
+
+When a rank fails, the others are stopped: SIGTERM to their process groups, and after
+`Job.shutdown_timeout` seconds SIGKILL. SIGTERM, SIGINT, SIGHUP and SIGQUIT to the
+launcher are passed on in place of SIGTERM, with the same limit; a second SIGINT kills
+at once. SIGUSR1 and SIGUSR2 go to the ranks (not to what these have started) and
+change nothing here.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping
+
+from allhands import settings
+from allhands.elastic.failure import Failure
+from allhands.elastic.guard import Guard
+from allhands.elastic.job import Job
+from allhands.elastic.logs import Std
+from allhands.elastic.oom import oom_kills
+from allhands.elastic.output import Screen
+from allhands.elastic.worker import Stream, Worker
+
+__all__ = ["ENDING_SIGNALS", "PASSED_ON_SIGNALS", "WorkerGroup"]
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+PASSED_ON_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+# A rank that failed because another one did may be quicker to end than the other.
+_SETTLE_S = 1.0
+# A wrapper may pass on the Ctrl-C that the terminal has already sent: that is one.
+_SAME_CTRL_C_S = 0.2
+# Reads that empty a pipe (64 KiB) even where its writer goes on writing.
+_DRAIN_READS = 16
+
+
+class WorkerGroup:
+    """All ranks of a job, from their start to the end of the last one.
+
+    Not thread-safe; `run` once.
+    """
+
+    def __init__(self, job: Job, attempt: int, screens: Mapping[Std, Screen]) -> None:
+        self.workers: list[Worker] = []
+        self.failures: list[Failure] = []
+        """Ranks that failed, in the order in which they ended."""
+        self.stopped: dict[int, str] = {}
+        """Ranks that were told to stop, with the end of their stderr before that."""
+        self.killed: list[int] = []
+        """Ranks of these that had to be killed, because they did not stop."""
+        self.ended_by = 0
+        """The signal to the launcher that ended the attempt, if one did."""
+        self._job, self._attempt = job, attempt
+        self._screens = screens
+        self._deadline: float | None = None
+        self._at_deadline: Callable[[], None] = self._kill
+        self._is_stopping = False
+        self._interrupted_at = 0.0
+        self._oom_before = oom_kills()
+        self._events = selectors.PollSelector()
+        # The ranks' streams are a selector in the selector: while the console takes
+        # no more, the loop leaves all of them out at once.
+        self._streams = selectors.EpollSelector()
+        self._pidfds: dict[int, int] = {}  # by rank; empty where the kernel has none
+
+    def run(self, signals: int | None) -> None:
+        """Start the ranks; return when all have ended, with all that they started.
+
+        Args:
+            signals: a descriptor that yields the numbers of signals to the launcher.
+
+        Raises:
+            OSError: a rank could not be started (those before it are ended).
+        """
+        mark = uuid.uuid4().hex
+        guard = Guard(settings.job_mark.name, mark)
+        try:
+            if signals is not None:
+                self._on_readable(signals, lambda: self._take_signals(signals))
+            for local_rank in range(self._job.num_workers):
+                self._start(local_rank, mark, guard)
+            while self._running:
+                self._turn()
+        finally:
+            self._kill()  # none is left to, unless the above was left by an exception
+            guard.sweep()
+            self._finish()
+
+    def _start(self, local_rank: int, mark: str, guard: Guard) -> None:
+        worker = Worker(self._job, local_rank, self._attempt, mark, self._screens)
+        guard.watch(worker.pid)
+        self.workers.append(worker)
+        for stream in worker.streams:
+            self._streams.register(stream.fd, selectors.EVENT_READ, stream)
+        try:
+            pidfd = os.pidfd_open(worker.pid)
+        except OSError:
+            return  # an old kernel: `_turn` looks every monitor_interval
+        self._pidfds[local_rank] = pidfd
+        self._on_readable(pidfd, lambda: self._look(worker))
+
+    @property
+    def _running(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.exit_code is None]
+
+    def _on_readable(self, fd: int, action: Callable[[], object]) -> None:
+        self._events.register(fd, selectors.EVENT_READ, action)
+
+    # The loop
+
+    def _turn(self) -> None:
+        """Sleep until something happens, and deal with it."""
+        self._follow_console()
+        for key, _ in self._events.select(self._time_left()):
+            if key.fd in self._events.get_map():  # else removed by one before it
+                key.data()
+        for worker in self._running:
+            if worker.local_rank not in self._pidfds:
+                self._look(worker)
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            self._at_deadline()
+
+    def _time_left(self) -> float | None:
+        waits = []
+        if len(self._pidfds) < len(self._running):
+            waits.append(self._job.monitor_interval)
+        if self._deadline is not None:
+            waits.append(max(0.0, self._deadline - time.monotonic()))
+        return min(waits) if waits else None
+
+    def _set_deadline(self, seconds: float, action: Callable[[], None]) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._at_deadline = action
+
+    # Output
+
+    def _follow_console(self) -> None:
+        """Read from the ranks only while the console takes what they write."""
+        screens = set(self._screens.values())
+        for screen in screens:
+            self._watch(
+                screen.is_clogged, screen.fd, selectors.EVENT_WRITE, screen.flush
+            )
+        is_free = not any(screen.is_clogged for screen in screens)
+        streams = self._streams.fileno()
+        self._watch(is_free, streams, selectors.EVENT_READ, self._read_streams)
+        if any(screen.is_lost for screen in screens) and not self._is_stopping:
+            self.ended_by = signal.SIGPIPE
+            self._stop(signal.SIGTERM)
+
+    def _watch(
+        self, is_wanted: bool, fd: int, event: int, action: Callable[[], object]
+    ) -> None:
+        is_watched = fd in self._events.get_map()
+        if is_wanted and not is_watched:
+            self._events.register(fd, event, action)
+        elif is_watched and not is_wanted:
+            self._events.unregister(fd)
+
+    def _read_streams(self) -> None:
+        for key, _ in self._streams.select(0):
+            self._read(key.data)
+
+    def _read(self, stream: Stream) -> bool:
+        """Pass on a piece of a rank's output; False: nothing is there now."""
+        if not stream.is_open:
+            return False
+        num_bytes = stream.read()
+        if not stream.is_open:
+            self._streams.unregister(stream.fd)
+        return num_bytes > 0
+
+    def _drain(self, worker: Worker) -> None:
+        for stream in worker.streams:
+            for _ in range(_DRAIN_READS):
+                if not self._read(stream):
+                    break
+
+    # How ranks end
+
+    def _look(self, worker: Worker) -> None:
+        """Take note if the rank has ended, and stop the others if it has failed."""
+        if worker.exit_code is not None or not worker.look():
+            return
+        pidfd = self._pidfds.pop(worker.local_rank, None)
+        if pidfd is not None:
+            self._events.unregister(pidfd)
+            os.close(pidfd)
+        self._drain(worker)
+        if worker.exit_code == 0 or worker.rank in self.stopped:
+            return
+        failure = self._failure(worker)
+        self.failures.append(failure)
+        if self._is_stopping:
+            return
+        if not failure.is_secondary:
+            self._stop(signal.SIGTERM)
+        elif self._deadline is None:
+            self._set_deadline(_SETTLE_S, lambda: self._stop(signal.SIGTERM))
+
+    def _stop(self, number: int) -> None:
+        """End the attempt: send `number` to all that run, SIGKILL after the limit."""
+        self._is_stopping = True
+        for worker in self._running:
+            self._look(worker)  # it may have failed on its own, unnoticed so far
+        for worker in self._running:
+            self._drain(worker)
+            self.stopped[worker.rank] = worker.stderr_tail()
+            worker.send(number, to_group=True)
+        self._set_deadline(self._job.shutdown_timeout, self._kill)
+
+    def _kill(self) -> None:
+        for worker in self._running:
+            self.killed.append(worker.rank)
+            worker.send(signal.SIGKILL, to_group=True)
+
+    def _finish(self) -> None:
+        """Pass on the last output, name what failed, let go of the processes."""
+        for worker in self.workers:
+            worker.reap()
+        for _ in range(_DRAIN_READS):
+            if not any([self._read(s) for w in self.workers for s in w.streams]):
+                break
+            self._wait_for_console()
+        for worker in self.workers:
+            worker.close_streams()
+        if self.failures and all(failure.is_secondary for failure in self.failures):
+            # Perhaps the cause is a rank that was stopped while it was failing.
+            self.failures += [
+                self._failure(worker)
+                for worker in self.workers
+                if worker.rank in self.stopped
+            ]
+        self._wait_for_console()
+        for pidfd in self._pidfds.values():
+            os.close(pidfd)
+        self._events.close()
+        self._streams.close()
+
+    def _wait_for_console(self) -> None:
+        """Until it has taken everything, or a signal says to drop the rest."""
+        while any(screen.is_clogged for screen in self._screens.values()):
+            self._follow_console()
+            for key, _ in self._events.select(None):
+                key.data()
+
+    def _failure(self, worker: Worker) -> Failure:
+        assert worker.exit_code is not None
+        was_stopped = worker.rank in self.stopped
+        return Failure(
+            rank=worker.rank,
+            local_rank=worker.local_rank,
+            host=socket.gethostname(),
+            pid=worker.pid,
+            exit_code=worker.exit_code,
+            elapsed=worker.ended_at - worker.started_at,
+            stderr=self.stopped[worker.rank] if was_stopped else worker.stderr_tail(),
+            stderr_path=worker.stderr_path,
+            was_stopped=was_stopped,
+            oom_kills=oom_kills() - self._oom_before,
+        )
+
+    # Signals to the launcher
+
+    def _take_signals(self, signals: int) -> None:
+        for number in os.read(signals, 64):
+            if number in PASSED_ON_SIGNALS:
+                for worker in self._running:
+                    worker.send(number, to_group=False)
+            elif number in ENDING_SIGNALS:
+                self._end_by(number)
+
+    def _end_by(self, number: int) -> None:
+        now = time.monotonic()
+        if not self._running:  # all that still waits is output
+            for screen in self._screens.values():
+                screen.drop()
+        elif not self._is_stopping:
+            self.ended_by = number
+            self._stop(number)
+        elif number != signal.SIGINT:
+            for worker in self._running:
+                worker.send(number, to_group=True)
+        elif now - self._interrupted_at > _SAME_CTRL_C_S:
+            self._kill()
+        if number == signal.SIGINT:
+            self._interrupted_at = now

@@ -1,0 +1,268 @@
+"""`allhands run`, `python -m allhands.run`: one command starts all ranks of a program.
+
+Takes torchrun's options and sets torchrun's environment variables, for one host. This
+module reads the command line, hosts the job's store and makes its secret; the ranks are
+run by `allhands.elastic.Agent`. See docs/howto/launch.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import errno
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from allhands import settings
+from allhands.elastic import Agent, Job, LogSpec, Std, parse_std
+
+__all__ = [
+    "determine_local_world_size",
+    "get_args_parser",
+    "main",
+    "parse_args",
+    "run",
+]
+
+_RUN_PATH = (
+    "import runpy, sys; del sys.argv[0]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
+    """The command line's parser. `PET_<OPTION>` in the environment is a default."""
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Start a program on several ranks of this host.",
+    )
+    add = _Adder(parser)
+    add("--nproc-per-node", default="1", help="ranks: a number, auto, cpu or gpu")
+    add("--nnodes", default="1", help="hosts: 1 or 1:1 (more are not supported yet)")
+    add("--node-rank", type=int, default=0, help="of this host: 0")
+    add("--standalone", action="store_true", help="accepted: one host always is")
+    add("--rdzv-backend", default="static", help="accepted, unused on one host")
+    add("--rdzv-endpoint", default="", help="accepted, unused on one host")
+    add("--rdzv-conf", default="", help="accepted, unused on one host")
+    add("--rdzv-id", default="", help="the run's id (default: a random one)")
+    add("--master-addr", default="127.0.0.1", help="address that the store listens on")
+    add("--master-port", type=int, default=0, help="its port (default: a free one)")
+    add("--local-addr", default="", help="accepted, unused on one host")
+    add("--max-restarts", type=int, default=0, help="restarts of all ranks on failure")
+    add(
+        "--monitor-interval",
+        type=float,
+        default=0.1,
+        help="seconds between looks at the ranks, on kernels without pidfd",
+    )
+    add(
+        "--shutdown-timeout",
+        type=float,
+        default=30.0,
+        help="seconds that ranks get to end after SIGTERM before SIGKILL (default 30)",
+    )
+    add(
+        "--start-method",
+        choices=["spawn", "fork", "forkserver"],
+        default="spawn",
+        help="accepted: every rank is a new process",
+    )
+    add("--role", default="default", help="ROLE_NAME of the ranks")
+    add("--log-dir", default="", help="folder for the files of --redirects and --tee")
+    add(
+        "--redirects",
+        short="-r",
+        type=parse_std,
+        default=Std.NONE,
+        help="streams to files: 1 stdout, 2 stderr, 3 both; or by local rank 0:1,1:3",
+    )
+    add(
+        "--tee",
+        short="-t",
+        type=parse_std,
+        default=Std.NONE,
+        help="streams to files and to the console",
+    )
+    add("--local-ranks-filter", default="", help="show only these ranks, such as 0,2")
+    add("--module", short="-m", action="store_true", help="the program is a module")
+    add("--no-python", action="store_true", help="run the program itself, no Python")
+    add("--run-path", action="store_true", help="run the program with runpy.run_path")
+    parser.add_argument("training_script", help="the program, then its arguments")
+    parser.add_argument("training_script_args", nargs=argparse.REMAINDER)
+    return parser
+
+
+class _Adder:
+    """Adds options: with dashes and underscores, default from the environment."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+
+    def __call__(self, name: str, short: str = "", **options: Any) -> None:
+        bare = name.removeprefix("--")
+        spellings = dict.fromkeys([short, name, "--" + bare.replace("-", "_")])
+        given = os.environ.get("PET_" + bare.replace("-", "_").upper(), "")
+        if given:
+            is_flag = options.get("action") == "store_true"
+            options["default"] = given == "1" if is_flag else given
+        self._parser.add_argument(*filter(None, spellings), **options)
+
+
+def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read a command line (default: this process's)."""
+    return get_args_parser().parse_args(args)
+
+
+def determine_local_world_size(nproc_per_node: str) -> int:
+    """Number of ranks for a value of `--nproc-per-node`.
+
+    Raises:
+        ValueError: it is no positive number and none of auto, cpu, gpu; or gpu, and no
+            GPU can be counted.
+    """
+    if nproc_per_node == "cpu":
+        return len(os.sched_getaffinity(0))
+    if nproc_per_node == "gpu":
+        return _num_gpus()
+    if nproc_per_node == "auto":
+        try:
+            return _num_gpus()
+        except ValueError:
+            return len(os.sched_getaffinity(0))
+    if not nproc_per_node.isdecimal() or int(nproc_per_node) < 1:
+        raise ValueError(
+            f"--nproc-per-node is {nproc_per_node!r}; want a number from 1 up, or one "
+            "of auto, cpu, gpu"
+        )
+    return int(nproc_per_node)
+
+
+def _num_gpus() -> int:
+    """GPUs that a process would see (CUDA_VISIBLE_DEVICES holds), by CUDA's driver."""
+    count = ctypes.c_int(0)
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        reason = "there is no CUDA driver (libcuda.so.1) here"
+    else:
+        status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+        reason = f"CUDA's driver finds none (error {status})"
+    if count.value < 1:
+        raise ValueError(
+            f"--nproc-per-node gpu: cannot count GPUs: {reason}; give a number, or cpu"
+        )
+    return count.value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the program that `args` describe; returns the launcher's exit code.
+
+    Sets ALLHANDS_SECRET in this process's environment, unless it is set.
+
+    Raises:
+        ValueError: an option's value cannot be used.
+        DistNetworkError: the store cannot listen on the address or port asked for.
+        OSError: the program cannot be started.
+    """
+    _check_one_host(args)
+    num_workers = determine_local_world_size(args.nproc_per_node)
+    os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
+    address = args.master_addr.strip("[]")
+    store = _host_store(address, args.master_port)
+    job = Job(
+        command=_command(args),
+        num_workers=num_workers,
+        run_id=args.rdzv_id or uuid.uuid4().hex,
+        master_addr=address,
+        master_port=store.port,
+        role=args.role,
+        max_restarts=args.max_restarts,
+        monitor_interval=args.monitor_interval,
+        shutdown_timeout=args.shutdown_timeout,
+        logs=_logs(args),
+    )
+    return Agent(job).run()
+
+
+def _check_one_host(args: argparse.Namespace) -> None:
+    if args.nnodes not in ("1", "1:1"):
+        raise ValueError(
+            f"--nnodes is {args.nnodes}: the launcher starts ranks on one host only so "
+            "far; want 1 or 1:1"
+        )
+    if args.node_rank != 0:
+        raise ValueError(f"--node-rank is {args.node_rank}; with one node it must be 0")
+
+
+def _host_store(address: str, port: int) -> Any:
+    """The job's key-value store, in this process: it outlives every rank."""
+    try:
+        tcp = import_module("allhands.store.tcp")
+    except ModuleNotFoundError:  # until the store has landed: a port that is ours
+        listener = socket.create_server((address, port))
+        return SimpleNamespace(port=listener.getsockname()[1], listener=listener)
+    return tcp.TCPStore(address, port, is_master=True, wait_for_workers=False)
+
+
+def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
+    program, rest = args.training_script, args.training_script_args
+    if args.no_python and args.module:
+        raise ValueError("--no-python and --module exclude each other")
+    python = [sys.executable, "-u"]
+    if args.run_path:
+        start = [*python, "-c", _RUN_PATH, program]
+    elif args.no_python:
+        start = [program]
+    elif args.module:
+        start = [*python, "-m", program]
+    else:
+        start = [*python, program]
+    if getattr(args, "use_env", True):
+        return lambda _: [*start, *rest]
+    return lambda local_rank: [*start, f"--local-rank={local_rank}", *rest]
+
+
+def _logs(args: argparse.Namespace) -> LogSpec:
+    directory = args.log_dir
+    if not directory and (args.redirects or args.tee):
+        directory = tempfile.mkdtemp(prefix="allhands_")
+    try:
+        ranks = frozenset(int(r) for r in args.local_ranks_filter.split(",") if r)
+    except ValueError:
+        raise ValueError(
+            f"--local-ranks-filter is {args.local_ranks_filter!r}; want local ranks "
+            "such as 0,2"
+        ) from None
+    return LogSpec(directory, args.redirects, args.tee, ranks)
+
+
+def main(args: Sequence[str] | None = None, prog: str = "allhands run") -> int:
+    """The command: parse, run; what cannot be done is said in a line on stderr."""
+    return start(get_args_parser(prog), args)
+
+
+def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
+    """`run` the command line that `parser` reads, with errors as a shell has them."""
+    namespace = parser.parse_args(args)
+    try:
+        return run(namespace)
+    except ValueError as error:
+        parser.error(str(error))
+    except OSError as error:
+        sys.stderr.write(f"{parser.prog}: cannot start the ranks: {error}\n")
+        return 127 if error.errno == errno.ENOENT else 126
+    except RuntimeError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(prog="python -m allhands.run"))

@@ -1,0 +1,95 @@
+"""The launcher as its users meet it: a command, its two streams, its exit code."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+LIMIT_S = 30
+
+
+def program(folder: pathlib.Path, text: str, name: str = "train.py") -> str:
+    """Write a program for the ranks; returns its path."""
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process's environment, without what an outer launcher may have set."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PET_", "TORCHELASTIC_", "ALLHANDS_", "OMP_"))
+    }
+    return {**clean, **variables}
+
+
+def launch(
+    *arguments: str, module: str = "allhands.run", **options: object
+) -> subprocess.CompletedProcess[str]:
+    """Run a whole job."""
+    given: dict[str, object] = {"env": environment(), "stdin": subprocess.DEVNULL}
+    given |= options
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        **given,
+    )
+
+
+@contextmanager
+def launched(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A job under way; both streams come by `stdout`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "allhands.run", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=LIMIT_S)
+
+
+def read_until(process: subprocess.Popen[str], num_lines: int, text: str) -> list[str]:
+    """Lines of the job's output until `num_lines` of them have `text`."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    while sum(text in line for line in lines) < num_lines:
+        line = process.stdout.readline()
+        assert line, f"output ended before {num_lines} x {text!r}: {lines}"
+        lines.append(line.rstrip("\n"))
+    return lines
+
+
+def wait_until(condition: Callable[[], bool], limit_s: float, what: str) -> float:
+    """Wait for what has no event to wait on; returns the seconds it took."""
+    start = time.monotonic()
+    while not condition():
+        elapsed = time.monotonic() - start
+        assert elapsed < limit_s, f"{what}: not within {limit_s} s"
+        time.sleep(0.01)
+    return time.monotonic() - start
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process still runs (a zombie does not)."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"

@@ -1,0 +1,190 @@
+"""What a rank gets, what the console shows, what exit codes mean."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from harness.launcher import environment, launch, program
+
+SHOW = """
+    import json, os, sys
+    print(json.dumps({"env": dict(os.environ), "argv": sys.argv}))
+"""
+
+
+def shown(text: str) -> list[dict]:
+    """What SHOW printed on each rank, in the order of ranks."""
+    rows = [json.loads(line.partition(" ")[2]) for line in text.splitlines()]
+    return sorted(rows, key=lambda row: int(row["env"]["RANK"]))
+
+
+def test_sets_torchruns_environment(tmp_path):
+    path = program(tmp_path, SHOW)
+    done = launch("--nproc-per-node", "3", "--rdzv-id", "job7", path, "--x", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    ranks = shown(done.stdout)
+    assert len(ranks) == 3
+    for rank, row in enumerate(ranks):
+        env = row["env"]
+        assert row["argv"] == [path, "--x", "1"]
+        assert env["RANK"] == env["LOCAL_RANK"] == env["ROLE_RANK"] == str(rank)
+        assert env["WORLD_SIZE"] == env["LOCAL_WORLD_SIZE"] == "3"
+        assert env["ROLE_WORLD_SIZE"] == "3"
+        assert (env["GROUP_RANK"], env["GROUP_WORLD_SIZE"]) == ("0", "1")
+        assert env["ROLE_NAME"] == "default"
+        assert env["MASTER_ADDR"] == "127.0.0.1"
+        assert 0 < int(env["MASTER_PORT"]) < 65536
+        assert env["TORCHELASTIC_RESTART_COUNT"] == "0"
+        assert env["TORCHELASTIC_MAX_RESTARTS"] == "0"
+        assert env["TORCHELASTIC_RUN_ID"] == "job7"
+        assert env["TORCHELASTIC_USE_AGENT_STORE"] == "True"
+        assert env["OMP_NUM_THREADS"] == "1"
+        assert len(bytes.fromhex(env["ALLHANDS_SECRET"])) == 32
+    assert len({row["env"]["MASTER_PORT"] for row in ranks}) == 1
+    assert len({row["env"]["ALLHANDS_SECRET"] for row in ranks}) == 1
+
+
+def test_leaves_what_the_user_has_set(tmp_path):
+    path = program(tmp_path, SHOW)
+    env = environment(OMP_NUM_THREADS="7", ALLHANDS_SECRET="mine")
+    done = launch("--nproc-per-node=2", path, env=env)
+    for row in shown(done.stdout):
+        assert row["env"]["OMP_NUM_THREADS"] == "7"
+        assert row["env"]["ALLHANDS_SECRET"] == "mine"
+
+
+def test_one_rank_keeps_all_its_threads(tmp_path):
+    (row,) = shown(launch(program(tmp_path, SHOW)).stdout)
+    assert "OMP_NUM_THREADS" not in row["env"]
+
+
+def test_options_from_the_environment(tmp_path):
+    path = program(tmp_path, SHOW)
+    done = launch(path, env=environment(PET_NPROC_PER_NODE="2", PET_STANDALONE="1"))
+    assert len(shown(done.stdout)) == 2
+
+
+def test_module(tmp_path):
+    program(tmp_path, SHOW, "worker.py")
+    done = launch("-m", "worker", "a", cwd=tmp_path)
+    (row,) = shown(done.stdout)
+    assert row["argv"] == [str(tmp_path / "worker.py"), "a"]
+
+
+def test_run_path(tmp_path):
+    path = program(tmp_path, SHOW)
+    (row,) = shown(launch("--run-path", path, "a").stdout)
+    assert row["argv"] == [path, "a"]
+
+
+def test_no_python():
+    done = launch("--no_python", "--nproc_per_node=2", "/bin/echo", "hi")
+    assert sorted(done.stdout.splitlines()) == ["[rank0] hi", "[rank1] hi"]
+
+
+def test_launch_passes_local_rank_unless_told_not_to(tmp_path):
+    path = program(tmp_path, SHOW)
+    arguments = ["--nproc-per-node=2", path, "a"]
+    rows = shown(launch(*arguments, module="allhands.launch").stdout)
+    assert [row["argv"][1:] for row in rows] == [
+        ["--local-rank=0", "a"],
+        ["--local-rank=1", "a"],
+    ]
+    rows = shown(launch("--use-env", *arguments, module="allhands.launch").stdout)
+    assert [row["argv"][1:] for row in rows] == [["a"], ["a"]]
+
+
+def test_command_of_the_package():
+    command = [sys.executable, "-m", "allhands.cli", "run", "--no-python", "/bin/true"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_unknown_program_exits_as_a_shell_would():
+    done = launch("--no-python", "/no/such/program")
+    assert done.returncode == 127
+    assert "/no/such/program" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nnodes=2", "x.py"], "--nnodes is 2: the launcher starts ranks on one"),
+        (["--node-rank=1", "x.py"], "--node-rank is 1; with one node it must be 0"),
+        (["--nproc-per-node=0", "x.py"], "'0'; want a number from 1 up"),
+        (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
+        (["--redirects=7", "x.py"], "invalid parse_std value: '7'"),
+    ],
+)
+def test_wrong_options_are_said(arguments, message):
+    done = launch(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_first_rank_gets_stdin(tmp_path):
+    path = program(tmp_path, "import sys; print(repr(sys.stdin.read()))")
+    done = launch("--nproc-per-node=2", path, stdin=None, input="typed")
+    assert sorted(done.stdout.splitlines()) == ["[rank0] 'typed'", "[rank1] ''"]
+
+
+def test_lines_of_ranks_do_not_mix(tmp_path):
+    text = """
+        import os, sys
+        letter = "abc"[int(os.environ["RANK"])]
+        for i in range(2000):
+            sys.stdout.write(letter * 50)
+            sys.stdout.write(letter * 51 + "\\n")
+        sys.stdout.write("end")
+    """
+    done = launch("--nproc-per-node=3", program(tmp_path, text))
+    lines = done.stdout.splitlines()
+    for rank, letter in enumerate("abc"):
+        assert lines.count(f"[rank{rank}] {letter * 101}") == 2000
+        assert lines.count(f"[rank{rank}] end") == 1
+    assert len(lines) == 3 * 2001
+
+
+def test_console_shows_the_chosen_ranks(tmp_path):
+    path = program(tmp_path, "print('hi')")
+    done = launch("--nproc-per-node=3", "--local-ranks-filter=0,2", path)
+    assert sorted(done.stdout.splitlines()) == ["[rank0] hi", "[rank2] hi"]
+
+
+SPEAK = """
+    import os, sys
+    print("out", os.environ["RANK"])
+    print("err", os.environ["RANK"], file=sys.stderr)
+"""
+
+
+def test_redirects_and_tee(tmp_path):
+    logs = tmp_path / "logs"
+    path = program(tmp_path, SPEAK)
+    options = ["--nproc-per-node=2", f"--log-dir={logs}", "--rdzv-id=id"]
+    done = launch(*options, "-r", "1", "-t", "1:2", path)
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert sorted(done.stderr.splitlines()) == ["[rank0] err 0", "[rank1] err 1"]
+    files = {
+        str(file.relative_to(logs)): file.read_text() for file in logs.rglob("*.log")
+    }
+    assert files == {
+        "id/attempt_0/0/stdout.log": "out 0\n",
+        "id/attempt_0/1/stdout.log": "out 1\n",
+        "id/attempt_0/1/stderr.log": "err 1\n",
+    }
+
+
+def test_launchers_started_together_do_not_clash(tmp_path):
+    path = program(tmp_path, "import os; print(os.environ['MASTER_PORT'])")
+    command = [sys.executable, "-m", "allhands.run", path]
+    jobs = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        )
+        for _ in range(8)
+    ]
+    results = [(*job.communicate(timeout=50), job.returncode) for job in jobs]
+    assert [(err, code) for _, err, code in results] == [(b"", 0)] * 8

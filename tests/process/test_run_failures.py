@@ -1,0 +1,162 @@
+"""The launcher's last lines name what failed, and its exit code is the rank's."""
+
+import pathlib
+import re
+import socket
+
+import pytest
+
+from harness.launcher import environment, launch, program
+
+# Every rank but number 2 waits to be stopped.
+WAIT = """
+    import os, sys, time
+    rank = int(os.environ["RANK"])
+    if rank != 2:
+        time.sleep(50)
+"""
+
+
+def fail(tmp_path, text: str, *options: str, size: int = 4):
+    """Run a job whose rank 2 executes `text`; returns exit code and last 15 lines."""
+    path = program(tmp_path, WAIT + text)
+    done = launch(f"--nproc-per-node={size}", *options, path)
+    return done.returncode, "\n".join(done.stderr.splitlines()[-15:])
+
+
+def test_exception_is_named_with_its_place(tmp_path):
+    text = """
+    def step(value):
+        raise ValueError(f"bad value {value}")
+
+    step(17)
+"""
+    code, last = fail(tmp_path, text)
+    assert code == 1
+    assert "allhands run: rank 2 failed: ValueError: bad value 17" in last
+    assert f'at {tmp_path}/train.py:8, in step: raise ValueError(f"bad' in last
+    assert f"on host {socket.gethostname()}, pid " in last
+    assert last.splitlines()[-1] == "  3 others stopped because of rank 2"
+
+
+def test_frame_is_the_users_not_the_librarys(tmp_path):
+    code, last = fail(tmp_path, '\n    import json\n    json.loads("{")\n')
+    assert code == 1
+    assert "rank 2 failed: json.decoder.JSONDecodeError: Expecting property" in last
+    assert f"at {tmp_path}/train.py:8, in <module>" in last
+
+
+def test_exit_code_without_traceback_is_said(tmp_path):
+    text = '\n    print("giving up", file=sys.stderr)\n    sys.exit(3)\n'
+    code, last = fail(tmp_path, text)
+    assert code == 3
+    assert "rank 2 failed: exit code 3" in last
+    assert "no traceback; last line on its stderr: giving up" in last
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGABRT", 6)]
+)
+def test_signal_is_named(tmp_path, name, number):
+    text = f"\n    import signal\n    os.kill(os.getpid(), signal.{name})\n"
+    code, last = fail(tmp_path, text, size=3)
+    assert code == 128 + number
+    assert f"rank 2 failed: killed by {name}" in last
+    assert ("out-of-memory" in last) == (name == "SIGKILL")
+
+
+def test_stderr_in_a_file_is_read_there(tmp_path):
+    logs = tmp_path / "logs"
+    text = '\n    raise KeyError("nobody")\n'
+    code, last = fail(tmp_path, text, f"--log-dir={logs}", "--redirects=3", size=3)
+    assert code == 1
+    assert "rank 2 failed: KeyError: 'nobody'" in last
+    (path,) = re.findall(r"its stderr: (.+)", last)
+    assert "KeyError" in pathlib.Path(path).read_text()
+
+
+def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
+    """Rank 0 ends at once because of rank 2, which takes its time to end."""
+    text = """
+        import os, sys, time
+        from allhands import RankFailedError
+        rank, flag = int(os.environ["RANK"]), sys.argv[1]
+        if rank == 2:
+            open(flag, "w").close()
+            time.sleep(0.3)
+            raise ValueError("the cause")
+        while not os.path.exists(flag):
+            time.sleep(0.01)
+        if rank == 0:
+            raise RankFailedError("all_reduce #1: rank 2 is gone")
+        time.sleep(50)
+    """
+    path = program(tmp_path, text)
+    done = launch("--nproc-per-node=3", path, str(tmp_path / "flag"))
+    last = "\n".join(done.stderr.splitlines()[-15:])
+    assert "rank 2 failed: ValueError: the cause" in last
+    assert "1 more failed after it: rank 0 (allhands.errors.RankFailedError" in last
+    assert "1 other stopped because of rank 2" in last
+
+
+def test_restarts_begin_all_ranks_again(tmp_path):
+    text = """
+        import os, sys
+        count = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        print("attempt", count, os.environ["MASTER_PORT"])
+        if count != "2" and os.environ["RANK"] == "0":
+            sys.exit(5)
+    """
+    done = launch("--nproc-per-node=2", "--max-restarts=3", program(tmp_path, text))
+    assert done.returncode == 0
+    ports = set(re.findall(r"attempt \d (\d+)", done.stdout))
+    assert len(ports) == 1  # the same store all the time
+    assert done.stdout.count("attempt 2") == 2
+    assert "attempt 3" not in done.stdout
+    assert [line.rpartition("(")[2] for line in done.stderr.splitlines()] == [
+        "restart 1 of 3)",
+        "restart 2 of 3)",
+    ]
+
+
+def test_restarts_run_out(tmp_path):
+    path = program(tmp_path, "import sys; sys.exit(4)")
+    done = launch("--max-restarts=1", path)
+    assert done.returncode == 4
+    assert "rank 0 failed: exit code 4; all ranks start again" in done.stderr
+    assert "allhands run: rank 0 failed: exit code 4\n" in done.stderr
+
+
+def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
+    text = """
+        import os, signal, sys, time
+        if os.environ["RANK"] == "0":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            open(sys.argv[1], "w").close()
+            time.sleep(50)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+        sys.exit(3)
+    """
+    path = program(tmp_path, text)
+    options = ["--nproc-per-node=2", "--shutdown-timeout=0.2"]
+    done = launch(*options, path, str(tmp_path / "flag"))
+    assert done.returncode == 3
+    assert "rank 1 failed: exit code 3" in done.stderr
+
+
+def test_much_output_is_not_held_in_memory(tmp_path):
+    text = """
+        import sys
+        line = "x" * 1023 + "\\n"
+        for _ in range(150):
+            sys.stdout.write(line * 1024)
+        with open(f"/proc/{__import__('os').getppid()}/status") as file:
+            peak = next(line for line in file if line.startswith("VmHWM"))
+        print(peak, file=sys.stderr)
+    """
+    path = program(tmp_path, text)
+    done = launch(path, env=environment())
+    assert len(done.stdout) == 150 * 1024 * (1024 + len("[rank0] "))
+    peak_mb = int(re.findall(r"(\d+) kB", done.stderr)[0]) / 1024
+    assert peak_mb < 150

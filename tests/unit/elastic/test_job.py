@@ -1,0 +1,30 @@
+from allhands.elastic.job import Job
+from allhands.elastic.logs import LogSpec
+
+JOB = Job(
+    command=lambda local_rank: ["program", str(local_rank)],
+    num_workers=4,
+    run_id="id",
+    master_addr="::1",
+    master_port=5,
+    secret="s",
+    max_restarts=2,
+    logs=LogSpec("/logs"),
+)
+
+
+def test_environment_overrides_what_was_there():
+    base = {"RANK": "9", "PATH": "/bin", "ALLHANDS_SECRET": "old"}
+    environment = JOB.environment(3, 1, "mark", base)
+    assert environment["RANK"] == environment["LOCAL_RANK"] == "3"
+    assert environment["PATH"] == "/bin"
+    assert environment["ALLHANDS_SECRET"] == "s"
+    assert environment["ALLHANDS_JOB"] == "mark"
+    assert environment["MASTER_ADDR"] == "::1"
+    assert environment["TORCHELASTIC_RESTART_COUNT"] == "1"
+    assert environment["TORCHELASTIC_MAX_RESTARTS"] == "2"
+    assert base["RANK"] == "9"
+
+
+def test_log_directory():
+    assert JOB.log_directory(3, 1) == "/logs/id/attempt_1/3"
