@@ -1,5 +1,14 @@
 """Distributed communication for Python arrays, with torch.distributed's API."""
 
+from allhands.backend import Backend, BackendConfig, is_backend_available
+from allhands.collectives import (
+    all_gather,
+    all_gather_into_tensor,
+    all_gather_single,
+    all_reduce,
+    barrier,
+    broadcast,
+)
 from allhands.errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -10,9 +19,30 @@ from allhands.errors import (
     QueueEmptyError,
     RankFailedError,
 )
+from allhands.groups import destroy_process_group, init_process_group, new_group
+from allhands.membership import (
+    GroupMember,
+    get_backend,
+    get_backend_config,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    is_available,
+    is_initialized,
+)
+from allhands.options import ReduceOp, default_pg_timeout, reduce_op
+from allhands.process_group import ProcessGroup
 from allhands.store import FileStore, HashStore, PrefixStore, Store
+from allhands.work import Work
 
 __all__ = [
+    "Backend",
+    "BackendConfig",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
     "DistBackendError",
@@ -20,9 +50,37 @@ __all__ = [
     "DistNetworkError",
     "DistStoreError",
     "FileStore",
+    "GroupMember",
     "HashStore",
     "PrefixStore",
+    "ProcessGroup",
     "QueueEmptyError",
     "RankFailedError",
+    "ReduceOp",
     "Store",
+    "Work",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "default_pg_timeout",
+    "destroy_process_group",
+    "get_backend",
+    "get_backend_config",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "is_available",
+    "is_backend_available",
+    "is_initialized",
+    "new_group",
+    "reduce_op",
 ]

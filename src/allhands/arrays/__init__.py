@@ -1,0 +1,88 @@
+"""Arrays of any library, seen as memory: the only code that knows array libraries.
+
+A library is one module here with the functions of `Library` and one row of `_MODULES`.
+The module is loaded when the first array of that library comes; a library itself is
+never imported, since whoever hands over an array has it already. The table keyed by
+exact type makes the intake of an array one dictionary look-up; it only ever grows, so
+any thread may use it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol, TypeAlias, cast
+
+from allhands._C import Buffer
+
+__all__ = ["Array", "Library", "as_buffer", "device_of", "library_of"]
+
+Array: TypeAlias = Any
+"""An array of a library in the table below (`numpy.ndarray`, `torch.Tensor`)."""
+
+
+class Library(Protocol):
+    """What a module of this folder must have."""
+
+    def accepts(self, kind: type) -> bool:
+        """Whether `kind`, a class of the library or derived from one, is an array."""
+
+    def as_buffer(self, array: Array, writable: bool) -> Buffer:
+        """See `allhands.arrays.as_buffer`."""
+
+    def device_of(self, array: Array) -> str:
+        """See `allhands.arrays.device_of`."""
+
+    def new_future(self) -> Any:
+        """A future of the library's own kind: set_result, set_exception."""
+
+
+_MODULES = {"numpy": "allhands.arrays._numpy", "torch": "allhands.arrays._torch"}
+_libraries: dict[type, Library] = {}
+
+
+def as_buffer(array: Array, *, writable: bool, name: str = "tensor") -> Buffer:
+    """The memory of `array`, without a copy; the buffer keeps `array` alive.
+
+    `name` is the parameter that the caller's caller passed, for messages.
+
+    Raises:
+        TypeError: `array` is no array, or its elements are no numbers.
+        ValueError: it is to be written to but read-only, or its elements overlap.
+        RuntimeError: its memory cannot be read here (on a device, sparse, ...).
+    """
+    library = _libraries.get(type(array)) or library_of(array, name)
+    return library.as_buffer(array, writable)
+
+
+def device_of(array: Array) -> str:
+    """The type of device whose memory holds `array`: "cpu", "cuda", ...
+
+    Raises:
+        TypeError: `array` is no array.
+    """
+    return library_of(array).device_of(array)
+
+
+def library_of(array: Array, name: str = "tensor") -> Library:
+    """The library that `array` belongs to.
+
+    Raises:
+        TypeError: to none that is known here.
+    """
+    kind = type(array)
+    if kind not in _libraries:
+        _libraries[kind] = _find(kind, name)
+    return _libraries[kind]
+
+
+def _find(kind: type, name: str) -> Library:
+    for base in kind.__mro__:
+        module = _MODULES.get(base.__module__.partition(".")[0])
+        if module is not None:
+            library = cast(Library, importlib.import_module(module))
+            if library.accepts(kind):
+                return library
+    raise TypeError(
+        f"Invalid function argument. Expected parameter `{name}` of an array type "
+        f"(numpy.ndarray or torch.Tensor), but got {kind} instead."
+    )

@@ -1,0 +1,74 @@
+"""NumPy arrays; also the extension dtype bfloat16 of ml_dtypes.
+
+The usual array is taken by one native call through the buffer protocol. What that
+refuses is looked at again here, to take bfloat16 (which the protocol cannot express)
+and to say what is wrong with the rest.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from allhands._C import Buffer, DType
+from allhands.arrays._layout import may_overlap
+
+__all__ = ["accepts", "as_buffer", "device_of", "new_future"]
+
+_from_buffer_protocol = Buffer.from_buffer_protocol
+
+
+def accepts(kind: type) -> bool:
+    """See `allhands.arrays.Library`; a mask could not follow its data."""
+    return issubclass(kind, np.ndarray) and not issubclass(kind, np.ma.MaskedArray)
+
+
+def as_buffer(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
+    """See `allhands.arrays.as_buffer`."""
+    try:
+        buffer = _from_buffer_protocol(array, writable)
+    except (TypeError, ValueError, BufferError):
+        buffer = _from_parts(array, writable)
+    if writable and not buffer.is_contiguous:
+        _refuse_overlap(array)
+    return buffer
+
+
+def device_of(array: np.ndarray[Any, Any]) -> str:
+    """See `allhands.arrays.device_of`."""
+    return "cpu"
+
+
+def new_future() -> Future[Any]:
+    """See `allhands.arrays.Library`."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # the operation cannot be cancelled
+    return future
+
+
+def _from_parts(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
+    address, is_read_only = array.__array_interface__["data"]
+    if writable and is_read_only:
+        raise ValueError(
+            f"numpy array of shape {array.shape} is read-only, but the operation "
+            f"writes to it: pass a copy"
+        )
+    if array.dtype.name != "bfloat16":
+        raise TypeError(
+            f"numpy array of dtype {array.dtype}: only bool, integers, float16/32/64, "
+            f"bfloat16 and complex64/128 in native byte order can be communicated; "
+            f"convert it with astype()"
+        )
+    strides = None if array.flags.c_contiguous else array.strides
+    return Buffer(address, DType.BFloat16, array.shape, strides, array)
+
+
+def _refuse_overlap(array: np.ndarray[Any, Any]) -> None:
+    if may_overlap(array.shape, array.strides, array.itemsize):
+        raise ValueError(
+            f"numpy array of shape {array.shape} and strides {array.strides} has "
+            f"elements that overlap in memory, but the operation writes to it: pass "
+            f"a copy"
+        )

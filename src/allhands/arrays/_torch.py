@@ -1,0 +1,109 @@
+"""torch tensors on the CPU.
+
+Loaded when the first tensor comes, so torch is in `sys.modules` and taken from there.
+A tensor is taken as memory: whether it requires grad makes no difference, and autograd
+does not see what an operation writes, as in torch.distributed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+from allhands._C import Buffer, DType
+from allhands.arrays._layout import may_overlap
+
+__all__ = ["accepts", "as_buffer", "device_of", "new_future"]
+
+_torch: Any = sys.modules["torch"]
+_STRIDED = _torch.strided
+_DTYPES: dict[Any, DType] = {
+    _torch.bool: DType.Bool,
+    _torch.int8: DType.Int8,
+    _torch.int16: DType.Int16,
+    _torch.int32: DType.Int32,
+    _torch.int64: DType.Int64,
+    _torch.uint8: DType.UInt8,
+    _torch.float16: DType.Float16,
+    _torch.bfloat16: DType.BFloat16,
+    _torch.float32: DType.Float32,
+    _torch.float64: DType.Float64,
+    _torch.complex64: DType.Complex64,
+    _torch.complex128: DType.Complex128,
+}
+for _name, _dtype in (
+    ("uint16", DType.UInt16),
+    ("uint32", DType.UInt32),
+    ("uint64", DType.UInt64),
+):
+    if hasattr(_torch, _name):  # since torch 2.3
+        _DTYPES[getattr(_torch, _name)] = _dtype
+
+
+def accepts(kind: type) -> bool:
+    """See `allhands.arrays.Library`."""
+    return issubclass(kind, _torch.Tensor)
+
+
+def as_buffer(array: Any, writable: bool) -> Buffer:
+    """See `allhands.arrays.as_buffer`."""
+    if not array.is_cpu or array.layout is not _STRIDED or array.is_nested:
+        _refuse_memory(array)
+    dtype = _DTYPES.get(array.dtype)
+    if dtype is None:
+        raise TypeError(
+            f"tensor of dtype {array.dtype}: only bool, integers, float16/32/64, "
+            f"bfloat16 and complex64/128 can be communicated; convert it with to()"
+        )
+    if array.is_conj() or array.is_neg():
+        array = _materialise(array, writable)
+    address = array.data_ptr()
+    if not address and array.numel():
+        _refuse_memory(array)
+    if array.is_contiguous():
+        return Buffer(address, dtype, array.shape, None, array)
+    itemsize = array.element_size()
+    strides = tuple(stride * itemsize for stride in array.stride())
+    if writable and may_overlap(array.shape, strides, itemsize):
+        raise ValueError(
+            f"tensor of shape {tuple(array.shape)} and strides {array.stride()} has "
+            f"elements that overlap in memory, but the operation writes to it: pass "
+            f"a clone()"
+        )
+    return Buffer(address, dtype, array.shape, strides, array)
+
+
+def device_of(array: Any) -> str:
+    """See `allhands.arrays.device_of`."""
+    return str(array.device.type)
+
+
+def new_future() -> Any:
+    """See `allhands.arrays.Library`."""
+    return _torch.futures.Future()
+
+
+def _materialise(array: Any, writable: bool) -> Any:
+    """A copy without the lazy conjugation or negation of a view."""
+    if writable:
+        raise ValueError(
+            "tensor is a lazily conjugated or negated view, but the operation writes "
+            "to it: pass tensor.resolve_conj().resolve_neg()"
+        )
+    return array.resolve_conj().resolve_neg()
+
+
+def _refuse_memory(array: Any) -> NoReturn:
+    if not array.is_cpu:
+        raise RuntimeError(
+            f"No backend type associated with device type {array.device.type}: the "
+            f"tensor is on {array.device}, this group communicates CPU memory; pass "
+            f"tensor.cpu()"
+        )
+    kind = "nested" if array.is_nested else str(array.layout).removeprefix("torch.")
+    if array.layout is _STRIDED and not array.is_nested:
+        raise RuntimeError(f"tensor of {type(array)} has no memory of its own")
+    raise RuntimeError(
+        f"tensor with layout {kind}: only dense (strided) tensors can be communicated; "
+        f"pass its parts, or tensor.to_dense()"
+    )

@@ -1,0 +1,1 @@
+"""The engines behind the groups, one file each, loaded by name (see `backend`)."""

@@ -1,0 +1,84 @@
+"""A backend that moves nothing: every operation succeeds at once.
+
+For trying out a program's structure for any world size in one process. Outputs keep
+what they held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allhands.arrays import Array
+from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.options import RedOpType, ReduceOp
+from allhands.work import Work
+
+__all__ = ["FakeCommunicator", "create"]
+
+
+def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
+    """See `backend.make_communicator`; any `pg_options` are fine."""
+    return FakeCommunicator()
+
+
+class FakeWork(Work):
+    """Finished from the start."""
+
+    def wait_for(self, seconds: float | None) -> None:
+        """Return at once."""
+
+    def is_completed(self) -> bool:
+        """Always true."""
+        return True
+
+    def exception(self) -> None:
+        """Never any."""
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """Call it now."""
+        callback()
+
+
+class FakeCommunicator(Communicator):
+    """See the module."""
+
+    name = "fake"
+
+    def all_reduce(
+        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+    ) -> Work | None:
+        """Leave `tensor` as it is."""
+        return _done([tensor], async_op)
+
+    def broadcast(
+        self, tensor: Array, root: int, timeout: float, async_op: bool
+    ) -> Work | None:
+        """Leave `tensor` as it is."""
+        return _done([tensor], async_op)
+
+    def all_gather(
+        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """Leave `tensor_list` as it is."""
+        return _done(tensor_list, async_op)
+
+    def all_gather_single(
+        self, output: Array, input: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """Leave `output` as it is."""
+        return _done([output], async_op)
+
+    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+        """Wait for nobody."""
+        return _done([], async_op)
+
+    def abort(self, reason: str) -> None:
+        """Do nothing."""
+
+    def close(self, grace: float) -> None:
+        """Do nothing."""
+
+
+def _done(outputs: list[Array], async_op: bool) -> Work | None:
+    return FakeWork(outputs) if async_op else None

@@ -1,0 +1,162 @@
+"""The native engine: CPU arrays between processes of one host, through shared memory.
+
+An adapter without policy: it takes the memory of arrays and hands it to
+`_C.Communicator`. It also serves programs that ask for "gloo".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allhands import _C
+from allhands._C import Buffer, DType
+from allhands.arrays import Array, as_buffer
+from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.options import RedOpType, ReduceOp
+from allhands.work import Work
+
+__all__ = ["NativeCommunicator", "NativeWork", "create"]
+
+
+def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
+    """See `backend.make_communicator`.
+
+    Raises:
+        TypeError: `pg_options` is given; this backend has none.
+        DistBackendError: a member is on another host.
+    """
+    if pg_options is not None:
+        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
+    return NativeCommunicator(name, options)
+
+
+class NativeWork(Work):
+    """A queued operation of the native core."""
+
+    def __init__(self, native: _C.Work, outputs: list[Array]) -> None:
+        super().__init__(outputs)
+        self._native = native
+
+    def wait_for(self, seconds: float | None) -> None:
+        """See `Work.wait_for`."""
+        self._native.wait(seconds)
+
+    def is_completed(self) -> bool:
+        """See `Work.is_completed`."""
+        return self._native.is_completed()
+
+    def exception(self) -> BaseException | None:
+        """See `Work.exception`."""
+        return self._native.exception()
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """See `Work.add_done_callback`."""
+        self._native.add_done_callback(callback)
+
+
+class NativeCommunicator(Communicator):
+    """One rank's end of a group; thread-safe."""
+
+    def __init__(self, name: str, options: CommunicatorOptions) -> None:
+        roster = options.roster()
+        ranks = options.global_ranks_in_group
+        self.name = name
+        self._native = _C.Communicator(
+            options.group_rank,
+            options.group_size,
+            name=options.group_id,
+            token=roster.token_for(ranks, options.num_alike),
+            peers=[roster.identities[rank] for rank in ranks],
+        )
+
+    def all_reduce(
+        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_reduce`."""
+        buffer = as_buffer(tensor, writable=True)
+        kind, factor = _reduction("all_reduce", op, buffer)
+        native = self._native.all_reduce(
+            buffer, buffer, kind, factor, timeout, async_op
+        )
+        return None if native is None else NativeWork(native, [tensor])
+
+    def broadcast(
+        self, tensor: Array, root: int, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.broadcast`."""
+        buffer = as_buffer(tensor, writable=True)
+        native = self._native.broadcast(buffer, root, timeout, async_op)
+        return None if native is None else NativeWork(native, [tensor])
+
+    def all_gather(
+        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_gather`."""
+        input = as_buffer(tensor, writable=False)
+        outputs = [as_buffer(t, writable=True, name="tensor_list") for t in tensor_list]
+        for output in outputs:
+            _check_same_dtype(output, input)
+        native = self._native.all_gather(outputs, input, timeout, async_op)
+        return None if native is None else NativeWork(native, tensor_list)
+
+    def all_gather_single(
+        self, output: Array, input: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_gather_single`."""
+        target = as_buffer(output, writable=True, name="output_tensor")
+        source = as_buffer(input, writable=False, name="input_tensor")
+        _check_same_dtype(target, source)
+        native = self._native.all_gather_single(target, source, timeout, async_op)
+        return None if native is None else NativeWork(native, [output])
+
+    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+        """See `allhands.barrier`."""
+        native = self._native.barrier(timeout, async_op)
+        return None if native is None else NativeWork(native, [])
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        self._native.abort(reason)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        self._native.close(grace)
+
+
+_COMPLEX = (DType.Complex64, DType.Complex128)
+_FLOATING = (DType.Float16, DType.BFloat16, DType.Float32, DType.Float64, *_COMPLEX)
+
+
+def _reduction(
+    operation: str, op: RedOpType | ReduceOp, buffer: Buffer
+) -> tuple[int, float]:
+    """The core's number and factor for `op`, which must suit the buffer's dtype."""
+    kind: Any = op if type(op) is RedOpType else getattr(op, "op", None)
+    if type(kind) is not RedOpType:
+        raise TypeError(f"{operation}: op must be a ReduceOp, got {op!r}")
+    if kind < RedOpType.MIN:  # SUM, AVG, PRODUCT go with every dtype
+        return kind, 1.0
+    if kind is RedOpType.PREMUL_SUM:
+        if isinstance(op, RedOpType):
+            raise TypeError(
+                f"{operation}: PREMUL_SUM needs a factor: ReduceOp.PREMUL_SUM(0.5)"
+            )
+        return kind, op.factor
+    if kind < RedOpType.BAND:
+        if buffer.dtype in _COMPLEX:
+            raise ValueError(f"{operation} does not support {kind} on complex tensors")
+    elif buffer.dtype in _FLOATING:
+        raise RuntimeError(
+            f"Cannot use ReduceOp.{kind.name} with non-integral dtype: {operation} got "
+            f"{buffer.dtype.name.lower()}"
+        )
+    return kind, 1.0
+
+
+def _check_same_dtype(output: Buffer, input: Buffer) -> None:
+    if output.dtype != input.dtype:
+        raise ValueError(
+            f"Invalid usage of tensors with different dtypes: found "
+            f"{input.dtype.name.lower()} and {output.dtype.name.lower()}"
+        )

@@ -1,0 +1,94 @@
+"""Communicator: what a backend makes for one group, with one method per collective.
+
+A backend implements the methods it can do and inherits the rest, which say so. Arrays
+come as the caller passed them; a backend takes their memory itself (`arrays.as_buffer`)
+since it knows what it can read. Every method
+
+- runs at once and returns None, or with `async_op` starts and returns a `Work`;
+- takes its time limit in seconds;
+- takes ranks of the group, already checked to lie in it;
+- may be called from any thread; operations run in the order of the calls.
+
+To add a collective, add its method here, in `ProcessGroup` and in `collectives`, and to
+the backends that can do it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NoReturn
+
+from allhands.arrays import Array
+from allhands.identity import Roster
+from allhands.options import RedOpType, ReduceOp
+from allhands.store import Store
+from allhands.work import Work
+
+__all__ = ["Communicator", "CommunicatorOptions"]
+
+
+@dataclass(frozen=True)
+class CommunicatorOptions:
+    """What a backend is told about the group that it makes a communicator for."""
+
+    store: Store
+    group_rank: int
+    group_size: int
+    timeout: timedelta
+    group_id: str
+    global_ranks_in_group: list[int]
+    num_alike: int
+    """How many groups of the same ranks were made before."""
+    roster: Callable[[], Roster]
+    """The world's processes; its first call waits until all ranks have come."""
+
+
+class Communicator(ABC):
+    """The operations of one group; see the module."""
+
+    name: str
+
+    def all_reduce(
+        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_reduce`."""
+        self._refuse("all_reduce")
+
+    def broadcast(
+        self, tensor: Array, root: int, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.broadcast`."""
+        self._refuse("broadcast")
+
+    def all_gather(
+        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_gather`."""
+        self._refuse("all_gather")
+
+    def all_gather_single(
+        self, output: Array, input: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_gather_single`."""
+        self._refuse("all_gather_single")
+
+    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+        """See `allhands.barrier`."""
+        self._refuse("barrier")
+
+    @abstractmethod
+    def abort(self, reason: str) -> None:
+        """Break the group on every rank; whoever waits in it gets an error."""
+
+    @abstractmethod
+    def close(self, grace: float) -> None:
+        """Leave the group and free what it holds. A second call does nothing.
+
+        Operations that are queued get `grace` seconds to finish.
+        """
+
+    def _refuse(self, operation: str) -> NoReturn:
+        raise NotImplementedError(f"Backend {self.name} does not support {operation}")

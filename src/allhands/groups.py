@@ -1,0 +1,289 @@
+"""The life of groups: `init_process_group`, `new_group`, `destroy_process_group`.
+
+Only `init_process_group` communicates. A group made later is known by its members, so
+making it needs no message, and a rank that makes its groups in another order than its
+peers blocks nobody. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from allhands import excepthook
+from allhands.backend import Backend, BackendConfig, make_communicator
+from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.identity import exchange
+from allhands.options import default_pg_timeout, to_seconds
+from allhands.process_group import ProcessGroup
+from allhands.store import PrefixStore, Store
+from allhands.world import (
+    NON_GROUP_MEMBER,
+    current,
+    default_group,
+    is_process_wide,
+)
+
+__all__ = ["destroy_process_group", "init_process_group", "new_group"]
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+    _ranks: list[int] | None = None,
+) -> None:
+    """Join the world: make the group of all ranks, which every other call needs.
+
+    Every rank calls it; it returns once all ranks have come. The ranks find each other
+    through `init_method` (a URL; "env://" by default, which `allhands run` prepares) or
+    through a `store` of yours with `rank` and `world_size`.
+
+    Args:
+        backend: "native" for CPU arrays, the default; "gloo" is served by it too. Also
+            "device:backend" pairs, or a name given to `Backend.register_backend`.
+        init_method: "env://", "tcp://host:port", "file:///path", or a scheme given to
+            `register_rendezvous_handler`.
+        timeout: limit of this call, and of operations on the group; 30 minutes.
+        world_size: number of ranks, where the URL or environment does not say it.
+        rank: this process's rank, likewise.
+        store: a key-value store that all ranks share, instead of `init_method`.
+        group_name: not used, as in torch.distributed.
+        pg_options: for the backend; the native one has none.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+        _ranks: not for users.
+
+    Raises:
+        ValueError: the world exists already, or the URL or environment is incomplete.
+        DistStoreError: some ranks did not come in time; the message names them.
+        RuntimeError: the backend is not available here.
+        AssertionError: arguments that exclude each other, or an unknown backend.
+
+    After an error `is_initialized()` is False and the call may be repeated.
+
+    Example:
+        ```python
+        import allhands as dist
+
+        dist.init_process_group()
+        print(dist.get_rank(), "of", dist.get_world_size())
+        dist.destroy_process_group()
+        ```
+    """
+    world = current()
+    if world.default is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    limit = default_pg_timeout if timeout is None else timeout
+    to_seconds(limit)
+    config = BackendConfig(backend or Backend.UNDEFINED)
+    if store is None:
+        raise RuntimeError(
+            "init_process_group: no rendezvous handler yet; pass store, rank and "
+            "world_size"
+        )
+    else:
+        _check_store_arguments(init_method, rank, world_size)
+    name = _hashed(_ranks) if _ranks else "0"
+    own_store = PrefixStore(f"{name}/", store)
+    world.open(store, partial(exchange, own_store, rank, world_size, limit))
+    try:
+        group = _make_group(
+            CommunicatorOptions(
+                store=own_store,
+                group_rank=rank,
+                group_size=world_size,
+                timeout=limit,
+                group_id=name,
+                global_ranks_in_group=list(range(world_size)),
+                num_alike=world.count_alike(range(world_size)),
+                roster=world.roster,
+            ),
+            config,
+            pg_options,
+        )
+    except BaseException:
+        world.destroy()
+        raise
+    group.group_desc = "default_pg"
+    group.backend = (backend or Backend.UNDEFINED).lower()
+    group.bound_device_id = device_id
+    world.add(group)
+    if is_process_wide(world):
+        excepthook.show_rank(rank)
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup | int | None:
+    """Make a group of some ranks of the world.
+
+    It does not communicate and returns at once. Every rank of the world calls it, so
+    that names agree; with `use_local_synchronization` only the members need to. Groups
+    of the same ranks must be made in the same order by their members.
+
+    Args:
+        ranks: global ranks; all by default. Group ranks follow their sorted order, or
+            this order with `sort_ranks=False`.
+        timeout: limit of operations on the group; by default that of the world.
+        backend: as in `init_process_group`; by default that of the world.
+        pg_options: for the backend.
+        use_local_synchronization: the name is made from `ranks` instead of a counter
+            that all ranks of the world share.
+        group_desc: free text, seen as `group_desc`.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+        sort_ranks: see `ranks`.
+
+    Returns:
+        The group; on a rank that is not in it `GroupMember.NON_GROUP_MEMBER`, or None
+        with `use_local_synchronization`.
+
+    Raises:
+        ValueError: no world; a rank twice or out of range.
+
+    Example:
+        ```python
+        evens = dist.new_group(range(0, dist.get_world_size(), 2))
+        dist.all_reduce(array, group=evens)  # does nothing on odd ranks but warn
+        ```
+    """
+    world = current()
+    whole = default_group()
+    members = _members(ranks, whole.size(), sort_ranks)
+    limit = whole.timeout if timeout is None else timeout
+    to_seconds(limit)
+    config = BackendConfig(backend or whole.backend)
+    num_alike = world.count_alike(members)
+    if use_local_synchronization:
+        name = f"{_hashed(members)}:{num_alike}"
+    else:
+        name = world.next_name()
+    if whole.rank() not in members:
+        return None if use_local_synchronization else NON_GROUP_MEMBER
+    group = _make_group(
+        CommunicatorOptions(
+            store=PrefixStore(f"{name}/", world.store),
+            group_rank=members.index(whole.rank()),
+            group_size=len(members),
+            timeout=limit,
+            group_id=name,
+            global_ranks_in_group=members,
+            num_alike=num_alike,
+            roster=world.roster,
+        ),
+        config,
+        pg_options,
+    )
+    group.group_desc = group_desc or "undefined"
+    group.backend = (backend or whole.backend).lower()
+    group.bound_device_id = device_id
+    world.add(group)
+    return group
+
+
+def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
+    """Leave `group`, or with None the world and all its groups; free what they hold.
+
+    Operations queued with `async_op` are finished first. Members that still need this
+    rank in an operation get `RankFailedError`. After the world is destroyed,
+    `init_process_group` may be called again. Calling it before the program ends is good
+    style but not needed.
+
+    Raises:
+        ValueError: there is no such group (any more).
+        AssertionError: there is no world.
+    """
+    world = current()
+    if group == NON_GROUP_MEMBER:
+        return
+    if world.default is None:
+        raise AssertionError(
+            "Process group cannot be None: init_process_group was not called"
+        )
+    if group is None or group is world.default:
+        world.destroy()
+        if is_process_wide(world):
+            excepthook.restore()
+        return
+    name = getattr(group, "group_name", None)
+    if name is None or world.groups.get(name) is not group:
+        raise ValueError(f"Invalid process group specified: {group} is not registered")
+    world.remove(world.groups[name])
+
+
+def _check_store_arguments(init_method: str | None, rank: int, world_size: int) -> None:
+    if init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    if world_size <= 0:
+        raise AssertionError("world_size must be positive if using store")
+    if rank < 0:
+        raise AssertionError("rank must be non-negative if using store")
+    if rank >= world_size:
+        raise ValueError(f"rank must be in [0, {world_size}), got {rank}")
+
+
+def _members(ranks: Sequence[int] | None, world_size: int, sort: bool) -> list[int]:
+    """The global ranks of a group to be made, checked and in order."""
+    members = list(range(world_size)) if ranks is None else [int(r) for r in ranks]
+    if not members:
+        raise ValueError("ranks list must not be empty")
+    if len(members) > world_size:
+        raise ValueError(
+            f"the new group's world size should be less or equal to the world size set "
+            f"by init_process_group ({world_size}), got {len(members)} ranks"
+        )
+    if len(set(members)) != len(members):
+        raise ValueError(
+            f"ranks list must not contain duplicate entries, got {members}"
+        )
+    for rank in members:
+        if not 0 <= rank < world_size:
+            raise ValueError(
+                f"Rank {rank} is out of range. Valid ranks are 0 to {world_size - 1} "
+                f"(world_size={world_size})"
+            )
+    return sorted(members) if sort else members
+
+
+def _hashed(ranks: Sequence[int]) -> str:
+    return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _make_group(
+    options: CommunicatorOptions, config: BackendConfig, pg_options: Any
+) -> ProcessGroup:
+    """A group with a communicator of each backend in `config`.
+
+    A backend may also make the whole group, which then serves every device.
+    """
+    group: ProcessGroup | None = None
+    by_name: dict[str, Communicator] = {}
+    for device, name in config.get_device_backend_map().items():
+        if name in by_name:
+            continue
+        store = PrefixStore(f"{device}/", options.store)
+        made = make_communicator(name, replace(options, store=store), pg_options)
+        if isinstance(made, ProcessGroup):
+            group = made
+            break
+        by_name[name] = made
+    if group is None:
+        group = ProcessGroup(options.group_rank, options.group_size)
+    group.bind(options, config, by_name)
+    return group

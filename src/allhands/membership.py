@@ -1,0 +1,164 @@
+"""Questions about groups: who am I, who is in it, what serves it. None communicates.
+
+Where a function takes a group, None means the group of all ranks. For a group that this
+rank is not in (`GroupMember.NON_GROUP_MEMBER`), ranks and sizes are -1.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias
+
+from allhands.process_group import ProcessGroup
+from allhands.world import NON_GROUP_MEMBER, current, default_group, resolve
+
+__all__ = [
+    "GroupMember",
+    "get_backend",
+    "get_backend_config",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "is_available",
+    "is_initialized",
+]
+
+Group: TypeAlias = "ProcessGroup | int | None"
+
+
+class _HasWorld(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The group of all ranks; None before `init_process_group`."""
+        return current().default
+
+
+class group(metaclass=_HasWorld):
+    """`group.WORLD` is the group of all ranks; None before `init_process_group`."""
+
+
+class GroupMember(metaclass=_HasWorld):
+    """`GroupMember.WORLD`, as `group.WORLD`, and the mark of a non-member."""
+
+    NON_GROUP_MEMBER = NON_GROUP_MEMBER
+
+
+def is_available() -> bool:
+    """Whether the package can be used: always true."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether `init_process_group` has succeeded and nothing was destroyed since."""
+    return current().default is not None
+
+
+def get_rank(group: Group = None) -> int:
+    """This process's rank in `group`; -1 if it is not in it.
+
+    Raises:
+        ValueError: no world, or no such group.
+    """
+    member = resolve(group)
+    return -1 if member is None else member.rank()
+
+
+def get_world_size(group: Group = None) -> int:
+    """How many ranks `group` has; -1 if this process is not in it.
+
+    Raises:
+        ValueError: no world, or no such group.
+    """
+    member = resolve(group)
+    return -1 if member is None else member.size()
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in `group` of the process that is `global_rank` in the world.
+
+    For the group of all ranks it is the same number, which is not checked.
+
+    Raises:
+        ValueError: the process is not in `group`, or there is no such group.
+    """
+    return member_of(group).group_rank(global_rank)
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The world's rank of the process that is `group_rank` in `group`.
+
+    For the group of all ranks it is the same number, which is not checked.
+
+    Raises:
+        ValueError: `group` has no such rank, or there is no such group.
+    """
+    return member_of(group).global_rank(group_rank)
+
+
+def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
+    """The global ranks of the members of `group`, by group rank.
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+    """
+    return list(member_of(group).global_ranks)
+
+
+def get_backend(group: Group = None) -> str:
+    """The backend that `group` was made with, "undefined" where none was named.
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+    """
+    return member_of(group).backend
+
+
+def get_backend_config(group: Group = None) -> str:
+    """Which backend of `group` serves which device type: "cpu:native".
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+    """
+    return str(member_of(group).config)
+
+
+def get_pg_count() -> int:
+    """How many groups were made since `init_process_group`, the world included.
+
+    Counts also those that this rank is not in, and those destroyed since.
+    """
+    default_group()
+    return current().num_groups
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """This process's rank among those that the launcher started on this host.
+
+    Raises:
+        RuntimeError: there was no launcher, and no `fallback_rank` is given.
+    """
+    text = os.environ.get("LOCAL_RANK", "")
+    if text:
+        return int(text)
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+        "`get_node_local_rank` to work, assuming you are not running in a multi-device "
+        "context and want the code to run locally instead."
+    )
+
+
+def member_of(group: Group) -> ProcessGroup:
+    """The group that is meant, of which this process must be a member."""
+    member = resolve(group)
+    if member is None:
+        raise ValueError(
+            "Invalid process group specified: this process is not a member of it"
+        )
+    return member

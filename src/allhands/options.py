@@ -1,0 +1,145 @@
+"""What a caller may choose: reduce operations and the default time limit.
+
+`ReduceOp` is two things at once, as in torch.distributed: a namespace of plain
+operations (`ReduceOp.SUM`, a `RedOpType`) and a class whose objects carry an operation
+with its factor (`ReduceOp.PREMUL_SUM(0.5)`). Every plain operation counts as a
+`ReduceOp`, equals the object made from it and has the same hash. The numbers are those
+of the native core. Immutable, so any thread may use them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+__all__ = ["RedOpType", "ReduceOp", "default_pg_timeout", "reduce_op", "to_seconds"]
+
+default_pg_timeout = timedelta(minutes=30)
+"""Time limit of a group's operations where none is given."""
+
+
+def to_seconds(timeout: timedelta) -> float:
+    """The time limit `timeout` in seconds.
+
+    Raises:
+        TypeError: it is no timedelta.
+    """
+    if not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
+        )
+    return timeout.total_seconds()
+
+
+class _CountsPlainOps(type):
+    """Makes `isinstance(ReduceOp.SUM, ReduceOp)` true."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, RedOpType) or super().__instancecheck__(instance)
+
+
+class ReduceOp(metaclass=_CountsPlainOps):
+    """How the values of several ranks become one.
+
+    SUM, AVG, PRODUCT, MIN, MAX work on numbers (MIN and MAX not on complex ones), BAND,
+    BOR, BXOR on integers and bool. PREMUL_SUM needs a factor, which may differ from
+    rank to rank: `ReduceOp.PREMUL_SUM(1 / num_samples)`.
+    """
+
+    class RedOpType(IntEnum):
+        """The kinds of reduction."""
+
+        SUM = 0
+        AVG = 1
+        PRODUCT = 2
+        MIN = 3
+        MAX = 4
+        BAND = 5
+        BOR = 6
+        BXOR = 7
+        PREMUL_SUM = 8
+
+        def __call__(self, factor: Any) -> ReduceOp:
+            """`PREMUL_SUM(factor)`: multiply by `factor`, then sum."""
+            if self is not RedOpType.PREMUL_SUM:
+                raise RuntimeError(
+                    f"Only PREMUL_SUM supports calling with a factor, got {self}"
+                )
+            return ReduceOp(self, float(factor))
+
+        def __str__(self) -> str:
+            return f"RedOpType.{self.name}"
+
+        def __repr__(self) -> str:
+            return f"<RedOpType.{self.name}: {self.value}>"
+
+    SUM = RedOpType.SUM
+    AVG = RedOpType.AVG
+    PRODUCT = RedOpType.PRODUCT
+    MIN = RedOpType.MIN
+    MAX = RedOpType.MAX
+    BAND = RedOpType.BAND
+    BOR = RedOpType.BOR
+    BXOR = RedOpType.BXOR
+    PREMUL_SUM = RedOpType.PREMUL_SUM
+
+    __slots__ = ("_factor", "op")
+
+    def __init__(self, op: RedOpType, _factor: float | None = None) -> None:
+        if type(op) is not RedOpType:
+            raise TypeError(f"op must be a ReduceOp.RedOpType, got {op!r}")
+        self.op = op
+        self._factor = _factor
+
+    @property
+    def factor(self) -> float:
+        """What PREMUL_SUM multiplies by.
+
+        Raises:
+            RuntimeError: the operation has no factor.
+        """
+        if self._factor is None:
+            raise RuntimeError(
+                f"Only PREMUL_SUM supports accessing factor, this is {self.op}"
+            )
+        return self._factor
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RedOpType):
+            return self.op is other and self._factor is None
+        if type(other) is ReduceOp:
+            return self.op is other.op and self._factor == other._factor
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.op) if self._factor is None else hash((self.op, self._factor))
+
+    def __repr__(self) -> str:
+        factor = "" if self._factor is None else f"({self._factor})"
+        return f"ReduceOp.{self.op.name}{factor}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReduceOp, (self.op, self._factor)
+
+
+RedOpType: TypeAlias = ReduceOp.RedOpType
+
+
+class _DeprecatedReduceOp:
+    """torch.distributed's older spelling of `ReduceOp`; every use warns."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattribute__(name)
+        warnings.warn(
+            "`allhands.reduce_op` is deprecated, please use `allhands.ReduceOp` "
+            "instead",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return getattr(ReduceOp, name)
+
+
+reduce_op = _DeprecatedReduceOp()

@@ -1,0 +1,249 @@
+"""ProcessGroup: some ranks of the world that communicate, as one of them sees it.
+
+It knows who its members are and hands each operation to the communicator of the backend
+that serves the array's device. Ranks in its methods are ranks of the group. A group is
+made by `init_process_group` or `new_group`, which bind it; a custom backend may derive
+from it and override the operations.
+
+Thread-safe, but the members must agree on the order of operations.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allhands.arrays import Array, device_of
+from allhands.backend import BackendConfig
+from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.options import RedOpType, ReduceOp, default_pg_timeout, to_seconds
+from allhands.store import Store
+from allhands.work import Work
+
+__all__ = ["ProcessGroup"]
+
+
+class ProcessGroup:
+    """See the module. `rank` is this process's rank in the group of `size` ranks."""
+
+    bound_device_id: Any = None
+    """What was passed as `device_id` when the group was made."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._rank = rank
+        self._size = size
+        self._seconds = to_seconds(default_pg_timeout)
+        self._communicators: dict[str, Communicator] = {}
+        self._only: Communicator | None = None
+        self._store: Store | None = None
+        self.group_name = ""
+        self.group_desc = "undefined"
+        self.is_world = False
+        self.backend = "undefined"
+        self.config: BackendConfig | None = None
+        self.global_ranks: tuple[int, ...] = ()
+
+    def bind(
+        self,
+        options: CommunicatorOptions,
+        config: BackendConfig,
+        by_name: dict[str, Communicator],
+    ) -> None:
+        """Make a new object a group: its name, members and communicators.
+
+        For whoever makes groups, not for users of them.
+        """
+        self.group_name = options.group_id
+        self.global_ranks = tuple(options.global_ranks_in_group)
+        self.config = config
+        self._store = options.store
+        self._communicators = {
+            device: by_name[name]
+            for device, name in config.get_device_backend_map().items()
+            if name in by_name
+        }
+        if len(by_name) == 1:
+            self._only = next(iter(by_name.values()))
+        self.set_timeout(options.timeout)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProcessGroup {self.group_name!r} ({self.group_desc}): rank {self._rank} "
+            f"of {self._size}, {self.config}>"
+        )
+
+    def rank(self) -> int:
+        """This process's rank in the group."""
+        return self._rank
+
+    def size(self) -> int:
+        """How many ranks the group has."""
+        return self._size
+
+    def group_rank(self, global_rank: int) -> int:
+        """The rank here of the process that is `global_rank` in the world.
+
+        In the group of all ranks it is the same number, which is not checked.
+
+        Raises:
+            ValueError: that process is not a member.
+        """
+        if self.is_world:
+            return global_rank
+        try:
+            return self.global_ranks.index(global_rank)
+        except ValueError:
+            raise ValueError(
+                f"Global rank {global_rank} is not part of group {self}, whose members "
+                f"are {list(self.global_ranks)}"
+            ) from None
+
+    def global_rank(self, group_rank: int) -> int:
+        """The rank in the world of the process that is `group_rank` here.
+
+        In the group of all ranks it is the same number, which is not checked.
+
+        Raises:
+            ValueError: there is no such rank.
+        """
+        if self.is_world:
+            return group_rank
+        if not 0 <= group_rank < self._size:
+            raise ValueError(
+                f"Group rank {group_rank} is not part of group {self}; it must be in "
+                f"[0, {self._size})"
+            )
+        return self.global_ranks[group_rank]
+
+    def name(self) -> str:
+        """The name of the backend that the group was made with."""
+        return self.backend
+
+    def get_group_store(self) -> Store:
+        """The world's store, with a prefix of the group's own.
+
+        Raises:
+            ValueError: the group was destroyed.
+        """
+        if self._store is None:
+            raise ValueError(
+                f"group {self.group_name!r} has no store: it was destroyed"
+            )
+        return self._store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the time limit of later operations that are given none."""
+        self._seconds = to_seconds(timeout)
+
+    @property
+    def timeout(self) -> timedelta:
+        """The time limit of operations that are given none."""
+        return timedelta(seconds=self._seconds)
+
+    def abort(self, reason: str = "") -> None:
+        """Break the group for every member; whoever waits in it gets an error at once.
+
+        Every further operation raises `DistBackendError`. From any thread.
+        """
+        for communicator in set(self._communicators.values()):
+            communicator.abort(reason or "abort() was called")
+
+    def shutdown(self, grace: timedelta | None = None) -> None:
+        """Finish what is queued and leave; the group cannot be used after it.
+
+        Queued operations get `grace`, by default the group's timeout, then they fail.
+        `destroy_process_group` calls it. A second call does nothing.
+        """
+        for communicator in set(self._communicators.values()):
+            communicator.close(self._limit(grace))
+        self._store = None
+
+    def communicator(self, device: str) -> Communicator:
+        """The communicator that serves arrays on `device` ("cpu", "cuda", ...).
+
+        Raises:
+            RuntimeError: the group has no backend for it.
+        """
+        try:
+            return self._communicators[device]
+        except KeyError:
+            raise RuntimeError(
+                f"No backend type associated with device type {device}: group "
+                f"{self.group_name!r} was made with {self.config}"
+            ) from None
+
+    def all_reduce(
+        self,
+        tensor: Array,
+        op: RedOpType | ReduceOp = ReduceOp.SUM,
+        timeout: timedelta | None = None,
+        async_op: bool = False,
+    ) -> Work | None:
+        """See `allhands.all_reduce`."""
+        communicator = self._only or self._serving(tensor)
+        return communicator.all_reduce(tensor, op, self._limit(timeout), async_op)
+
+    def broadcast(
+        self,
+        tensor: Array,
+        root: int,
+        timeout: timedelta | None = None,
+        async_op: bool = False,
+    ) -> Work | None:
+        """See `allhands.broadcast`; `root` is a rank of the group."""
+        self.check_root("broadcast", root)
+        communicator = self._only or self._serving(tensor)
+        return communicator.broadcast(tensor, root, self._limit(timeout), async_op)
+
+    def all_gather(
+        self,
+        tensor_list: list[Array],
+        tensor: Array,
+        timeout: timedelta | None = None,
+        async_op: bool = False,
+    ) -> Work | None:
+        """See `allhands.all_gather`."""
+        if len(tensor_list) != self._size:
+            raise RuntimeError(
+                f"all_gather: invalid output tensor list (expected length "
+                f"{self._size}, got {len(tensor_list)}): it needs one tensor per rank"
+            )
+        communicator = self._only or self._serving(tensor)
+        limit = self._limit(timeout)
+        return communicator.all_gather(tensor_list, tensor, limit, async_op)
+
+    def all_gather_single(
+        self,
+        output: Array,
+        input: Array,
+        timeout: timedelta | None = None,
+        async_op: bool = False,
+    ) -> Work | None:
+        """See `allhands.all_gather_single`."""
+        communicator = self._only or self._serving(input)
+        limit = self._limit(timeout)
+        return communicator.all_gather_single(output, input, limit, async_op)
+
+    def barrier(
+        self,
+        device_ids: list[int] | None = None,
+        timeout: timedelta | None = None,
+        async_op: bool = False,
+    ) -> Work | None:
+        """See `allhands.barrier`."""
+        communicator = self._only or next(iter(self._communicators.values()))
+        return communicator.barrier(self._limit(timeout), async_op)
+
+    def check_root(self, operation: str, root: int) -> None:
+        """Refuse a root that is no rank of the group."""
+        if not 0 <= root < self._size:
+            raise RuntimeError(
+                f"{operation}: invalid root rank: {root}; it must be in "
+                f"[0, {self._size})"
+            )
+
+    def _limit(self, timeout: timedelta | None) -> float:
+        return self._seconds if timeout is None else to_seconds(timeout)
+
+    def _serving(self, array: Array) -> Communicator:
+        return self.communicator(device_of(array))

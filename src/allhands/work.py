@@ -1,0 +1,188 @@
+"""Work: the handle of an operation that `async_op=True` started.
+
+A backend derives from it and gives four methods (wait_for, is_completed, exception,
+add_done_callback); everything else is made of them. A Work keeps its arrays alive until
+it is dropped. Any thread may use it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from datetime import timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from allhands.arrays import Array, library_of
+from allhands.errors import CollectiveTimeoutError, DistError
+from allhands.options import to_seconds
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["Work", "WorkResult"]
+
+_NO_LIMIT = timedelta(0)
+
+
+class WorkResult(IntEnum):
+    """How an operation ended; what `Work.get_future_result` resolves to."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    COMM_ERROR = 2
+    UNKNOWN = 100
+
+
+class Work(ABC):
+    """An operation under way; see the module."""
+
+    def __init__(self, outputs: list[Array]) -> None:
+        self._outputs = outputs
+        self._future: Any = None
+
+    @abstractmethod
+    def wait_for(self, seconds: float | None) -> None:
+        """Return when the operation has finished well; raise its error otherwise."""
+
+    @abstractmethod
+    def is_completed(self) -> bool:
+        """Whether the operation has finished, well or not. Never blocks."""
+
+    @abstractmethod
+    def exception(self) -> BaseException | None:
+        """The operation's error; None while it runs and when it went well."""
+
+    @abstractmethod
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the operation has finished, or now if it has.
+
+        It may run in a thread of the backend and must not wait for anything.
+        """
+
+    def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
+        """Block until the operation has finished on this rank; its outputs may be read.
+
+        `timeout` limits this wait only (zero: the operation's own limit): when it
+        passes first, the operation goes on and may be waited for again. Ctrl-C is
+        obeyed.
+
+        Returns:
+            True, also when called again.
+
+        Raises:
+            CollectiveTimeoutError: `timeout` passed, or the operation's own limit did.
+            DistBackendError: the operation failed; the same error on every call.
+        """
+        self.wait_for(to_seconds(timeout) or None)
+        return True
+
+    def synchronize(self) -> None:
+        """`wait()`: for arrays in CPU memory there is no stream to order after."""
+        self.wait()
+
+    def is_success(self) -> bool:
+        """Whether the operation has finished well. Never blocks, never raises."""
+        return self.is_completed() and self.exception() is None
+
+    def result(self) -> list[Array]:
+        """The arrays that the operation wrote.
+
+        Raises:
+            RuntimeError: it has not finished.
+            DistBackendError: it failed.
+        """
+        if not self.is_completed():
+            raise RuntimeError(
+                "Work needs to be completed before calling result(). "
+                "Should call wait() before result()."
+            )
+        self.wait_for(None)
+        return self._outputs
+
+    def get_future(self) -> Any:
+        """A future of the outputs; the same one on every call.
+
+        A `torch.futures.Future` (`value()`, `then()`) where the outputs are torch
+        tensors, a `concurrent.futures.Future` (`result()`) otherwise.
+        """
+        if self._future is None:
+            self._future = future = self._new_future()
+            self.add_done_callback(lambda: self._resolve(future))
+        return self._future
+
+    def get_future_result(self) -> Future[WorkResult]:
+        """A future that says how the operation ended; it never holds an exception."""
+        future: Future[WorkResult] = _running_future()
+        self.add_done_callback(lambda: future.set_result(_ending(self.exception())))
+        return future
+
+    def source_rank(self) -> int:
+        """The group rank that a receive got its data from.
+
+        Raises:
+            RuntimeError: this is no receive.
+        """
+        raise RuntimeError(
+            "source_rank() may only be called on work objects that correspond to a "
+            "recv or recv-from-any call."
+        )
+
+    def block_current_stream(self) -> NoReturn:
+        """Make the current device stream wait for the operation.
+
+        Raises:
+            RuntimeError: always for arrays in CPU memory, which have no stream.
+        """
+        raise RuntimeError(
+            "block_current_stream(): this operation has no device stream; call wait()"
+        )
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        """`await work`: `wait()` without blocking the event loop."""
+        import asyncio  # here: slow to import, and loaded already where this is used
+
+        loop = asyncio.get_running_loop()
+        finished = loop.create_future()
+
+        def wake() -> None:
+            if not finished.done():
+                finished.set_result(None)
+
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(wake)
+
+        self.add_done_callback(notify)
+        yield from finished
+        return self.wait()
+
+    def _new_future(self) -> Any:
+        if self._outputs:
+            return library_of(self._outputs[0]).new_future()
+        return _running_future()
+
+    def _resolve(self, future: Any) -> None:
+        error = self.exception()
+        if error is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(error)
+
+
+def _running_future() -> Future[Any]:
+    """A future that nobody can cancel: the operation runs whatever becomes of it."""
+    from concurrent.futures import Future  # here: slow to import
+
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def _ending(error: BaseException | None) -> WorkResult:
+    if error is None:
+        return WorkResult.SUCCESS
+    if isinstance(error, CollectiveTimeoutError):
+        return WorkResult.TIMEOUT
+    return WorkResult.COMM_ERROR if isinstance(error, DistError) else WorkResult.UNKNOWN

@@ -1,0 +1,131 @@
+"""Arrays of every dtype and layout with guard bytes, and what reductions must give.
+
+`Guarded` puts an array into a larger block of known bytes; `check` then holds that
+nothing of the block but the array's own elements has changed.
+"""
+
+import functools
+
+import ml_dtypes
+import numpy as np
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+INTEGERS = [
+    np.dtype(f"{kind}{8 * size}") for kind in ("int", "uint") for size in (1, 2, 4, 8)
+]
+FLOATS = [np.dtype("float16"), BFLOAT16, np.dtype("float32"), np.dtype("float64")]
+COMPLEX = [np.dtype("complex64"), np.dtype("complex128")]
+BOOL = np.dtype("bool")
+DTYPES = [BOOL, *INTEGERS, *FLOATS, *COMPLEX]
+
+LAYOUTS = ("contiguous", "every_other", "reversed", "transposed", "column", "unaligned")
+_GUARD = 64  # bytes before and after
+
+
+class Guarded:
+    """A one- or two-dimensional array of `values` in guarded memory."""
+
+    def __init__(self, values, layout):
+        self.layout = layout
+        self.dtype = values.dtype
+        self.count = values.size
+        itemsize = values.dtype.itemsize
+        num_bytes = 2 * _GUARD + (3 * self.count + 4) * itemsize
+        self.memory = np.arange(num_bytes, dtype=np.uint64).astype(np.uint8) | 0x41
+        self.array = self._carve(self.memory)
+        self.array[...] = values.reshape(self.array.shape)
+        self._before = self.memory.copy()
+
+    def _carve(self, memory):
+        """The view of `memory` that this layout means."""
+        start = _GUARD + (1 if self.layout == "unaligned" else 0)
+        cells = memory[start:][: 3 * self.count * self.dtype.itemsize]
+        cells = cells.view(self.dtype)
+        if self.layout == "every_other":
+            return cells[: 2 * self.count : 2]
+        if self.layout == "reversed":
+            return cells[: self.count][::-1]
+        if self.layout == "column":
+            return cells.reshape(self.count, 3)[:, 1]
+        if self.layout == "transposed":
+            rows = next(n for n in (3, 2, 1) if self.count % n == 0)
+            return cells[: self.count].reshape(-1, rows).T
+        return cells[: self.count]
+
+    def values(self):
+        """The elements in row-major order."""
+        return self.array.reshape(-1).copy()
+
+    def check(self):
+        """Hold that only the array's elements were written."""
+        allowed = self._before.copy()
+        self._carve(allowed)[...] = self.array
+        np.testing.assert_array_equal(self.memory, allowed)
+
+
+def random_values(generator, dtype, count):
+    """Values of a dtype that keep sums and products of 8 ranks finite."""
+    if dtype == BOOL:
+        return generator.integers(0, 2, count).astype(bool)
+    if dtype in INTEGERS:
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, count, dtype, endpoint=True)
+    if dtype in COMPLEX:
+        parts = generator.uniform(-2, 2, (2, count))
+        return (parts[0] + 1j * parts[1]).astype(dtype)
+    return generator.uniform(-2, 2, count).astype(dtype)
+
+
+def supports(op, dtype):
+    """Whether the reduction named `op` means anything for `dtype`."""
+    if op in ("MIN", "MAX"):
+        return dtype not in COMPLEX
+    if op in ("BAND", "BOR", "BXOR"):
+        return dtype == BOOL or dtype in INTEGERS
+    return dtype != BOOL or op != "AVG"
+
+
+def check_reduced(result, inputs, op):
+    """Hold that `result` is the reduction of `inputs`, one per rank."""
+    dtype = inputs[0].dtype
+    if op in _EXACT and (op != "SUM" or dtype not in FLOATS + COMPLEX):
+        if dtype in FLOATS + COMPLEX and op == "PRODUCT":
+            return _check_close(result, inputs, op)
+        expected = functools.reduce(_EXACT[op], inputs).astype(dtype)
+        np.testing.assert_array_equal(result, expected)
+        return None
+    if op == "AVG" and dtype in INTEGERS:
+        sums = [sum(map(int, column)) for column in zip(*inputs, strict=True)]
+        quotients = [abs(s) // len(inputs) * (1 if s >= 0 else -1) for s in sums]
+        np.testing.assert_array_equal(result, np.array(quotients, dtype))
+        return None
+    return _check_close(result, inputs, op)
+
+
+_EXACT = {
+    "SUM": np.add,
+    "PRODUCT": np.multiply,
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+    "BAND": np.bitwise_and,
+    "BOR": np.bitwise_or,
+    "BXOR": np.bitwise_xor,
+}
+
+
+def _check_close(result, inputs, op):
+    """Compare with the same in float64 or complex128, within the dtype's rounding."""
+    dtype = inputs[0].dtype
+    wide = np.complex128 if dtype in COMPLEX else np.float64
+    exact = [values.astype(wide) for values in inputs]
+    expected = functools.reduce(np.multiply if op == "PRODUCT" else np.add, exact)
+    scale = functools.reduce(
+        np.multiply if op == "PRODUCT" else np.add, [abs(values) for values in exact]
+    )
+    if op == "AVG":
+        expected, scale = expected / len(inputs), scale / len(inputs)
+    # 16-bit floats are rounded once; the others at every step.
+    steps = 1 if dtype.itemsize == 2 else 2 * len(inputs)
+    unit = ml_dtypes.finfo(dtype) if dtype == BFLOAT16 else np.finfo(dtype)
+    limit = steps * float(unit.eps) * scale + float(unit.tiny)
+    assert np.all(abs(result.astype(wide) - expected) <= limit)

@@ -1,0 +1,170 @@
+"""Ranks for tests: as threads of this process, or as processes of their own.
+
+Thread ranks each have a World over one HashStore; processes find each other over a
+FileStore in a temporary folder. Both are bounded in time and collect every rank's
+outcome, so a test sees all errors, not the first.
+"""
+
+import contextlib
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import traceback
+from datetime import timedelta
+
+import allhands as dist
+from allhands.store import HashStore
+from allhands.world import World, use
+
+LIMIT = 40.0  # seconds that a set of ranks may take; below the timeout of a test
+
+
+class RanksFailed(AssertionError):
+    """Some ranks raised or did not end; `errors` are the exceptions by rank."""
+
+    def __init__(self, text, errors):
+        super().__init__(text)
+        self.errors = errors
+
+
+def run_ranks(size, body, *, timeout=20.0, backend=None, init=True):
+    """Run `body(rank)` in `size` threads, each a rank of one world; results by rank."""
+    store = HashStore()
+    results = [None] * size
+    errors = {}
+
+    def run(rank):
+        try:
+            with use(World()):
+                if init:
+                    dist.init_process_group(
+                        backend,
+                        store=store,
+                        rank=rank,
+                        world_size=size,
+                        timeout=timedelta(seconds=timeout),
+                    )
+                try:
+                    results[rank] = body(rank)
+                finally:
+                    if dist.is_initialized():
+                        dist.destroy_process_group()
+        except BaseException as error:  # told apart by whoever reads `errors`
+            errors[rank] = error
+
+    threads = [
+        threading.Thread(target=run, args=(rank,), name=f"rank {rank}", daemon=True)
+        for rank in range(size)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+        if thread.is_alive():
+            raise RanksFailed(f"{thread.name} still runs after {LIMIT} s", errors)
+    if errors:
+        text = "".join(
+            f"rank {rank}:\n{''.join(traceback.format_exception(error))}"
+            for rank, error in sorted(errors.items())
+        )
+        raise RanksFailed(text, errors)
+    return results
+
+
+def outcomes(size, body, **options):
+    """Run `body(rank)` as `run_ranks` does; the exception of each rank, or None."""
+
+    def catch(rank):
+        try:
+            body(rank)
+        except Exception as error:
+            return error
+        return None
+
+    return run_ranks(size, catch, **options)
+
+
+class Processes:
+    """Ranks as processes that run one piece of source; use as a context manager.
+
+    In the source, `dist`, `np`, `rank` and `size` are there, the world is initialized,
+    `say(x)` sends a line to the test (`read(rank)`) and `give(x)` sets the rank's
+    result (`join()`).
+    """
+
+    PRELUDE = textwrap.dedent(
+        """
+        import os, pickle, signal, sys, time
+        from datetime import timedelta
+        import numpy as np
+        import allhands as dist
+
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        folder = os.environ["TEST_FOLDER"]
+
+        def say(value):
+            print(value, flush=True)
+
+        def give(value):
+            with open(f"{folder}/result{rank}", "wb") as file:
+                pickle.dump(value, file)
+
+        from allhands.store import FileStore
+        dist.init_process_group(
+            store=FileStore(f"{folder}/store", size), rank=rank, world_size=size,
+            timeout=timedelta(seconds=float(os.environ["TEST_TIMEOUT"])))
+        """
+    )
+
+    def __init__(self, size, source, *, timeout=20.0):
+        self._stack = contextlib.ExitStack()
+        self.folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        environment = os.environ | {
+            "WORLD_SIZE": str(size),
+            "TEST_FOLDER": self.folder,
+            "TEST_TIMEOUT": str(timeout),
+        }
+        program = self.PRELUDE + textwrap.dedent(source)
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", program],
+                env=environment | {"RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.ranks:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+        self._stack.close()
+
+    def read(self, rank):
+        """The next line that `rank` said."""
+        return self.ranks[rank].stdout.readline().strip()
+
+    def join(self, *, codes=None):
+        """Wait for all ranks, check exit codes (0 each), return what they gave."""
+        texts = [process.communicate(timeout=LIMIT)[1] for process in self.ranks]
+        found = [process.returncode for process in self.ranks]
+        assert found == (codes or [0] * len(found)), f"{found}\n" + "\n".join(texts)
+        self.stderr = texts
+        return [self._result(rank) for rank in range(len(found))]
+
+    def _result(self, rank):
+        path = pathlib.Path(self.folder, f"result{rank}")
+        return pickle.loads(path.read_bytes()) if path.exists() else None

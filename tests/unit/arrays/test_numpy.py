@@ -1,0 +1,100 @@
+"""What NumPy arrays are taken, and what is said about the rest."""
+
+import gc
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from allhands.arrays import as_buffer, device_of, library_of
+from harness.arrays import DTYPES, LAYOUTS, Guarded
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_is_taken_as_it_is(dtype):
+    array = np.zeros((2, 3), dtype)
+    buffer = as_buffer(array, writable=True)
+    assert buffer.dtype.name.lower() == dtype.name
+    assert buffer.count == 6
+    assert buffer.num_bytes == array.nbytes
+    assert buffer.address == array.ctypes.data
+    assert buffer.is_contiguous
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype(ml_dtypes.bfloat16)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_taken(layout, dtype):
+    array = Guarded(np.zeros(6, dtype), layout).array
+    buffer = as_buffer(array, writable=True)
+    assert buffer.address == array.ctypes.data
+    assert buffer.is_contiguous == array.flags.c_contiguous
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0)])
+def test_scalars_and_empty_arrays_are_taken(shape):
+    assert as_buffer(np.zeros(shape), writable=True).count == np.prod(shape)
+
+
+def test_the_buffer_keeps_the_array_alive():
+    class Watched(np.ndarray):
+        pass
+
+    array = np.zeros(3).view(Watched)
+    watch = weakref.ref(array)
+    buffer = as_buffer(array, writable=True)
+    del array
+    gc.collect()
+    assert watch() is not None
+    del buffer
+    gc.collect()
+    assert watch() is None
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype(ml_dtypes.bfloat16)])
+def test_a_read_only_array_can_be_sent_but_not_written(dtype):
+    array = np.zeros(3, dtype)
+    array.flags.writeable = False
+    assert as_buffer(array, writable=False).count == 3
+    with pytest.raises(ValueError, match=r"shape \(3,\) is read-only"):
+        as_buffer(array, writable=True)
+
+
+def test_an_overlapping_array_can_be_sent_but_not_written():
+    array = np.lib.stride_tricks.as_strided(np.zeros(1), (3,), (0,))
+    assert as_buffer(array, writable=False).count == 3
+    with pytest.raises(ValueError, match="elements that overlap"):
+        as_buffer(array, writable=True)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([None]),
+        np.array(["text"]),
+        np.array([b"text"]),
+        np.array(["2000-01-01"], "datetime64[D]"),
+        np.zeros(2, "timedelta64[s]"),
+        np.zeros(2, [("a", "i4")]),
+        np.zeros(2, np.dtype("float32").newbyteorder()),
+        np.zeros(2, ml_dtypes.float8_e4m3fn),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+@pytest.mark.parametrize("writable", [True, False])
+def test_other_dtypes_are_refused(array, writable):
+    with pytest.raises(TypeError, match=r"numpy array of dtype .* can be communicated"):
+        as_buffer(array, writable=writable)
+
+
+@pytest.mark.parametrize(
+    "thing", [5, [1.0], None, b"xx", np.float32(1), np.ma.zeros(3), memoryview(b"x")]
+)
+def test_what_is_no_array_is_refused(thing):
+    with pytest.raises(TypeError, match="parameter `input_tensor` of an array type"):
+        as_buffer(thing, writable=False, name="input_tensor")
+
+
+def test_numpy_arrays_are_on_the_cpu():
+    assert device_of(np.zeros(1)) == "cpu"
+    assert library_of(np.zeros(1)) is library_of(np.zeros(1).view(np.matrix))

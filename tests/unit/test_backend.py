@@ -1,0 +1,155 @@
+"""Backends by name, device and registration."""
+
+import pytest
+
+import allhands as dist
+from allhands.backend import Backend, BackendConfig
+from allhands.backends.fake import FakeCommunicator
+from harness.ranks import run_ranks
+
+
+@pytest.fixture
+def registered():
+    """Registers backends and takes them back."""
+    names = []
+    defaults = dict(Backend.default_device_backend_map)
+
+    def register(name, *args, **options):
+        Backend.register_backend(name, *args, **options)
+        names.append(name.lower())
+
+    yield register
+    for name in names:
+        del Backend._plugins[name]
+        del Backend.backend_capability[name]
+        del Backend.backend_type_map[name]
+        Backend.backend_list.remove(name)
+        delattr(Backend, name.upper())
+    Backend.default_device_backend_map.clear()
+    Backend.default_device_backend_map.update(defaults)
+
+
+def test_names_are_lower_case_strings():
+    assert Backend("GLOO") == "gloo"
+    assert Backend("foo") == "foo"
+    assert isinstance(Backend("foo"), str)
+    assert Backend.NATIVE == "native"
+    with pytest.raises(ValueError, match="must be string-ish, got 5"):
+        Backend(5)
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("undefined", "cpu:native"),
+        ("native", "cpu:native"),
+        ("GLOO", "cpu:gloo,cuda:gloo"),
+        ("cpu:native,cuda:nccl", "cpu:native,cuda:nccl"),
+        ("cpu:gloo", "cpu:gloo"),
+    ],
+)
+def test_a_config_says_what_serves_each_device(text, config):
+    assert str(BackendConfig(text)) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpu:native,cuda", "Invalid device:backend pairing: cuda"),
+        ("cpu:", "Invalid device:backend pairing: cpu:"),
+        ("cpu:native,cpu:gloo", "Duplicate device type cpu"),
+    ],
+)
+def test_malformed_pairs_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        BackendConfig(text)
+
+
+@pytest.mark.parametrize("text", ["nope", "cpu:nope"])
+def test_unknown_backends_are_refused(text):
+    with pytest.raises(AssertionError, match="Unknown backend type nope"):
+        BackendConfig(text)
+
+
+@pytest.mark.parametrize("name", ["nccl", "mpi", "ucc", "xccl"])
+def test_absent_backends_say_what_to_use(name):
+    store = dist.HashStore()
+    with pytest.raises(RuntimeError, match=f'have {name.upper()} built in.*"native"'):
+        dist.init_process_group(name, store=store, rank=0, world_size=1)
+    assert not dist.is_initialized()
+    assert not dist.is_backend_available(name)
+    assert dist.is_backend_available("cpu:gloo")
+
+
+def test_a_registered_backend_serves_its_groups(registered):
+    calls = []
+
+    def make(store, rank, size, timeout):
+        calls.append((rank, size, timeout.total_seconds()))
+        store.set("seen", "yes")
+        return FakeCommunicator()
+
+    registered("Mine", make, devices="cpu")
+    assert Backend.MINE == "mine"
+    assert Backend.backend_capability["mine"] == ["cpu"]
+
+    def body(rank):
+        assert dist.get_backend() == "mine"
+        assert dist.get_backend_config() == "cpu:mine"
+        store = dist.group.WORLD.get_group_store()
+        return store.get("cpu//seen")
+
+    assert run_ranks(1, body, backend="mine", timeout=7) == [b"yes"]
+    assert calls == [(0, 1, 7.0)]
+
+
+def test_the_extended_api_gets_options(registered):
+    seen = []
+
+    def make(options, pg_options):
+        seen.append((options.global_ranks_in_group, options.group_id, pg_options))
+        return FakeCommunicator()
+
+    registered("mine", make, extended_api=True, devices=["cpu", "tpu"])
+    assert Backend.default_device_backend_map == {"cpu": "native", "tpu": "mine"}
+    store = dist.HashStore()
+    dist.init_process_group("mine", store=store, rank=1, world_size=3, pg_options="o")
+    dist.new_group([1, 2])
+    dist.destroy_process_group()
+    assert seen == [([0, 1, 2], "0", "o"), ([1, 2], "1", None)]
+
+
+def test_a_registered_process_group_becomes_the_world(registered):
+    class Mine(dist.ProcessGroup):
+        def all_reduce(self, tensor, op, timeout, async_op):
+            tensor.append("reduced")
+
+    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+
+    def body(rank):
+        assert type(dist.group.WORLD) is Mine
+        array = []
+        dist.all_reduce(array)
+        return array
+
+    assert run_ranks(1, body, backend="mine") == [["reduced"]]
+
+
+def test_names_are_registered_once(registered):
+    registered("mine", lambda *_: None)
+    with pytest.raises(RuntimeError, match=r"mine.* already exist"):
+        Backend.register_backend("mine", lambda *_: None)
+    with pytest.raises(ValueError, match="choose another name"):
+        Backend.register_backend("native", lambda *_: None)
+
+
+def test_a_backend_says_what_it_cannot_do():
+    with pytest.raises(NotImplementedError, match="fake does not support nothing"):
+        FakeCommunicator()._refuse("nothing")
+
+
+def test_the_native_backend_takes_no_options():
+    store = dist.HashStore()
+    with pytest.raises(TypeError, match="takes no pg_options, got 'x'"):
+        dist.init_process_group(store=store, rank=0, world_size=1, pg_options="x")
+    assert not dist.is_initialized()

@@ -1,0 +1,366 @@
+"""What the collectives do, refuse and say; ranks are threads."""
+
+import threading
+import time
+from datetime import timedelta
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands import ReduceOp
+from harness.ranks import run_ranks
+
+OUTSIDE = dist.GroupMember.NON_GROUP_MEMBER
+
+
+def test_all_reduce_reduces_in_place():
+    def body(rank):
+        array = np.arange(3.0) * (rank + 1)
+        assert dist.all_reduce(array) is None
+        return array.tolist()
+
+    assert run_ranks(3, body) == [[0, 6, 12]] * 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "values", "expected"),
+    [
+        (ml_dtypes.bfloat16, ReduceOp.SUM, [256, 1, 1], 258),
+        ("float16", ReduceOp.AVG, [40000, 40000, 0], 26672),
+        ("float32", ReduceOp.MAX, [1, np.nan, 2], np.nan),
+        ("float32", ReduceOp.MIN, [np.nan, 1, 2], np.nan),
+        ("int64", ReduceOp.AVG, [-4, -3, 0], -2),
+        ("uint8", ReduceOp.SUM, [200, 200, 0], 144),
+        ("bool", ReduceOp.SUM, [True, True, False], True),
+        ("bool", ReduceOp.BXOR, [True, True, True], True),
+        ("complex64", ReduceOp.PRODUCT, [1j, 1j, 2], -2),
+    ],
+)
+def test_numerics(dtype, op, values, expected):
+    def body(rank):
+        array = np.full(4099, values[rank], dtype)
+        dist.all_reduce(array, op)
+        return array
+
+    for result in run_ranks(3, body):
+        np.testing.assert_array_equal(result, np.full(4099, expected, dtype))
+
+
+def test_premul_sum_has_a_factor_per_rank():
+    def body(rank):
+        array = np.ones(2)
+        dist.all_reduce(array, ReduceOp.PREMUL_SUM(rank + 0.5))
+        return array.tolist()
+
+    assert run_ranks(2, body) == [[2, 2]] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "error", "message"),
+    [
+        ("f4", ReduceOp.BAND, RuntimeError, "Cannot use ReduceOp.BAND with non-integr"),
+        ("c8", ReduceOp.BXOR, RuntimeError, "Cannot use ReduceOp.BXOR with non-integr"),
+        (
+            "c8",
+            ReduceOp.MAX,
+            ValueError,
+            r"all_reduce does not support RedOpType\.MAX on",
+        ),
+        ("f4", ReduceOp.PREMUL_SUM, TypeError, "PREMUL_SUM needs a factor"),
+        ("f4", 0, TypeError, "op must be a ReduceOp, got 0"),
+        ("?", ReduceOp.AVG, TypeError, r"ReduceOp\.AVG with dtype bool"),
+    ],
+)
+def test_reductions_that_mean_nothing_are_refused(dtype, op, error, message):
+    def body(rank):
+        array = np.ones(2, dtype)
+        with pytest.raises(error, match=message):
+            dist.all_reduce(array, op)
+        dist.all_reduce(array, ReduceOp.SUM)  # the group still works
+
+    run_ranks(2, body)
+
+
+def test_broadcast_copies_one_ranks_array():
+    def body(rank):
+        results = []
+        for options in ({"src": 2}, {"group_src": 2}):
+            array = np.full((2, 2), rank)
+            dist.broadcast(array, **options)
+            results.append(array.tolist())
+        return results
+
+    assert run_ranks(3, body) == [[[[2, 2], [2, 2]]] * 2] * 3
+
+
+def test_the_root_is_a_global_rank_or_a_group_rank():
+    def body(rank):
+        group = dist.new_group([2, 1], sort_ranks=False)
+        results = []
+        for options in ({"src": 1}, {"group_src": 1}):
+            array = np.array([rank])
+            if rank:
+                dist.broadcast(array, group=group, **options)
+            results.append(int(array[0]))
+        return results
+
+    assert run_ranks(3, body) == [[0, 0], [1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, ValueError, "Must specify global_rank or group_rank"),
+        (
+            {"src": 0, "group_src": 0},
+            ValueError,
+            "Can't specify both group_rank and gl",
+        ),
+        ({"src": 5}, RuntimeError, r"invalid root rank: 5; it must be in \[0, 2\)"),
+        ({"group_src": -1}, RuntimeError, "invalid root rank: -1"),
+    ],
+)
+def test_roots_that_are_none_are_refused(options, error, message):
+    def body(rank):
+        with pytest.raises(error, match=message):
+            dist.broadcast(np.zeros(1), **options)
+        group = dist.new_group([0])
+        if rank == 0:
+            with pytest.raises(ValueError, match="Global rank 1 is not part of group"):
+                dist.broadcast(np.zeros(1), src=1, group=group)
+
+    run_ranks(2, body)
+
+
+def test_all_gather_collects_by_rank():
+    def body(rank):
+        parts = [np.zeros(2) for _ in range(3)]
+        dist.all_gather(parts, np.full(2, float(rank)))
+        return np.array(parts).tolist()
+
+    assert run_ranks(3, body) == [[[0, 0], [1, 1], [2, 2]]] * 3
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 2), (2, 3)])
+def test_all_gather_single_concatenates_or_stacks(shape):
+    def body(rank):
+        output = np.zeros(shape)
+        dist.all_gather_single(output, np.full(2, float(rank)))
+        return output.reshape(-1).tolist()
+
+    assert run_ranks(3, body) == [[0, 0, 1, 1, 2, 2]] * 3
+
+
+def test_the_older_name_warns():
+    def body(rank):
+        output = np.zeros(1)
+        with pytest.warns(
+            FutureWarning, match="Please use `allhands.all_gather_single`"
+        ):
+            dist.all_gather_into_tensor(output, np.ones(1))
+        return output.tolist()
+
+    assert run_ranks(1, body) == [[1]]  # one thread: pytest's catching is global
+
+
+def test_the_input_may_lie_in_the_output():
+    def body(rank):
+        output = np.zeros(6)
+        output[2 * rank : 2 * rank + 2] = rank
+        dist.all_gather_single(output, output[2 * rank : 2 * rank + 2])
+        return output.tolist()
+
+    assert run_ranks(3, body) == [[0, 0, 1, 1, 2, 2]] * 3
+
+
+def test_all_gather_refuses():
+    def body(rank):
+        one, two = np.zeros(1), np.zeros(2)
+        for outputs, error, message in [
+            ((one, one), TypeError, r"`tensor_list` of type list.*<class 'tuple'>"),
+            ([one], RuntimeError, r"expected length 2, got 1"),
+            (
+                [one, np.zeros(1, "f4")],
+                ValueError,
+                "different dtypes: found float64 and",
+            ),
+            ([one, 5], TypeError, "parameter `tensor_list` of an array type"),
+        ]:
+            with pytest.raises(error, match=message):
+                dist.all_gather(outputs, one)
+        with pytest.raises(
+            ValueError, match="different dtypes: found float64 and float"
+        ):
+            dist.all_gather_single(two.astype("f4"), one)
+        with pytest.raises(ValueError, match="3 elements"):
+            dist.all_gather_single(np.zeros(3), one)
+        dist.barrier()  # the group still works
+
+    run_ranks(2, body)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_world_of_one(count):
+    def body(rank):
+        array = np.arange(float(count))
+        dist.all_reduce(array, ReduceOp.AVG)
+        dist.broadcast(array, 0)
+        output = [np.zeros(count)]
+        dist.all_gather(output, array)
+        dist.barrier()
+        return output[0].tolist()
+
+    assert run_ranks(1, body) == [list(range(count))]
+
+
+def test_nothing_but_the_result_is_written():
+    def body(rank):
+        array = np.zeros((4, 4))
+        dist.all_reduce(array[1:3, ::2], ReduceOp.SUM)
+        array[1:3, ::2] = 1
+        dist.all_reduce(array.T)
+        return array.tolist()
+
+    expected = np.zeros((4, 4))
+    expected[1:3, ::2] = 2
+    assert run_ranks(2, body) == [expected.tolist()] * 2
+
+
+def test_ranks_may_differ_in_layout():
+    def body(rank):
+        array = np.arange(6.0).reshape(2, 3)
+        array = np.asfortranarray(array) if rank else array
+        dist.all_reduce(array)
+        return array.tolist()
+
+    assert run_ranks(2, body) == [[[0, 2, 4], [6, 8, 10]]] * 2
+
+
+def test_outside_the_group_nothing_happens_but_a_warning():
+    array = np.ones(1)
+    calls = {
+        "all_reduce": lambda **o: dist.all_reduce(array, **o),
+        "broadcast": lambda **o: dist.broadcast(array, 0, **o),
+        "all_gather": lambda **o: dist.all_gather([array], array, **o),
+        "all_gather_single": lambda **o: dist.all_gather_single(array, array, **o),
+        "barrier": dist.barrier,
+    }
+
+    def body(rank):
+        for name, call in calls.items():
+            text = f"Running {name} on global rank 0 which does not belong to the given"
+            for async_op in (False, True):
+                with pytest.warns(UserWarning, match=text):
+                    assert call(group=OUTSIDE, async_op=async_op) is None
+        return array.tolist()
+
+    assert run_ranks(1, body) == [[1]]
+
+
+CALLS = {
+    "all_reduce": (
+        lambda: dist.all_reduce(np.zeros(2)),
+        "all_reduce(float64, count 2, SUM",
+    ),
+    "count": (
+        lambda: dist.all_reduce(np.zeros(3)),
+        "all_reduce(float64, count 3, SUM)",
+    ),
+    "dtype": (
+        lambda: dist.all_reduce(np.zeros(2, "i4")),
+        "all_reduce(int32, count 2, SUM",
+    ),
+    "op": (lambda: dist.all_reduce(np.zeros(2), ReduceOp.MAX), "count 2, MAX)"),
+    "root 0": (lambda: dist.broadcast(np.zeros(2), 0), "root 0"),
+    "root 1": (lambda: dist.broadcast(np.zeros(2), 1), "root 1"),
+    "barrier": (lambda: dist.barrier(), "barrier("),
+    "large": (lambda: dist.all_reduce(np.zeros(1 << 20)), "count 1048576"),
+    "gather": (
+        lambda: dist.all_gather([np.zeros(2) for _ in range(4)], np.zeros(2)),
+        "all_gather(float64, count 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [
+        ("all_reduce", "count"),
+        ("all_reduce", "dtype"),
+        ("all_reduce", "op"),
+        ("all_reduce", "barrier"),
+        ("all_reduce", "large"),
+        ("large", "all_reduce"),
+        ("large", "root 1"),
+        ("root 0", "root 1"),
+        ("barrier", "gather"),
+        ("gather", "all_reduce"),
+    ],
+)
+def test_mismatch_raises_everywhere_and_names_both(usual, odd):
+    def body(rank):
+        for _ in range(2):
+            with pytest.raises(dist.CollectiveMismatchError) as caught:
+                CALLS[odd if rank == 2 else usual][0]()
+            text = str(caught.value)
+            assert CALLS[usual][1] in text
+            assert CALLS[odd][1] in text
+            assert "rank 2" in text
+            assert caught.value.ranks == ([2] if rank != 2 else [0, 1, 3])
+        array = np.array([rank])
+        dist.all_reduce(array)  # the next operation is right
+        return int(array[0])
+
+    assert run_ranks(4, body) == [6] * 4
+
+
+def test_a_timeout_names_the_ranks_that_are_missing():
+    meet = threading.Barrier(4)
+    message = r"all_reduce.* #2 on group '0'.*0\.2.* s .*missing \[2, 3\]"
+
+    def body(rank):
+        dist.barrier()
+        if rank < 2:
+            with pytest.raises(dist.CollectiveTimeoutError, match=message) as caught:
+                dist.all_reduce(np.zeros(3), timeout=timedelta(seconds=0.2))
+            assert isinstance(caught.value, TimeoutError)
+            assert caught.value.ranks == [2, 3]
+        meet.wait(20)
+        start = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match=r"broken since|reports"):
+            dist.all_reduce(np.zeros(1))  # on every rank, and at once
+        assert time.monotonic() - start < 1
+
+    run_ranks(4, body)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: dist.barrier(timeout=5),
+        lambda: dist.all_reduce(np.zeros(1), timeout=5.0),
+    ],
+)
+def test_timeouts_are_timedeltas(call):
+    def body(rank):
+        with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got 5"):
+            call()
+
+    run_ranks(1, body)
+
+
+def test_bad_arrays_are_refused_by_name():
+    def body(rank):
+        for array in (5, [1.0], None):
+            with pytest.raises(
+                TypeError, match="Expected parameter `tensor` of an array"
+            ):
+                dist.all_reduce(array)
+        locked = np.zeros(2)
+        locked.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            dist.broadcast(locked, 0)
+
+    run_ranks(1, body)

@@ -1,0 +1,76 @@
+"""ReduceOp is a namespace and a class at once, as in torch.distributed."""
+
+import copy
+import pickle
+from datetime import timedelta
+
+import pytest
+
+from allhands import ReduceOp, default_pg_timeout, reduce_op
+from allhands.options import RedOpType, to_seconds
+
+NAMES = ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"]
+
+
+def test_numbers_are_those_of_torch():
+    assert [getattr(ReduceOp, name).value for name in NAMES] == list(range(9))
+
+
+def test_plain_operations_count_as_reduce_ops():
+    assert type(ReduceOp.SUM) is ReduceOp.RedOpType is RedOpType
+    assert isinstance(ReduceOp.SUM, ReduceOp)
+    assert isinstance(ReduceOp(ReduceOp.SUM), ReduceOp)
+    assert not isinstance(0, ReduceOp)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_equals_its_operation(name):
+    op = getattr(ReduceOp, name)
+    assert ReduceOp(op) == op
+    assert op == ReduceOp(op)
+    assert hash(ReduceOp(op)) == hash(op)
+    assert ReduceOp(op) != ReduceOp.PREMUL_SUM(3.0)
+
+
+@pytest.mark.parametrize(
+    "op", [ReduceOp.MAX, ReduceOp(ReduceOp.MAX), ReduceOp.PREMUL_SUM(2.0)]
+)
+def test_copies_and_pickles_are_equal(op):
+    for twin in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
+        assert twin == op
+        assert type(twin) is type(op)
+
+
+def test_only_premul_sum_has_a_factor():
+    assert ReduceOp.PREMUL_SUM(2.0).factor == 2.0
+    assert ReduceOp.PREMUL_SUM(2.0).op is ReduceOp.PREMUL_SUM
+    assert ReduceOp.PREMUL_SUM(2.0) != ReduceOp.PREMUL_SUM(3.0)
+    with pytest.raises(
+        RuntimeError, match=r"Only PREMUL_SUM .* a factor, got RedOpType\.SUM"
+    ):
+        ReduceOp.SUM(2.0)
+    with pytest.raises(RuntimeError, match="Only PREMUL_SUM supports accessing factor"):
+        _ = ReduceOp(ReduceOp.SUM).factor
+
+
+def test_reprs_say_which():
+    assert repr(ReduceOp.SUM) == "<RedOpType.SUM: 0>"
+    assert str(ReduceOp.SUM) == "RedOpType.SUM"
+    assert repr(ReduceOp.PREMUL_SUM(0.5)) == "ReduceOp.PREMUL_SUM(0.5)"
+
+
+def test_an_object_is_made_of_an_operation_only():
+    with pytest.raises(TypeError, match="RedOpType, got 5"):
+        ReduceOp(5)
+
+
+def test_the_old_spelling_warns():
+    with pytest.warns(FutureWarning, match=r"please use `allhands\.ReduceOp`"):
+        assert reduce_op.SUM is ReduceOp.SUM
+
+
+def test_timeouts_are_timedeltas():
+    assert default_pg_timeout == timedelta(minutes=30)
+    assert to_seconds(timedelta(minutes=1)) == 60.0
+    with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got 5"):
+        to_seconds(5)
