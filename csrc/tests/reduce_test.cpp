@@ -1,40 +1,284 @@
+// Every kernel of every instruction set against one reference, bit for bit: all dtypes
+// and ops, numbers of sources, lengths around the vectors' ends, odd addresses, in
+// place.
 #include "allhands/kernels/reduce.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "allhands/base/error.hpp"
+#include "allhands/kernels/reduce_table.hpp"
 #include "check.hpp"
-
-using allhands::DType;
-using allhands::Error;
-using allhands::ErrorKind;
-using allhands::ReduceOp;
+#include "reduce_reference.hpp"
 
 namespace {
 
+using namespace allhands;
+using namespace allhands::testing;
+
+std::mt19937_64 random_bits(1);
+
+std::size_t random_below(std::size_t limit) { return random_bits() % limit; }
+
+// Calls body(T{}) with the C++ type of `dtype`'s elements.
+template <class Body>
+void with_type_of(DType dtype, Body body) {
+  switch (dtype) {
+    case DType::Bool:
+      return body(Bool{});
+    case DType::Int8:
+      return body(std::int8_t{});
+    case DType::Int16:
+      return body(std::int16_t{});
+    case DType::Int32:
+      return body(std::int32_t{});
+    case DType::Int64:
+      return body(std::int64_t{});
+    case DType::UInt8:
+      return body(std::uint8_t{});
+    case DType::UInt16:
+      return body(std::uint16_t{});
+    case DType::UInt32:
+      return body(std::uint32_t{});
+    case DType::UInt64:
+      return body(std::uint64_t{});
+    case DType::Float16:
+      return body(Float16{});
+    case DType::BFloat16:
+      return body(BFloat16{});
+    case DType::Float32:
+      return body(float{});
+    case DType::Float64:
+      return body(double{});
+    case DType::Complex64:
+      return body(Complex<float>{});
+    case DType::Complex128:
+      return body(Complex<double>{});
+  }
+}
+
+// A NaN with a payload, an infinity, a zero, a largest or smallest number, or 1; as
+// bits of a float with this many bits of fraction.
+std::uint64_t special_bits(int num_bits, int fraction_bits) {
+  const std::uint64_t sign = random_bits() % 2 << (num_bits - 1);
+  const std::uint64_t one = 1,
+                      infinity = (one << (num_bits - 1)) - (one << fraction_bits);
+  const std::uint64_t fraction = random_bits() % (one << fraction_bits);
+  const std::uint64_t choices[] = {
+      infinity | fraction,        infinity, infinity - 1, 0, 1,
+      (one << fraction_bits) - 1, fraction};
+  return choices[random_below(7)] | sign;
+}
+
 template <class T>
-std::vector<T> reduced(DType dtype, ReduceOp op, std::vector<std::vector<T>> sources,
-                       std::vector<double> factors = {}) {
+T random_element() {
+  T element;
+  std::uint64_t bits[2] = {random_bits(), random_bits()};
+  const bool is_special = random_below(8) == 0;
+  const auto small = static_cast<int>(random_below(200)) - 100;
+  if constexpr (requires { element.real; }) {
+    using Part = decltype(element.real);
+    return {random_element<Part>(), random_element<Part>()};
+  } else if constexpr (requires { element.bits; }) {
+    if (is_special)
+      return {static_cast<std::uint16_t>(special_bits(16, T::kFractionBits))};
+    if (random_below(2)) return T::nearest(static_cast<float>(small) / 8);
+  } else if constexpr (requires { element.byte; }) {
+    return {static_cast<std::uint8_t>(random_below(2) ? 0 : random_bits())};
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (is_special)
+      bits[0] = sizeof(T) == 4 ? special_bits(32, 23) : special_bits(64, 52);
+    else if (random_below(2))
+      return static_cast<T>(small) / 8;
+  } else if (random_below(2)) {
+    return static_cast<T>(small);
+  }
+  std::memcpy(&element, bits, sizeof element);
+  return element;
+}
+
+template <class T>
+bool is_same(T a, T b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+constexpr std::size_t kGuard = 64;
+constexpr unsigned char kUntouched = 0xa5;
+
+// `count` elements of random content that start `shift` bytes off any alignment.
+template <class T>
+struct Memory {
+  Memory(std::size_t elements, std::size_t byte_shift)
+      : count(elements), shift(byte_shift), bytes(shift + count * sizeof(T) + kGuard) {
+    std::fill(bytes.begin(), bytes.end(), kUntouched);
+    for (std::size_t i = 0; i < count; ++i) {
+      const T element = random_element<T>();
+      std::memcpy(data() + i * sizeof(T), &element, sizeof(T));
+    }
+  }
+  unsigned char* data() { return bytes.data() + shift; }
+  T at(std::size_t i) const {
+    T element;
+    std::memcpy(&element, bytes.data() + shift + i * sizeof(T), sizeof(T));
+    return element;
+  }
+  bool is_guard_untouched() const {
+    const auto is_set = [](unsigned char byte) { return byte == kUntouched; };
+    return std::all_of(bytes.end() - kGuard, bytes.end(), is_set) &&
+           std::all_of(bytes.begin(), bytes.begin() + static_cast<long>(shift), is_set);
+  }
+
+  std::size_t count, shift;
+  std::vector<unsigned char> bytes;
+};
+
+const double kFactors[] = {2, -1, 3, 0, 7, 1, -5, 1000, 4};
+
+template <class T>
+void test_kernel(ReduceKernel kernel, ReduceOp op, int n, std::size_t count) {
+  std::vector<Memory<T>> sources;
+  for (int k = 0; k < n; ++k) sources.emplace_back(count, random_below(9));
+  std::vector<T> expected;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<T> elements;
+    for (const Memory<T>& source : sources) elements.push_back(source.at(i));
+    expected.push_back(reference(op, elements, kFactors));
+  }
+  Memory<T> apart(count, random_below(9));
+  Memory<T>& dst = random_below(2) ? apart : sources[random_below(sources.size())];
   std::vector<const void*> pointers;
-  for (const std::vector<T>& source : sources) pointers.push_back(source.data());
-  std::vector<T> result(sources[0].size());
-  allhands::reduce(dtype, op, result.data(), pointers.data(),
-                   static_cast<int>(sources.size()), result.size(), factors.data());
+  for (Memory<T>& source : sources) pointers.push_back(source.data());
+  kernel(dst.data(), pointers.data(), n, count, kFactors);
+  for (std::size_t i = 0; i < count; ++i) CHECK(is_same(dst.at(i), expected[i]));
+  CHECK(dst.is_guard_untouched());
+}
+
+void test_all_kernels_against_the_reference() {
+  for (auto table = runnable_reduce_tables(); *table != nullptr; ++table)
+    for (int d = 0; d < kNumDTypes; ++d)
+      for (int o = 0; o < kNumReduceOps; ++o) {
+        const auto dtype = static_cast<DType>(d);
+        const auto op = static_cast<ReduceOp>(o);
+        const ReduceKernel kernel = (*table)->find(dtype, op);
+        if (kernel == nullptr) continue;
+        with_type_of(dtype, [&](auto element) {
+          for (const int n : {1, 2, 3, 4, 5, 9})
+            for (const std::size_t count : {0, 1, 2, 15, 16, 31, 33, 64, 65, 129, 257})
+              test_kernel<decltype(element)>(kernel, op, n, count);
+        });
+      }
+}
+
+// Each float16 and bfloat16 there is, through its conversions and back.
+void test_16_bit_floats_survive() {
+  std::vector<std::uint16_t> all(65536), result(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  const void* pointers[] = {all.data()};
+  for (auto table = runnable_reduce_tables(); *table != nullptr; ++table)
+    for (const bool is_brain : {false, true}) {
+      const DType dtype = is_brain ? DType::BFloat16 : DType::Float16;
+      for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max}) {
+        (*table)->find(dtype, op)(result.data(), pointers, 1, all.size(), nullptr);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const int infinity = is_brain ? 0x7f80 : 0x7c00;
+          const int nan = is_brain ? 0x7fc0 : 0x7e00;
+          CHECK(result[i] == ((all[i] & 0x7fff) > infinity ? nan : all[i]));
+        }
+      }
+    }
+}
+
+template <class T>
+T reduced(DType dtype, ReduceOp op, std::vector<T> sources,
+          std::vector<double> factors = {}) {
+  std::vector<const void*> pointers;
+  for (const T& source : sources) pointers.push_back(&source);
+  T result;
+  reduce(dtype, op, &result, pointers.data(), static_cast<int>(sources.size()), 1,
+         factors.data());
   return result;
 }
 
 void test_what_the_documentation_promises() {
-  using F = std::vector<float>;
-  CHECK((reduced<float>(DType::Float32, ReduceOp::Sum, {{1, 2}, {3, 4}}) == F{4, 6}));
-  const std::uint16_t k40000 = 0x78e2, k26672 = 0x7683, k256 = 0x4380, k258 = 0x4381,
-                      k1 = 0x3f80;
-  CHECK(reduced<std::uint16_t>(DType::Float16, ReduceOp::Avg, {{k40000}, {k40000}, {0}})
-            .at(0) == k26672);
-  CHECK(reduced<std::uint16_t>(DType::BFloat16, ReduceOp::Sum, {{k256}, {k1}, {k1}})
-            .at(0) == k258);
+  const Float16 k40000 = Float16::nearest(40000), zero{0};
+  CHECK(reduced<Float16>(DType::Float16, ReduceOp::Avg, {k40000, k40000, zero}) ==
+        26672);
+  for (int big = 0; big < 3; ++big) {
+    std::vector<BFloat16> values(3, BFloat16::nearest(1));
+    values[static_cast<std::size_t>(big)] = BFloat16::nearest(256);
+    CHECK(reduced<BFloat16>(DType::BFloat16, ReduceOp::Sum, values) == 258);
+  }
+  const float most = std::numeric_limits<float>::max();
+  CHECK(reduced<float>(DType::Float32, ReduceOp::Avg, {most, most, most}) == most);
+  const double highest = std::numeric_limits<double>::max();
+  for (std::size_t n = 1; n < 100; ++n) {
+    const std::vector<double> values(n, -highest);
+    const double average = reduced(DType::Float64, ReduceOp::Avg, values);
+    CHECK(std::fabs(average / highest + 1) < 1e-14);
+  }
+  const std::int64_t most64 = std::numeric_limits<std::int64_t>::max();
+  CHECK(reduced<std::int64_t>(DType::Int64, ReduceOp::Avg, {most64, most64}) == most64);
+  CHECK(reduced<std::int8_t>(DType::Int8, ReduceOp::Avg, {-2, -3}) == -2);
+  CHECK(reduced<std::uint8_t>(DType::UInt8, ReduceOp::Sum, {200, 200}) == 144);
+  CHECK(std::signbit(reduced<float>(DType::Float32, ReduceOp::Min, {0.0f, -0.0f})));
+  CHECK(reduced<float>(DType::Float32, ReduceOp::PremulSum, {2, 3}, {0.5, 2}) == 7);
+}
+
+void check_refused(DType dtype, ReduceOp op, ErrorKind kind, const std::string& words) {
+  try {
+    check_supported(dtype, op);
+    CHECK(false);
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    CHECK(std::string(error.what()).find(words) != std::string::npos);
+  }
+  CHECK_THROWS(reduced<double>(dtype, op, {0, 0}, {1, 1}), Error);
+}
+
+void test_what_is_refused() {
+  check_refused(DType::Complex64, ReduceOp::Max, ErrorKind::Value,
+                "does not support ReduceOp.MAX on complex tensors");
+  check_refused(DType::Float32, ReduceOp::BitAnd, ErrorKind::Type,
+                "Cannot use ReduceOp.BAND with non-integral dtype float32");
+  check_refused(DType::Bool, ReduceOp::Avg, ErrorKind::Type,
+                "Cannot use ReduceOp.AVG with dtype bool");
+  check_supported(DType::Bool, ReduceOp::BitXor);
+  CHECK_THROWS(check_factor(DType::Int32, 0.5), Error);
+  CHECK_THROWS(check_factor(DType::UInt64, 0x1p63), Error);
+  CHECK_THROWS(check_factor(DType::Int8, std::nan("")), Error);
+  check_factor(DType::Int64, -0x1p63);
+  check_factor(DType::Complex64, 0.5);
+  CHECK_THROWS(reduced<int>(DType::Int32, ReduceOp::PremulSum, {1, 2}, {1, 0.5}),
+               Error);
+}
+
+// A kernel is there exactly where check_supported() lets a pair through.
+void test_tables_are_complete() {
+  for (auto table = runnable_reduce_tables(); *table != nullptr; ++table)
+    for (int d = 0; d < kNumDTypes; ++d)
+      for (int o = 0; o < kNumReduceOps; ++o) {
+        const auto dtype = static_cast<DType>(d);
+        const auto op = static_cast<ReduceOp>(o);
+        bool is_supported = true;
+        try {
+          check_supported(dtype, op);
+        } catch (const Error&) {
+          is_supported = false;
+        }
+        CHECK(((*table)->find(dtype, op) != nullptr) == is_supported);
+      }
 }
 
 }  // namespace
 
-int main() { test_what_the_documentation_promises(); }
+int main() {
+  test_tables_are_complete();
+  test_what_is_refused();
+  test_what_the_documentation_promises();
+  test_16_bit_floats_survive();
+  test_all_kernels_against_the_reference();
+}

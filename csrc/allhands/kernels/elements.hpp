@@ -1,6 +1,6 @@
-// How elements of each kind lie in memory (Stored lanes) and how they are worked on
-// (Lanes): widen() turns the first into the second, narrow() the second into the first.
-// Only for the translation units of reduce_table.hpp; see lanes.hpp.
+// How elements of each kind lie in memory (Stored, a vector) and how they are worked on
+// (Lanes, as many vectors as there are parts): widen() makes each part, narrow() goes
+// back. Only for the translation units of reduce_table.hpp; see lanes.hpp.
 #pragma once
 
 #include "allhands/kernels/lanes.hpp"
@@ -8,96 +8,91 @@
 namespace allhands {
 namespace {
 
-// Sign and payload of a NaN depend on operand order and CPU: results have only this
-// one.
-template <class T>
-ALLHANDS_INLINE FullVector<T> one_nan(FullVector<T> x) {
-  const FullVector<T> nan = FullVector<T>{} + static_cast<T>(__builtin_nanf(""));
-  return x == x ? x : nan;
-}
+using Words = FullVector<std::uint32_t>;
 
-template <class T>
-struct Integers {
+// T: what is computed with. kStoredSize: bytes of an element in memory.
+template <class T, std::size_t kStoredSize, int kNumParts = 1>
+struct Elements {
   using Scalar = T;
-  static constexpr std::size_t kSize = sizeof(T);
   using Lanes = FullVector<T>;
-  using Stored = Lanes;
-  static ALLHANDS_INLINE Lanes widen(Stored x) { return x; }
-  static ALLHANDS_INLINE Stored narrow(Lanes x) { return x; }
+  using Parts = Lanes[kNumParts];
+  static constexpr int kParts = kNumParts;
+  static constexpr bool kHasSpecials = static_cast<T>(0.5) != 0;  // infinity and NaN
+  static constexpr std::size_t kSize = kStoredSize;
 };
 
+// Sign and payload of a NaN depend on operand order and CPU: results have only this
+// one. So narrow() meets no other.
+template <class V>
+ALLHANDS_INLINE V one_nan(V x) {
+  return x == x ? x : V{} + __builtin_nanf("");
+}
+
+// Those that are computed with as they are.
 template <class T>
-struct Floats {
-  using Scalar = T;
-  static constexpr std::size_t kSize = sizeof(T);
-  using Lanes = FullVector<T>;
-  using Stored = Lanes;
-  static ALLHANDS_INLINE Lanes widen(Stored x) { return x; }
-  static ALLHANDS_INLINE Stored narrow(Lanes x) { return one_nan<T>(x); }
+struct Numbers : Elements<T, sizeof(T)> {
+  using Stored = FullVector<T>;
+  static ALLHANDS_INLINE Stored widen(Stored x, int) { return x; }
+  static ALLHANDS_INLINE Stored narrow(const Stored (&x)[1]) { return x[0]; }
 };
 
 // bool: any nonzero byte is true, only 0 and 1 are written.
-struct Truths {
-  using Scalar = std::uint8_t;
-  static constexpr std::size_t kSize = 1;
-  using Lanes = FullVector<std::uint8_t>;
-  using Stored = Lanes;
-  static ALLHANDS_INLINE Lanes widen(Stored x) {
-    return bits_as<Lanes>(x != 0) & static_cast<std::uint8_t>(1);
+struct Truths : Elements<std::uint8_t, 1> {
+  using Stored = FullVector<std::uint8_t>;
+  static ALLHANDS_INLINE Lanes widen(Stored x, int) {
+    return bits_as<Stored>(x != 0) & static_cast<std::uint8_t>(1);
   }
-  static ALLHANDS_INLINE Stored narrow(Lanes x) { return x; }
+  static ALLHANDS_INLINE Stored narrow(const Parts& x) { return x[0]; }
 };
 
-using Words = FullVector<std::uint32_t>;
-using HalfWords = Vector<std::uint16_t, kFullLanes<float>>;
-
-struct BFloat16s {
-  using Scalar = float;
-  static constexpr std::size_t kSize = 2;
-  using Lanes = FullVector<float>;
-  using Stored = HalfWords;
-  static ALLHANDS_INLINE Lanes widen(Stored x) {
-    return bits_as<Lanes>(__builtin_convertvector(x, Words) << 16);
+// A bfloat16 is the upper half of a float32. Of each pair in a 32-bit word, one part
+// works on the lower (even) element, the other on the upper: no lane ever moves.
+struct BFloat16s : Elements<float, 2, 2> {
+  using Stored = Words;
+  static ALLHANDS_INLINE Lanes widen(Stored x, int part) {
+    return bits_as<Lanes>(part == 0 ? x << 16 : x & 0xffff0000u);
   }
-  // Round to nearest even: carries out of the lower half, or out of its middle if odd.
-  static ALLHANDS_INLINE Stored narrow(Lanes x) {
-    const auto bits = bits_as<Words>(one_nan<float>(x));
-    const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return __builtin_convertvector(rounded, Stored);
+  static ALLHANDS_INLINE Stored narrow(const Parts& x) {
+    return (round(x[0]) >> 16) | (round(x[1]) & 0xffff0000u);
+  }
+
+ private:
+  // To nearest even, in the upper half: what is below carries into it when more than
+  // half, or half and the result would be odd.
+  static ALLHANDS_INLINE Words round(Lanes x) {
+    const auto bits = bits_as<Words>(x);
+    return bits + 0x7fffu + ((bits >> 16) & 1u);
   }
 };
 
-struct Float16s {
-  using Scalar = float;
-  static constexpr std::size_t kSize = 2;
-  using Lanes = FullVector<float>;
-  using Stored = HalfWords;
+struct Float16s : Elements<float, 2> {
+  using Stored = Vector<std::uint16_t, kFullLanes<float>>;
+  static ALLHANDS_INLINE Lanes widen(Stored x, int) { return to_float32(x); }
+  static ALLHANDS_INLINE Stored narrow(const Parts& x) { return to_float16(x[0]); }
 
+ private:
 #if defined(ALLHANDS_AVX512)
   // Masked, as GCC 12 warns about its own header's unmasked intrinsics; same code.
   static constexpr __mmask16 kAll = 0xffff;
-
-  static ALLHANDS_INLINE Lanes widen(Stored x) {
+  static ALLHANDS_INLINE Lanes to_float32(Stored x) {
     return bits_as<Lanes>(_mm512_maskz_cvtph_ps(kAll, bits_as<__m256i>(x)));
   }
-  static ALLHANDS_INLINE Stored narrow(Lanes x) {
+  static ALLHANDS_INLINE Stored to_float16(Lanes x) {
     return bits_as<Stored>(
-        _mm512_maskz_cvtps_ph(kAll, bits_as<__m512>(one_nan<float>(x)),
-                              _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm512_maskz_cvtps_ph(kAll, bits_as<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
   }
 #elif defined(__F16C__)
-  static ALLHANDS_INLINE Lanes widen(Stored x) {
+  static ALLHANDS_INLINE Lanes to_float32(Stored x) {
     return bits_as<Lanes>(_mm256_cvtph_ps(bits_as<__m128i>(x)));
   }
-  static ALLHANDS_INLINE Stored narrow(Lanes x) {
+  static ALLHANDS_INLINE Stored to_float16(Lanes x) {
     return bits_as<Stored>(
-        _mm256_cvtps_ph(bits_as<__m256>(one_nan<float>(x)),
-                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_cvtps_ph(bits_as<__m256>(x), _MM_FROUND_TO_NEAREST_INT));
   }
 #else
   // 2**112 moves the exponent from float16's bias (15) to float32's (127); the product
   // is exact for subnormals too. Infinity and NaN get their exponent by hand.
-  static ALLHANDS_INLINE Lanes widen(Stored x) {
+  static ALLHANDS_INLINE Lanes to_float32(Stored x) {
     const Words half = __builtin_convertvector(x, Words);
     const Words magnitude = (half & 0x7fffu) << 13;
     const Words finite = bits_as<Words>(bits_as<Lanes>(magnitude) * 0x1p112f);
@@ -107,8 +102,8 @@ struct Float16s {
   }
   // Below 2**-14 results are subnormal: adding 0.5 leaves multiples of 2**-24 in the
   // low bits, rounded by the addition itself.
-  static ALLHANDS_INLINE Stored narrow(Lanes x) {
-    const auto bits = bits_as<Words>(one_nan<float>(x));
+  static ALLHANDS_INLINE Stored to_float16(Lanes x) {
+    const auto bits = bits_as<Words>(x);
     const Words magnitude = bits & 0x7fffffffu;
     const Words subnormal =
         bits_as<Words>(bits_as<Lanes>(magnitude) + 0.5f) - 0x3f000000u;
@@ -126,30 +121,29 @@ struct Float16s {
 // Floats as signed integers in the order of their values, for MIN and MAX: -0 is below
 // +0, and NaN beyond the end that wins. T is as wide as the float, kInfinity its bits.
 template <class T, T kInfinity, bool kIsMax>
-struct Ordered {
-  using Scalar = T;
-  static constexpr std::size_t kSize = sizeof(T);
-  using Lanes = FullVector<T>;
-  using Stored = Lanes;
+struct Ordered : Elements<T, sizeof(T)> {
+  using Stored = FullVector<T>;
   static constexpr T kMost = static_cast<T>(~(T{1} << (8 * sizeof(T) - 1)));
+  static constexpr T kLeast = static_cast<T>(~kMost);
   static constexpr T kNaN = static_cast<T>(kInfinity + ((kMost - kInfinity) / 2 + 1));
 
-  static ALLHANDS_INLINE Lanes widen(Stored x) {
-    const Lanes key = flip(x);
+  static ALLHANDS_INLINE Stored widen(Stored x, int) {
+    const Stored key = flip(x);
     if constexpr (kIsMax)
-      return key < ~kInfinity ? Lanes{} + kMost : key;
+      return key < ~kInfinity ? Stored{} + kMost : key;
     else
-      return key > kInfinity ? Lanes{} + static_cast<T>(~kMost) : key;
+      return key > kInfinity ? Stored{} + kLeast : key;
   }
-  static ALLHANDS_INLINE Stored narrow(Lanes key) {
+  static ALLHANDS_INLINE Stored narrow(const Stored (&x)[1]) {
+    const Stored key = x[0];
     if constexpr (kIsMax)
-      return key > kInfinity ? Lanes{} + kNaN : flip(key);
+      return key > kInfinity ? Stored{} + kNaN : flip(key);
     else
-      return key < ~kInfinity ? Lanes{} + kNaN : flip(key);
+      return key < ~kInfinity ? Stored{} + kNaN : flip(key);
   }
 
  private:
-  static ALLHANDS_INLINE Lanes flip(Lanes x) { return x ^ ((x < 0) & kMost); }
+  static ALLHANDS_INLINE Stored flip(Stored x) { return x ^ ((x < 0) & kMost); }
 };
 
 }  // namespace

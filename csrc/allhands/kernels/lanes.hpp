@@ -40,10 +40,7 @@ using FullVector = Vector<T, kFullLanes<T>>;
 
 template <class To, class From>
 ALLHANDS_INLINE To bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  __builtin_memcpy(&to, &from, sizeof to);
-  return to;
+  return reinterpret_cast<To>(from);
 }
 
 // Loads and stores whole vectors.

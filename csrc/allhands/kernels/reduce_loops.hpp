@@ -9,15 +9,20 @@ namespace allhands {
 namespace {
 
 // What every op offers: weigh() is applied to source k, combine() makes one of two, and
-// finish() gets what has come of all `n` sources, with a way to load source(k) again.
+// finish() is applied to what has come of all. Where that may not be finite, settle()
+// is asked instead; it can load the sources again.
 struct Plain {
   Plain(int, const double*) {}
   template <class V>
   ALLHANDS_INLINE V weigh(V x, int) const {
     return x;
   }
+  template <class V>
+  ALLHANDS_INLINE V finish(V x) const {
+    return x;
+  }
   template <class V, class Source>
-  ALLHANDS_INLINE V finish(V x, int, Source) const {
+  ALLHANDS_INLINE V settle(V x, int, Source) const {
     return x;
   }
 };
@@ -39,16 +44,13 @@ ALLHANDS_OP(Or, (a | b));
 ALLHANDS_OP(Xor, (a ^ b));
 #undef ALLHANDS_OP
 
-template <class T>
-constexpr bool kIsFloat = static_cast<T>(0.5) != 0;
-
 // Multiplies source k by factors[k]; integers wrap.
 template <class T>
 struct PremulSum : Sum {
   PremulSum(int n, const double* f) : Sum(n, f), factors(f) {}
   template <class V>
   ALLHANDS_INLINE V weigh(V x, int k) const {
-    if constexpr (kIsFloat<T>)
+    if constexpr (static_cast<T>(0.5) != 0)
       return x * static_cast<T>(factors[k]);
     else
       return x * static_cast<T>(static_cast<std::int64_t>(factors[k]));
@@ -63,86 +65,101 @@ struct Average : Sum {
     for (int i = 1; i < n; i *= 2) scale /= 2;
   }
 
-  template <class V, class Source>
-  ALLHANDS_INLINE V finish(V sum, int n, Source source) const {
-    const V average = sum / num_sources;
-    if (any(sum - sum != 0)) [[unlikely]]
-      return sum - sum == 0 ? average : average_scaled<V>(n, source);
-    return average;
+  template <class V>
+  ALLHANDS_INLINE V finish(V sum) const {
+    return sum / num_sources;
   }
 
- private:
-  // For sums that overflow: the sources scaled down such that theirs does not.
+  // For sums that overflowed: adds the sources scaled down such that theirs does not.
   template <class V, class Source>
-  [[gnu::noinline, gnu::cold]] V average_scaled(int n, Source source) const {
+  V settle(V sum, int n, Source source) const {
     constexpr T kMax = static_cast<T>(sizeof(T) == 4 ? __FLT_MAX__ : __DBL_MAX__);
-    V sum = source(0) * scale;
-    for (int k = 1; k < n; ++k) sum += source(k) * scale;
-    V average = sum / num_sources;
+    V scaled = source(0) * scale;
+    for (int k = 1; k < n; ++k) scaled += source(k) * scale;
+    V average = scaled / num_sources;
     const T limit = kMax * scale;  // rounding may have passed the largest source
-    const auto is_finite = sum - sum == 0;
-    average = is_finite & (average > limit) ? V{} + limit : average;
-    average = is_finite & (average < -limit) ? V{} - limit : average;
-    return average / scale;
+    const auto is_finite = scaled - scaled == 0;
+    average = (is_finite & (average > limit)) ? V{} + limit : average;
+    average = (is_finite & (average < -limit)) ? V{} - limit : average;
+    return sum - sum == 0 ? finish(sum) : average / scale;
   }
 
   T num_sources;
   T scale = static_cast<T>(0.5);  // a power of two, at most 1 / (2 num_sources)
 };
 
-// One step of the loop: kVectors vectors of each source, from byte `at` on.
+// Whether infinities or NaNs are among the parts: times zero, only they are not zero.
+template <int kVectors, class Parts>
+ALLHANDS_INLINE bool has_special(const Parts (&x)[kVectors]) {
+  Words products{};
+  for (const Parts& parts : x)
+    for (const auto& part : parts) products |= bits_as<Words>(part * 0);
+  return any(products + products != 0);  // the sign of a zero does not count
+}
+
+template <class Element, int kVectors, bool kIsSpecial = false, class Op, class Access>
+ALLHANDS_INLINE void reduce_step(const Op&, char*, const char* const*, int, std::size_t,
+                                 Access);
+
+// A step again with infinities or NaNs in it; `dst` is still as it was.
 template <class Element, int kVectors, class Op, class Access>
+[[gnu::noinline, gnu::cold]] void special_step(const Op& op, char* dst,
+                                               const char* const* sources, int n,
+                                               std::size_t at, Access access) {
+  reduce_step<Element, kVectors, true>(op, dst, sources, n, at, access);
+}
+
+// One step of the loop: kVectors vectors of each source, from byte `at` on.
+template <class Element, int kVectors, bool kIsSpecial, class Op, class Access>
 ALLHANDS_INLINE void reduce_step(const Op& op, char* dst, const char* const* sources,
                                  int n, std::size_t at, Access access) {
   using Stored = typename Element::Stored;
-  const auto load = [&](int k, int v) {
+  const auto load = [&](int k, int v, int part) {
     const char* from = sources[k] + at + static_cast<std::size_t>(v) * sizeof(Stored);
-    return op.weigh(Element::widen(access.template load<Stored>(from)), k);
+    return op.weigh(Element::widen(access.template load<Stored>(from), part), k);
   };
-  typename Element::Lanes result[kVectors];
-  for (int v = 0; v < kVectors; ++v) result[v] = load(0, v);
+  typename Element::Parts result[kVectors];
+  for (int v = 0; v < kVectors; ++v)
+    for (int p = 0; p < Element::kParts; ++p) result[v][p] = load(0, v, p);
+#pragma GCC unroll 4
   for (int k = 1; k < n; ++k)
-    for (int v = 0; v < kVectors; ++v) result[v] = op.combine(result[v], load(k, v));
+    for (int v = 0; v < kVectors; ++v)
+      for (int p = 0; p < Element::kParts; ++p)
+        result[v][p] = op.combine(result[v][p], load(k, v, p));
+
+  if constexpr (Element::kHasSpecials && !kIsSpecial)
+    if (has_special(result)) [[unlikely]]
+      return special_step<Element, kVectors>(op, dst, sources, n, at, access);
+
   for (int v = 0; v < kVectors; ++v) {
-    result[v] = op.finish(result[v], n, [=](int k) { return load(k, v); });
+    for (int p = 0; p < Element::kParts; ++p) {
+      auto& x = result[v][p];
+      if constexpr (kIsSpecial)
+        x = one_nan(op.settle(x, n, [&](int k) { return load(k, v, p); }));
+      else
+        x = op.finish(x);
+    }
     char* to = dst + at + static_cast<std::size_t>(v) * sizeof(Stored);
     access.store(to, Element::narrow(result[v]));
   }
 }
 
-// kSources: the number of sources if the compiler is to know it, else 0.
-template <class Element, int kSources, class Op>
-void reduce_loop(const Op& op, char* dst, const char* const* sources, int num_sources,
-                 std::size_t num_bytes) {
-  constexpr int kVectors = 4;
-  constexpr std::size_t kVector = sizeof(typename Element::Stored);
-  const int n = kSources == 0 ? num_sources : kSources;
-  std::size_t at = 0;
-  for (; at + kVectors * kVector <= num_bytes; at += kVectors * kVector)
-    reduce_step<Element, kVectors>(op, dst, sources, n, at, Whole{});
-  for (; at + kVector <= num_bytes; at += kVector)
-    reduce_step<Element, 1>(op, dst, sources, n, at, Whole{});
-  if (at < num_bytes)
-    reduce_step<Element, 1>(op, dst, sources, n, at, Partial{num_bytes - at});
-}
-
 template <class Element, class Op, std::size_t kComponents = 1>
 void reduce_lanes(void* dst, const void* const* sources, int num_sources,
                   std::size_t count, const double* factors) {
+  constexpr int kVectors = 4;
+  constexpr std::size_t kVector = sizeof(typename Element::Stored);
   const Op op(num_sources, factors);
   const auto to = static_cast<char*>(dst);
   const auto from = reinterpret_cast<const char* const*>(sources);
   const std::size_t num_bytes = count * kComponents * Element::kSize;
-  switch (num_sources) {
-    case 2:
-      return reduce_loop<Element, 2>(op, to, from, num_sources, num_bytes);
-    case 3:
-      return reduce_loop<Element, 3>(op, to, from, num_sources, num_bytes);
-    case 4:
-      return reduce_loop<Element, 4>(op, to, from, num_sources, num_bytes);
-    default:
-      return reduce_loop<Element, 0>(op, to, from, num_sources, num_bytes);
-  }
+  std::size_t at = 0;
+  for (; at + kVectors * kVector <= num_bytes; at += kVectors * kVector)
+    reduce_step<Element, kVectors>(op, to, from, num_sources, at, Whole{});
+  for (; at + kVector <= num_bytes; at += kVector)
+    reduce_step<Element, 1>(op, to, from, num_sources, at, Whole{});
+  if (at < num_bytes)
+    reduce_step<Element, 1>(op, to, from, num_sources, at, Partial{num_bytes - at});
 }
 
 template <class T>
@@ -206,15 +223,15 @@ constexpr void fill_bool(Row row) {
 // Unsigned arithmetic wraps and has the same bits.
 template <class T, class Unsigned, class Wide>
 constexpr void fill_integers(Row row) {
-  row[ReduceOp::Sum] = reduce_lanes<Integers<Unsigned>, Sum>;
+  row[ReduceOp::Sum] = reduce_lanes<Numbers<Unsigned>, Sum>;
   row[ReduceOp::Avg] = average_integers<T, Wide>;
-  row[ReduceOp::Product] = reduce_lanes<Integers<Unsigned>, Product>;
-  row[ReduceOp::Min] = reduce_lanes<Integers<T>, Min>;
-  row[ReduceOp::Max] = reduce_lanes<Integers<T>, Max>;
-  row[ReduceOp::BitAnd] = reduce_lanes<Integers<Unsigned>, And>;
-  row[ReduceOp::BitOr] = reduce_lanes<Integers<Unsigned>, Or>;
-  row[ReduceOp::BitXor] = reduce_lanes<Integers<Unsigned>, Xor>;
-  row[ReduceOp::PremulSum] = reduce_lanes<Integers<Unsigned>, PremulSum<Unsigned>>;
+  row[ReduceOp::Product] = reduce_lanes<Numbers<Unsigned>, Product>;
+  row[ReduceOp::Min] = reduce_lanes<Numbers<T>, Min>;
+  row[ReduceOp::Max] = reduce_lanes<Numbers<T>, Max>;
+  row[ReduceOp::BitAnd] = reduce_lanes<Numbers<Unsigned>, And>;
+  row[ReduceOp::BitOr] = reduce_lanes<Numbers<Unsigned>, Or>;
+  row[ReduceOp::BitXor] = reduce_lanes<Numbers<Unsigned>, Xor>;
+  row[ReduceOp::PremulSum] = reduce_lanes<Numbers<Unsigned>, PremulSum<Unsigned>>;
 }
 
 // Key: the signed integer of the element's size.
@@ -231,10 +248,10 @@ constexpr void fill_floats(Row row) {
 
 template <class T>
 constexpr void fill_complex(Row row) {
-  row[ReduceOp::Sum] = reduce_lanes<Floats<T>, Sum, 2>;
-  row[ReduceOp::Avg] = reduce_lanes<Floats<T>, Average<T>, 2>;
+  row[ReduceOp::Sum] = reduce_lanes<Numbers<T>, Sum, 2>;
+  row[ReduceOp::Avg] = reduce_lanes<Numbers<T>, Average<T>, 2>;
   row[ReduceOp::Product] = multiply_complex<T>;
-  row[ReduceOp::PremulSum] = reduce_lanes<Floats<T>, PremulSum<T>, 2>;
+  row[ReduceOp::PremulSum] = reduce_lanes<Numbers<T>, PremulSum<T>, 2>;
 }
 
 constexpr ReduceTable make_reduce_table(const char* name) {
@@ -254,8 +271,8 @@ constexpr ReduceTable make_reduce_table(const char* name) {
   fill_integers<std::uint64_t, std::uint64_t, Int128>(row(DType::UInt64));
   fill_floats<Float16s, std::int16_t, 0x7c00>(row(DType::Float16));
   fill_floats<BFloat16s, std::int16_t, 0x7f80>(row(DType::BFloat16));
-  fill_floats<Floats<float>, std::int32_t, 0x7f800000>(row(DType::Float32));
-  fill_floats<Floats<double>, std::int64_t, 0x7ff0000000000000>(row(DType::Float64));
+  fill_floats<Numbers<float>, std::int32_t, 0x7f800000>(row(DType::Float32));
+  fill_floats<Numbers<double>, std::int64_t, 0x7ff0000000000000>(row(DType::Float64));
   fill_complex<float>(row(DType::Complex64));
   fill_complex<double>(row(DType::Complex128));
   return table;
