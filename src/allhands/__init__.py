@@ -37,7 +37,7 @@ from allhands.membership import (
 )
 from allhands.options import ReduceOp, default_pg_timeout, reduce_op
 from allhands.process_group import ProcessGroup
-from allhands.store import FileStore, HashStore, PrefixStore, Store
+from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from allhands.work import Work
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "RankFailedError",
     "ReduceOp",
     "Store",
+    "TCPStore",
     "Work",
     "all_gather",
     "all_gather_into_tensor",

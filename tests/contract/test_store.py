@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from allhands import DistStoreError, FileStore, HashStore, PrefixStore, QueueEmptyError
+from allhands import (
+    DistStoreError,
+    FileStore,
+    HashStore,
+    PrefixStore,
+    QueueEmptyError,
+    TCPStore,
+)
 from harness.stores import DictStore
 
 SHORT = datetime.timedelta(milliseconds=30)
@@ -27,11 +34,20 @@ def make_file(tmp_path):
     return FileStore(str(tmp_path / "store"))
 
 
+def make_tcp(tmp_path):
+    return TCPStore("127.0.0.1", 0, is_master=True)
+
+
 def make_user_written(tmp_path):
     return DictStore()
 
 
-STORES = {"hash": make_hash, "file": make_file, "user-written": make_user_written}
+STORES = {
+    "hash": make_hash,
+    "file": make_file,
+    "tcp": make_tcp,
+    "user-written": make_user_written,
+}
 MAKERS = STORES | {
     f"prefix-{name}": lambda tmp_path, make=make: PrefixStore("p", make(tmp_path))
     for name, make in STORES.items()

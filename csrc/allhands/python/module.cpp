@@ -5,6 +5,7 @@
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/store.hpp"
 
 namespace nb = nanobind;
 
@@ -16,4 +17,5 @@ NB_MODULE(_C, m) {
   allhands::python::bind_errors(m);
   allhands::python::bind_buffer(m);
   allhands::python::bind_communicator(m);
+  allhands::python::bind_store(m);
 }

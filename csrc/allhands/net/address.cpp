@@ -1,0 +1,119 @@
+#include "allhands/net/address.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "allhands/base/error.hpp"
+
+namespace allhands {
+namespace {
+
+struct Lookup {
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool is_done = false;
+  std::vector<Address> found;
+  std::string problem;
+};
+
+int get_addresses(const std::string& host, std::uint16_t port, int flags,
+                  std::vector<Address>& found) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int code =
+      ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (code != 0) return code;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next)
+    found.emplace_back(entry->ai_addr, entry->ai_addrlen);
+  ::freeaddrinfo(list);
+  return 0;
+}
+
+void look_up(const std::string& host, std::uint16_t port, Lookup& lookup) {
+  std::vector<Address> found;
+  const int code = get_addresses(host, port, AI_ADDRCONFIG, found);
+  const std::scoped_lock lock(lookup.mutex);
+  lookup.found = std::move(found);
+  if (code != 0) lookup.problem = ::gai_strerror(code);
+  lookup.is_done = true;
+  lookup.finished.notify_all();
+}
+
+// False when the deadline passed first.
+bool wait_finished(Lookup& lookup, const Deadline& deadline, Interrupt interrupt) {
+  const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
+  std::unique_lock lock(lookup.mutex);
+  while (!lookup.is_done) {
+    if (deadline.is_expired()) return false;
+    lookup.finished.wait_for(lock, std::min(slice, deadline.remaining()));
+    if (lookup.is_done) break;
+    lock.unlock();
+    if (interrupt != nullptr && interrupt())
+      throw Error(ErrorKind::Interrupted, "interrupted while looking up a host name");
+    lock.lock();
+  }
+  return true;
+}
+
+}  // namespace
+
+Address::Address(const sockaddr* address, socklen_t size) : size_(size) {
+  std::memcpy(&storage_, address, size);
+}
+
+std::uint16_t Address::port() const {
+  return ntohs(family() == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+}
+
+void Address::set_port(std::uint16_t port) {
+  if (family() == AF_INET6)
+    reinterpret_cast<sockaddr_in6*>(&storage_)->sin6_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
+}
+
+bool Address::is_any_ipv6() const {
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage_);
+  return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+std::string Address::text() const {
+  char host[NI_MAXHOST] = "?";
+  ::getnameinfo(data(), size_, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return endpoint_text(host, port());
+}
+
+std::vector<Address> resolve(const std::string& host, std::uint16_t port,
+                             const Deadline& deadline, Interrupt interrupt,
+                             std::string& problem) {
+  std::vector<Address> literal;
+  if (get_addresses(host, port, AI_NUMERICHOST, literal) == 0) return literal;
+  const auto lookup = std::make_shared<Lookup>();
+  std::thread([lookup, host, port] { look_up(host, port, *lookup); }).detach();
+  if (!wait_finished(*lookup, deadline, interrupt)) {
+    problem = "the name look-up did not end";
+    return {};
+  }
+  problem = lookup->problem;
+  return lookup->found;
+}
+
+std::string endpoint_text(const std::string& host, std::uint16_t port) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  return (is_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+}  // namespace allhands

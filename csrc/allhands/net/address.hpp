@@ -1,0 +1,45 @@
+// Where a socket is: an IPv4 or IPv6 address and a port.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allhands/base/deadline.hpp"
+#include "allhands/base/interrupt.hpp"
+
+namespace allhands {
+
+class Address {
+ public:
+  Address(const sockaddr* address, socklen_t size);
+
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t size() const { return size_; }
+  int family() const { return storage_.ss_family; }
+  std::uint16_t port() const;
+  void set_port(std::uint16_t port);
+  // The IPv6 wildcard, which stands for IPv4 too.
+  bool is_any_ipv6() const;
+  // "10.0.0.3:4471" or "[::1]:4471"
+  std::string text() const;
+
+ private:
+  sockaddr_storage storage_ = {};
+  socklen_t size_ = 0;
+};
+
+// Every address of `host`, in the system's order of preference; `host` may be literal
+// ("10.0.0.3", "::1", "fe80::1%eth0") and is then never looked up. Empty where the name
+// is not known, with the system's words in `problem`. The look-up cannot be broken off,
+// so it runs in a thread of its own; an interrupt or the deadline ends the waiting.
+std::vector<Address> resolve(const std::string& host, std::uint16_t port,
+                             const Deadline& deadline, Interrupt interrupt,
+                             std::string& problem);
+
+// "host:4471", "[::1]:4471": an endpoint as a user writes it.
+std::string endpoint_text(const std::string& host, std::uint16_t port);
+
+}  // namespace allhands

@@ -1,0 +1,42 @@
+// Many file descriptors, one thread: level-triggered epoll.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include "allhands/base/fd.hpp"
+
+namespace allhands {
+
+struct Readiness {
+  int fd;
+  bool is_readable;  // also: closed by the peer, or failed; reading tells
+  bool is_writable;
+};
+
+// Belongs to one thread. A descriptor is to be removed, or closed by its last owner,
+// before its number is used again.
+class Poller {
+ public:
+  Poller();
+
+  void add(int fd);  // for reading
+  void watch_writable(int fd, bool also_writable);
+  void remove(int fd);
+  // Waits until something is ready or `limit` has passed; rounds up to milliseconds.
+  std::span<const Readiness> wait(std::chrono::nanoseconds limit);
+
+ private:
+  void control(int operation, int fd, std::uint32_t events);
+
+  static constexpr int kMaxEvents = 256;
+  Fd epoll_;
+  std::array<epoll_event, kMaxEvents> events_;
+  std::array<Readiness, kMaxEvents> ready_;
+};
+
+}  // namespace allhands

@@ -1,0 +1,13 @@
+// Who listens on a TCP port of this host, as far as /proc shows it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace allhands {
+
+// "process 4711 (python train.py)"; empty where it is not visible (another user's
+// process, another container).
+std::string describe_port_owner(std::uint16_t port);
+
+}  // namespace allhands

@@ -1,0 +1,122 @@
+#include "allhands/net/socket.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "allhands/base/error.hpp"
+
+namespace allhands {
+namespace {
+
+// What the kernel allows (net.core.somaxconn, 4096 by default): thousands of ranks
+// connect in the same instant.
+constexpr int kBacklog = 4096;
+
+Fd make_socket(int family) {
+  return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+}
+
+bool set_option(int socket, int level, int name, int value) {
+  return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
+}
+
+Fd fail(int code) {
+  errno = code;
+  return Fd();
+}
+
+int pending_error(int socket) {
+  int code = 0;
+  socklen_t size = sizeof code;
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
+  return code;
+}
+
+// poll() once, at most a slice long; 0 when nothing is ready yet.
+int poll_slice(pollfd* entry, nfds_t count, const Deadline& deadline,
+               Interrupt interrupt) {
+  const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
+  const Deadline::Duration left = std::min(slice, deadline.remaining());
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  const int ready = ::poll(entry, count, static_cast<int>(milliseconds));
+  if (ready > 0) return ready;
+  if (ready < 0 && errno != EINTR)
+    throw system_error(ErrorKind::Network, "poll", errno);
+  if (interrupt != nullptr && interrupt())
+    throw Error(ErrorKind::Interrupted, "interrupted");
+  return 0;
+}
+
+}  // namespace
+
+Fd listen_at(const Address& address) {
+  Fd socket = make_socket(address.family());
+  if (!socket.is_open()) return socket;
+  // A port of a server that has just gone (TIME_WAIT) is free; one in use is not.
+  set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6)
+    set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, address.is_any_ipv6() ? 0 : 1);
+  if (::bind(socket.get(), address.data(), address.size()) != 0) return fail(errno);
+  if (::listen(socket.get(), kBacklog) != 0) return fail(errno);
+  return socket;
+}
+
+Fd connect_to(const Address& address, const Deadline& deadline, Interrupt interrupt,
+              std::string& problem) {
+  Fd socket = make_socket(address.family());
+  int code = socket.is_open() ? 0 : errno;
+  if (code == 0 && ::connect(socket.get(), address.data(), address.size()) != 0) {
+    code = errno;
+    if (code == EINPROGRESS)
+      code = wait_ready(socket.get(), Direction::Write, deadline, interrupt)
+                 ? pending_error(socket.get())
+                 : ETIMEDOUT;
+  }
+  if (code != 0) {
+    problem = address.text() + ": " + std::strerror(code);
+    return Fd();
+  }
+  tune(socket.get());
+  return socket;
+}
+
+Fd accept_from(int listener) {
+  return Fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+Address local_address(int socket) {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof storage;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0)
+    throw system_error(ErrorKind::Network, "getsockname", errno);
+  return Address(reinterpret_cast<const sockaddr*>(&storage), size);
+}
+
+void tune(int socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 15);  // s of silence before probing
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // s between probes
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+bool wait_ready(int fd, Direction direction, const Deadline& deadline,
+                Interrupt interrupt) {
+  pollfd entry = {
+      fd, static_cast<short>(direction == Direction::Read ? POLLIN : POLLOUT), 0};
+  while (poll_slice(&entry, 1, deadline, interrupt) == 0)
+    if (deadline.is_expired()) return false;
+  return true;
+}
+
+void wait_until(const Deadline& deadline, Interrupt interrupt) {
+  while (!deadline.is_expired()) poll_slice(nullptr, 0, deadline, interrupt);
+}
+
+}  // namespace allhands

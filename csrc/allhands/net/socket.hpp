@@ -1,0 +1,43 @@
+// TCP sockets: made non-blocking and close-on-exec, used through the waits below, which
+// have a deadline and obey an interrupt. No function here is bound to a thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "allhands/base/deadline.hpp"
+#include "allhands/base/fd.hpp"
+#include "allhands/base/interrupt.hpp"
+#include "allhands/net/address.hpp"
+
+namespace allhands {
+
+// A socket bound to `address` that listens, or an fd that is not open, with errno set.
+Fd listen_at(const Address& address);
+
+// A connection to `address`; not open, with the reason in `problem`, when there is none
+// before the deadline.
+Fd connect_to(const Address& address, const Deadline& deadline, Interrupt interrupt,
+              std::string& problem);
+
+// The next connection; not open, with errno set, when there is none now.
+Fd accept_from(int listener);
+
+Address local_address(int socket);
+
+// Small messages leave at once (TCP_NODELAY), and a peer whose host is gone is noticed
+// within about 30 s (keep-alive).
+void tune(int socket);
+
+enum class Direction { Read, Write };
+
+// False when the deadline passed first; throws Interrupted.
+bool wait_ready(int fd, Direction direction, const Deadline& deadline,
+                Interrupt interrupt);
+
+// Sleeps; throws Interrupted.
+void wait_until(const Deadline& deadline, Interrupt interrupt);
+
+}  // namespace allhands

@@ -1,0 +1,19 @@
+// A file descriptor that one thread makes readable to wake another out of its poller.
+#pragma once
+
+#include "allhands/base/fd.hpp"
+
+namespace allhands {
+
+class Wakeup {
+ public:
+  Wakeup();
+
+  int fd() const { return fd_.get(); }
+  void notify();  // from any thread
+
+ private:
+  Fd fd_;
+};
+
+}  // namespace allhands

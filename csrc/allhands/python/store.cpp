@@ -1,0 +1,250 @@
+// The TCP store's server and client for Python. Limits are in seconds; values are
+// bytes, read where they lie, with the GIL released.
+#include "allhands/python/store.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "allhands/base/deadline.hpp"
+#include "allhands/net/listener.hpp"
+#include "allhands/python/errors.hpp"
+#include "allhands/store/client.hpp"
+#include "allhands/store/server.hpp"
+
+namespace nb = nanobind;
+
+namespace allhands::python {
+namespace {
+
+using GilRelease = nb::call_guard<nb::gil_scoped_release>;
+
+Deadline after(double seconds) {
+  constexpr double kLongest = 1e9;  // s; still fits into nanoseconds
+  if (seconds > kLongest) return Deadline::after(Deadline::Duration::max());
+  return Deadline::after(std::chrono::duration_cast<Deadline::Duration>(
+      std::chrono::duration<double>(seconds)));
+}
+
+nb::bytes to_bytes(const std::string& value) {
+  return nb::bytes(value.data(), value.size());
+}
+
+std::string_view view_of(const nb::bytes& value) {
+  return {static_cast<const char*>(value.data()), value.size()};
+}
+
+Client::Keys views_of(const std::vector<std::string>& keys) {
+  return {keys.begin(), keys.end()};
+}
+
+void make_server(Server* self, const std::string& host, std::uint16_t port,
+                 std::string secret, double timeout, int fd) {
+  const nb::gil_scoped_release no_gil;
+  std::vector<Fd> listeners;
+  if (fd >= 0)
+    listeners.push_back(adopt_listener(fd, port));
+  else
+    listeners = listen_on(host, port, after(timeout), &python_interrupt);
+  new (self) Server(std::move(listeners), std::move(secret));
+}
+
+void make_client(Client* self, std::string host, std::uint16_t port, std::string secret,
+                 double timeout) {
+  const nb::gil_scoped_release no_gil;
+  new (self) Client(std::move(host), port, std::move(secret), &python_interrupt,
+                    after(timeout));
+}
+
+// Calls without the GIL, then makes bytes of the result with it.
+template <typename Call>
+nb::bytes bytes_of(const Call& call) {
+  std::string value;
+  {
+    const nb::gil_scoped_release no_gil;
+    value = call();
+  }
+  return to_bytes(value);
+}
+
+void multi_set(Client& self, const std::vector<std::string>& keys,
+               const std::vector<nb::bytes>& values, double timeout) {
+  Client::Keys fields;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    fields.emplace_back(keys[i]);
+    fields.push_back(view_of(values.at(i)));
+  }
+  const nb::gil_scoped_release no_gil;
+  self.multi_set(fields, after(timeout));
+}
+
+std::vector<nb::bytes> multi_get(Client& self, const std::vector<std::string>& keys,
+                                 double timeout) {
+  std::vector<std::string> values;
+  {
+    const nb::gil_scoped_release no_gil;
+    values = self.multi_get(views_of(keys), after(timeout));
+  }
+  std::vector<nb::bytes> out;
+  for (const std::string& value : values) out.push_back(to_bytes(value));
+  return out;
+}
+
+void bind_server(nb::module_& m) {
+  nb::class_<Server>(m, "StoreServer", nb::is_weak_referenceable(),
+                     "A store's server; serves until it is deleted. Its thread never "
+                     "takes the GIL.")
+      .def("__init__", &make_server, nb::arg("host"), nb::arg("port"),
+           nb::arg("secret"), nb::arg("timeout"), nb::arg("listen_fd") = -1,
+           "Listens at `host`:`port`, or on the bound socket `listen_fd`, which it "
+           "takes over.")
+      .def_prop_ro("port", &Server::port);
+}
+
+void bind_keys(nb::class_<Client>& client) {
+  client
+      .def(
+          "set",
+          [](Client& self, std::string_view key, const nb::bytes& value,
+             double timeout) {
+            const std::string_view view = view_of(value);
+            const nb::gil_scoped_release no_gil;
+            self.set(key, view, after(timeout));
+          },
+          nb::arg("key"), nb::arg("value"), nb::arg("timeout"))
+      .def(
+          "get",
+          [](Client& self, std::string_view key, double timeout) {
+            return bytes_of([&] { return self.get(key, after(timeout)); });
+          },
+          nb::arg("key"), nb::arg("timeout"))
+      .def(
+          "add",
+          [](Client& self, std::string_view key, std::int64_t amount, double timeout) {
+            return self.add(key, amount, after(timeout));
+          },
+          nb::arg("key"), nb::arg("amount"), nb::arg("timeout"), GilRelease())
+      .def(
+          "append",
+          [](Client& self, std::string_view key, const nb::bytes& value,
+             double timeout) {
+            const std::string_view view = view_of(value);
+            const nb::gil_scoped_release no_gil;
+            self.append(key, view, after(timeout));
+          },
+          nb::arg("key"), nb::arg("value"), nb::arg("timeout"))
+      .def(
+          "compare_set",
+          [](Client& self, std::string_view key, const nb::bytes& expected,
+             const nb::bytes& desired, double timeout) {
+            const std::string_view from = view_of(expected), to = view_of(desired);
+            return bytes_of(
+                [&] { return self.compare_set(key, from, to, after(timeout)); });
+          },
+          nb::arg("key"), nb::arg("expected"), nb::arg("desired"), nb::arg("timeout"))
+      .def(
+          "delete_key",
+          [](Client& self, std::string_view key, double timeout) {
+            return self.delete_key(key, after(timeout));
+          },
+          nb::arg("key"), nb::arg("timeout"), GilRelease());
+}
+
+void bind_many_keys(nb::class_<Client>& client) {
+  client
+      .def(
+          "check",
+          [](Client& self, const std::vector<std::string>& keys, double timeout) {
+            return self.check(views_of(keys), after(timeout));
+          },
+          nb::arg("keys"), nb::arg("timeout"), GilRelease())
+      .def(
+          "wait",
+          [](Client& self, const std::vector<std::string>& keys, double timeout) {
+            self.wait(views_of(keys), after(timeout));
+          },
+          nb::arg("keys"), nb::arg("timeout"), GilRelease())
+      .def(
+          "num_keys",
+          [](Client& self, double timeout) { return self.num_keys(after(timeout)); },
+          nb::arg("timeout"), GilRelease())
+      .def(
+          "list_keys",
+          [](Client& self, double timeout) { return self.list_keys(after(timeout)); },
+          nb::arg("timeout"), GilRelease())
+      .def("multi_get", &multi_get, nb::arg("keys"), nb::arg("timeout"))
+      .def("multi_set", &multi_set, nb::arg("keys"), nb::arg("values"),
+           nb::arg("timeout"));
+}
+
+void bind_queues(nb::class_<Client>& client) {
+  client
+      .def(
+          "queue_push",
+          [](Client& self, std::string_view key, const nb::bytes& value,
+             double timeout) {
+            const std::string_view view = view_of(value);
+            const nb::gil_scoped_release no_gil;
+            self.queue_push(key, view, after(timeout));
+          },
+          nb::arg("key"), nb::arg("value"), nb::arg("timeout"))
+      .def(
+          "queue_pop",
+          [](Client& self, std::string_view key, bool block, double timeout) {
+            return bytes_of([&] { return self.queue_pop(key, block, after(timeout)); });
+          },
+          nb::arg("key"), nb::arg("block"), nb::arg("timeout"))
+      .def(
+          "queue_len",
+          [](Client& self, std::string_view key, double timeout) {
+            return self.queue_len(key, after(timeout));
+          },
+          nb::arg("key"), nb::arg("timeout"), GilRelease());
+}
+
+void bind_meetings(nb::class_<Client>& client) {
+  client
+      .def(
+          "barrier",
+          [](Client& self, std::string_view key, std::int64_t size, double timeout) {
+            self.barrier(key, size, after(timeout));
+          },
+          nb::arg("key"), nb::arg("size"), nb::arg("timeout"), GilRelease())
+      .def(
+          "join",
+          [](Client& self, double timeout) { return self.join(after(timeout)); },
+          nb::arg("timeout"), GilRelease())
+      .def(
+          "await_workers",
+          [](Client& self, std::int64_t count, double timeout) {
+            self.await_workers(count, after(timeout));
+          },
+          nb::arg("count"), nb::arg("timeout"), GilRelease());
+}
+
+}  // namespace
+
+void bind_store(nb::module_& m) {
+  bind_server(m);
+  nb::class_<Client> client(
+      m, "StoreClient",
+      "One connection to a store's server; every call has its limit in seconds. "
+      "Thread-safe, one call at a time.");
+  client.def("__init__", &make_client, nb::arg("host"), nb::arg("port"),
+             nb::arg("secret"), nb::arg("timeout"),
+             "Connects; keeps trying until the limit.");
+  bind_keys(client);
+  bind_many_keys(client);
+  bind_queues(client);
+  bind_meetings(client);
+}
+
+}  // namespace allhands::python

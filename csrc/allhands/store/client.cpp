@@ -1,0 +1,208 @@
+#include "allhands/store/client.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/store/protocol.hpp"
+
+namespace allhands {
+namespace {
+
+// Connections kept for later calls; more than this many threads at once are rare.
+constexpr std::size_t kMaxIdle = 8;
+constexpr Deadline::Duration kConnectPatience = std::chrono::seconds(1);
+
+std::string limit_text(const Deadline& deadline) {
+  const auto limit =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline.limit());
+  return std::to_string(limit.count()) + "ms";
+}
+
+std::string keys_text(const Client::Keys& keys) {
+  constexpr std::size_t kShown = 64;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, keys.size()); ++i)
+    text.append(i > 0 ? ", /" : "/").append(keys[i]);
+  if (keys.size() > kShown)
+    text += " and " + std::to_string(keys.size() - kShown) + " more";
+  return text;
+}
+
+bool is_cancelled(const Message& reply) {
+  return reply.code == static_cast<std::uint32_t>(Status::Cancelled);
+}
+
+void check_sizes(const Client::Keys& fields) {
+  for (const std::string_view field : fields)
+    if (field.size() > kMaxValueBytes)
+      throw Error(ErrorKind::Value,
+                  "store: a value of " + std::to_string(field.size()) +
+                      " bytes: at most " + std::to_string(kMaxValueBytes));
+}
+
+std::string first_field(Message reply) {
+  if (reply.fields.empty())
+    throw Error(ErrorKind::Network, "the store server sent a malformed reply");
+  return std::move(reply.fields[0]);
+}
+
+}  // namespace
+
+Client::Client(std::string host, std::uint16_t port, std::string secret,
+               Interrupt interrupt, const Deadline& deadline)
+    : target_{std::move(host), port, std::move(secret), interrupt}, owner_(::getpid()) {
+  auto link = std::make_unique<Link>(target_, deadline);
+  target_.identity = link->server_identity();
+  idle_.push_back(std::move(link));
+}
+
+std::unique_ptr<Link> Client::take_link(const Deadline& deadline) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_lost_)
+      throw Error(ErrorKind::Network,
+                  "the store server at " + target_.where() + " was lost before");
+    if (owner_ != ::getpid()) idle_.clear();  // the parent's; it goes on with them
+    owner_ = ::getpid();
+    if (!idle_.empty()) {
+      std::unique_ptr<Link> link = std::move(idle_.back());
+      idle_.pop_back();
+      return link;
+    }
+  }
+  // However short the call's own limit is, the first answer gets a moment.
+  return std::make_unique<Link>(
+      target_, Deadline::after(std::max(kConnectPatience, deadline.remaining())));
+}
+
+void Client::give_back(std::unique_ptr<Link> link) {
+  const std::scoped_lock lock(mutex_);
+  if (!link->is_spent() && idle_.size() < kMaxIdle) idle_.push_back(std::move(link));
+}
+
+Message Client::call(Op op, std::int64_t number, const Keys& fields,
+                     const Deadline& deadline) {
+  check_sizes(fields);
+  std::unique_ptr<Link> link = take_link(deadline);
+  Message reply;
+  try {
+    reply = link->exchange(op, number, fields, deadline);
+  } catch (const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    if (error.kind() == ErrorKind::Network) is_lost_ = true;
+    throw;
+  }
+  give_back(std::move(link));
+  if (reply.code == static_cast<std::uint32_t>(Status::InvalidValue))
+    throw Error(ErrorKind::Value, first_field(std::move(reply)));
+  return reply;
+}
+
+Message Client::call_in_time(Op op, std::int64_t number, const Keys& fields,
+                             const Keys& keys, const Deadline& deadline) {
+  Message reply = call(op, number, fields, deadline);
+  if (is_cancelled(reply))
+    throw Error(ErrorKind::Store, "wait timeout after " + limit_text(deadline) +
+                                      ", keys: " + keys_text(keys));
+  return reply;
+}
+
+void Client::set(std::string_view key, std::string_view value,
+                 const Deadline& deadline) {
+  call_in_time(Op::Set, 0, {key, value}, {key}, deadline);
+}
+
+std::string Client::get(std::string_view key, const Deadline& deadline) {
+  return first_field(call_in_time(Op::Get, 0, {key}, {key}, deadline));
+}
+
+std::int64_t Client::add(std::string_view key, std::int64_t amount,
+                         const Deadline& deadline) {
+  return call_in_time(Op::Add, amount, {key}, {key}, deadline).number;
+}
+
+void Client::append(std::string_view key, std::string_view value,
+                    const Deadline& deadline) {
+  call_in_time(Op::Append, 0, {key, value}, {key}, deadline);
+}
+
+bool Client::check(const Keys& keys, const Deadline& deadline) {
+  return call_in_time(Op::Check, 0, keys, keys, deadline).number != 0;
+}
+
+void Client::wait(const Keys& keys, const Deadline& deadline) {
+  call_in_time(Op::Wait, 0, keys, keys, deadline);
+}
+
+std::string Client::compare_set(std::string_view key, std::string_view expected,
+                                std::string_view desired, const Deadline& deadline) {
+  return first_field(
+      call_in_time(Op::CompareSet, 0, {key, expected, desired}, {key}, deadline));
+}
+
+bool Client::delete_key(std::string_view key, const Deadline& deadline) {
+  return call_in_time(Op::DeleteKey, 0, {key}, {key}, deadline).number != 0;
+}
+
+std::int64_t Client::num_keys(const Deadline& deadline) {
+  return call_in_time(Op::NumKeys, 0, {}, {}, deadline).number;
+}
+
+std::vector<std::string> Client::list_keys(const Deadline& deadline) {
+  return call_in_time(Op::ListKeys, 0, {}, {}, deadline).fields;
+}
+
+std::vector<std::string> Client::multi_get(const Keys& keys, const Deadline& deadline) {
+  return call_in_time(Op::MultiGet, 0, keys, keys, deadline).fields;
+}
+
+void Client::multi_set(const Keys& fields, const Deadline& deadline) {
+  Keys keys;
+  for (std::size_t i = 0; i < fields.size(); i += 2) keys.push_back(fields[i]);
+  call_in_time(Op::MultiSet, 0, fields, keys, deadline);
+}
+
+void Client::queue_push(std::string_view key, std::string_view value,
+                        const Deadline& deadline) {
+  call_in_time(Op::QueuePush, 0, {key, value}, {key}, deadline);
+}
+
+std::string Client::queue_pop(std::string_view key, bool block,
+                              const Deadline& deadline) {
+  Message reply = call_in_time(Op::QueuePop, block ? 1 : 0, {key}, {key}, deadline);
+  if (reply.code == static_cast<std::uint32_t>(Status::QueueEmpty))
+    throw Error(ErrorKind::QueueEmpty, "queue is empty");
+  return first_field(std::move(reply));
+}
+
+std::int64_t Client::queue_len(std::string_view key, const Deadline& deadline) {
+  return call_in_time(Op::QueueLen, 0, {key}, {key}, deadline).number;
+}
+
+void Client::barrier(std::string_view key, std::int64_t size,
+                     const Deadline& deadline) {
+  if (is_cancelled(call(Op::Barrier, size, {key}, deadline)))
+    throw Error(ErrorKind::Store, "barrier timeout after " + limit_text(deadline) +
+                                      ", key: " + std::string(key));
+}
+
+std::int64_t Client::join(const Deadline& deadline) {
+  return call_in_time(Op::Join, 0, {}, {}, deadline).number;
+}
+
+void Client::await_workers(std::int64_t count, const Deadline& deadline) {
+  const Message reply = call(Op::AwaitWorkers, count, {}, deadline);
+  if (!is_cancelled(reply)) return;
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(deadline.limit()).count();
+  throw Error(ErrorKind::Store, "Timed out after " + std::to_string(seconds) +
+                                    " seconds waiting for clients. " +
+                                    std::to_string(reply.number) + "/" +
+                                    std::to_string(count) + " clients joined.");
+}
+
+}  // namespace allhands

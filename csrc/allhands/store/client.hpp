@@ -1,0 +1,78 @@
+// The store as a program sees it: torch.distributed.Store's operations on a server.
+//
+// Thread-safe. A call has a connection for itself: the first one, or, while other
+// threads' calls have it, another that is made then and kept; so a get() that waits
+// holds up nobody. A child of fork() makes connections of its own.
+//
+// Errors: Network where the server is gone, then and ever after; Store where the
+// deadline passed, and then the client is as good as before; Value for the caller's
+// mistakes; Interrupted.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allhands/base/deadline.hpp"
+#include "allhands/base/interrupt.hpp"
+#include "allhands/store/link.hpp"
+
+namespace allhands {
+
+class Client {
+ public:
+  using Keys = std::vector<std::string_view>;
+
+  // Connects, see Link.
+  Client(std::string host, std::uint16_t port, std::string secret, Interrupt interrupt,
+         const Deadline& deadline);
+
+  void set(std::string_view key, std::string_view value, const Deadline& deadline);
+  std::string get(std::string_view key, const Deadline& deadline);
+  std::int64_t add(std::string_view key, std::int64_t amount, const Deadline& deadline);
+  void append(std::string_view key, std::string_view value, const Deadline& deadline);
+  bool check(const Keys& keys, const Deadline& deadline);
+  void wait(const Keys& keys, const Deadline& deadline);
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired, const Deadline& deadline);
+  bool delete_key(std::string_view key, const Deadline& deadline);
+  std::int64_t num_keys(const Deadline& deadline);
+  std::vector<std::string> list_keys(const Deadline& deadline);
+  std::vector<std::string> multi_get(const Keys& keys, const Deadline& deadline);
+  // `fields`: key, value, key, value, ...
+  void multi_set(const Keys& fields, const Deadline& deadline);
+  void queue_push(std::string_view key, std::string_view value,
+                  const Deadline& deadline);
+  std::string queue_pop(std::string_view key, bool block, const Deadline& deadline);
+  std::int64_t queue_len(std::string_view key, const Deadline& deadline);
+  void barrier(std::string_view key, std::int64_t size, const Deadline& deadline);
+
+  // Says that this worker is there; returns how many are.
+  std::int64_t join(const Deadline& deadline);
+  // Waits until `count` have joined.
+  void await_workers(std::int64_t count, const Deadline& deadline);
+
+ private:
+  Message call(Op op, std::int64_t number, const Keys& fields,
+               const Deadline& deadline);
+  // As call(), with torch's "wait timeout" where the deadline passed.
+  Message call_in_time(Op op, std::int64_t number, const Keys& fields, const Keys& keys,
+                       const Deadline& deadline);
+
+  std::unique_ptr<Link> take_link(const Deadline& deadline);
+  void give_back(std::unique_ptr<Link> link);
+
+  Target target_;
+  std::mutex mutex_;  // of what follows; held for moments only
+  bool is_lost_ = false;
+  pid_t owner_;  // the process that the idle links belong to
+  std::vector<std::unique_ptr<Link>> idle_;
+};
+
+}  // namespace allhands

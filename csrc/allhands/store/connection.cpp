@@ -1,0 +1,86 @@
+#include "allhands/store/connection.hpp"
+
+#include <sys/socket.h>
+
+#include <limits>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/sha256.hpp"
+#include "allhands/net/little_endian.hpp"
+#include "allhands/store/handshake.hpp"
+
+namespace allhands {
+
+std::size_t Connection::appetite() const {
+  if (state_ == State::Greeting) return Hello::kBytes - received_.size();
+  if (state_ == State::Proving) return kProofBytes - received_.size();
+  return std::numeric_limits<std::size_t>::max();
+}
+
+void Connection::receive(std::string_view bytes, const OnRequest& on_request) {
+  if (state_ == State::Open) {
+    while (reader_.feed(bytes)) {
+      on_request(reader_.take());
+      if (bytes.empty()) return;
+    }
+    return;
+  }
+  received_.append(bytes);
+  if (appetite() > 0) return;
+  if (state_ == State::Greeting)
+    greet();
+  else
+    judge();
+}
+
+void Connection::greet() {
+  Hello hello;
+  if (!Hello::decode(received_, hello))
+    throw Error(ErrorKind::Network, "not a client of ours");
+  client_hello_ = std::exchange(received_, {});
+  // A client of another version, or without the secret, says so to its user.
+  server_hello_ = Hello::make(secret_, identity_).encode();
+  state_ = State::Proving;
+  send_small(server_hello_);
+}
+
+void Connection::judge() {
+  const bool is_known = is_equal_constant_time(
+      received_, prove(Side::Client, secret_, client_hello_, server_hello_));
+  std::string verdict;
+  append_little_endian(verdict, is_known ? kAccepted : std::uint32_t{0});
+  verdict += is_known ? prove(Side::Server, secret_, client_hello_, server_hello_)
+                      : std::string(kProofBytes, '\0');
+  send_small(verdict);
+  if (!is_known) throw Error(ErrorKind::Network, "the client does not know the secret");
+  state_ = State::Open;
+  client_hello_.clear();
+  server_hello_.clear();
+  received_.clear();
+}
+
+// A new socket has room for the handshake; one that has not is not worth waiting for.
+void Connection::send_small(std::string_view bytes) {
+  const ssize_t sent =
+      ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != static_cast<ssize_t>(bytes.size()))
+    throw Error(ErrorKind::Network, "the client does not read");
+}
+
+bool Connection::reply(Reply reply) {
+  sending_ = std::move(reply.fields);
+  std::vector<std::string_view> fields;
+  fields.reserve(sending_.size());
+  for (const Value& value : sending_) fields.emplace_back(*value);
+  writer_.start(static_cast<std::uint32_t>(reply.status), reply.number, fields);
+  return flush();
+}
+
+bool Connection::flush() {
+  if (!writer_.send(fd())) return false;
+  sending_.clear();
+  return true;
+}
+
+}  // namespace allhands

@@ -1,0 +1,179 @@
+#include "allhands/store/link.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/sha256.hpp"
+#include "allhands/net/little_endian.hpp"
+#include "allhands/net/socket.hpp"
+#include "allhands/store/handshake.hpp"
+
+namespace allhands {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
+// An address that swallows packets must not take the time of the next one.
+constexpr Deadline::Duration kDialLimit = std::chrono::seconds(5);
+constexpr Deadline::Duration kFirstPause = milliseconds(10);
+constexpr Deadline::Duration kLongestPause = milliseconds(250);
+// How long the answer to Cancel may take before the connection is given up instead.
+constexpr Deadline::Duration kPatience = milliseconds(1000);
+
+std::string milliseconds_text(Deadline::Duration duration) {
+  return std::to_string(std::chrono::duration_cast<milliseconds>(duration).count()) +
+         "ms";
+}
+
+}  // namespace
+
+Link::Link(const Target& target, const Deadline& deadline)
+    : target_(target), scratch_(kScratchBytes) {
+  std::string problem;
+  Deadline::Duration pause = kFirstPause;
+  do {
+    for (const Address& address :
+         resolve(target.host, target.port, deadline, target.interrupt, problem))
+      if (dial(address, deadline, problem)) return;
+    wait_until(Deadline::after(std::min(pause, deadline.remaining())),
+               target.interrupt);
+    pause = std::min(2 * pause, kLongestPause);
+  } while (!deadline.is_expired());
+  throw Error(ErrorKind::Network, "The client socket has timed out after " +
+                                      milliseconds_text(deadline.limit()) +
+                                      " while trying to connect to (" + target.host +
+                                      ", " + std::to_string(target.port) +
+                                      "): " + problem);
+}
+
+bool Link::dial(const Address& address, const Deadline& deadline,
+                std::string& problem) {
+  const Deadline limit = Deadline::after(std::min(kDialLimit, deadline.remaining()));
+  socket_ = connect_to(address, limit, target_.interrupt, problem);
+  return socket_.is_open() && shake_hands(deadline, problem);
+}
+
+// False, with the problem, where another attempt may do better.
+bool Link::shake_hands(const Deadline& deadline, std::string& problem) {
+  problem = target_.where() + " took the connection, but did not answer";
+  const std::string& secret = target_.secret;
+  const std::string client_hello = Hello::make(secret, "").encode();
+  if (!send_bytes(client_hello)) return false;
+  const std::string server_hello = receive_bytes(Hello::kBytes, deadline);
+  if (server_hello.empty()) return false;
+  check_hello(server_hello);
+  if (!send_bytes(prove(Side::Client, secret, client_hello, server_hello)))
+    return false;
+  const std::string verdict = receive_bytes(kVerdictBytes, deadline);
+  if (verdict.empty()) return false;
+  const std::string proof = prove(Side::Server, secret, client_hello, server_hello);
+  const bool is_mutual =
+      read_little_endian<std::uint32_t>(verdict.data()) == kAccepted &&
+      is_equal_constant_time(std::string_view(verdict).substr(4), proof);
+  if (!is_mutual)
+    throw Error(ErrorKind::Network,
+                "the store server at " + target_.where() +
+                    " has another secret than this process: set the same "
+                    "ALLHANDS_SECRET for every process of the job");
+  return true;
+}
+
+void Link::check_hello(std::string_view bytes) {
+  const auto refuse = [this](const std::string& why) {
+    throw Error(ErrorKind::Network, "the store server at " + target_.where() + why);
+  };
+  Hello server;
+  if (!Hello::decode(bytes, server))
+    throw Error(ErrorKind::Network,
+                "what listens at " + target_.where() + " is no store server of ours");
+  if (server.version != kProtocolVersion)
+    refuse(" speaks protocol version " + std::to_string(server.version) +
+           ", this process version " + std::to_string(kProtocolVersion) +
+           ": install the same release of allhands on every host");
+  if (server.has_secret != !target_.secret.empty())
+    refuse((server.has_secret ? " asks for the job's secret, and this process has none"
+                              : " has no secret, and this process has one") +
+           std::string(": set the same ALLHANDS_SECRET for every process of the job"));
+  if (!target_.identity.empty() && target_.identity != server.identity)
+    refuse(" is not the one this client was connected to; its keys are gone");
+  identity_ = server.identity;
+}
+
+// A few bytes on a new socket: they fit, or something is wrong.
+bool Link::send_bytes(std::string_view bytes) {
+  const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return sent == static_cast<ssize_t>(bytes.size());
+}
+
+// Empty where the server closed or did not answer in time.
+std::string Link::receive_bytes(std::size_t count, const Deadline& deadline) {
+  std::string bytes;
+  while (bytes.size() < count) {
+    if (!wait_ready(socket_.get(), Direction::Read, deadline, target_.interrupt))
+      return {};
+    const ssize_t got = ::recv(socket_.get(), scratch_.data(), count - bytes.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) return {};
+    bytes.append(scratch_.data(), static_cast<std::size_t>(got));
+  }
+  return bytes;
+}
+
+Message Link::exchange(Op op, std::int64_t number,
+                       const std::vector<std::string_view>& fields,
+                       const Deadline& deadline) {
+  writer_.start(static_cast<std::uint32_t>(op), number, fields);
+  if (send(deadline) && (receive(deadline, target_.interrupt) || cancel()))
+    return reader_.take();
+  socket_.reset();
+  Message nothing;
+  nothing.code = static_cast<std::uint32_t>(Status::Cancelled);
+  return nothing;
+}
+
+// False when the deadline passed first.
+bool Link::send(const Deadline& deadline) {
+  try {
+    while (!writer_.send(socket_.get()))
+      if (!wait_ready(socket_.get(), Direction::Write, deadline, target_.interrupt))
+        return false;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::Network) lose(error.what());
+    throw;
+  }
+  return true;
+}
+
+// False when the deadline passed first.
+bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
+  while (true) {
+    if (!wait_ready(socket_.get(), Direction::Read, deadline, interrupt)) return false;
+    const ssize_t count =
+        ::recv(socket_.get(), scratch_.data(), scratch_.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (count < 0) lose(std::strerror(errno));
+    if (count == 0) lose("it closed the connection; did its process exit?");
+    std::string_view bytes(scratch_.data(), static_cast<std::size_t>(count));
+    if (reader_.feed(bytes)) return true;
+  }
+}
+
+// Ends the request that waits at the server; true when its reply has come.
+bool Link::cancel() {
+  writer_.start(static_cast<std::uint32_t>(Op::Cancel), 0, {});
+  return writer_.send(socket_.get()) && receive(Deadline::after(kPatience), nullptr);
+}
+
+void Link::lose(const std::string& why) {
+  throw Error(ErrorKind::Network,
+              "lost the store server at " + target_.where() + ": " + why);
+}
+
+}  // namespace allhands

@@ -1,0 +1,142 @@
+#include "allhands/store/message.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <numeric>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/net/little_endian.hpp"
+#include "allhands/store/protocol.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 16;
+constexpr std::size_t kLengthBytes = 4;
+// Below this a field gets its memory at once; above, it doubles as the bytes arrive.
+constexpr std::size_t kFirstReserve = 4096;
+
+// Moves bytes to `out` until it has `size` of them or there are no more.
+bool fill(std::string& out, std::size_t size, std::string_view& bytes) {
+  const std::size_t count = std::min(size - out.size(), bytes.size());
+  const std::size_t needed = out.size() + count;
+  if (out.capacity() < needed)
+    out.reserve(std::min(size, std::max({needed, 2 * out.size(), kFirstReserve})));
+  out.append(bytes.substr(0, count));
+  bytes.remove_prefix(count);
+  return out.size() == size;
+}
+
+void check_bounds(const std::vector<std::uint32_t>& lengths) {
+  std::uint64_t total = 0;
+  for (const std::uint32_t length : lengths) {
+    if (length > kMaxValueBytes)
+      throw Error(ErrorKind::Network,
+                  "a field of " + std::to_string(length) + " bytes: at most " +
+                      std::to_string(kMaxValueBytes) + " are allowed");
+    total += length;
+  }
+  if (total > kMaxMessageBytes)
+    throw Error(ErrorKind::Network,
+                "a message of " + std::to_string(total) + " bytes: at most " +
+                    std::to_string(kMaxMessageBytes) + " are allowed");
+}
+
+}  // namespace
+
+bool MessageReader::feed_head(std::string_view& bytes) {
+  if (head_.size() < kHeaderBytes && !fill(head_, kHeaderBytes, bytes)) return false;
+  const auto count = read_little_endian<std::uint32_t>(head_.data() + 4);
+  if (count > kMaxFields)
+    throw Error(ErrorKind::Network, "a message of " + std::to_string(count) +
+                                        " fields: at most " +
+                                        std::to_string(kMaxFields) + " are allowed");
+  if (!fill(head_, kHeaderBytes + count * kLengthBytes, bytes)) return false;
+  for (std::size_t i = 0; i < count; ++i)
+    lengths_.push_back(read_little_endian<std::uint32_t>(head_.data() + kHeaderBytes +
+                                                         i * kLengthBytes));
+  check_bounds(lengths_);
+  message_.code = read_little_endian<std::uint32_t>(head_.data());
+  message_.number = read_little_endian<std::int64_t>(head_.data() + 8);
+  has_head_ = true;
+  return true;
+}
+
+bool MessageReader::feed_field(std::string_view& bytes) {
+  if (message_.fields.size() == num_read_) message_.fields.emplace_back();
+  if (!fill(message_.fields.back(), lengths_[num_read_], bytes)) return false;
+  ++num_read_;
+  return true;
+}
+
+bool MessageReader::feed(std::string_view& bytes) {
+  if (!has_head_ && !feed_head(bytes)) return false;
+  while (num_read_ < lengths_.size())
+    if (!feed_field(bytes)) return false;
+  return true;
+}
+
+Message MessageReader::take() {
+  Message message = std::move(message_);
+  *this = MessageReader();
+  return message;
+}
+
+void MessageWriter::start(std::uint32_t code, std::int64_t number,
+                          const std::vector<std::string_view>& fields) {
+  const std::uint64_t total = std::accumulate(
+      fields.begin(), fields.end(), std::uint64_t{0},
+      [](std::uint64_t sum, std::string_view field) { return sum + field.size(); });
+  if (fields.size() > kMaxFields || total > kMaxMessageBytes)
+    throw Error(ErrorKind::Value, "store: " + std::to_string(fields.size()) +
+                                      " keys and values of " + std::to_string(total) +
+                                      " bytes in one call: at most " +
+                                      std::to_string(kMaxFields) + " of " +
+                                      std::to_string(kMaxMessageBytes) + " bytes");
+  head_.clear();
+  append_little_endian(head_, code);
+  append_little_endian(head_, static_cast<std::uint32_t>(fields.size()));
+  append_little_endian(head_, number);
+  for (const std::string_view field : fields)
+    append_little_endian(head_, static_cast<std::uint32_t>(field.size()));
+  pieces_.assign(1, head_);
+  pieces_.insert(pieces_.end(), fields.begin(), fields.end());
+  next_ = 0;
+}
+
+bool MessageWriter::send(int socket) {
+  constexpr std::size_t kMaxPieces = 64;
+  std::array<iovec, kMaxPieces> vectors;
+  while (!is_done()) {
+    msghdr message = {};
+    message.msg_iov = vectors.data();
+    message.msg_iovlen = std::min(kMaxPieces, pieces_.size() - next_);
+    for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+      const std::string_view piece = pieces_[next_ + i];
+      vectors[i] = {const_cast<char*>(piece.data()), piece.size()};
+    }
+    const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+      drop_sent(static_cast<std::size_t>(sent));
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return false;
+    else if (errno != EINTR)
+      throw system_error(ErrorKind::Network, "send", errno);
+  }
+  return true;
+}
+
+void MessageWriter::drop_sent(std::size_t num_bytes) {
+  while (!is_done() && num_bytes >= pieces_[next_].size()) {
+    num_bytes -= pieces_[next_].size();
+    ++next_;
+  }
+  if (num_bytes > 0) pieces_[next_].remove_prefix(num_bytes);
+}
+
+}  // namespace allhands

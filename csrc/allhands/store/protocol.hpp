@@ -1,0 +1,58 @@
+// What a store's client and server say to each other.
+//
+// A connection opens with the handshake (handshake.hpp). After it the client sends one
+// request at a time and the server answers each with one reply; requests and replies
+// are messages (message.hpp). A request that has to wait (Get of a missing key, Wait,
+// MultiGet, QueuePop, Barrier, AwaitWorkers) is parked by the server; time limits are
+// the client's business. When its patience ends it sends Cancel, which has no reply of
+// its own: the parked request is answered with Cancelled. A Cancel that crosses the
+// answer is ignored, so the client always reads exactly one reply.
+//
+// Bump kProtocolVersion with every change of a byte or a number here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace allhands {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+// fields of the request -> number and fields of the reply
+enum class Op : std::uint32_t {
+  Set = 1,            // key, value
+  Get = 2,            // key -> value; waits
+  Add = 3,            // key, number = what to add -> number = the sum
+  Append = 4,         // key, value
+  Check = 5,          // keys -> number = 1 if all are there
+  Wait = 6,           // keys; waits
+  CompareSet = 7,     // key, expected, desired -> value
+  DeleteKey = 8,      // key -> number = 1 if it was there
+  NumKeys = 9,        // -> number
+  ListKeys = 10,      // -> keys
+  MultiGet = 11,      // keys -> values; waits
+  MultiSet = 12,      // key, value, key, value, ...
+  QueuePush = 13,     // key, value
+  QueuePop = 14,      // key, number = 1 to wait -> value
+  QueueLen = 15,      // key -> number
+  Barrier = 16,       // key, number = how many must come; waits
+  Join = 17,          // a worker says that it is there
+  AwaitWorkers = 18,  // number = how many -> number = how many came; waits
+  Cancel = 19,        // see above
+};
+inline constexpr std::uint32_t kNumOps = 19;
+
+enum class Status : std::uint32_t {
+  Ok = 0,
+  Cancelled = 1,     // AwaitWorkers: number = how many came
+  QueueEmpty = 2,    // QueuePop that does not wait
+  InvalidValue = 3,  // the caller's mistake; field: the message
+};
+
+// Limits, checked before memory is taken.
+inline constexpr std::size_t kMaxKeyBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kMaxValueBytes = std::size_t{1} << 30;
+inline constexpr std::size_t kMaxFields = std::size_t{1} << 20;
+inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{4} << 30;
+
+}  // namespace allhands

@@ -1,0 +1,245 @@
+#include "allhands/store/server.hpp"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <exception>
+#include <unordered_map>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/random.hpp"
+#include "allhands/net/poller.hpp"
+#include "allhands/net/socket.hpp"
+#include "allhands/net/wakeup.hpp"
+#include "allhands/store/connection.hpp"
+#include "allhands/store/handshake.hpp"
+#include "allhands/store/service.hpp"
+
+namespace allhands {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A stranger has this long to finish the handshake.
+constexpr auto kHandshakeLimit = std::chrono::seconds(10);
+// Out of file descriptors or memory: no new clients for so long, instead of spinning.
+constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+// No client keeps the thread for longer than this many reads, or accepts, at a time.
+constexpr int kMaxTurns = 16;
+constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
+
+}  // namespace
+
+class Server::Loop {
+ public:
+  Loop(std::vector<Fd> listeners, std::string secret)
+      : listeners_(std::move(listeners)),
+        secret_(std::move(secret)),
+        identity_(random_bytes(Hello::kIdentityBytes)),
+        service_([this](int fd, Reply reply) { answer(fd, std::move(reply)); }) {
+    poller_.add(wakeup_.fd());
+    for (const Fd& listener : listeners_) poller_.add(listener.get());
+  }
+
+  void run() {
+    while (!is_stopping_.load(std::memory_order_relaxed)) {
+      for (const Readiness& ready : poller_.wait(time_to_next_chore())) serve(ready);
+      close_dropped();
+      close_slow_strangers();
+      resume_accepting();
+    }
+    for (const auto& [fd, client] : clients_) ::shutdown(fd, SHUT_RDWR);
+    for (const Fd& listener : listeners_) ::shutdown(listener.get(), SHUT_RDWR);
+  }
+
+  void stop() {  // from any thread
+    is_stopping_.store(true, std::memory_order_relaxed);
+    wakeup_.notify();
+  }
+
+ private:
+  struct Client {
+    Connection connection;
+    std::uint64_t serial;  // tells it from a later one with the same fd
+    bool is_dropped = false;
+  };
+  struct Stranger {
+    Clock::time_point limit;
+    int fd;
+    std::uint64_t serial;
+  };
+
+  std::chrono::nanoseconds time_to_next_chore() const {
+    Clock::time_point next = Clock::time_point::max();
+    if (!strangers_.empty()) next = strangers_.front().limit;
+    if (!is_accepting_) next = std::min(next, accept_again_);
+    if (next == Clock::time_point::max()) return std::chrono::nanoseconds::max();
+    return std::max(std::chrono::nanoseconds(0),
+                    std::chrono::nanoseconds(next - Clock::now()));
+  }
+
+  void serve(const Readiness& ready) {
+    if (ready.fd == wakeup_.fd()) return;
+    const auto found = clients_.find(ready.fd);
+    if (found == clients_.end()) return accept_clients(ready.fd);
+    Client& client = found->second;
+    guard(client, [&] {
+      if (ready.is_writable && client.connection.flush())
+        poller_.watch_writable(ready.fd, false);
+      if (ready.is_readable) read(client);
+    });
+  }
+
+  // Whatever goes wrong with a client is the end of that client, and of nothing else.
+  template <typename Action>
+  void guard(Client& client, const Action& action) {
+    if (client.is_dropped) return;
+    try {
+      action();
+    } catch (const std::exception&) {
+      drop(client);
+      service_.leave(client.connection.fd());
+    }
+  }
+
+  void read(Client& client) {
+    Connection& connection = client.connection;
+    const auto on_request = [&](Message request) {
+      const bool is_cancel = request.code == static_cast<std::uint32_t>(Op::Cancel);
+      if (!is_cancel && !connection.is_flushed())
+        throw Error(ErrorKind::Network, "a request before the last reply was read");
+      service_.handle(connection.fd(), std::move(request));
+    };
+    for (int turn = 0; turn < kMaxTurns && !client.is_dropped; ++turn) {
+      const std::size_t wanted = std::min(scratch_.size(), connection.appetite());
+      const ssize_t count =
+          ::recv(connection.fd(), scratch_.data(), wanted, MSG_DONTWAIT);
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (count <= 0) throw Error(ErrorKind::Network, "the client has gone");
+      const auto num_bytes = static_cast<std::size_t>(count);
+      connection.receive({scratch_.data(), num_bytes}, on_request);
+      if (num_bytes < wanted) return;
+    }
+  }
+
+  void answer(int fd, Reply reply) {
+    Client& client = clients_.at(fd);
+    if (client.is_dropped) return;
+    try {
+      if (!client.connection.reply(std::move(reply))) poller_.watch_writable(fd, true);
+    } catch (const std::exception&) {
+      drop(client);  // close_dropped() tells the service, which is in the middle of
+                     // things
+    }
+  }
+
+  void accept_clients(int listener) {
+    for (int turn = 0; turn < kMaxTurns; ++turn) {
+      Fd socket = accept_from(listener);
+      if (!socket.is_open()) {
+        const bool is_short =
+            errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        if (is_short) pause_accepting();
+        return;
+      }
+      const int fd = socket.get();
+      tune(fd);
+      poller_.add(fd);
+      clients_.emplace(fd, Client{Connection(std::move(socket), secret_, identity_),
+                                  ++last_serial_});
+      strangers_.push_back({Clock::now() + kHandshakeLimit, fd, last_serial_});
+    }
+  }
+
+  void pause_accepting() {
+    if (!is_accepting_) return;
+    for (const Fd& listener : listeners_) poller_.remove(listener.get());
+    is_accepting_ = false;
+    accept_again_ = Clock::now() + kAcceptPause;
+  }
+
+  void resume_accepting() {
+    if (is_accepting_ || Clock::now() < accept_again_) return;
+    for (const Fd& listener : listeners_) poller_.add(listener.get());
+    is_accepting_ = true;
+  }
+
+  void close_slow_strangers() {
+    while (!strangers_.empty()) {
+      const Stranger& first = strangers_.front();
+      const auto found = clients_.find(first.fd);
+      const bool is_waiting = found != clients_.end() &&
+                              found->second.serial == first.serial &&
+                              found->second.connection.is_stranger();
+      if (is_waiting && Clock::now() < first.limit) return;
+      if (is_waiting) drop(found->second);
+      strangers_.pop_front();
+    }
+    close_dropped();
+  }
+
+  void drop(Client& client) {
+    client.is_dropped = true;
+    dropped_.push_back(client.connection.fd());
+  }
+
+  // After the events of one wait, so that none of them meets a number used again.
+  void close_dropped() {
+    for (const int fd : dropped_) {
+      service_.leave(fd);
+      // Said outright: a forked child may hold a copy, and then close() says nothing.
+      poller_.remove(fd);
+      ::shutdown(fd, SHUT_RDWR);
+      clients_.erase(fd);
+    }
+    dropped_.clear();
+  }
+
+  std::vector<Fd> listeners_;
+  const std::string secret_;
+  const std::string identity_;
+  std::atomic<bool> is_stopping_ = false;
+  Poller poller_;
+  Wakeup wakeup_;
+  Service service_;
+  std::unordered_map<int, Client> clients_;
+  std::uint64_t last_serial_ = 0;
+  std::deque<Stranger> strangers_;  // in the order they came; may have moved on since
+  std::vector<int> dropped_;
+  bool is_accepting_ = true;
+  Clock::time_point accept_again_;
+  std::array<char, kScratchBytes> scratch_;
+};
+
+Server::Server(std::vector<Fd> listeners, std::string secret)
+    : port_(local_address(listeners.at(0).get()).port()),
+      owner_(::getpid()),
+      loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret))) {
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::make_unique<std::thread>([loop = loop_.get()] { loop->run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Server::~Server() {
+  if (::getpid() != owner_) {
+    // A forked child: the thread is not here, and its memory was copied in mid-work.
+    (void)loop_.release();
+    (void)thread_.release();
+    return;
+  }
+  loop_->stop();
+  thread_->join();
+}
+
+}  // namespace allhands

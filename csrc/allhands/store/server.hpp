@@ -1,0 +1,38 @@
+// The store's server: one thread that serves every client through epoll and never waits
+// for one. Destroying it closes every connection and ends the thread.
+//
+// A child of fork() that destroys its copy leaves the parent's server alone.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allhands/base/fd.hpp"
+
+namespace allhands {
+
+class Server {
+ public:
+  // Serves at once. `listeners` listen on one port; `secret` may be empty.
+  Server(std::vector<Fd> listeners, std::string secret);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  std::uint16_t port() const { return port_; }
+
+ private:
+  class Loop;
+
+  std::uint16_t port_;
+  pid_t owner_;
+  std::unique_ptr<Loop> loop_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace allhands

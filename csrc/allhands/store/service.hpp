@@ -1,0 +1,74 @@
+// The store's behaviour, without sockets: requests in, replies out, what must wait is
+// parked until another client's request lets it go on. See protocol.hpp for the rules.
+// Not thread-safe; owned by the server's one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allhands/store/message.hpp"
+#include "allhands/store/protocol.hpp"
+#include "allhands/store/table.hpp"
+
+namespace allhands {
+
+struct Reply {
+  Status status = Status::Ok;
+  std::int64_t number = 0;
+  std::vector<Value> fields;
+};
+
+class Service {
+ public:
+  using ClientId = int;
+  // Called once per request, possibly during another client's request. It must not
+  // call back into the service.
+  using Answer = std::function<void(ClientId, Reply)>;
+
+  explicit Service(Answer answer) : answer_(std::move(answer)) {}
+
+  // Throws Error(Network) on what no client of ours sends: drop the connection.
+  void handle(ClientId client, Message request);
+  // The connection is gone: forgets what it waits for.
+  void leave(ClientId client);
+
+ private:
+  // Clients that wait for the same thing, first come first.
+  using Line = std::list<ClientId>;
+  using Lines = std::unordered_map<std::string, Line>;
+  struct Parked {
+    Message request;
+    std::size_t num_seen;  // fields known to be there
+    Lines* lines;
+    std::string name;  // of the line in `lines`
+    Line::iterator place;
+  };
+
+  Reply execute(Op op, Message& request);
+  void wait_for_keys(ClientId client, Message request, std::size_t num_seen);
+  void arrive_at_barrier(ClientId client, Message request);
+  void await_workers(ClientId client, Message request);
+  void cancel(ClientId client);
+  void announce(const std::string& key);
+  void release(Line line);  // a copy: the line is emptied on the way
+
+  void park(ClientId client, Message request, std::size_t num_seen, Lines& lines,
+            const std::string& name);
+  Parked unpark(ClientId client);
+
+  Answer answer_;
+  Table table_;
+  std::int64_t num_workers_ = 0;
+  std::unordered_map<ClientId, Parked> parked_;
+  Lines key_lines_;      // by the key that is missing
+  Lines barrier_lines_;  // by the barrier's key
+  Lines worker_lines_;   // one, without a name
+};
+
+}  // namespace allhands

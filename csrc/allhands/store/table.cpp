@@ -1,0 +1,102 @@
+#include "allhands/store/table.hpp"
+
+#include <charconv>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/store/protocol.hpp"
+
+namespace allhands {
+namespace {
+
+std::int64_t to_number(const std::string& key, const std::string& text) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  std::int64_t number = 0;
+  const auto [stop, code] = std::from_chars(begin, end, number);
+  if (code == std::errc() && stop == end) return number;
+  constexpr std::size_t kShown = 40;
+  throw Error(ErrorKind::Value,
+              "add to key '" + key + "': its value '" + text.substr(0, kShown) +
+                  (text.size() > kShown ? "..." : "") + "' is no 64-bit integer");
+}
+
+}  // namespace
+
+bool Table::contains(const std::string& key) const {
+  return values_.contains(key) || queues_.contains(key);
+}
+
+Value Table::find(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : Value(found->second);
+}
+
+void Table::set(const std::string& key, std::string value) {
+  // Always a new string: the old one may be on its way to a reader.
+  values_[key] = std::make_shared<std::string>(std::move(value));
+}
+
+std::int64_t Table::add(const std::string& key, std::int64_t amount) {
+  const Value old = find(key);
+  const std::int64_t before = old == nullptr ? 0 : to_number(key, *old);
+  const auto after = static_cast<std::int64_t>(static_cast<std::uint64_t>(before) +
+                                               static_cast<std::uint64_t>(amount));
+  set(key, std::to_string(after));
+  return after;
+}
+
+void Table::append(const std::string& key, const std::string& value) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return set(key, value);
+  std::shared_ptr<std::string>& text = found->second;
+  if (text->size() + value.size() > kMaxValueBytes)
+    throw Error(ErrorKind::Value,
+                "append to key '" + key + "': " + std::to_string(text->size()) + " + " +
+                    std::to_string(value.size()) + " bytes are over the limit of " +
+                    std::to_string(kMaxValueBytes));
+  if (text.use_count() > 1)  // on its way to a reader
+    text = std::make_shared<std::string>(*text);
+  text->append(value);
+}
+
+Value Table::compare_set(const std::string& key, std::string expected,
+                         std::string desired) {
+  const Value current = find(key);
+  const bool is_match = current == nullptr ? expected.empty() : *current == expected;
+  if (is_match) {
+    set(key, std::move(desired));
+    return find(key);
+  }
+  if (current != nullptr) return current;
+  return std::make_shared<const std::string>(std::move(expected));
+}
+
+bool Table::erase(const std::string& key) { return values_.erase(key) > 0; }
+
+std::vector<std::string> Table::keys() const {
+  std::vector<std::string> keys;
+  keys.reserve(values_.size());
+  for (const auto& [key, value] : values_) keys.push_back(key);
+  return keys;
+}
+
+void Table::push(const std::string& key, std::string value) {
+  queues_[key].push_back(std::make_shared<const std::string>(std::move(value)));
+}
+
+Value Table::pop(const std::string& key) {
+  const auto found = queues_.find(key);
+  if (found == queues_.end()) return nullptr;
+  Value value = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) queues_.erase(found);
+  return value;
+}
+
+std::size_t Table::queue_length(const std::string& key) const {
+  const auto found = queues_.find(key);
+  return found == queues_.end() ? 0 : found->second.size();
+}
+
+}  // namespace allhands

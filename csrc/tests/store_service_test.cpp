@@ -1,0 +1,166 @@
+// The store's behaviour without sockets: what is answered at once, what is parked.
+#include <map>
+
+#include "allhands/base/error.hpp"
+#include "allhands/store/service.hpp"
+#include "check.hpp"
+
+namespace allhands {
+namespace {
+
+struct Store {
+  std::map<int, std::vector<Reply>> replies;
+  Service service{
+      [this](int client, Reply reply) { replies[client].push_back(std::move(reply)); }};
+
+  void ask(int client, Op op, std::vector<std::string> fields,
+           std::int64_t number = 0) {
+    service.handle(client, {static_cast<std::uint32_t>(op), number, std::move(fields)});
+  }
+  std::size_t num_replies(int client) { return replies[client].size(); }
+  Reply last(int client) { return replies[client].back(); }
+  std::string text(int client) { return *last(client).fields.at(0); }
+};
+
+void get_waits_for_the_key() {
+  Store store;
+  store.ask(1, Op::Get, {"k"});
+  store.ask(2, Op::Set, {"other", "1"});
+  CHECK(store.num_replies(1) == 0);
+  store.ask(2, Op::Set, {"k", "v"});
+  CHECK(store.num_replies(1) == 1 && store.text(1) == "v");
+}
+
+void wait_needs_every_key_and_a_queue_is_one() {
+  Store store;
+  store.ask(1, Op::Wait, {"a", "b", "q"});
+  store.ask(2, Op::Set, {"b", ""});
+  store.ask(2, Op::QueuePush, {"q", "x"});
+  CHECK(store.num_replies(1) == 0);
+  store.ask(2, Op::Add, {"a"}, 1);
+  CHECK(store.num_replies(1) == 1);
+}
+
+void multi_get_waits_again_for_what_was_deleted() {
+  Store store;
+  store.ask(2, Op::Set, {"a", "1"});
+  store.ask(1, Op::MultiGet, {"a", "b"});
+  store.ask(2, Op::DeleteKey, {"a"});
+  store.ask(2, Op::Set, {"b", "2"});
+  CHECK(store.num_replies(1) == 0);
+  store.ask(2, Op::Set, {"a", "3"});
+  CHECK(store.text(1) == "3" && *store.last(1).fields.at(1) == "2");
+}
+
+void a_cancelled_or_gone_client_waits_no_more() {
+  Store store;
+  store.ask(1, Op::Get, {"k"});
+  store.ask(1, Op::Cancel, {});
+  CHECK(store.last(1).status == Status::Cancelled);
+  store.ask(1, Op::Cancel, {});  // crossed the answer
+  CHECK(store.num_replies(1) == 1);
+  store.ask(3, Op::Get, {"k"});
+  store.service.leave(3);
+  store.ask(2, Op::Set, {"k", "v"});
+  CHECK(store.num_replies(1) == 1 && store.num_replies(3) == 0);
+}
+
+void queues_are_first_in_first_out_for_values_and_clients() {
+  Store store;
+  store.ask(1, Op::QueuePop, {"q"}, 1);
+  store.ask(2, Op::QueuePop, {"q"}, 1);
+  store.ask(3, Op::QueuePop, {"q"});
+  CHECK(store.last(3).status == Status::QueueEmpty);
+  store.ask(3, Op::QueuePush, {"q", "a"});
+  CHECK(store.text(1) == "a" && store.num_replies(2) == 0);
+  store.ask(3, Op::QueuePush, {"q", "b"});
+  CHECK(store.text(2) == "b");
+  store.ask(3, Op::QueueLen, {"q"});
+  CHECK(store.last(3).number == 0);
+}
+
+void barrier_releases_all_and_starts_anew() {
+  Store store;
+  for (int round = 0; round < 2; ++round) {
+    for (int client = 0; client < 3; ++client) {
+      for (int i = 0; i < client; ++i)
+        CHECK(store.num_replies(i) == static_cast<std::size_t>(round));
+      store.ask(client, Op::Barrier, {"b"}, 3);
+    }
+    for (int i = 0; i < 3; ++i)
+      CHECK(store.num_replies(i) == static_cast<std::size_t>(round + 1));
+  }
+}
+
+void barrier_forgets_who_left() {
+  Store store;
+  store.ask(1, Op::Barrier, {"b"}, 2);
+  store.ask(1, Op::Cancel, {});
+  store.ask(2, Op::Barrier, {"b"}, 2);
+  CHECK(store.num_replies(2) == 0);
+  store.ask(3, Op::Barrier, {"b"}, 3);
+  CHECK(store.last(3).status == Status::InvalidValue);  // others wait for 2
+}
+
+void workers_are_awaited() {
+  Store store;
+  store.ask(1, Op::Join, {});
+  store.ask(1, Op::AwaitWorkers, {}, 2);
+  CHECK(store.num_replies(1) == 1);
+  store.ask(2, Op::Join, {});
+  CHECK(store.last(1).number == 2);
+  store.ask(1, Op::NumKeys, {});
+  CHECK(store.last(1).number == 0);
+}
+
+void add_counts_and_wraps() {
+  Store store;
+  store.ask(1, Op::Set, {"n", "9223372036854775807"});
+  store.ask(1, Op::Add, {"n"}, 1);
+  CHECK(store.last(1).number == INT64_MIN);
+  for (const char* text : {"", "x", "1x", " 1", "9223372036854775808"}) {
+    store.ask(1, Op::Set, {"n", text});
+    store.ask(1, Op::Add, {"n"}, 1);
+    CHECK(store.last(1).status == Status::InvalidValue);
+    store.ask(1, Op::Get, {"n"});
+    CHECK(store.text(1) == text);
+  }
+}
+
+void a_reply_keeps_its_bytes() {
+  Store store;
+  store.ask(1, Op::Set, {"k", "old"});
+  store.ask(1, Op::Get, {"k"});
+  store.ask(2, Op::Append, {"k", "er"});
+  CHECK(store.text(1) == "old");
+  store.ask(2, Op::Get, {"k"});
+  CHECK(store.text(2) == "older");
+}
+
+void malformed_requests_are_refused() {
+  Store store;
+  CHECK_THROWS(store.ask(1, Op::Set, {"k"}), Error);
+  CHECK_THROWS(store.ask(1, Op::MultiSet, {"k", "v", "k"}), Error);
+  CHECK_THROWS(store.ask(1, static_cast<Op>(77), {}), Error);
+  store.ask(1, Op::Set, {std::string(kMaxKeyBytes + 1, 'k'), ""});
+  CHECK(store.last(1).status == Status::InvalidValue);
+  store.ask(1, Op::Get, {"k"});
+  CHECK_THROWS(store.ask(1, Op::NumKeys, {}), Error);  // while it waits
+}
+
+}  // namespace
+}  // namespace allhands
+
+int main() {
+  allhands::get_waits_for_the_key();
+  allhands::wait_needs_every_key_and_a_queue_is_one();
+  allhands::multi_get_waits_again_for_what_was_deleted();
+  allhands::a_cancelled_or_gone_client_waits_no_more();
+  allhands::queues_are_first_in_first_out_for_values_and_clients();
+  allhands::barrier_releases_all_and_starts_anew();
+  allhands::barrier_forgets_who_left();
+  allhands::workers_are_awaited();
+  allhands::add_counts_and_wraps();
+  allhands::a_reply_keeps_its_bytes();
+  allhands::malformed_requests_are_refused();
+}

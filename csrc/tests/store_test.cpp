@@ -1,0 +1,309 @@
+// Server and clients over loopback, ranks as threads.
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/net/listener.hpp"
+#include "allhands/net/socket.hpp"
+#include "allhands/store/client.hpp"
+#include "allhands/store/handshake.hpp"
+#include "allhands/store/server.hpp"
+#include "check.hpp"
+
+namespace allhands {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::run_ranks;
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
+Deadline in(int count) { return Deadline::after(milliseconds(count)); }
+
+std::unique_ptr<Server> serve(const std::string& secret = "",
+                              const std::string& host = "127.0.0.1",
+                              std::uint16_t port = 0) {
+  return std::make_unique<Server>(listen_on(host, port, soon(), nullptr), secret);
+}
+
+std::unique_ptr<Client> connect(std::uint16_t port, const std::string& secret = "",
+                                const std::string& host = "127.0.0.1",
+                                Deadline deadline = soon(),
+                                Interrupt interrupt = nullptr) {
+  return std::make_unique<Client>(host, port, secret, interrupt, deadline);
+}
+
+// The message of the error of this kind that `call` must raise.
+template <typename Call>
+std::string message_of(ErrorKind kind, const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.kind() != kind) std::fprintf(stderr, "other kind: %s\n", error.what());
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  CHECK(!"an error was raised");
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  std::fprintf(stderr, "'%s' lacks '%s'\n", text.c_str(), part.c_str());
+  return false;
+}
+
+void every_operation() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  client->set("k", std::string("a\0b", 3), soon());
+  CHECK(client->get("k", soon()) == std::string("a\0b", 3));
+  CHECK(client->add("n", 5, soon()) == 5 && client->add("n", -7, soon()) == -2);
+  CHECK(client->get("n", soon()) == "-2");
+  client->append("log", "a", soon());
+  client->append("log", "b", soon());
+  CHECK(client->get("log", soon()) == "ab");
+  CHECK(client->check({"k", "n"}, soon()) && !client->check({"k", "no"}, soon()));
+  client->wait({"k", "log"}, soon());
+  CHECK(client->compare_set("c", "x", "y", soon()) == "x");
+  CHECK(client->compare_set("c", "", "y", soon()) == "y");
+  CHECK(client->compare_set("c", "z", "w", soon()) == "y");
+  CHECK(client->num_keys(soon()) == 4 && client->list_keys(soon()).size() == 4);
+  CHECK(client->delete_key("c", soon()) && !client->delete_key("c", soon()));
+  client->multi_set({"m1", "1", "m2", ""}, soon());
+  CHECK(client->multi_get({"m2", "m1"}, soon()) == (std::vector<std::string>{"", "1"}));
+  client->queue_push("q", "x", soon());
+  CHECK(client->queue_len("q", soon()) == 1);
+  CHECK(client->queue_pop("q", true, soon()) == "x");
+  message_of(ErrorKind::QueueEmpty, [&] { client->queue_pop("q", false, soon()); });
+  client->barrier("alone", 1, soon());
+}
+
+void a_timed_out_call_leaves_the_client_usable() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  const auto wait = [&](const Deadline& d) { client->wait({"present", "no"}, d); };
+  client->set("present", "v", soon());
+  for (const int limit : {0, 1, 50}) {
+    const std::string text = message_of(ErrorKind::Store, [&] { wait(in(limit)); });
+    CHECK(contains(text, "wait timeout after " + std::to_string(limit) +
+                             "ms, keys: /present, /no"));
+    CHECK(client->get("present", in(0)) == "v");
+  }
+  message_of(ErrorKind::Store, [&] { client->queue_pop("q", true, in(20)); });
+  CHECK(contains(message_of(ErrorKind::Store, [&] { client->barrier("b", 2, in(30)); }),
+                 "barrier timeout after 30ms, key: b"));
+  client->join(soon());
+  CHECK(
+      contains(message_of(ErrorKind::Store, [&] { client->await_workers(2, in(20)); }),
+               "Timed out after 0 seconds waiting for clients. 1/2 clients joined."));
+  client->queue_push("q", "kept", soon());  // not for the call that gave up
+  CHECK(client->queue_len("q", soon()) == 1);
+}
+
+void bad_values_leave_the_client_usable() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  client->set("text", "no number", soon());
+  CHECK(contains(message_of(ErrorKind::Value, [&] { client->add("text", 1, soon()); }),
+                 "'no number' is no 64-bit integer"));
+  const std::string long_key(kMaxKeyBytes + 1, 'k');
+  message_of(ErrorKind::Value, [&] { client->set(long_key, "v", soon()); });
+  message_of(ErrorKind::Value, [&] { client->barrier("b", 0, soon()); });
+  CHECK(client->get("text", soon()) == "no number");
+}
+
+void large_values_pass_both_ways() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  std::string value(20'000'001, 'x');
+  value.back() = 'y';
+  client->set("large", value, soon());
+  run_ranks(3, [&](int) {
+    const auto reader = connect(server->port());
+    CHECK(reader->get("large", soon()) == value);
+  });
+  client->append("large", "z", soon());
+  CHECK(client->get("large", soon()) == value + "z");
+}
+
+void many_clients_meet() {
+  constexpr int kClients = 32;
+  const auto server = serve();
+  run_ranks(kClients, [&](int rank) {
+    const auto client = connect(server->port());
+    for (int round = 0; round < 10; ++round) {
+      const std::string key = std::to_string(round);
+      client->set(key + "/" + std::to_string(rank), key, soon());
+      client->get(key + "/" + std::to_string((rank + 1) % kClients), soon());
+      client->add("sum" + key, rank, soon());
+      client->barrier("b", kClients, soon());
+      CHECK(client->get("sum" + key, soon()) ==
+            std::to_string(kClients * (kClients - 1) / 2));
+    }
+  });
+}
+
+void threads_share_a_client() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  run_ranks(4, [&](int) {
+    for (int i = 0; i < 200; ++i) client->add("n", 1, soon());
+  });
+  CHECK(client->get("n", soon()) == "800");
+  std::thread waiter([&] { CHECK(client->get("late", soon()) == "v"); });
+  for (int i = 0; i < 100; ++i) client->check({"late"}, in(0));
+  client->set("late", "v", soon());
+  waiter.join();
+}
+
+void server_may_start_later() {
+  const std::uint16_t port = serve()->port();
+  std::unique_ptr<Server> server;
+  std::thread starter([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    server = serve("", "127.0.0.1", port);
+  });
+  const auto client = connect(port);
+  client->set("k", "v", soon());
+  starter.join();
+}
+
+void nobody_listens() {
+  const std::uint16_t port = serve()->port();
+  const std::string text =
+      message_of(ErrorKind::Network, [&] { connect(port, "", "127.0.0.1", in(120)); });
+  CHECK(contains(text, "timed out after 120ms while trying to connect to (127.0.0.1, " +
+                           std::to_string(port) + ")"));
+  CHECK(contains(text, "Connection refused"));
+}
+
+void a_lost_server_is_told_at_once() {
+  auto server = serve();
+  const std::uint16_t port = server->port();
+  const auto client = connect(port);
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    server.reset();
+  });
+  const std::string where = "127.0.0.1:" + std::to_string(port);
+  CHECK(contains(message_of(ErrorKind::Network, [&] { client->get("never", soon()); }),
+                 where));
+  stopper.join();
+  CHECK(contains(message_of(ErrorKind::Network, [&] { client->set("k", "v", soon()); }),
+                 where));
+}
+
+std::atomic<bool> wants_out = false;
+bool is_interrupted() { return wants_out; }
+
+void an_interrupt_ends_every_wait() {
+  const auto server = serve();
+  const auto client = connect(server->port(), "", "127.0.0.1", soon(), &is_interrupted);
+  const auto interrupted = [](const auto& call) {
+    const auto start = std::chrono::steady_clock::now();
+    wants_out = true;
+    message_of(ErrorKind::Interrupted, call);
+    wants_out = false;
+    CHECK(std::chrono::steady_clock::now() - start < milliseconds(500));
+  };
+  interrupted([&] { client->get("never", soon()); });
+  interrupted([&] { client->barrier("b", 2, soon()); });
+  client->set("k", "v", soon());
+  const std::uint16_t unused = serve()->port();
+  interrupted([&] { connect(unused, "", "127.0.0.1", soon(), &is_interrupted); });
+}
+
+void secrets_must_match() {
+  const auto open = serve();
+  const auto closed = serve("secret");
+  connect(closed->port(), "secret")->set("k", "v", soon());
+  const auto refused = [](const auto& call) {
+    return message_of(ErrorKind::Network, call);
+  };
+  CHECK(contains(refused([&] { connect(closed->port(), "other"); }), "another secret"));
+  CHECK(
+      contains(refused([&] { connect(closed->port()); }), "asks for the job's secret"));
+  CHECK(contains(refused([&] { connect(open->port(), "secret"); }), "has no secret"));
+}
+
+void a_proof_is_good_for_one_connection_and_one_side() {
+  const std::string a = Hello::make("s", "").encode();
+  const std::string b = Hello::make("s", "0123456789abcdef").encode();
+  const std::string c = Hello::make("s", "0123456789abcdef").encode();
+  CHECK(prove(Side::Client, "s", a, b) != prove(Side::Client, "s", a, c));
+  CHECK(prove(Side::Client, "s", a, b) != prove(Side::Server, "s", a, b));
+  CHECK(prove(Side::Client, "s", a, b) == prove(Side::Client, "s", a, b));
+}
+
+void listens_only_where_asked() {
+  const auto server = serve("", "127.0.0.2");
+  connect(server->port(), "", "127.0.0.2")->set("k", "v", soon());
+  message_of(ErrorKind::Network,
+             [&] { connect(server->port(), "", "127.0.0.1", in(50)); });
+  const auto text =
+      message_of(ErrorKind::Network, [&] { serve("", "127.0.0.2", server->port()); });
+  CHECK(contains(text, "EADDRINUSE"));
+  CHECK(contains(text, "process " + std::to_string(::getpid())));
+  CHECK(contains(message_of(ErrorKind::Network, [] { serve("", "192.0.2.1"); }),
+                 "no address of this machine"));
+}
+
+void a_name_is_all_its_addresses() {
+  const auto server = serve("", "localhost");
+  connect(server->port(), "", "127.0.0.1")->set("k", "v", soon());
+  connect(server->port(), "", "localhost")->set("k", "v", soon());
+}
+
+void a_forked_child_leaves_the_server_alone() {
+  auto server = serve();
+  const auto client = connect(server->port());
+  client->set("k", "parent", soon());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    server.reset();
+    ::_exit(client->get("k", soon()) == "parent" ? 0
+                                                 : 1);  // over a connection of its own
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child && status == 0);
+  CHECK(client->get("k", soon()) == "parent");
+}
+
+void an_adopted_listener_serves() {
+  std::vector<Fd> made = listen_on("127.0.0.1", 0, soon(), nullptr);
+  const std::uint16_t port = local_address(made[0].get()).port();
+  const int fd = made[0].release();
+  std::vector<Fd> adopted;
+  adopted.push_back(adopt_listener(fd, port));
+  const Server server(std::move(adopted), "");
+  connect(port)->set("k", "v", soon());
+  message_of(ErrorKind::Value, [] { adopt_listener(12345, 0); });
+}
+
+}  // namespace
+}  // namespace allhands
+
+int main() {
+  allhands::every_operation();
+  allhands::a_timed_out_call_leaves_the_client_usable();
+  allhands::bad_values_leave_the_client_usable();
+  allhands::large_values_pass_both_ways();
+  allhands::many_clients_meet();
+  allhands::threads_share_a_client();
+  allhands::server_may_start_later();
+  allhands::nobody_listens();
+  allhands::a_lost_server_is_told_at_once();
+  allhands::an_interrupt_ends_every_wait();
+  allhands::secrets_must_match();
+  allhands::a_proof_is_good_for_one_connection_and_one_side();
+  allhands::listens_only_where_asked();
+  allhands::a_name_is_all_its_addresses();
+  allhands::a_forked_child_leaves_the_server_alone();
+  allhands::an_adopted_listener_serves();
+}

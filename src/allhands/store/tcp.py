@@ -1,0 +1,245 @@
+"""TCPStore: a store that one process serves and every process of a job talks to.
+
+Server and client are native (`_C.StoreServer`, `_C.StoreClient`): the server is one
+thread that never takes the GIL, so it serves while its process computes. A store holds
+its client and, where it is the master, its server; both end with the last store that
+holds them. Nothing here waits in Python.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NoReturn
+from weakref import WeakValueDictionary
+
+from allhands import settings
+from allhands._C import StoreClient, StoreServer
+from allhands.store.base import (
+    DEFAULT_TIMEOUT,
+    Store,
+    as_bytes,
+    as_items,
+    as_keys,
+    as_timeout,
+)
+
+__all__ = ["TCPStore"]
+
+
+class TCPStore(Store):
+    """A store served over TCP by one process, the master, to all processes of a job.
+
+    The master listens at the address that `host_name` stands for, and at no other: with
+    "0.0.0.0" at every IPv4 address of the machine, with "::" at every address. Clients
+    keep trying until `timeout`, so they may start before the master does. Where the
+    environment variable ALLHANDS_SECRET is set, both sides prove that they know it
+    before any data passes.
+
+    Threads may share a store: a call that waits holds up no other. A child of `fork`
+    may go on with its parent's store; it gets connections of its own, and the server
+    stays the parent's. Keys have up to 64 KiB, values up to 1 GiB.
+
+    Args:
+        host_name: name or literal address of the master.
+        port: where the master listens; 0 lets it pick, see `port`.
+        world_size: how many stores are made in all, the master's included; None where
+            that is not known.
+        is_master: serve the store from this process.
+        timeout: how long to look for the master, and the limit of later operations.
+        wait_for_workers: the master waits until `world_size` stores were made.
+        multi_tenant: masters of one process that ask for the same host and port share
+            a server.
+        master_listen_fd: a bound TCP socket for the master to listen on; it is the
+            store's from then on (`socket.detach()`).
+        use_libuv: without effect; there is one server, and it has every operation.
+
+    Raises:
+        DistNetworkError: the master cannot listen (the message names who has the port),
+            no server was found, or it has another secret.
+        DistStoreError: not all workers came within `timeout`.
+        ValueError: `port` or `world_size` is out of range.
+
+    Example:
+        >>> store = TCPStore("127.0.0.1", 0, is_master=True)
+        >>> worker = TCPStore("127.0.0.1", store.port)
+        >>> worker.set("answer", "42")
+        >>> store.get("answer")
+        b'42'
+    """
+
+    def __init__(
+        self,
+        host_name: str,
+        port: int,
+        world_size: int | None = None,
+        is_master: bool = False,
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        wait_for_workers: bool = True,
+        multi_tenant: bool = False,
+        master_listen_fd: int | None = None,
+        use_libuv: bool = True,
+    ) -> None:
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
+        if world_size is not None and world_size < 1:
+            raise ValueError(f"world_size must be positive or None, got {world_size}")
+        self._timeout = as_timeout(timeout)
+        self._host = host_name
+        self._secret = settings.secret.get()
+        self._server: StoreServer | None = None
+        if is_master:
+            self._server = self._serve(port, multi_tenant, master_listen_fd)
+            port = self._server.port
+        self._port = port
+        self._client = self._connect()
+        if world_size is not None:
+            self._client.join(self._limit)
+            if is_master and wait_for_workers:
+                self._client.await_workers(world_size, self._limit)
+
+    def _serve(self, port: int, multi_tenant: bool, fd: int | None) -> StoreServer:
+        if not multi_tenant:
+            return self._make_server(port, fd)
+        with _shared_lock:
+            server = _shared.get((self._host, port, self._secret))
+            if server is None:
+                server = self._make_server(port, fd)
+                _shared[self._host, server.port, self._secret] = server
+            return server
+
+    def _make_server(self, port: int, fd: int | None) -> StoreServer:
+        listen_fd = -1 if fd is None else fd
+        return StoreServer(self._host, port, self._secret, self._limit, listen_fd)
+
+    def _connect(self) -> StoreClient:
+        return StoreClient(self._host, self._port, self._secret, self._limit)
+
+    @property
+    def host(self) -> str:
+        """The host it was made with."""
+        return self._host
+
+    @property
+    def port(self) -> int:
+        """Where the server listens."""
+        return self._port
+
+    @property
+    def _limit(self) -> float:
+        return self._timeout.total_seconds()
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Set `key` to `value`; it is there when this returns. See `Store.set`."""
+        self._client.set(key, as_bytes(value), self._limit)
+
+    def get(self, key: str) -> bytes:
+        """The value of `key`; waits until there is one. See `Store.get`."""
+        return self._client.get(key, self._limit)
+
+    def add(self, key: str, amount: int) -> int:
+        """Add `amount` to the counter `key`, return the sum. See `Store.add`."""
+        return self._client.add(key, amount, self._limit)
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Append `value` to the value of `key`. See `Store.append`."""
+        self._client.append(key, as_bytes(value), self._limit)
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all of `keys` exist now. See `Store.check`."""
+        return self._client.check(as_keys(keys), self._limit)
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Return once all of `keys` exist. See `Store.wait`."""
+        self._client.wait(as_keys(keys), self._limit_of(timeout))
+
+    def compare_set(
+        self, key: str, expected_value: str | bytes, desired_value: str | bytes
+    ) -> bytes:
+        """Set `key` if its value is `expected_value`. See `Store.compare_set`."""
+        expected, desired = as_bytes(expected_value), as_bytes(desired_value)
+        return self._client.compare_set(key, expected, desired, self._limit)
+
+    def delete_key(self, key: str) -> bool:
+        """Delete `key`; True if it existed. See `Store.delete_key`."""
+        return self._client.delete_key(key, self._limit)
+
+    def num_keys(self) -> int:
+        """How many keys there are; none of them is the store's own."""
+        return self._client.num_keys(self._limit)
+
+    def list_keys(self) -> list[str]:
+        """All keys, in no order. See `Store.list_keys`."""
+        return self._client.list_keys(self._limit)
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """The values of `keys`, in one message. See `Store.multi_get`."""
+        return self._client.multi_get(as_keys(keys), self._limit)
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Set `keys` to `values` in one step. See `Store.multi_set`."""
+        items = as_items(keys, values)
+        names, contents = [key for key, _ in items], [value for _, value in items]
+        self._client.multi_set(names, contents, self._limit)
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Append `value` to the queue `key`. See `Store.queue_push`."""
+        self._client.queue_push(key, as_bytes(value), self._limit)
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Remove and return the queue's oldest value. See `Store.queue_pop`.
+
+        Those who wait are served in the order in which they came.
+        """
+        return self._client.queue_pop(key, block, self._limit)
+
+    def queue_len(self, key: str) -> int:
+        """How many values the queue `key` holds. See `Store.queue_len`."""
+        return self._client.queue_len(key, self._limit)
+
+    def barrier(
+        self, key: str, world_size: int, timeout: timedelta | None = None
+    ) -> None:
+        """Wait until `world_size` callers have called it with this `key`.
+
+        It uses no keys, and may be called again with the same key at once. Who gives up
+        is no longer counted.
+
+        Raises:
+            DistStoreError: the limit passed first.
+            ValueError: `world_size` is not what those give who wait already.
+        """
+        self._client.barrier(key, world_size, self._limit_of(timeout))
+
+    def clone(self) -> TCPStore:
+        """Another object on the same data, with a connection and timeout of its own.
+
+        It keeps the server of a master alive.
+        """
+        other = TCPStore.__new__(TCPStore)
+        other.__dict__.update(self.__dict__)
+        other._client = other._connect()
+        return other
+
+    def has_extended_api(self) -> bool:
+        """True."""
+        return True
+
+    def _limit_of(self, timeout: timedelta | None) -> float:
+        return self._limit if timeout is None else as_timeout(timeout).total_seconds()
+
+    def __repr__(self) -> str:
+        role = ", is_master=True" if self._server is not None else ""
+        return f"TCPStore({self._host!r}, {self._port}{role})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be pickled: it is a connection. Make another one there: "
+            f"TCPStore({self._host!r}, {self._port})"
+        )
+
+
+# What multi_tenant shares: servers by host, port and secret, while a store holds them.
+_shared: WeakValueDictionary[tuple[str, int, str], StoreServer] = WeakValueDictionary()
+_shared_lock = threading.Lock()

@@ -1,0 +1,311 @@
+"""What is special to TCPStore; tests/contract holds what every store does."""
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import socket
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from allhands import DistNetworkError, DistStoreError, TCPStore
+
+HOST = "127.0.0.1"
+SHORT = timedelta(milliseconds=50)
+
+
+def master(host=HOST, port=0, **arguments):
+    return TCPStore(host, port, is_master=True, **arguments)
+
+
+@pytest.fixture
+def store():
+    return master()
+
+
+@pytest.fixture
+def unused_port():
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        return taken.getsockname()[1]
+
+
+# Server and clients
+
+
+def test_clients_see_one_store(store):
+    worker = TCPStore(HOST, store.port)
+    worker.set("k", "v")
+    assert store.get("k") == b"v"
+    assert (worker.host, worker.port) == (HOST, store.port)
+
+
+def test_properties(store):
+    assert store.port > 0
+    assert store.timeout == timedelta(seconds=300)
+    assert store.has_extended_api()
+    assert repr(store) == f"TCPStore('127.0.0.1', {store.port}, is_master=True)"
+
+
+def test_client_waits_for_its_server(unused_port):
+    made = []
+    late = threading.Timer(0.1, lambda: made.append(master(port=unused_port)))
+    late.start()
+    TCPStore(HOST, unused_port).set("k", "v")
+    late.join()
+    assert made[0].get("k") == b"v"
+
+
+def test_no_server(unused_port):
+    message = (
+        r"The client socket has timed out after 100ms while trying to connect to "
+        rf"\(127.0.0.1, {unused_port}\): .*refused"
+    )
+    with pytest.raises(DistNetworkError, match=message):
+        TCPStore(HOST, unused_port, timeout=timedelta(milliseconds=100))
+
+
+def test_unknown_host_is_looked_up_until_the_limit():
+    with pytest.raises(DistNetworkError, match="timed out after 100ms"):
+        TCPStore("no-such-host.invalid", 1, timeout=timedelta(milliseconds=100))
+
+
+def test_port_out_of_range():
+    with pytest.raises(ValueError, match="from 0 to 65535 but was 99999"):
+        TCPStore(HOST, 99999)
+
+
+@pytest.mark.parametrize("world_size", [0, -1])
+def test_world_size_out_of_range(world_size):
+    with pytest.raises(ValueError, match=f"got {world_size}"):
+        master(world_size=world_size)
+
+
+def test_port_in_use_names_its_owner(store):
+    with pytest.raises(DistNetworkError, match="EADDRINUSE") as caught:
+        master(port=store.port)
+    text = str(caught.value)
+    assert f"127.0.0.1:{store.port}" in text
+    assert f"process {os.getpid()} (" in text
+    assert "MASTER_PORT" in text
+    assert "port 0" in text
+
+
+def test_listens_at_no_other_address():
+    store = master("127.0.0.2")
+    TCPStore("127.0.0.2", store.port).set("k", "v")
+    with pytest.raises(DistNetworkError, match="refused"):
+        TCPStore("127.0.0.1", store.port, timeout=SHORT)
+
+
+def test_every_address():
+    store = master("0.0.0.0")
+    for host in ("127.0.0.1", "127.0.0.2", "0.0.0.0"):
+        TCPStore(host, store.port).add("n", 1)
+    assert store.get("n") == b"3"
+
+
+def test_another_machines_address():
+    with pytest.raises(DistNetworkError, match="no address of this machine"):
+        master("192.0.2.1")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="has no IPv6")
+def test_ipv6():
+    store = master("::1")
+    TCPStore("::1", store.port).set("k", "v")
+    assert store.get("k") == b"v"
+    with pytest.raises(DistNetworkError, match=rf"\[::1\]:{store.port}"):
+        master("::1", store.port)
+
+
+def test_listen_fd():
+    listener = socket.create_server((HOST, 0))
+    port = listener.getsockname()[1]
+    store = master(port=port, master_listen_fd=listener.detach())
+    assert store.port == port
+    TCPStore(HOST, port).set("k", "v")
+
+
+def test_listen_fd_of_another_port(unused_port):
+    listener = socket.create_server((HOST, 0))
+    with pytest.raises(ValueError, match=f"expected {unused_port}"):
+        master(port=unused_port, master_listen_fd=listener.detach())
+
+
+def test_multi_tenant_masters_share_a_server():
+    first = master(multi_tenant=True)
+    second = master(port=first.port, multi_tenant=True)
+    first.set("k", "v")
+    del first
+    assert second.get("k") == b"v"
+    with pytest.raises(DistNetworkError, match="EADDRINUSE"):
+        master(port=second.port)
+
+
+def test_world_size_waits_for_all(unused_port):
+    makers = [
+        threading.Thread(target=TCPStore, args=(HOST, unused_port, 3)) for _ in range(2)
+    ]
+    for maker in makers:
+        maker.start()
+    store = master(port=unused_port, world_size=3)
+    for maker in makers:
+        maker.join()
+    assert store.num_keys() == 0
+
+
+def test_world_size_times_out():
+    message = r"Timed out after 0 seconds waiting for clients. 1/2 clients joined."
+    with pytest.raises(DistStoreError, match=message):
+        master(world_size=2, timeout=SHORT)
+
+
+def test_world_size_without_waiting():
+    assert master(world_size=2, wait_for_workers=False).list_keys() == []
+
+
+def test_use_libuv_changes_nothing():
+    store = master(use_libuv=False)
+    store.queue_push("q", "v")
+    assert store.queue_pop("q") == b"v"
+
+
+# Ends
+
+
+def test_a_server_that_went_is_told_at_once():
+    store = master()
+    worker = TCPStore(HOST, store.port)
+    where = f"{HOST}:{store.port}"
+    threading.Timer(0.1, lambda: stores.clear()).start()
+    stores = [store]
+    del store
+    start = time.monotonic()
+    with pytest.raises(DistNetworkError, match=where):
+        worker.get("never")
+    with pytest.raises(DistNetworkError, match=where):
+        worker.set("k", "v")
+    assert time.monotonic() - start < 5
+
+
+def test_a_new_server_at_the_same_port_is_not_the_old_one():
+    store = master()
+    worker = TCPStore(HOST, store.port)
+    port = store.port
+    del store
+    store = master(port=port)
+    with pytest.raises(DistNetworkError, match="lost"):
+        worker.set("k", "v")
+    assert store.list_keys() == []
+
+
+def held():
+    """How many file descriptors and threads this process has, in all."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")) + len(os.listdir("/proc/self/task"))
+
+
+def test_stores_leave_nothing_behind():
+    master().clone().set("k", "v")
+    before = held()
+    for _ in range(50):
+        store = master()
+        TCPStore(HOST, store.port).clone().set("k", "v")
+        del store
+    assert held() <= before
+
+
+def test_a_failed_constructor_leaves_nothing_behind():
+    before = held()
+    with pytest.raises(DistStoreError):
+        master(world_size=2, timeout=SHORT)
+    assert held() <= before
+
+
+def test_a_clone_keeps_the_server():
+    other = master().clone()
+    other.set("k", "v")
+    assert other.get("k") == b"v"
+
+
+def test_is_not_picklable(store):
+    for make in (pickle.dumps, copy.copy):
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            make(store)
+
+
+def test_ctrl_c_while_connecting(unused_port):
+    sent = []
+
+    def interrupt():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(0.1, interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        TCPStore(HOST, unused_port)
+    assert time.monotonic() - sent[0] < 0.5
+
+
+# Limits
+
+
+def test_keys_are_bounded(store):
+    store.set("k" * 65536, "v")
+    with pytest.raises(ValueError, match="65537 bytes"):
+        store.set("k" * 65537, "v")
+    assert store.num_keys() == 1
+
+
+# The secret
+
+
+@pytest.fixture
+def secret(monkeypatch):
+    def set_secret(value):
+        monkeypatch.setenv("ALLHANDS_SECRET", value)
+
+    return set_secret
+
+
+def test_same_secret(secret):
+    secret("s" * 100)
+    store = master()
+    TCPStore(HOST, store.port).set("k", "v")
+    assert store.get("k") == b"v"
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "message"),
+    [
+        ("one", "other", "has another secret"),
+        ("one", "", "asks for the job's secret, and this process has none"),
+        ("", "other", "has no secret, and this process has one"),
+    ],
+)
+def test_other_secret(secret, server, client, message):
+    secret(server)
+    store = master()
+    secret(client)
+    with pytest.raises(DistNetworkError, match=f"{message}.*ALLHANDS_SECRET"):
+        TCPStore(HOST, store.port)
+    store.set("k", "v")  # with the connection it has
+
+
+def test_not_a_store_server():
+    with socket.create_server((HOST, 0)) as listener:
+
+        def answer():
+            with listener.accept()[0] as peer:
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n".ljust(64))
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(DistNetworkError, match="no store server of ours"):
+            TCPStore(HOST, listener.getsockname()[1])
+        answering.join()
