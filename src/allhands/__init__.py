@@ -37,6 +37,7 @@ from allhands.membership import (
 )
 from allhands.options import ReduceOp, default_pg_timeout, reduce_op
 from allhands.process_group import ProcessGroup
+from allhands.rendezvous import register_rendezvous_handler, rendezvous
 from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from allhands.work import Work
 
@@ -84,4 +85,6 @@ __all__ = [
     "is_initialized",
     "new_group",
     "reduce_op",
+    "register_rendezvous_handler",
+    "rendezvous",
 ]

@@ -20,6 +20,7 @@ from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.identity import exchange
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.process_group import ProcessGroup
+from allhands.rendezvous import rendezvous
 from allhands.store import PrefixStore, Store
 from allhands.world import (
     NON_GROUP_MEMBER,
@@ -87,10 +88,11 @@ def init_process_group(
     to_seconds(limit)
     config = BackendConfig(backend or Backend.UNDEFINED)
     if store is None:
-        raise RuntimeError(
-            "init_process_group: no rendezvous handler yet; pass store, rank and "
-            "world_size"
-        )
+        url = init_method or "env://"
+        meetings = iter(rendezvous(url, rank, world_size, timeout=limit))
+        store, rank, world_size = next(meetings)
+        store.set_timeout(limit)
+        store = PrefixStore("default_pg", store)
     else:
         _check_store_arguments(init_method, rank, world_size)
     name = _hashed(_ranks) if _ranks else "0"

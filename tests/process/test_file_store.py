@@ -14,14 +14,15 @@ def path(tmp_path):
     return str(tmp_path / "store")
 
 
-def start(path, body):
+def start(path, body, *arguments):
     """A process that runs `body` with `store` open on `path` for 2 users."""
     lines = [
         "import os, signal, sys, allhands",
         f"store = allhands.FileStore({path!r}, 2)",
         body,
     ]
-    return subprocess.Popen([sys.executable, "-c", "\n".join(lines)])
+    program = [sys.executable, "-c", "\n".join(lines)]
+    return subprocess.Popen([*program, *map(str, arguments)])
 
 
 def test_processes_add_and_lose_nothing(path):
@@ -55,6 +56,23 @@ def test_the_file_of_a_killed_peer_is_removed_by_the_survivor(path):
     assert start(path, work).wait(50) == -9
     assert store.get("k") == b"v"
     del store
+    assert not os.path.exists(path)
+
+
+def test_two_processes_meet_100_times_in_one_file(path):
+    """Without a barrier at the end: one may come again before the other has left."""
+    work = """
+rank, path = int(sys.argv[1]), store.path
+for meeting in range(100):
+    if meeting:
+        store = allhands.FileStore(path, 2)
+    incarnation = store.add(f"join/{rank}", 1)
+    store.set(f"here/{rank}/{incarnation}", "v")
+    store.wait([f"here/{1 - rank}/{incarnation}"])
+    del store
+"""
+    workers = [start(path, work, rank) for rank in (0, 1)]
+    assert [worker.wait(50) for worker in workers] == [0, 0]
     assert not os.path.exists(path)
 
 

@@ -74,6 +74,45 @@ def test_the_world_can_be_made_again_and_again():
     assert store.num_keys() <= 2 * (2 + 5)  # counts, and what the last world left
 
 
+def test_the_ranks_meet_again_and_again_in_a_file(tmp_path):
+    url = f"file://{tmp_path}/store"
+
+    def body(rank):
+        for _ in range(100):
+            dist.init_process_group(init_method=url, rank=rank, world_size=2)
+            assert total() == 1
+            dist.destroy_process_group()
+
+    run_ranks(2, body, init=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ranks_meet_again_and_again_at_a_port():
+    host = dist.TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
+    url = f"tcp://127.0.0.1:{host.port}"
+
+    def body(rank):
+        for _ in range(100):
+            dist.init_process_group(init_method=url, rank=rank, world_size=2)
+            assert total() == 1
+            dist.destroy_process_group()
+
+    run_ranks(2, body, init=False)
+
+
+def test_the_environment_is_the_default_place_to_meet(monkeypatch):
+    host = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(host.port))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+
+    def body(rank):
+        dist.init_process_group(rank=rank, world_size=2)
+        return total()
+
+    assert run_ranks(2, body, init=False) == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -149,7 +149,8 @@ class Log:
         if not start:
             data = _MAGIC + data
         try:
-            os.ftruncate(self._file, start)  # cuts off a record that was never finished
+            if os.fstat(self._file).st_size > start:
+                os.ftruncate(self._file, start)  # a record that was never finished
             _write_at(self._file, start, data)
         except OSError as error:
             os.ftruncate(self._file, start)

@@ -1,0 +1,231 @@
+"""Rendezvous: how the ranks of a job find their common store and learn who they are.
+
+A URL names the way; its scheme chooses a handler, a function of the URL that yields
+`(store, rank, world_size)` once. What the caller of `rendezvous` gives as rank and
+world size reaches the handler in the URL's query, so a handler sees one form only.
+
+Where a launcher's agent hosts the store (`TORCHELASTIC_USE_AGENT_STORE`), every rank is
+a client, and the keys of each attempt get a prefix of their own: a job that the agent
+restarted never reads what the attempt before wrote. Otherwise rank 0 hosts it.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+
+from allhands.options import default_pg_timeout
+from allhands.store import FileStore, PrefixStore, Store, TCPStore
+
+__all__ = ["register_rendezvous_handler", "rendezvous"]
+
+Meeting = tuple[Store, int, int]
+Handler = Callable[..., Iterator[Meeting]]
+
+_handlers: dict[str, Handler] = {}
+
+
+def rendezvous(
+    url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
+) -> Iterator[Meeting]:
+    """Meet the other ranks at `url`.
+
+    The URL is one of
+
+    - `env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment,
+      which a launcher sets; an empty variable counts as unset,
+    - `tcp://host:port`: a TCPStore there, hosted by rank 0,
+    - `file:///path`: a FileStore at the path,
+    - a scheme given to `register_rendezvous_handler`.
+
+    Each takes `rank` and `world_size` in its query, too: `tcp://host:port?rank=0`.
+
+    Args:
+        url: where to meet, the same for all ranks.
+        rank: this process's rank; -1 where the URL or the environment says it.
+        world_size: the number of ranks, likewise.
+        **kwargs: for the handler. Those of this package take `timeout`, a timedelta:
+            how long to wait for the store, and the store's timeout afterwards.
+
+    Returns:
+        An iterator; its first item is `(store, rank, world_size)`. It does not wait for
+        other ranks than the one that hosts the store. A second item is a RuntimeError:
+        to meet again, call `rendezvous` again.
+
+    Raises:
+        ValueError: something is missing or out of range; with `next` of the result.
+        RuntimeError: no handler for this scheme, or arguments of the wrong type.
+        AssertionError: `rank` or `world_size` is given twice.
+
+    Example:
+        >>> store, rank, world_size = next(rendezvous("file:///tmp/job", 0, 2))
+    """
+    if not isinstance(url, str):
+        raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
+    place = {
+        "rank": _as_integer("rank", rank),
+        "world_size": _as_integer("world_size", world_size),
+    }
+    given = {name: value for name, value in place.items() if value != -1}
+    parts = urlsplit(url)
+    if parts.scheme not in _handlers:
+        raise RuntimeError(
+            f"No rendezvous handler for {parts.scheme}://; there are handlers for "
+            f"{', '.join(f'{scheme}://' for scheme in sorted(_handlers))}"
+        )
+    if given:
+        url = _with_arguments(url, parts, given)
+    return _handlers[parts.scheme](url, **kwargs)
+
+
+def register_rendezvous_handler(scheme: str, handler: Handler) -> None:
+    """Let `rendezvous` hand URLs of `scheme` to `handler`, in this process.
+
+    Args:
+        scheme: what stands before `://`.
+        handler: called with the URL, which has `rank` and `world_size` in its query
+            where they were given, and with the keyword arguments of `rendezvous`. It
+            returns an iterator of `(store, rank, world_size)`, for instance by `yield`.
+
+    Raises:
+        RuntimeError: `scheme` has a handler already.
+    """
+    if scheme in _handlers:
+        raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
+    _handlers[scheme] = handler
+
+
+def _as_integer(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise RuntimeError(f"`{name}` must be an integer. {value}") from None
+
+
+def _with_arguments(url: str, parts: SplitResult, given: dict[str, int]) -> str:
+    if {"rank", "world_size"} & dict(parse_qsl(parts.query)).keys():
+        raise AssertionError(
+            f"The url: {url} has node-specific arguments(rank, world_size) already."
+        )
+    start, hash_sign, fragment = url.partition("#")
+    joint = "&" if "?" in start else "?"
+    return f"{start}{joint}{urlencode(given)}{hash_sign}{fragment}"
+
+
+def _meet_by_environment(
+    url: str, timeout: timedelta = default_pg_timeout, **_: Any
+) -> Iterator[Meeting]:
+    query = dict(parse_qsl(urlsplit(url).query))
+    rank = int(query.get("rank") or _variable("RANK"))
+    world_size = int(query.get("world_size") or _variable("WORLD_SIZE"))
+    host = _variable("MASTER_ADDR").strip("[]")
+    port = _as_port(_variable("MASTER_PORT"))
+    _check_place(rank, world_size)
+    yield _tcp_store(host, port, rank, world_size, timeout), rank, world_size
+    raise RuntimeError("Unable to perform re-rendezvous using env:// method")
+
+
+def _meet_at_port(
+    url: str, timeout: timedelta = default_pg_timeout, **_: Any
+) -> Iterator[Meeting]:
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise _incomplete("tcp", "host name missing")
+    # Not parts.port, whose errors do not name the number. An IPv6 host ends with "]".
+    port = parts.netloc.rpartition("]")[2].partition(":")[2]
+    if not port:
+        raise _incomplete("tcp", "port number missing")
+    rank, world_size = _place_in(parts)
+    store = _tcp_store(parts.hostname, _as_port(port), rank, world_size, timeout)
+    yield store, rank, world_size
+    raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
+
+
+def _meet_in_file(
+    url: str, timeout: timedelta = default_pg_timeout, **_: Any
+) -> Iterator[Meeting]:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise ValueError(
+            f"{url}: a file:// URL begins with three slashes, the last being the "
+            f"path's; this one names {parts.netloc!r} as a host"
+        )
+    if not parts.path:
+        raise _incomplete("file", "path missing")
+    rank, world_size = _place_in(parts)
+    store = FileStore(parts.path, world_size)
+    store.set_timeout(timeout)
+    yield store, rank, world_size
+    raise RuntimeError("Unable to perform re-rendezvous using file:// method")
+
+
+def _place_in(parts: SplitResult) -> tuple[int, int]:
+    """Rank and world size from the query of a URL."""
+    query = dict(parse_qsl(parts.query))
+    for name in ("rank", "world_size"):
+        if name not in query:
+            raise _incomplete(
+                parts.scheme, f"{name.replace('_', ' ')} parameter missing"
+            )
+    rank, world_size = int(query["rank"]), int(query["world_size"])
+    _check_place(rank, world_size)
+    return rank, world_size
+
+
+def _check_place(rank: int, world_size: int) -> None:
+    if world_size < 1:
+        raise ValueError(f"world_size must be positive, got {world_size}")
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank must be in [0, {world_size}), got {rank}")
+
+
+def _as_port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 1 << 16:
+        raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
+    return port
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise _incomplete("env", f"environment variable {name} expected, but not set")
+    return value
+
+
+def _incomplete(scheme: str, problem: str) -> ValueError:
+    return ValueError(
+        f"Error initializing allhands using {scheme}:// rendezvous: {problem}"
+    )
+
+
+def _tcp_store(
+    host: str, port: int, rank: int, world_size: int, timeout: timedelta
+) -> Store:
+    """The store at host and port; the host itself where that is this rank's part.
+
+    It does not wait for the other ranks: whoever needs them can tell who is missing.
+    """
+    agent_hosts = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        host,
+        port,
+        world_size,
+        is_master=rank == 0 and not agent_hosts,
+        timeout=timeout,
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+    if not agent_hosts:
+        return store
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
+    return PrefixStore(f"attempt_{attempt}", store)
+
+
+register_rendezvous_handler("env", _meet_by_environment)
+register_rendezvous_handler("tcp", _meet_at_port)
+register_rendezvous_handler("file", _meet_in_file)

@@ -1,0 +1,279 @@
+"""How URLs, arguments and the environment become a store, a rank and a world size."""
+
+import datetime
+import re
+
+import pytest
+
+from allhands import (
+    FileStore,
+    HashStore,
+    PrefixStore,
+    TCPStore,
+    register_rendezvous_handler,
+    rendezvous,
+)
+
+TIMEOUT = datetime.timedelta(seconds=20)
+VARIABLES = {
+    "RANK": "0",
+    "WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+}
+STORES_OF_AN_AGENT = ("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """No variable of a launcher, whatever the tests run under."""
+    for name in (*VARIABLES, *STORES_OF_AN_AGENT):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.fixture
+def variables(environment):
+    for name, value in VARIABLES.items():
+        environment.setenv(name, value)
+    return environment
+
+
+def meet(*arguments, **options):
+    return next(iter(rendezvous(*arguments, **options)))
+
+
+# Any URL
+
+
+def test_an_unknown_scheme():
+    with pytest.raises(RuntimeError, match="No rendezvous handler for foo://"):
+        rendezvous("foo://")
+    with pytest.raises(RuntimeError, match="No rendezvous handler for ://"):
+        rendezvous("no scheme")
+
+
+def test_types_of_the_arguments():
+    with pytest.raises(RuntimeError, match=r"`url` must be a string. <class 'int'>: 5"):
+        rendezvous(5)
+    with pytest.raises(RuntimeError, match=r"`rank` must be an integer. 0"):
+        rendezvous("env://", rank="0")
+    with pytest.raises(RuntimeError, match=r"`world_size` must be an integer. 1.0"):
+        rendezvous("env://", world_size=1.0)
+
+
+@pytest.mark.parametrize("query", ["rank=0", "world_size=1", "rank=0&world_size=1"])
+@pytest.mark.parametrize("place", [(0, -1), (-1, 1), (0, 1)])
+def test_a_place_given_twice(query, place):
+    url = f"tcp://127.0.0.1:0?{query}"
+    message = re.escape(
+        f"The url: {url} has node-specific arguments(rank, world_size) already."
+    )
+    with pytest.raises(AssertionError, match=message):
+        rendezvous(url, *place)
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "message"),
+    [
+        (2, 2, r"rank must be in \[0, 2\), got 2"),
+        (-2, 2, r"rank must be in \[0, 2\), got -2"),
+        (0, 0, "world_size must be positive, got 0"),
+    ],
+)
+@pytest.mark.parametrize("url", ["file:///tmp/never", "tcp://127.0.0.1:0", "env://"])
+def test_a_place_that_is_none(variables, url, rank, world_size, message):
+    with pytest.raises(ValueError, match=message):
+        meet(url, rank, world_size)
+
+
+@pytest.mark.parametrize("scheme", ["file", "tcp", "env"])
+def test_one_rendezvous_is_one_meeting(variables, tmp_path, scheme):
+    rest = {"file": str(tmp_path / "store"), "tcp": "127.0.0.1:0"}.get(scheme, "")
+    meetings = rendezvous(f"{scheme}://{rest}", 0, 1, timeout=TIMEOUT)
+    assert next(meetings)[1:] == (0, 1)
+    with pytest.raises(RuntimeError, match=f"re-rendezvous using {scheme}:// method"):
+        next(meetings)
+
+
+# Handlers of the user
+
+
+def test_a_handler_of_the_user():
+    calls = []
+
+    def handler(url, **options):
+        calls.append((url, options))
+        yield HashStore(), 3, 4
+
+    register_rendezvous_handler("mine", handler)
+    _store, rank, world_size = meet("mine://place?a=b", 0, 1, timeout=TIMEOUT)
+    assert (rank, world_size) == (3, 4)
+    meet("mine://place?a=b")
+    assert calls == [
+        ("mine://place?a=b&rank=0&world_size=1", {"timeout": TIMEOUT}),
+        ("mine://place?a=b", {}),
+    ]
+
+
+def test_a_scheme_has_one_handler():
+    message = "Rendezvous handler for tcp:// already registered"
+    with pytest.raises(RuntimeError, match=message):
+        register_rendezvous_handler("tcp", lambda url: iter(()))
+
+
+# file://
+
+
+def test_file(tmp_path):
+    path = tmp_path / "store"
+    one, *place = meet(f"file://{path}", 0, 2, timeout=TIMEOUT)
+    assert place == [0, 2]
+    assert isinstance(one, FileStore)
+    assert one.path == str(path)
+    assert one.timeout == TIMEOUT
+    other, *place = meet(f"file://{path}?rank=1&world_size=2")
+    assert place == [1, 2]
+    one.set("k", "v")
+    assert other.get("k") == b"v"
+    del one, other
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("file://?rank=0&world_size=1", "path missing"),
+        ("file:///tmp/never?rank=0", "world size parameter missing"),
+        ("file:///tmp/never?world_size=1", "rank parameter missing"),
+    ],
+)
+def test_file_that_is_incomplete(url, problem):
+    message = f"Error initializing allhands using file:// rendezvous: {problem}"
+    with pytest.raises(ValueError, match=message):
+        meet(url)
+
+
+def test_file_with_two_slashes():
+    with pytest.raises(ValueError, match=r"three slashes.* 'shared' as a host"):
+        meet("file://shared/store", 0, 1)
+
+
+def test_file_with_a_bad_number():
+    with pytest.raises(ValueError, match=r"invalid literal for int\(\).*'a'"):
+        meet("file:///tmp/never?rank=a&world_size=1")
+
+
+# tcp://
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+def test_tcp(host):
+    one, *place = meet(f"tcp://{host}:0", 0, 2, timeout=TIMEOUT)
+    assert place == [0, 2]
+    assert isinstance(one, TCPStore)
+    assert one.timeout == TIMEOUT
+    url = f"tcp://{host}:{one.port}?rank=1&world_size=2&use_libuv=0"
+    other, *place = meet(url, timeout=TIMEOUT)
+    assert place == [1, 2]
+    one.set("k", "v")
+    assert other.get("k") == b"v"
+
+
+def test_rank_0_may_host_two_worlds_at_one_port():
+    one = meet("tcp://127.0.0.1:0", 0, 1)[0]
+    other = meet(f"tcp://127.0.0.1:{one.port}", 0, 1)[0]
+    one.set("k", "v")
+    assert other.get("k") == b"v"
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("tcp://127.0.0.1?rank=0&world_size=1", "port number missing"),
+        ("tcp://127.0.0.1:?rank=0&world_size=1", "port number missing"),
+        ("tcp://[::1]?rank=0&world_size=1", "port number missing"),
+        ("tcp://:1?rank=0&world_size=1", "host name missing"),
+        ("tcp://127.0.0.1:0?rank=0", "world size parameter missing"),
+        ("tcp://127.0.0.1:0?world_size=1", "rank parameter missing"),
+    ],
+)
+def test_tcp_that_is_incomplete(url, problem):
+    message = f"Error initializing allhands using tcp:// rendezvous: {problem}"
+    with pytest.raises(ValueError, match=message):
+        meet(url)
+
+
+def test_tcp_ports_out_of_range():
+    message = r"port must have value from 0 to 65535 but was 99999\."
+    with pytest.raises(ValueError, match=message):
+        meet("tcp://127.0.0.1:99999", 0, 1)
+
+
+# env://
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "[::1]"])
+def test_env(variables, address):
+    variables.setenv("MASTER_ADDR", address)
+    variables.setenv("WORLD_SIZE", "2")
+    one, *place = meet("env://", timeout=TIMEOUT)
+    assert place == [0, 2]
+    assert one.timeout == TIMEOUT
+    variables.setenv("MASTER_PORT", str(one.port))
+    variables.setenv("RANK", "1")
+    other, *place = meet("env://", timeout=TIMEOUT)
+    assert place == [1, 2]
+    one.set("k", "v")
+    assert other.get("k") == b"v"
+
+
+@pytest.mark.parametrize("url", ["env://?rank=1&world_size=3", "env://"])
+def test_arguments_beat_the_environment(variables, url):
+    host = meet("tcp://127.0.0.1:0", 0, 3)[0]
+    variables.setenv("MASTER_PORT", str(host.port))
+    place = () if "?" in url else (1, 3)
+    assert meet(url, *place)[1:] == (1, 3)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_variable_that_is_not_set(variables, name, is_empty):
+    if is_empty:
+        variables.setenv(name, "")
+    else:
+        variables.delenv(name)
+    message = (
+        "Error initializing allhands using env:// rendezvous: "
+        f"environment variable {name} expected, but not set"
+    )
+    with pytest.raises(ValueError, match=message):
+        meet("env://")
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT"])
+def test_a_variable_that_is_no_number(variables, name):
+    variables.setenv(name, "abc")
+    with pytest.raises(ValueError, match=r"invalid literal for int\(\).*'abc'"):
+        meet("env://")
+
+
+def test_env_port_out_of_range(variables):
+    variables.setenv("MASTER_PORT", "99999")
+    message = r"port must have value from 0 to 65535 but was 99999\."
+    with pytest.raises(ValueError, match=message):
+        meet("env://")
+
+
+def test_an_agent_hosts_the_store_for_every_attempt(variables):
+    agent = TCPStore("127.0.0.1", 0, is_master=True)
+    variables.setenv("MASTER_PORT", str(agent.port))
+    variables.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    variables.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    first = meet("env://", timeout=TIMEOUT)[0]
+    assert isinstance(first, PrefixStore)
+    first.set("k", "stale")
+    variables.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    second = meet("env://", timeout=TIMEOUT)[0]
+    assert second.list_keys() == []
+    assert agent.list_keys() == ["attempt_0/k"]
