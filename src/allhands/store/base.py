@@ -283,16 +283,16 @@ def wait_timeout(keys: Sequence[str], limit: timedelta) -> DistStoreError:
     return DistStoreError(f"wait timeout after {in_ms(limit)}ms, keys: {listed}")
 
 
-def poll(limit: timedelta) -> Iterator[None]:
+def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
     """Yield at once, then at growing intervals, for the last time when `limit` is over.
 
-    The intervals start at 0.2 ms, so a short wait ends soon, and grow to 10 ms, so
-    that a long one costs next to nothing.
+    The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
+    seconds; with 10 ms a long wait costs next to nothing.
     """
     deadline = time.monotonic() + limit.total_seconds()
     pause = 0.0002
     yield
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(pause, left))
-        pause = min(pause * 1.5, 0.01)
+        pause = min(pause * 1.5, longest)
         yield

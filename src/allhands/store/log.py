@@ -39,6 +39,8 @@ _CRC_SIZE = 4
 _MUTEX = 1 << 62
 _PRESENCE = _MUTEX + 1
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+# s; others hold the lock for far less, and who looks seldom finds it taken.
+_PAUSE = 0.001
 # The kernel moves at most this much in one call (see read(2)).
 _LARGEST_READ = 0x7FFFF000
 
@@ -96,14 +98,15 @@ class Log:
         Raises:
             DistStoreError: somebody else kept us out for `limit`.
         """
-        if not any(self._lock(_MUTEX, fcntl.F_WRLCK) for _ in poll(limit)):
-            raise DistStoreError(
-                f"FileStore {self.path!r}: another process has held the file's lock "
-                f"for {limit.total_seconds():g} s; is it stopped?"
-            )
         try:
+            if not any(self._lock(_MUTEX, fcntl.F_WRLCK) for _ in poll(limit, _PAUSE)):
+                raise DistStoreError(
+                    f"FileStore {self.path!r}: another process has held the file's "
+                    f"lock for {limit.total_seconds():g} s; is it stopped?"
+                )
             yield
         finally:
+            # Ctrl-C may have come with or without the lock; both are all right.
             self._lock(_MUTEX, fcntl.F_UNLCK)
 
     def enter(self) -> bool:
