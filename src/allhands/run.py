@@ -12,17 +12,15 @@ import ctypes
 import errno
 import os
 import secrets
-import socket
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 from allhands import settings
 from allhands.elastic import Agent, Job, LogSpec, Std, parse_std
+from allhands.store import TCPStore
 
 __all__ = [
     "determine_local_world_size",
@@ -176,7 +174,8 @@ def run(args: argparse.Namespace) -> int:
     num_workers = determine_local_world_size(args.nproc_per_node)
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
     address = args.master_addr.strip("[]")
-    store = _host_store(address, args.master_port)
+    # Hosted here, so that it outlives every rank.
+    store = TCPStore(address, args.master_port, is_master=True)
     job = Job(
         command=_command(args),
         num_workers=num_workers,
@@ -200,16 +199,6 @@ def _check_one_host(args: argparse.Namespace) -> None:
         )
     if args.node_rank != 0:
         raise ValueError(f"--node-rank is {args.node_rank}; with one node it must be 0")
-
-
-def _host_store(address: str, port: int) -> Any:
-    """The job's key-value store, in this process: it outlives every rank."""
-    try:
-        tcp = import_module("allhands.store.tcp")
-    except ModuleNotFoundError:  # until the store has landed: a port that is ours
-        listener = socket.create_server((address, port))
-        return SimpleNamespace(port=listener.getsockname()[1], listener=listener)
-    return tcp.TCPStore(address, port, is_master=True, wait_for_workers=False)
 
 
 def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:

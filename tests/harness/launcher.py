@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pathlib
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 LIMIT_S = 30
 
@@ -28,6 +32,7 @@ def environment(**variables: str) -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PET_", "TORCHELASTIC_", "ALLHANDS_", "OMP_"))
+        and name not in ("COLUMNS", "LINES")
     }
     return {**clean, **variables}
 
@@ -47,7 +52,7 @@ def launch(
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def launched(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A job under way; both streams come by `stdout`."""
     process = subprocess.Popen(
@@ -93,3 +98,45 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+# Makes stdin the controlling terminal, so that Ctrl-C in it is a signal.
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'allhands.run', *sys.argv[1:]])"
+)
+
+
+class Terminal:
+    """A job whose controlling terminal, stdin, stdout and stderr are this one."""
+
+    def __init__(self, *arguments: str, columns: int = 90) -> None:
+        self.output = b""
+        self._fd, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _TAKE_TERMINAL, *arguments],
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            env=environment(TERM="xterm"),
+            start_new_session=True,
+        )
+        os.close(end)
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def read_until(self, text: bytes, times: int = 1) -> None:
+        """Until the job has written `text` so many times."""
+        while self.output.count(text) < times:
+            self.output += os.read(self._fd, 65536)
+
+    def wait(self) -> int:
+        """Until the job has ended; returns its exit code."""
+        # EIO: nobody has the terminal open any more.
+        with contextlib.suppress(OSError):
+            while data := os.read(self._fd, 65536):
+                self.output += data
+        os.close(self._fd)
+        return self._process.wait(LIMIT_S)

@@ -51,11 +51,7 @@ class Agent:
         with _signals() as signals:
             for attempt in range(self._job.max_restarts + 1):
                 group = WorkerGroup(self._job, attempt, self._screens)
-                try:
-                    group.run(signals)
-                finally:
-                    for screen in set(self._screens.values()):
-                        screen.close()
+                group.run(signals)
                 if group.ended_by or not group.failures:
                     break
                 if attempt < self._job.max_restarts:
@@ -89,6 +85,8 @@ class Agent:
 
     def _say(self, lines: list[str]) -> None:
         """Write to stderr, after everything that the ranks have written."""
+        if self._screens[Std.ERR].is_lost:
+            return  # it would block for ever
         try:
             sys.stderr.write("".join(f"{line}\n" for line in lines))
             sys.stderr.flush()

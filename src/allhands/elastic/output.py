@@ -5,7 +5,9 @@ writes into prefixed lines for it. Two modes:
 
 - Plain (a file, a pipe): only whole lines pass, so lines of two ranks never mix.
 - Live (a terminal): everything passes at once, so that progress displays move. A
-  screen has at most one open line; a newline ends it before another rank writes.
+  screen has at most one open line (or display that redraws itself). Whole lines of
+  another rank end it by a newline first, and it goes on below them; a second open line
+  waits until the first is ended, or idle for a second.
 
 The prefix comes before the first printable character of a line, that is after a
 carriage return and after sequences that erase; a display that redraws its line gets
@@ -21,6 +23,7 @@ import os
 import re
 import select
 import stat
+import time
 
 __all__ = ["RankOutput", "Screen"]
 
@@ -43,7 +46,20 @@ _UNFINISHED = re.compile(
     rb"|[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z"
 )
 _TO_FIRST_COLUMN = re.compile(rb"\r|\x1b\[[01]?G")
+_CURSOR_UP = re.compile(rb"\x1b\[(\d*)A")
+_IDLE_S = 1.0
 _COLOURS = (36, 33, 35, 32, 34, 31)
+
+
+def _lines_up(data: bytes) -> int:
+    """How far the cursor moves up before anything is written."""
+    ups = 0
+    for token in _TOKEN.findall(data):
+        if token[0] not in b"\r\x1b" or token.endswith(b"\n"):
+            break
+        match = _CURSOR_UP.fullmatch(token)
+        ups += int(match[1] or 1) if match else 0
+    return min(ups, 1000)
 
 
 def _name(rank: int) -> str:
@@ -62,6 +78,7 @@ class Screen:
         self.is_lost = False
         """Its reader is gone; what comes now is dropped."""
         self._owner: RankOutput | None = None
+        self._owned_at = 0.0
         self._pending = bytearray()
         self._takes_all = stat.S_ISREG(os.fstat(fd).st_mode)
         self._used_escapes = False
@@ -90,10 +107,16 @@ class Screen:
         """Write `data` of one rank; `is_open`: its last line is not ended yet."""
         self._end_line_of_others(source)
         self._owner = source if is_open else None
+        self._owned_at = time.monotonic()
         self._used_escapes = self._used_escapes or b"\x1b" in data
         if not self.is_lost:
             self._pending += data
             self.flush()
+
+    def takes_open_line_of(self, source: RankOutput) -> bool:
+        """Whether a line that is not ended may be shown."""
+        is_free = self._owner is None or self._owner is source
+        return self.is_live and (is_free or time.monotonic() - self._owned_at > _IDLE_S)
 
     def close(self) -> None:
         """End an open line, and undo what a killed display left: no cursor, colours."""
@@ -147,10 +170,16 @@ class RankOutput:
     def feed(self, data: bytes) -> None:
         """Pass on as much as may be shown now."""
         data = self._held + data if self._held else data
-        end = self._live_end(data) if self._screen.is_live else data.rfind(b"\n") + 1
-        if len(data) - end > _LONGEST_LINE:
-            end = len(data)
-        self._held = data[end:]
+        if self._screen.takes_open_line_of(self):
+            end = self._finished_end(data)
+            self._held = data[end:]
+        else:
+            end = data.rfind(b"\n") + 1
+            self._held = data[end:]
+            if self._screen.is_live:  # of a display that waits, the last state counts
+                self._held = self._held[max(0, self._held.rfind(b"\r")) :]
+        if len(self._held) > _LONGEST_LINE:
+            end, self._held = len(data), b""
         if end:
             self._show(data[:end])
 
@@ -169,14 +198,18 @@ class RankOutput:
         self._was_cut = True
 
     def _show(self, data: bytes) -> None:
-        if self._was_cut:  # that line has its end already
+        room = b""
+        if self._was_cut:
             self._was_cut = False
-            data = data.removeprefix(b"\n")
-        shown = self._prefixed(data)
-        self._screen.show(self, shown, self._is_open)
+            data = data.removeprefix(b"\n")  # that line has its end already
+            # A display moves up to redraw itself: not over the lines of other ranks.
+            room = b"\n" * _lines_up(data)
+        shown = room + self._prefixed(data)
+        if shown:
+            self._screen.show(self, shown, self._is_open)
 
     @staticmethod
-    def _live_end(data: bytes) -> int:
+    def _finished_end(data: bytes) -> int:
         match = _UNFINISHED.search(data, max(0, len(data) - 256))
         return match.start() if match else len(data)
 

@@ -124,9 +124,7 @@ class WorkerGroup:
         for worker in self._running:
             if worker.local_rank not in self._pidfds:
                 self._look(worker)
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            self._deadline = None
-            self._at_deadline()
+        self._meet_deadline()
 
     def _time_left(self) -> float | None:
         waits = []
@@ -135,6 +133,11 @@ class WorkerGroup:
         if self._deadline is not None:
             waits.append(max(0.0, self._deadline - time.monotonic()))
         return min(waits) if waits else None
+
+    def _meet_deadline(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            self._at_deadline()
 
     def _set_deadline(self, seconds: float, action: Callable[[], None]) -> None:
         self._deadline = time.monotonic() + seconds
@@ -226,6 +229,9 @@ class WorkerGroup:
         """Pass on the last output, name what failed, let go of the processes."""
         for worker in self.workers:
             worker.reap()
+        self._deadline = None
+        if self.ended_by:
+            self._set_deadline(self._job.shutdown_timeout, self._drop_output)
         for _ in range(_DRAIN_READS):
             if not any([self._read(s) for w in self.workers for s in w.streams]):
                 break
@@ -239,6 +245,8 @@ class WorkerGroup:
                 for worker in self.workers
                 if worker.rank in self.stopped
             ]
+        for screen in set(self._screens.values()):
+            screen.close()
         self._wait_for_console()
         for pidfd in self._pidfds.values():
             os.close(pidfd)
@@ -246,11 +254,17 @@ class WorkerGroup:
         self._streams.close()
 
     def _wait_for_console(self) -> None:
-        """Until it has taken everything, or a signal says to drop the rest."""
+        """Until it has taken everything; not for ever if the job was to end."""
         while any(screen.is_clogged for screen in self._screens.values()):
             self._follow_console()
-            for key, _ in self._events.select(None):
+            for key, _ in self._events.select(self._time_left()):
                 key.data()
+            self._meet_deadline()
+
+    def _drop_output(self) -> None:
+        for screen in self._screens.values():
+            if screen.is_clogged:
+                screen.drop()
 
     def _failure(self, worker: Worker) -> Failure:
         assert worker.exit_code is not None
@@ -280,9 +294,8 @@ class WorkerGroup:
 
     def _end_by(self, number: int) -> None:
         now = time.monotonic()
-        if not self._running:  # all that still waits is output
-            for screen in self._screens.values():
-                screen.drop()
+        if not self._running:
+            self._drop_output()  # all that still waits
         elif not self._is_stopping:
             self.ended_by = number
             self._stop(number)

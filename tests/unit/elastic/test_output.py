@@ -127,6 +127,42 @@ def test_an_interrupted_line_is_not_ended_twice(live):
     assert live.written() == b"[rank0] a\n[rank1] b\n[rank0] c\n"
 
 
+def test_a_display_does_not_redraw_over_another_rank(live):
+    a, b = (RankOutput(live.screen, rank) for rank in range(2))
+    redraw = b"\r\x1b[2K\x1b[1A\x1b[2K\x1b[2A"
+    a.feed(b"x\ny")
+    b.feed(b"b\n")
+    a.feed(redraw + b"x")
+    assert live.written() == (
+        b"[rank0] x\n[rank0] y\n[rank1] b\n\n\n\n" + redraw + b"[rank0] x"
+    )
+
+
+def test_a_second_display_waits_for_the_first(live):
+    a, b = (RankOutput(live.screen, rank) for rank in range(2))
+    a.feed(b"a1")
+    b.feed(b"\rb1")
+    b.feed(b"\rb2")
+    a.feed(b"\ra2")
+    assert live.written() == b"[rank0] a1\r[rank0] a2"
+    a.feed(b"\n")
+    b.feed(b"\rb3")
+    assert live.written() == b"[rank0] a1\r[rank0] a2\n\r[rank1] b2\r[rank1] b3"
+
+
+def test_an_idle_display_gives_way(live, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    a, b = (RankOutput(live.screen, rank) for rank in range(2))
+    a.feed(b"a")
+    now += 0.9
+    b.feed(b"b")
+    assert live.written() == b"[rank0] a"
+    now += 0.2
+    b.feed(b"b")
+    assert live.written() == b"[rank0] a\n[rank1] bb"
+
+
 def test_end_of_the_screen_restores_the_cursor(live):
     rank = RankOutput(live.screen, 0)
     rank.feed(b"\x1b[?25l\x1b[31mbar")

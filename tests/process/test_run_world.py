@@ -1,0 +1,75 @@
+"""Ranks that meet in the launcher's store."""
+
+import os
+import socket
+
+from harness.launcher import environment, launch, program
+
+MEET = """
+    import os, signal, sys
+    import numpy as np
+    import allhands as dist
+
+    dist.init_process_group("native")
+    rank = dist.get_rank()
+    ones = np.ones(4)
+    dist.all_reduce(ones)
+    assert ones[0] == dist.get_world_size()
+"""
+
+
+def test_ranks_meet(tmp_path):
+    done = launch("--nproc-per-node=3", program(tmp_path, MEET + "    print('met')\n"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("met") == 3
+
+
+def test_ranks_meet_again_after_a_restart(tmp_path):
+    text = (
+        MEET
+        + """
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+    print("met")
+"""
+    )
+    path = program(tmp_path, text)
+    done = launch("--nproc-per-node=3", "--max-restarts=1", path)
+    assert done.returncode == 0
+    assert done.stdout.count("met") == 3
+    assert "rank 1 failed: killed by SIGKILL; all ranks start again" in done.stderr
+
+
+def test_the_rank_that_died_is_named_not_those_that_noticed(tmp_path):
+    text = (
+        MEET
+        + """
+    if rank == 2:
+        raise ValueError("mine")
+    while True:
+        dist.all_reduce(ones)
+"""
+    )
+    done = launch("--nproc-per-node=4", program(tmp_path, text))
+    last = done.stderr.splitlines()[-15:]
+    assert done.returncode == 1
+    assert "allhands run: rank 2 failed: ValueError: mine" in last
+
+
+def test_port_of_another_is_refused_with_a_reason(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = launch(f"--master-port={port}", program(tmp_path, "print('no')"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert str(port) in done.stderr
+    assert str(os.getpid()) in done.stderr  # who holds it
+
+
+def test_a_chosen_address_and_port(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    text = MEET + '    print(os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])\n'
+    options = ["--master-addr=localhost", f"--master-port={port}"]
+    done = launch(*options, program(tmp_path, text), env=environment())
+    assert done.stdout == f"[rank0] localhost {port}\n"
