@@ -1,0 +1,91 @@
+"""The documents are true: programs run, links lead somewhere, settings are listed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from allhands import settings
+from harness.documents import ROOT, documents, unlike
+from harness.launcher import environment
+
+DOCUMENTS = documents()
+COMMANDS = [
+    (name, command)
+    for name, document in DOCUMENTS.items()
+    for command in document.commands()
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), COMMANDS, ids=[f"{n}: {c.line}" for n, c in COMMANDS]
+)
+def test_command_prints_what_is_shown(name, command, tmp_path):
+    for file, text in DOCUMENTS[name].programs().items():
+        (tmp_path / file).write_text(text)
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command.line],
+        cwd=tmp_path,
+        env=environment(PATH=path, PYTHONUNBUFFERED=""),  # a line is one write
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stdout
+    missing, unexpected = unlike(command.output, done.stdout.splitlines())
+    assert (missing, unexpected) == ([], []), done.stdout
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_program_is_run_or_imported(name):
+    document = DOCUMENTS[name]
+    programs = document.programs()
+    used = [command.line for command in document.commands()] + list(programs.values())
+    for file in programs:
+        assert file.endswith(".py"), f"{name}: a program without a name: {file!r}"
+        stem = file.removesuffix(".py")
+        assert any(file in text or f"from {stem} import" in text for text in used[:])
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name):
+    document = DOCUMENTS[name]
+    for link in document.links():
+        if link.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (document.path.parent / file).resolve() if file else document.path
+        assert target.exists(), f"{name}: {link}"
+        if anchor:
+            other = DOCUMENTS[str(target.relative_to(ROOT))]
+            assert anchor in other.anchors(), f"{name}: {link}"
+
+
+def test_every_document_can_be_found():
+    """From the README, by links."""
+    seen, todo = set(), ["README.md"]
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in DOCUMENTS:
+            continue
+        seen.add(name)
+        folder = DOCUMENTS[name].path.parent
+        links = [x.partition("#")[0] for x in DOCUMENTS[name].links() if "://" not in x]
+        paths = [(folder / link).resolve() for link in links if link]
+        todo += [str(p.relative_to(ROOT)) for p in paths if p.is_relative_to(ROOT)]
+    assert seen == set(DOCUMENTS)
+
+
+def test_settings_page_lists_every_setting():
+    text = DOCUMENTS["docs/reference/settings.md"].text
+    rows = [line for line in text.splitlines() if line.startswith("| `ALLHANDS_")]
+    expected = [
+        f"| `{setting.name}` | {f'`{setting.default}`' if setting.default else 'none'} "
+        f"| {setting.help} |"
+        for setting in sorted(settings.ALL, key=lambda setting: setting.name)
+    ]
+    assert rows == expected
