@@ -1,5 +1,7 @@
 """Distributed communication for Python arrays, with torch.distributed's API."""
 
+import importlib
+
 from allhands.backend import Backend, BackendConfig, is_backend_available
 from allhands.collectives import (
     all_gather,
@@ -88,3 +90,10 @@ __all__ = [
     "register_rendezvous_handler",
     "rendezvous",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # A module above this one, so it can only be loaded when somebody asks for it.
+    if name == "distributed_c10d":
+        return importlib.import_module("allhands.distributed_c10d")
+    raise AttributeError(f"module 'allhands' has no attribute {name!r}")

@@ -1,1 +1,5 @@
 """The engines behind the groups, one file each, loaded by name (see `backend`)."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
