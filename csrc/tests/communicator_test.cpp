@@ -30,7 +30,7 @@ void run_communicators(int size, Body body) {
   run_ranks(size, [&](int rank) {
     Communicator comm(membership(rank, size), token);
     body(comm);
-    comm.close(std::chrono::seconds(10));
+    comm.close(soon());
   });
 }
 
@@ -102,7 +102,7 @@ void test_close_ends_what_is_queued() {
   run_communicators(2, [&](Communicator& comm) {
     if (comm.rank() == 1) return;
     const auto work = comm.post(comm.barrier(), soon().deadline);
-    comm.close(std::chrono::milliseconds(10));
+    comm.close({Deadline::after(std::chrono::milliseconds(10))});
     CHECK(work->is_completed() && work->error());
     CHECK_THROWS(comm.run(comm.barrier(), soon()), Error);
     CHECK_THROWS(comm.post(comm.barrier(), soon().deadline), Error);

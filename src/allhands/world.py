@@ -9,6 +9,7 @@ looking a group up is safe from any.
 from __future__ import annotations
 
 import atexit
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -112,11 +113,21 @@ class World:
             group.shutdown(grace)
 
 
-_EXIT_GRACE = timedelta(seconds=5)
+_EXIT_GRACE = timedelta(seconds=1)
 """Nobody waits for what is still queued at exit, so it must not hold the exit up."""
 
 _process_world = World()
 _thread_world: ContextVar[World] = ContextVar("allhands_world")
+
+
+def _forget_after_fork() -> None:
+    """A forked child is no rank: it must not touch what its parent shares."""
+    world = current()
+    atexit.unregister(world.destroy)
+    world._reset()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def current() -> World:

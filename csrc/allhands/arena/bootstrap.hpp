@@ -33,9 +33,6 @@ class SegmentServer {
   SegmentServer& operator=(const SegmentServer&) = delete;
   ~SegmentServer();
 
-  // After fork(2) the thread exists in the parent only.
-  void abandon() { thread_.detach(); }
-
  private:
   void serve();
   void accept_one();

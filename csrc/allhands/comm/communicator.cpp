@@ -20,7 +20,7 @@ Communicator::Communicator(Membership membership, const Token& token)
                       " (this process); the native engine reaches one host only");
 }
 
-Communicator::~Communicator() { close(Deadline::Duration::zero()); }
+Communicator::~Communicator() { close({Deadline::after(Deadline::Duration::zero())}); }
 
 void Communicator::run(const Operation& operation, Limits limits) {
   limits.stop = &stop_;
@@ -137,21 +137,18 @@ void Communicator::process(Entry& entry) {
   entry.work->complete(error);
 }
 
-void Communicator::close(Deadline::Duration grace) {
-  if (getpid() != owner_pid_) {
-    if (thread_.joinable()) thread_.detach();
-    if (server_) server_->abandon();
-    return;
-  }
+bool Communicator::is_forked() const { return getpid() != owner_pid_; }
+
+void Communicator::close(const Limits& limits) {
+  if (is_forked()) return;
+  bool is_interrupted = false;
   {
     const std::lock_guard lock(queue_mutex_);
     is_closing_ = true;
   }
   queued_.notify_all();
   if (thread_.joinable()) {
-    const Deadline deadline = Deadline::after(grace);
-    while (!turns_.is_idle() && !deadline.is_expired())
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    is_interrupted = !wait_until_idle(limits);
     stop_ = true;
     thread_.join();
   }
@@ -161,6 +158,18 @@ void Communicator::close(Deadline::Duration grace) {
   server_.reset();
   if (!broken_)
     broken_ = Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
+  if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
+}
+
+// False: interrupted.
+bool Communicator::wait_until_idle(const Limits& limits) const {
+  for (int ms = 1; !turns_.is_idle() && !limits.deadline.is_expired(); ++ms) {
+    const bool is_time_to_look = ms % kInterruptSliceMs == 0;
+    if (is_time_to_look && limits.interrupt != nullptr && limits.interrupt())
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 }  // namespace allhands

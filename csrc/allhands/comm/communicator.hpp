@@ -60,9 +60,13 @@ class Communicator {
 
   // Breaks the group for every rank; what waits in it ends. From any thread.
   void abort(const std::string& reason);
-  // Waits up to `grace` for queued operations, ends those that are left, and tells the
-  // peers that this rank is gone. Further calls throw. Idempotent.
-  void close(Deadline::Duration grace);
+  // Waits for queued operations until `limits` end, ends those that are left, and tells
+  // the peers that this rank is gone. Further calls throw. Idempotent. Throws
+  // Interrupted, once all that is done.
+  void close(const Limits& limits);
+  // True in a child that the group's process forked: it has the memory but not the
+  // threads, so it must neither use this object nor destroy it.
+  bool is_forked() const;
 
  private:
   struct Entry {
@@ -75,6 +79,7 @@ class Communicator {
   void perform(const Operation& operation, const Limits& limits);
   void open_arena(const Limits& limits);
   void break_off(const Error& error);
+  bool wait_until_idle(const Limits& limits) const;
   void progress();
   void process(Entry& entry);
 

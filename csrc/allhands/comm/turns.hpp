@@ -36,4 +36,10 @@ class Turns {
   std::set<Ticket> given_up_;
 };
 
+// Ends the current turn when it goes out of scope.
+struct Turn {
+  Turns& turns;
+  ~Turn() { turns.pass(); }
+};
+
 }  // namespace allhands

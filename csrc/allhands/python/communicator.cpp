@@ -105,15 +105,22 @@ class PyCommunicator {
  public:
   PyCommunicator(int rank, int size, const std::string& name, const nb::bytes& token,
                  const std::vector<Peer>& peers)
-      : core_(membership_of(rank, name, peers), token_of(token)) {
+      : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
+                                             token_of(token))) {
     if (static_cast<std::size_t>(size) != peers.size())
       throw Error(ErrorKind::Value, "group '" + name + "' of size " +
                                         std::to_string(size) + " has " +
                                         std::to_string(peers.size()) + " peers");
   }
-  ~PyCommunicator() { close(0); }
+  // A forked child leaks its copy: waiting for threads it has not would never end.
+  ~PyCommunicator() {
+    if (core_->is_forked())
+      core_.release();
+    else
+      close(0);
+  }
 
-  const Communicator& core() const { return core_; }
+  const Communicator& core() const { return *core_; }
 
   // Runs or queues `operation`; `arrays` live until it has ended.
   nb::object submit(const Communicator::Operation& operation, nb::object arrays,
@@ -121,30 +128,30 @@ class PyCommunicator {
     const Deadline deadline = Deadline::after(duration_of(timeout));
     if (!async_op) {
       const nb::gil_scoped_release unlocked;
-      core_.run(operation, {deadline, python_interrupt});
+      core_->run(operation, {deadline, python_interrupt});
       return nb::none();
     }
     std::erase_if(pending_, [](const auto& p) { return p.first->is_completed(); });
-    auto work = core_.post(operation, deadline);
+    auto work = core_->post(operation, deadline);
     pending_.emplace_back(work, std::move(arrays));
     return nb::cast(new PyWork(std::move(work)), nb::rv_policy::take_ownership);
   }
 
   void abort(const std::string& reason) {
     const nb::gil_scoped_release unlocked;
-    core_.abort(reason);
+    core_->abort(reason);
   }
 
   void close(double grace) {
     {
       const nb::gil_scoped_release unlocked;
-      core_.close(duration_of(grace));
+      core_->close({Deadline::after(duration_of(grace)), python_interrupt});
     }
     pending_.clear();
   }
 
  private:
-  Communicator core_;
+  std::unique_ptr<Communicator> core_;
   std::vector<std::pair<std::shared_ptr<Work>, nb::object>> pending_;
 };
 

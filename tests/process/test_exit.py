@@ -1,0 +1,165 @@
+"""How programs end, what they leave, and what importing costs."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.ranks import Processes
+
+
+def python(program, *options):
+    """Runs a program in a new interpreter; (exit code, stdout, stderr)."""
+    done = subprocess.run(
+        [sys.executable, *options, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "",
+        "dist.barrier()",
+        "dist.new_group(); dist.barrier()",
+        "work = dist.all_reduce(np.zeros(3), async_op=True)",
+        "dist.barrier(); dist.destroy_process_group()",
+        "dist.barrier(); group = dist.group.WORLD; keep = [group]; keep.append(keep)",
+    ],
+)
+def test_a_good_run_ends_in_silence(last):
+    with Processes(2, last) as job:
+        job.join()
+        assert job.stderr == ["", ""]
+
+
+def test_an_uncaught_exception_carries_the_rank():
+    with Processes(2, 'dist.barrier(); raise ValueError("bad")') as job:
+        job.join(codes=[1, 1])
+    for rank, text in enumerate(job.stderr):
+        lines = text.splitlines()
+        assert lines[-1] == f"[rank{rank}]: ValueError: bad"
+        assert all(line.startswith(f"[rank{rank}]: ") for line in lines)
+
+
+def test_the_world_can_be_made_again_in_the_same_processes():
+    source = """
+        dist.destroy_process_group()
+        store = FileStore(f"{folder}/again", size)
+        for _ in range(30):
+            dist.init_process_group(store=store, rank=rank, world_size=size)
+            dist.barrier()
+            dist.destroy_process_group()
+        before = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        for _ in range(70):
+            dist.init_process_group(store=store, rank=rank, world_size=size)
+            dist.barrier()
+            dist.destroy_process_group()
+        after = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        give((before, after))
+    """
+    with Processes(2, source) as job:
+        for before, after in job.join():
+            assert before == after
+
+
+def test_groups_that_come_and_go_leave_nothing():
+    source = """
+        def cycles(count):
+            for n in range(count):
+                group = dist.new_group()
+                array = np.ones(1)
+                dist.all_reduce(array, group=group)
+                if n % 10 == 0:  # some with a thread
+                    dist.all_reduce(array, group=group, async_op=True).wait()
+                dist.destroy_process_group(group)
+
+        def held():
+            with open("/proc/self/statm") as file:
+                pages = int(file.read().split()[1])
+            fds, threads = os.listdir("/proc/self/fd"), os.listdir("/proc/self/task")
+            return len(fds), len(threads), pages * 4096
+
+        cycles(200)
+        before = held()
+        cycles(1000)
+        give((before, held()))
+    """
+    with Processes(2, source) as job:
+        for before, after in job.join():
+            assert after[:2] == before[:2]
+            assert after[2] - before[2] < 2 << 20
+
+
+def test_a_forked_child_leaves_the_parents_world_alone():
+    source = """
+        dist.barrier()
+        dist.barrier(async_op=True).wait()  # there is a thread
+        child = os.fork()
+        if child == 0:
+            assert not dist.is_initialized()
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        dist.barrier()
+        array = np.ones(1)
+        dist.all_reduce(array)
+        give(array[0])
+    """
+    with Processes(2, source) as job:
+        assert job.join() == [2, 2]
+
+
+def test_destroy_waits_for_what_is_queued_but_obeys_ctrl_c():
+    source = """
+        import signal
+        dist.barrier()
+        say("ready")
+        if rank == 0:
+            work = dist.barrier(async_op=True)
+            try:
+                dist.destroy_process_group()
+            except KeyboardInterrupt:
+                give(time.time())
+            assert isinstance(work.exception(), dist.DistBackendError)
+            assert not dist.is_initialized()
+        else:
+            time.sleep(60)
+    """
+    with Processes(2, source) as job:
+        for rank in range(2):
+            assert job.read(rank) == "ready"
+        time.sleep(0.3)
+        job.ranks[0].send_signal(signal.SIGINT)
+        pressed = time.time()
+        job.ranks[0].wait(20)
+        job.ranks[1].kill()
+        assert job.join(codes=[0, -signal.SIGKILL])[0] - pressed < 0.5
+
+
+def test_import_loads_no_array_library_but_numpy():
+    code, out, _ = python("import sys, allhands; print(*sys.modules)", "-W", "ignore")
+    assert code == 0
+    names = set(out.split())
+    assert not names & {"torch", "jax", "cupy", "ml_dtypes", "rich", "asyncio"}
+
+
+def test_import_is_quick(record_property):
+    def milliseconds(module):
+        times = []
+        for _ in range(5):
+            program = (
+                "import time; start = time.perf_counter(); "
+                f"import {module}; print(time.perf_counter() - start)"
+            )
+            times.append(1000 * float(python(program)[1]))
+        return min(times)
+
+    numpy, allhands = milliseconds("numpy"), milliseconds("allhands")
+    print(f"import numpy {numpy:.0f} ms, import allhands {allhands:.0f} ms")
+    record_property("import_allhands_ms", allhands)
+    assert allhands < 2 * (1.3 * numpy + 60)  # twice the target, for a loaded machine

@@ -1,0 +1,199 @@
+"""Ranks that die, are late, or are interrupted; each rank is a process."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from harness.ranks import Processes
+
+OPERATIONS = {
+    "all_reduce of 8 B": "dist.all_reduce(np.zeros(1))",
+    "all_reduce of 8 MB": "dist.all_reduce(np.zeros(1 << 20))",
+    "broadcast": "dist.broadcast(np.zeros(100_000), 0)",
+    "all_gather": "dist.all_gather([np.zeros(9) for _ in range(size)], np.zeros(9))",
+    "barrier": "dist.barrier()",
+    "async": "dist.all_reduce(np.zeros(9), async_op=True).wait()",
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_a_killed_rank_is_named_within_a_second(operation):
+    source = f"""
+        dist.barrier()
+        say("ready")
+        if rank == 1:
+            time.sleep(60)
+        try:
+            while True:
+                {operation}
+        except dist.RankFailedError as error:
+            give((time.time(), error.ranks, str(error)))
+        try:
+            dist.barrier()
+        except dist.DistBackendError as error:
+            assert time.time()
+    """
+    with Processes(3, source) as job:
+        for rank in range(3):
+            assert job.read(rank) == "ready"
+        job.ranks[1].kill()
+        killed = time.time()
+        results = job.join(codes=[0, -signal.SIGKILL, 0])
+    for rank in (0, 2):
+        noticed, ranks, text = results[rank]
+        assert noticed - killed < 1
+        assert ranks == [1]
+        assert "rank 1" in text
+
+
+def test_a_rank_killed_amid_random_operations_hangs_nobody():
+    source = """
+        say("ready")
+        generator = np.random.default_rng(7)
+        try:
+            while True:
+                count = int(generator.choice([1, 100, 30_000, 300_000]))
+                dist.all_reduce(np.ones(count))
+        except dist.RankFailedError as error:
+            give((time.time(), error.ranks))
+    """
+    with Processes(4, source) as job:
+        for rank in range(4):
+            assert job.read(rank) == "ready"
+        time.sleep(0.2)  # into the middle of it; any moment will do
+        job.ranks[2].kill()
+        killed = time.time()
+        results = job.join(codes=[0, 0, -signal.SIGKILL, 0])
+    for rank in (0, 1, 3):
+        noticed, ranks = results[rank]
+        assert noticed - killed < 1
+        assert ranks == [2]
+
+
+def test_a_subgroup_without_the_dead_rank_goes_on():
+    source = """
+        group = dist.new_group([0, 2])
+        dist.barrier()
+        say("ready")
+        if rank == 1:
+            time.sleep(60)
+        try:
+            dist.barrier()
+        except dist.RankFailedError:
+            pass
+        array = np.array([rank])
+        dist.all_reduce(array, group=group)
+        give(int(array[0]))
+    """
+    with Processes(3, source) as job:
+        for rank in range(3):
+            assert job.read(rank) == "ready"
+        job.ranks[1].kill()
+        assert job.join(codes=[0, -signal.SIGKILL, 0]) == [2, None, 2]
+
+
+def test_a_stopped_rank_is_late_not_dead():
+    source = """
+        dist.barrier()
+        say("ready")
+        if rank == 1:
+            time.sleep(60)
+        try:
+            dist.all_reduce(np.zeros(5), timeout=timedelta(seconds=1))
+        except dist.CollectiveTimeoutError as error:
+            give((error.ranks, str(error)))
+    """
+    with Processes(2, source) as job:
+        for rank in range(2):
+            assert job.read(rank) == "ready"
+        job.ranks[1].send_signal(signal.SIGSTOP)
+        assert job.ranks[0].wait(20) == 0
+        job.ranks[1].kill()
+        ranks, text = job.join(codes=[0, -signal.SIGKILL])[0]
+    assert ranks == [1]
+    assert "rank 1 was last in barrier #1" in text
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "dist.barrier()",
+        "dist.all_reduce(np.zeros(100_000))",
+        "dist.barrier(async_op=True).wait()",
+    ],
+)
+@pytest.mark.parametrize("is_open", [True, False])
+def test_ctrl_c_acts_within_half_a_second(operation, is_open):
+    source = f"""
+        if {is_open}:
+            dist.barrier()
+        say("ready")
+        if rank == 1:
+            time.sleep(60)
+        try:
+            {operation}
+        except KeyboardInterrupt:
+            give(time.time())
+    """
+    with Processes(2, source) as job:
+        for rank in range(2):
+            assert job.read(rank) == "ready"
+        time.sleep(0.3)  # until it waits; earlier would only make the test easier
+        job.ranks[0].send_signal(signal.SIGINT)
+        pressed = time.time()
+        job.ranks[0].wait(20)
+        job.ranks[1].kill()
+        acted = job.join(codes=[0, -signal.SIGKILL])[0]
+    assert acted - pressed < 0.5
+
+
+def test_ctrl_c_acts_in_init():
+    source = ""
+    with Processes(2, source, timeout=30) as job:
+        job.ranks[1].kill()
+        job.ranks[1].wait()
+        time.sleep(1)
+        job.ranks[0].send_signal(signal.SIGINT)
+        pressed = time.time()
+        job.ranks[0].wait(20)
+        assert time.time() - pressed < 1
+        job.join(codes=[-signal.SIGINT, -signal.SIGKILL])
+        assert "KeyboardInterrupt" in job.stderr[0]
+
+
+def test_a_rank_that_leaves_early_is_named():
+    source = """
+        dist.barrier()
+        if rank == 0:
+            try:
+                dist.all_reduce(np.zeros(3))
+            except dist.RankFailedError as error:
+                give((error.ranks, str(error)))
+    """
+    with Processes(2, source) as job:
+        ranks, text = job.join()[0]
+    assert ranks == [1]
+    assert "left the group" in text
+
+
+def test_results_have_the_same_bits_in_processes():
+    source = """
+        generator = np.random.default_rng(rank)
+        results = []
+        for count in (1, 1000, 300_001):
+            for dtype in ("float16", "float32", "complex128", "int16"):
+                array = generator.uniform(-9, 9, count).astype(dtype)
+                dist.all_reduce(array)
+                parts = [np.empty_like(array) for _ in range(size)]
+                dist.all_gather(parts, array)
+                assert all(part.tobytes() == array.tobytes() for part in parts)
+                results.append(array)
+        give(results)
+    """
+    with Processes(3, source) as job:
+        first, *others = job.join()
+    for other in others:
+        for mine, theirs in zip(first, other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)

@@ -1,0 +1,190 @@
+"""torch CPU tensors through the same API; skipped where torch is not installed."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.arrays import as_buffer, device_of
+from harness.ranks import run_ranks
+
+torch = pytest.importorskip("torch")
+
+DTYPES = [
+    *(torch.bool, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.complex64, torch.complex128),
+]
+LAYOUTS = {
+    "contiguous": lambda t: t.reshape(2, 3).clone(),
+    "transposed": lambda t: t.reshape(3, 2).clone().t(),
+    "every other": lambda t: torch.stack([t, t]).t()[:, 0],
+    "offset": lambda t: torch.cat([t, t])[3:9],
+    "a column": lambda t: torch.stack([t, t, t], 1)[:, 1],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_every_dtype_and_layout(dtype, layout):
+    def body(rank):
+        # Ranks differ in layout; numbers are matched in row-major order.
+        values = torch.arange(6).remainder(2).to(dtype)
+        tensor = layout(values) if rank else values.clone()
+        before = tensor.flatten().tolist()
+        dist.all_reduce(tensor)
+        result = tensor.flatten().tolist()
+        parts = [torch.zeros(6, dtype=dtype) for _ in range(2)]
+        dist.all_gather(parts, tensor)
+        assert [part.tolist() for part in parts] == [parts[0].tolist()] * 2
+        return before, result, parts[0].tolist()
+
+    (before, result, gathered), (other, same, _) = run_ranks(2, body)
+    expected = [
+        bool(a or b) if dtype is torch.bool else a + b
+        for a, b in zip(before, other, strict=True)
+    ]
+    assert result == same == gathered == expected
+
+
+def test_the_rest_of_a_strided_tensor_stays():
+    def body(rank):
+        base = torch.arange(6.0)
+        dist.all_reduce(base[::2])
+        return base.tolist()
+
+    assert run_ranks(2, body) == [[0, 1, 4, 3, 8, 5]] * 2
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
+def test_scalars_and_empty_tensors(shape):
+    def body(rank):
+        tensor = torch.ones(shape)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+
+    assert run_ranks(2, body) == [torch.full(shape, 2.0).tolist()] * 2
+
+
+def test_leaves_that_require_grad_are_memory():
+    def body(rank):
+        parameter = torch.nn.Parameter(torch.full((3,), float(rank)))
+        dist.broadcast(parameter, src=1)
+        (parameter * 2).sum().backward()
+        dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
+        return parameter.tolist(), parameter.grad.tolist()
+
+    assert run_ranks(2, body) == [([1, 1, 1], [2, 2, 2])] * 2
+
+
+def test_tensors_and_arrays_meet():
+    def body(rank):
+        array = torch.ones(3, dtype=torch.bfloat16) if rank else None
+        if rank == 0:
+            import ml_dtypes
+
+            array = np.ones(3, ml_dtypes.bfloat16)
+        dist.all_reduce(array)
+        return [float(x) for x in array]
+
+    assert run_ranks(2, body) == [[2, 2, 2]] * 2
+
+
+def test_futures_are_torchs():
+    def body(rank):
+        tensor = torch.ones(2)
+        future = dist.all_reduce(tensor, async_op=True).get_future()
+        assert isinstance(future, torch.futures.Future)
+        halved = future.then(lambda f: f.value()[0] / 2).wait()
+        failing = dist.all_reduce(torch.ones(2 + rank), async_op=True).get_future()
+        with pytest.raises(dist.CollectiveMismatchError):
+            failing.wait()
+        return halved.tolist()
+
+    assert run_ranks(2, body) == [[1, 1]] * 2
+
+
+def test_a_work_on_tensors_can_be_awaited():
+    def body(rank):
+        async def main():
+            tensor = torch.ones(2)
+            await dist.all_reduce(tensor, async_op=True)
+            return tensor.tolist()
+
+        return asyncio.run(main())
+
+    assert run_ranks(2, body) == [[2, 2]] * 2
+
+
+def test_lazy_views_are_resolved_as_inputs_and_refused_as_outputs():
+    def body(rank):
+        lazy = torch.tensor([1 + 2j]).conj()
+        parts = [torch.zeros(1, dtype=lazy.dtype) for _ in range(2)]
+        dist.all_gather(parts, lazy)
+        with pytest.raises(ValueError, match="lazily conjugated or negated"):
+            dist.all_reduce(lazy)
+        return [part.item() for part in parts], lazy.imag.is_neg()
+
+    assert run_ranks(2, body) == [([1 - 2j, 1 - 2j], True)] * 2
+
+
+def test_overlapping_outputs_are_refused():
+    tensor = torch.ones(1).expand(3)
+    assert as_buffer(tensor, writable=False).count == 3
+    with pytest.raises(ValueError, match=r"shape \(3,\) and strides \(0,\).*clone"):
+        as_buffer(tensor, writable=True)
+
+
+def quantised():
+    return torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+
+
+def fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(2)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: torch.ones(2).to_sparse(),
+            RuntimeError,
+            "layout sparse_coo: only den",
+        ),
+        (lambda: torch.ones(2, device="meta"), RuntimeError, "device type meta"),
+        (quantised, TypeError, r"dtype torch\.qint8"),
+        (
+            lambda: torch.ones(2).to(torch.float8_e4m3fn),
+            TypeError,
+            r"torch\.float8_e4m",
+        ),
+        (fake, RuntimeError, "has no memory"),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+            RuntimeError,
+            "layout nested",
+        ),
+    ],
+)
+def test_tensors_without_plain_memory_are_refused(make, error, message):
+    for writable in (False, True):
+        with pytest.raises(error, match=message):
+            as_buffer(make(), writable=writable)
+
+
+def test_the_device_of_a_tensor():
+    assert device_of(torch.ones(1)) == "cpu"
+    assert device_of(torch.ones(1, device="meta")) == "meta"
+
+
+def test_a_module_is_no_tensor():
+    with pytest.raises(
+        TypeError, match=r"torch.Tensor.*torch.nn.modules.linear.Linear"
+    ):
+        as_buffer(torch.nn.Linear(1, 1), writable=False)
