@@ -7,6 +7,11 @@
 #include "allhands/base/error.hpp"
 
 namespace allhands {
+namespace {
+
+constexpr std::chrono::seconds kAbortGrace{1};
+
+}  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token)
     : membership_(std::move(membership)), token_(token), owner_pid_(getpid()) {
@@ -31,10 +36,7 @@ void Communicator::run(const Operation& operation, Limits limits) {
     break_off(error);  // peers would run what this rank has skipped
     throw;
   }
-  const struct Turn {
-    Turns& turns;
-    ~Turn() { turns.pass(); }
-  } turn{turns_};
+  const Turn turn{turns_};
   perform(operation, limits);
 }
 
@@ -66,24 +68,28 @@ void Communicator::perform(const Operation& operation, const Limits& limits) {
 }
 
 void Communicator::open_arena(const Limits& limits) {
-  std::shared_ptr<SharedMemory> memory;
-  std::unique_ptr<SegmentServer> server;
   {
     const std::lock_guard lock(arena_mutex_);
     if (broken_) throw *broken_;
   }
   try {
-    if (rank() == 0) {
-      memory = SharedMemory::create(Layout(size()).total_bytes());
-      if (size() > 1)
-        server = std::make_unique<SegmentServer>(*memory, membership_, token_);
-    } else {
-      memory = fetch_segment(membership_, token_, limits);
-      memory->close_fd();
-    }
+    make_arena(limits);
   } catch (const Error& error) {
     break_off(error);
     throw;
+  }
+}
+
+void Communicator::make_arena(const Limits& limits) {
+  std::shared_ptr<SharedMemory> memory;
+  std::unique_ptr<SegmentServer> server;
+  if (rank() == 0) {
+    memory = SharedMemory::create(Layout(size()).total_bytes());
+    if (size() > 1)
+      server = std::make_unique<SegmentServer>(*memory, membership_, token_);
+  } else {
+    memory = fetch_segment(membership_, token_, limits);
+    memory->close_fd();
   }
   const std::lock_guard lock(arena_mutex_);
   arena_ = std::make_unique<Arena>(std::move(memory), membership_);
@@ -103,8 +109,23 @@ void Communicator::break_off(const Error& error) {
 }
 
 void Communicator::abort(const std::string& reason) {
+  if (!is_open_.load(std::memory_order_acquire)) open_to_abort();
   break_off(Error(ErrorKind::Backend,
                   "rank " + std::to_string(rank()) + " aborted it: " + reason));
+}
+
+// Peers may wait in an arena that this rank has not entered yet; they see only what is
+// written there.
+void Communicator::open_to_abort() {
+  const Limits limits = {Deadline::after(kAbortGrace), nullptr, &stop_};
+  try {
+    turns_.wait(turns_.take(), limits);
+    const Turn turn{turns_};
+    if (!is_open_.load(std::memory_order_acquire)) make_arena(limits);
+  } catch (const Error&) {
+    // This rank's own call is opening it and will write the failure; or nobody is
+    // there.
+  }
 }
 
 void Communicator::progress() {
@@ -125,10 +146,7 @@ void Communicator::process(Entry& entry) {
   std::exception_ptr error;
   try {
     turns_.wait(entry.ticket, {Deadline::after(Deadline::Duration::max())});
-    const struct Turn {
-      Turns& turns;
-      ~Turn() { turns.pass(); }
-    } turn{turns_};
+    const Turn turn{turns_};
     perform(entry.operation, limits);
   } catch (...) {
     error = std::current_exception();

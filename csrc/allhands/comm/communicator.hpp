@@ -58,7 +58,8 @@ class Communicator {
   // Queues it.
   std::shared_ptr<Work> post(Operation operation, Deadline deadline);
 
-  // Breaks the group for every rank; what waits in it ends. From any thread.
+  // Breaks the group for every rank; what waits in it ends. From any thread. Takes up
+  // to a second if the group's rank 0 has not called anything yet.
   void abort(const std::string& reason);
   // Waits for queued operations until `limits` end, ends those that are left, and tells
   // the peers that this rank is gone. Further calls throw. Idempotent. Throws
@@ -78,6 +79,8 @@ class Communicator {
 
   void perform(const Operation& operation, const Limits& limits);
   void open_arena(const Limits& limits);
+  void make_arena(const Limits& limits);
+  void open_to_abort();
   void break_off(const Error& error);
   bool wait_until_idle(const Limits& limits) const;
   void progress();
