@@ -7,6 +7,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -100,11 +101,16 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-# Makes stdin the controlling terminal, so that Ctrl-C in it is a signal.
-_TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "os.execv(sys.executable, [sys.executable, '-m', 'allhands.run', *sys.argv[1:]])"
-)
+# What a shell is to the job: it owns the terminal (Ctrl-C there is a signal), and it
+# outlives the job (a terminal may lose output when its owner ends).
+_SHELL = """
+import fcntl, signal, subprocess, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+job = subprocess.Popen([sys.executable, "-m", "allhands.run", *sys.argv[1:]])
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print(f"<exit {job.wait()}>", flush=True)
+signal.pause()
+"""
 
 
 class Terminal:
@@ -115,7 +121,7 @@ class Terminal:
         self._fd, end = pty.openpty()
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *arguments],
+            [sys.executable, "-c", _SHELL, *arguments],
             stdin=end,
             stdout=end,
             stderr=end,
@@ -134,9 +140,10 @@ class Terminal:
 
     def wait(self) -> int:
         """Until the job has ended; returns its exit code."""
-        # EIO: nobody has the terminal open any more.
-        with contextlib.suppress(OSError):
-            while data := os.read(self._fd, 65536):
-                self.output += data
+        while not (found := re.search(rb"<exit (\d+)>\r\n", self.output)):
+            self.output += os.read(self._fd, 65536)
+        self.output = self.output[: found.start()]
+        self._process.kill()
+        self._process.wait()
         os.close(self._fd)
-        return self._process.wait(LIMIT_S)
+        return int(found[1])
