@@ -24,6 +24,11 @@ from allhands.world import World, use
 LIMIT = 40.0  # seconds that a set of ranks may take; below the timeout of a test
 
 
+def patient(seconds):
+    """A limit that holds on an idle machine, stretched by how busy this one is."""
+    return seconds * (1 + os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 class RanksFailed(AssertionError):
     """Some ranks raised or did not end; `errors` are the exceptions by rank."""
 

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from harness.ranks import Processes
+from harness.ranks import Processes, patient
 
 OPERATIONS = {
     "all_reduce of 8 B": "dist.all_reduce(np.zeros(1))",
@@ -29,11 +29,11 @@ def test_a_killed_rank_is_named_within_a_second(operation):
             while True:
                 {operation}
         except dist.RankFailedError as error:
-            give((time.time(), error.ranks, str(error)))
+            first = time.time(), error.ranks, str(error)
         try:
             dist.barrier()
-        except dist.DistBackendError as error:
-            assert time.time()
+        except dist.DistBackendError:
+            give(first)
     """
     with Processes(3, source) as job:
         for rank in range(3):
@@ -43,7 +43,7 @@ def test_a_killed_rank_is_named_within_a_second(operation):
         results = job.join(codes=[0, -signal.SIGKILL, 0])
     for rank in (0, 2):
         noticed, ranks, text = results[rank]
-        assert noticed - killed < 1
+        assert noticed - killed < patient(1)
         assert ranks == [1]
         assert "rank 1" in text
 
@@ -68,7 +68,7 @@ def test_a_rank_killed_amid_random_operations_hangs_nobody():
         results = job.join(codes=[0, 0, -signal.SIGKILL, 0])
     for rank in (0, 1, 3):
         noticed, ranks = results[rank]
-        assert noticed - killed < 1
+        assert noticed - killed < patient(1)
         assert ranks == [2]
 
 
@@ -146,7 +146,7 @@ def test_ctrl_c_acts_within_half_a_second(operation, is_open):
         job.ranks[0].wait(20)
         job.ranks[1].kill()
         acted = job.join(codes=[0, -signal.SIGKILL])[0]
-    assert acted - pressed < 0.5
+    assert acted - pressed < patient(0.5)
 
 
 def test_ctrl_c_acts_in_init():
@@ -158,7 +158,7 @@ def test_ctrl_c_acts_in_init():
         job.ranks[0].send_signal(signal.SIGINT)
         pressed = time.time()
         job.ranks[0].wait(20)
-        assert time.time() - pressed < 1
+        assert time.time() - pressed < patient(0.5)
         job.join(codes=[-signal.SIGINT, -signal.SIGKILL])
         assert "KeyboardInterrupt" in job.stderr[0]
 
