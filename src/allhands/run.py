@@ -78,14 +78,14 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     add(
         "--redirects",
         short="-r",
-        type=parse_std,
+        type=_streams,
         default=Std.NONE,
         help="streams to files: 1 stdout, 2 stderr, 3 both; or by local rank 0:1,1:3",
     )
     add(
         "--tee",
         short="-t",
-        type=parse_std,
+        type=_streams,
         default=Std.NONE,
         help="streams to files and to the console",
     )
@@ -96,6 +96,13 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     parser.add_argument("training_script", help="the program, then its arguments")
     parser.add_argument("training_script_args", nargs=argparse.REMAINDER)
     return parser
+
+
+def _streams(text: str) -> Any:
+    try:
+        return parse_std(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class _Adder:
@@ -170,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
         DistNetworkError: the store cannot listen on the address or port asked for.
         OSError: the program cannot be started.
     """
-    _check_one_host(args)
+    _check(args)
     num_workers = determine_local_world_size(args.nproc_per_node)
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
     address = args.master_addr.strip("[]")
@@ -191,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
     return Agent(job).run()
 
 
-def _check_one_host(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     if args.nnodes not in ("1", "1:1"):
         raise ValueError(
             f"--nnodes is {args.nnodes}: the launcher starts ranks on one host only so "
@@ -199,6 +206,8 @@ def _check_one_host(args: argparse.Namespace) -> None:
         )
     if args.node_rank != 0:
         raise ValueError(f"--node-rank is {args.node_rank}; with one node it must be 0")
+    if args.max_restarts < 0:
+        raise ValueError(f"--max-restarts is {args.max_restarts}; want 0 or more")
 
 
 def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:

@@ -114,7 +114,8 @@ def test_unknown_program_exits_as_a_shell_would():
         (["--node-rank=1", "x.py"], "--node-rank is 1; with one node it must be 0"),
         (["--nproc-per-node=0", "x.py"], "'0'; want a number from 1 up"),
         (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
-        (["--redirects=7", "x.py"], "invalid parse_std value: '7'"),
+        (["--redirects=7", "x.py"], "'7' is no choice of streams: want 0, 1, 2 or 3"),
+        (["--max-restarts=-1", "x.py"], "--max-restarts is -1; want 0 or more"),
     ],
 )
 def test_wrong_options_are_said(arguments, message):

@@ -1,0 +1,52 @@
+"""The command line of the launcher, without starting anything."""
+
+import os
+
+import pytest
+
+from allhands import run
+from allhands.elastic import Std
+
+
+def test_spellings_and_defaults():
+    args = run.parse_args(["--nproc_per_node=2", "--max-restarts", "3", "x.py", "-m"])
+    assert (args.nproc_per_node, args.max_restarts) == ("2", 3)
+    assert (args.training_script, args.training_script_args) == ("x.py", ["-m"])
+    assert not args.module
+    assert args.master_addr == "127.0.0.1"
+    assert (args.master_port, args.shutdown_timeout) == (0, 30.0)
+
+
+def test_accepts_what_only_matters_between_hosts():
+    options = "--standalone --rdzv-backend=c10d --rdzv-endpoint=h:1 --rdzv-conf=a=1"
+    more = "--local-addr=h --start-method=spawn --monitor-interval=1 --node-rank=0"
+    assert run.parse_args([*options.split(), *more.split(), "x.py"]).standalone
+
+
+def test_defaults_from_the_environment(monkeypatch):
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "5")
+    monkeypatch.setenv("PET_MAX_RESTARTS", "2")
+    monkeypatch.setenv("PET_TEE", "0:1")
+    monkeypatch.setenv("PET_MODULE", "1")
+    monkeypatch.setenv("PET_NO_PYTHON", "0")
+    args = run.parse_args(["--nproc-per-node=3", "x"])
+    assert (args.nproc_per_node, args.max_restarts) == ("3", 2)
+    assert args.tee == {0: Std.OUT}
+    assert (args.module, args.no_python) == (True, False)
+
+
+def test_number_of_ranks():
+    num_cores = len(os.sched_getaffinity(0))
+    assert run.determine_local_world_size("3") == 3
+    assert run.determine_local_world_size("cpu") == num_cores
+
+
+def test_gpus_that_cannot_be_counted(monkeypatch):
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(run.ctypes, "CDLL", missing)
+    with pytest.raises(ValueError, match=r"cannot count GPUs: there is no CUDA driver"):
+        run.determine_local_world_size("gpu")
+    num_cores = len(os.sched_getaffinity(0))
+    assert run.determine_local_world_size("auto") == num_cores
