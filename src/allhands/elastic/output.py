@@ -162,6 +162,7 @@ class RankOutput:
         if colour:
             name = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{name}\x1b[39m"
         self._prefix = f"{name} ".encode()
+        self._own_prefix = f"{_name(rank)}: ".encode()
         self._held = b""
         self._prefix_due = True
         self._is_open = False
@@ -204,7 +205,7 @@ class RankOutput:
             data = data.removeprefix(b"\n")  # that line has its end already
             # A display moves up to redraw itself: not over the lines of other ranks.
             room = b"\n" * _lines_up(data)
-        shown = room + self._prefixed(data)
+        shown = room + self._prefixed(self._without_own_prefix(data))
         if shown:
             self._screen.show(self, shown, self._is_open)
 
@@ -212,6 +213,14 @@ class RankOutput:
     def _finished_end(data: bytes) -> int:
         match = _UNFINISHED.search(data, max(0, len(data) - 256))
         return match.start() if match else len(data)
+
+    def _without_own_prefix(self, data: bytes) -> bytes:
+        """A rank names itself in tracebacks; once is enough."""
+        if self._own_prefix not in data:
+            return data
+        if self._prefix_due:
+            data = data.removeprefix(self._own_prefix)
+        return data.replace(b"\n" + self._own_prefix, b"\n")
 
     def _prefixed(self, data: bytes) -> bytes:
         if not data:

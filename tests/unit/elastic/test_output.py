@@ -163,6 +163,14 @@ def test_an_idle_display_gives_way(live, monkeypatch):
     assert live.written() == b"[rank0] a\n[rank1] bb"
 
 
+def test_a_rank_that_names_itself_is_named_once(plain):
+    rank = RankOutput(plain.screen, 1)
+    rank.feed(b"[rank1]: a\n[rank1]: b\n[rank2]: c\nd [rank1]: e\n")
+    assert plain.written() == (
+        b"[rank1] a\n[rank1] b\n[rank1] [rank2]: c\n[rank1] d [rank1]: e\n"
+    )
+
+
 def test_end_of_the_screen_restores_the_cursor(live):
     rank = RankOutput(live.screen, 0)
     rank.feed(b"\x1b[?25l\x1b[31mbar")
