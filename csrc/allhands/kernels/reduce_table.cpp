@@ -14,8 +14,8 @@ Runnable find_runnable() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     *next++ = &kAvx512Reduce;
-  // Every CPU with AVX2 has F16C, which older compilers can't ask for.
-  if (__builtin_cpu_supports("avx2")) *next++ = &kAvx2Reduce;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    *next++ = &kAvx2Reduce;
 #endif
   *next = &kPortableReduce;
   return runnable;
