@@ -1,5 +1,6 @@
 // Collectives through the arena, ranks as threads.
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "allhands/arena/collectives.hpp"
@@ -104,6 +105,137 @@ void test_all_gather(int size) {
   });
 }
 
+std::vector<Buffer> cut(std::vector<float>& data,
+                        const std::vector<std::size_t>& sizes) {
+  std::vector<Buffer> parts;
+  std::size_t at = 0;
+  for (const std::size_t size : sizes) {
+    parts.push_back(buffer_of(data).slice(at, size));
+    at += size;
+  }
+  return parts;
+}
+
+void test_uneven_all_gather(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t base :
+         {std::size_t{0}, std::size_t{5}, std::size_t{300000}}) {
+      std::vector<std::size_t> sizes;
+      for (int rank = 0; rank < size; ++rank)
+        sizes.push_back(base * static_cast<std::size_t>(rank) + 1);
+      const std::size_t mine = sizes[static_cast<std::size_t>(arena.rank())];
+      std::vector<float> input = values(arena.rank(), mine);
+      std::vector<float> output(std::accumulate(sizes.begin(), sizes.end(), 0ul));
+      all_gather(arena, cut(output, sizes), buffer_of(input), soon());
+      std::vector<float> expected;
+      for (int rank = 0; rank < size; ++rank)
+        for (const float v : values(rank, sizes[static_cast<std::size_t>(rank)]))
+          expected.push_back(v);
+      CHECK(output == expected);
+    }
+  });
+}
+
+void test_reduce(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts(size)) {
+      const int root = size - 1;
+      std::vector<float> data = values(arena.rank(), count);
+      reduce(arena, buffer_of(data), root, ReduceOp::Max, 1, soon());
+      CHECK(data == values(arena.rank() == root ? size - 1 : arena.rank(), count));
+    }
+  });
+}
+
+void test_gather_and_scatter(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts(size)) {
+      const int root = size / 2;
+      const auto ranks = static_cast<std::size_t>(size);
+      const bool is_root = arena.rank() == root;
+      std::vector<float> whole(is_root ? count * ranks : 0), part(count);
+      std::vector<float> input = values(arena.rank(), count);
+      std::vector<Buffer> parts;
+      if (is_root) parts = cut(whole, std::vector<std::size_t>(ranks, count));
+      gather(arena, parts, buffer_of(input), root, soon());
+      scatter(arena, buffer_of(part), parts, root, soon());
+      CHECK(part == input);  // what each rank gave it gets back
+    }
+  });
+}
+
+void test_reduce_scatter(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t base :
+         {std::size_t{0}, std::size_t{7}, std::size_t{90001}}) {
+      std::vector<std::size_t> sizes;
+      for (int rank = 0; rank < size; ++rank)
+        sizes.push_back(base + static_cast<std::size_t>(rank % 2));
+      std::vector<float> input =
+          values(arena.rank(), std::accumulate(sizes.begin(), sizes.end(), 0ul));
+      const auto self = static_cast<std::size_t>(arena.rank());
+      std::vector<float> output(sizes[self]);
+      reduce_scatter(arena, buffer_of(output), cut(input, sizes), ReduceOp::Min, 1,
+                     soon());
+      const auto at = std::accumulate(sizes.begin(), sizes.begin() + arena.rank(), 0ul);
+      for (std::size_t i = 0; i < output.size(); ++i)
+        CHECK(output[i] == value(0, at + i));
+    }
+  });
+}
+
+// Rank r sends base * (r + 2 t) elements to rank t, all of value 100 r + t.
+void test_all_to_all(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t base :
+         {std::size_t{0}, std::size_t{1}, std::size_t{40001}}) {
+      const int self = arena.rank();
+      const auto amount = [&](int from, int to) {
+        return base * static_cast<std::size_t>(from + 2 * to);
+      };
+      std::vector<std::size_t> sends, receives;
+      std::vector<float> input, expected;
+      for (int rank = 0; rank < size; ++rank) {
+        sends.push_back(amount(self, rank));
+        receives.push_back(amount(rank, self));
+        input.insert(input.end(), sends.back(), static_cast<float>(100 * self + rank));
+        expected.insert(expected.end(), receives.back(),
+                        static_cast<float>(100 * rank + self));
+      }
+      std::vector<float> output(expected.size());
+      all_to_all(arena, cut(output, receives), cut(input, sends), soon());
+      CHECK(output == expected);
+    }
+  });
+}
+
+template <class Call>
+Error error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  CHECK(!"it did not throw");
+  std::abort();
+}
+
+void test_all_to_all_that_disagrees_is_raised_everywhere() {
+  run_arenas(4, [&](Arena& arena) {
+    std::vector<float> data(8, 1), output(8, -1);
+    std::vector<std::size_t> sends(4, 2), receives(4, 2);
+    if (arena.rank() == 1) sends = {2, 2, 1, 3};
+    const Error error = error_of(
+        [&] { all_to_all(arena, cut(output, receives), cut(data, sends), soon()); });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    const std::string text = error.what();
+    CHECK(text.find("rank 1 sends 1 elements to rank 2, which expects 2") !=
+          std::string::npos);
+    CHECK(output == std::vector<float>(8, -1));
+    barrier(arena, soon());
+  });
+}
+
 // Every operation's slots are free when the next begins, whatever came before.
 void test_operations_in_any_order(int size) {
   run_arenas(size, [&](Arena& arena) {
@@ -147,17 +279,6 @@ void test_mismatch_is_raised_everywhere_and_the_group_goes_on(int size) {
       CHECK(data[0] == static_cast<float>(size));
     }
   });
-}
-
-template <class Call>
-Error error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  CHECK(!"it did not throw");
-  std::abort();
 }
 
 void test_timeout_names_who_is_missing_on_every_rank() {
@@ -210,9 +331,15 @@ int main() {
     test_all_reduce_of_a_strided_array(size);
     test_broadcast(size);
     test_all_gather(size);
+    test_uneven_all_gather(size);
+    test_reduce(size);
+    test_gather_and_scatter(size);
+    test_reduce_scatter(size);
+    test_all_to_all(size);
     test_operations_in_any_order(size);
     if (size > 1) test_mismatch_is_raised_everywhere_and_the_group_goes_on(size);
   }
+  test_all_to_all_that_disagrees_is_raised_everywhere();
   test_premul_sum_takes_each_ranks_factor();
   test_timeout_names_who_is_missing_on_every_rank();
   test_a_rank_that_left_is_named();

@@ -84,11 +84,21 @@ class Work:
         Called when the operation has ended, from the thread that ran it; at once if it has ended already.
         """
 
+class Transfer(Work):
+    """A posted send or receive."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """As Work.wait; this thread moves messages meanwhile."""
+
+    @property
+    def peer(self) -> int:
+        """The rank at the other end; -1 for any source until it is known."""
+
 def process_identity() -> tuple[str, int, int]:
     """(host, pid, start time) of this process, by which its peers know it."""
 
 class Communicator:
-    """A group of ranks, seen by one of them."""
+    """A group of ranks, seen by one."""
 
     def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]]) -> None:
         """
@@ -104,16 +114,6 @@ class Communicator:
     @property
     def name(self) -> str: ...
 
-    def all_reduce(self, output: Buffer, input: Buffer, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
-
-    def broadcast(self, buffer: Buffer, root: int, timeout: float, async_op: bool) -> Work | None: ...
-
-    def all_gather(self, outputs: list[Buffer], input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
-
-    def all_gather_single(self, output: Buffer, input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
-
-    def barrier(self, timeout: float, async_op: bool) -> Work | None: ...
-
     def abort(self, reason: str) -> None:
         """Breaks the group for every rank; everybody who waits in it raises."""
 
@@ -121,6 +121,41 @@ class Communicator:
         """
         Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.
         """
+
+    def send(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> None: ...
+
+    def recv(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> int:
+        """The rank it came from; peer -1: from any."""
+
+    def isend(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> Transfer: ...
+
+    def irecv(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> Transfer: ...
+
+    def sendrecv(self, output: Buffer, to: int, send_tag: int, input: Buffer, from_: int, recv_tag: int, timeout: float) -> int: ...
+
+    def all_reduce(self, output: Buffer, input: Buffer, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+
+    def reduce(self, buffer: Buffer, root: int, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+
+    def reduce_scatter(self, output: Buffer, inputs: list[Buffer], op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+
+    def broadcast(self, buffer: Buffer, root: int, timeout: float, async_op: bool) -> Work | None: ...
+
+    def all_gather(self, outputs: list[Buffer], input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
+
+    def gather(self, outputs: list[Buffer], input: Buffer, root: int, timeout: float, async_op: bool) -> Work | None: ...
+
+    def scatter(self, output: Buffer, inputs: list[Buffer], root: int, timeout: float, async_op: bool) -> Work | None: ...
+
+    def all_to_all(self, outputs: list[Buffer], inputs: list[Buffer], timeout: float, async_op: bool) -> Work | None: ...
+
+    def all_gather_single(self, output: Buffer, input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
+
+    def reduce_scatter_single(self, output: Buffer, input: Buffer, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+
+    def all_to_all_single(self, output: Buffer, input: Buffer, output_counts: Sequence[int], input_counts: Sequence[int], timeout: float, async_op: bool) -> Work | None: ...
+
+    def barrier(self, timeout: float, async_op: bool) -> Work | None: ...
 
 class StoreServer:
     """

@@ -1,50 +1,37 @@
-// Chunk by chunk: every rank stages its own chunk and copies out everybody's.
 #include <algorithm>
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
-namespace {
-
-// Elements [at, at + length) of every rank's input, staged as `staged(rank)`.
-template <class Staged>
-void copy_out(const Arena& arena, const std::vector<Buffer>& outputs, std::size_t at,
-              std::size_t length, Staged staged) {
-  for (int i = 0; i < arena.size(); ++i) {
-    const int rank =
-        (arena.rank() + i) % arena.size();  // not all from one rank at once
-    unpack(staged(rank), outputs[static_cast<std::size_t>(rank)], at, length);
-  }
-}
-
-}  // namespace
 
 void all_gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& input,
                 const Limits& limits) {
-  arena.begin({.op = Op::AllGather, .dtype = input.dtype, .count = input.count},
+  std::vector<std::size_t> counts;
+  for (const Buffer& output : outputs) counts.push_back(output.count);
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  arena.begin({.op = Op::AllGather,
+               .dtype = input.dtype,
+               .count = most,
+               .shares = digest_of(counts)},
               limits);
-  const std::size_t bytes = input.num_bytes();
-  if (bytes <= arena.slot_bytes()) {
-    pack(input, 0, input.count, arena.payload(arena.rank(), bytes));
-    arena.enter();
-    copy_out(arena, outputs, 0, input.count,
-             [&](int rank) { return arena.payload(rank, bytes); });
-    return;
-  }
-  const std::size_t chunk = arena.slot_bytes() / size_of(input.dtype);
-  std::uint64_t i = 0;
-  for (std::size_t at = 0; at < input.count; at += chunk, ++i) {
-    const std::size_t length = std::min(chunk, input.count - at);
-    pack(input, at, length, arena.slot(arena.rank(), i));
-    if (i == 0) {
-      arena.enter();
-      arena.use_chunks((input.count + chunk - 1) / chunk);
-    } else {
-      arena.wait_all(arena.publish());
-    }
-    copy_out(arena, outputs, at, length, [&](int rank) { return arena.slot(rank, i); });
-  }
+  const std::size_t per_round = arena.slot_bytes() / size_of(input.dtype);
+  const std::size_t bytes = most * size_of(input.dtype);
+  run_rounds(
+      arena, Cut{most, per_round}.rounds(),
+      [&](std::size_t i) {
+        const Cut cut = {input.count, per_round};
+        pack(input, cut.begin(i), cut.length(i), arena.staging(arena.rank(), i, bytes));
+      },
+      [&](std::size_t i) {
+        for (int step = 0; step < arena.size(); ++step) {
+          const int rank = (arena.rank() + step) % arena.size();  // spread the readers
+          const Buffer& output = outputs[static_cast<std::size_t>(rank)];
+          const Cut cut = {output.count, per_round};
+          unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i));
+        }
+      });
 }
 
 }  // namespace allhands

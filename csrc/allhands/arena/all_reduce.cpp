@@ -1,13 +1,14 @@
-// One phase: everybody stages everything and reduces everything. Two phases, chunk by
-// chunk: every rank reduces its part of the chunk and publishes the result, then copies
-// the other parts out (reduce-scatter and all-gather fused). Each element is reduced in
-// rank order either way, so the bits do not depend on the size of the message.
+// One phase: everybody stages everything and who needs the result reduces everything.
+// Two phases, chunk by chunk: every rank reduces its part of the chunk and publishes
+// the result, then who needs it copies the other parts out (reduce-scatter and
+// all-gather, or gather, fused). Each element is reduced in rank order either way, so
+// the bits do not depend on the size of the message.
 #include <algorithm>
-#include <vector>
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/reduction.hpp"
+#include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
-#include "allhands/kernels/reduce.hpp"
 
 namespace allhands {
 namespace {
@@ -19,37 +20,43 @@ constexpr std::size_t kCacheLine = 64;
 
 class AllReduce {
  public:
-  AllReduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceOp op)
+  // `output` null: this rank helps but needs no result.
+  AllReduce(Arena& arena, const Buffer* output, const Buffer& input, ReduceOp op)
       : arena_(arena),
         output_(output),
         input_(input),
-        op_(op),
         element_(size_of(input.dtype)),
-        sources_(static_cast<std::size_t>(arena.size())) {}
+        reduction_(arena, input.dtype, op) {}
 
+  void run() {
+    const auto size = static_cast<std::size_t>(arena_.size());
+    if (input_.num_bytes() * size <= kOnePhaseBytes) return run_one_phase();
+    share_ = round_down(arena_.slot_bytes() / element_ / size);
+    chunk_ = share_ * size;
+    run_two_phases();
+  }
+
+ private:
   void run_one_phase() {
     const std::size_t bytes = input_.num_bytes();
-    pack(input_, 0, input_.count, arena_.payload(arena_.rank(), bytes));
-    arena_.enter();
-    for (int rank = 0; rank < arena_.size(); ++rank)
-      sources_[rank] = arena_.payload(rank, bytes);
-    if (output_.is_contiguous()) {
-      reduce_to(output_.data, input_.count);
-    } else {
-      std::vector<std::byte> result(bytes);
-      reduce_to(result.data(), input_.count);
-      unpack(result.data(), output_, 0, output_.count);
-    }
+    run_rounds(
+        arena_, 1,
+        [&](std::size_t) {
+          pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
+        },
+        [&](std::size_t) {
+          if (output_ == nullptr) return;
+          for (int rank = 0; rank < arena_.size(); ++rank)
+            reduction_.source(rank) = arena_.staging(rank, 0, bytes);
+          reduction_.run(*output_, 0, output_->count);
+        });
   }
 
   // The staging of chunk i + 1 overlaps the peers' reduction of chunk i. That is safe:
   // it writes only parts that this rank does not own, and nobody reads those of chunk
   // i - 1 once all have published their results of it.
   void run_two_phases() {
-    const auto size = static_cast<std::size_t>(arena_.size());
-    share_ = round_down(arena_.slot_bytes() / element_ / size);
-    chunk_ = share_ * size;
-    const std::size_t chunks = (input_.count + chunk_ - 1) / chunk_;
+    const std::size_t chunks = Cut{input_.count, chunk_}.rounds();
     stage(0);
     arena_.enter();
     arena_.use_chunks(chunks);
@@ -64,7 +71,6 @@ class AllReduce {
     }
   }
 
- private:
   struct Part {
     std::size_t in_slot;  // element offsets
     std::size_t in_array;
@@ -74,13 +80,13 @@ class AllReduce {
   // The part of chunk i that `rank` reduces. It has its own place in every slot, also
   // when the last chunk is shorter; see run_two_phases.
   Part part(std::size_t i, int rank) const {
-    const std::size_t at = i * chunk_;
-    const std::size_t length = std::min(chunk_, input_.count - at);
+    const Cut chunks = {input_.count, chunk_};
+    const std::size_t length = chunks.length(i);
     const auto size = static_cast<std::size_t>(arena_.size());
     const std::size_t share = round_down((length + size - 1) / size + line() - 1);
     const auto index = static_cast<std::size_t>(rank);
     const std::size_t begin = std::min(length, share * index);
-    return {share_ * index, at + begin, std::min(share, length - begin)};
+    return {share_ * index, chunks.begin(i) + begin, std::min(share, length - begin)};
   }
 
   // Parts begin on cache lines of their own.
@@ -103,14 +109,13 @@ class AllReduce {
     const Part p = part(i, arena_.rank());
     std::byte* result = staged(i, arena_.rank(), p);
     for (int rank = 0; rank < arena_.size(); ++rank)
-      sources_[rank] = staged(i, rank, p);
+      reduction_.source(rank) = staged(i, rank, p);
     if (input_.is_contiguous())
-      sources_[arena_.rank()] =
-          static_cast<const std::byte*>(input_.data) + p.in_array * element_;
+      reduction_.source(arena_.rank()) = input_.slice(p.in_array, p.length).data;
     else
       pack(input_, p.in_array, p.length, result);
-    reduce_to(result, p.length);
-    unpack(result, output_, p.in_array, p.length);
+    reduction_.run(result, p.length);
+    if (output_ != nullptr) unpack(result, *output_, p.in_array, p.length);
   }
 
   void copy_out(std::size_t i, std::uint32_t reduced) {
@@ -118,30 +123,18 @@ class AllReduce {
       const int owner = (arena_.rank() + step) % arena_.size();
       const Part p = part(i, owner);
       arena_.wait(owner, reduced);
-      unpack(staged(i, owner, p), output_, p.in_array, p.length);
+      if (output_ != nullptr)
+        unpack(staged(i, owner, p), *output_, p.in_array, p.length);
     }
-  }
-
-  void reduce_to(void* result, std::size_t count) {
-    const double* factors = nullptr;
-    if (op_ == ReduceOp::PremulSum) {
-      factors_.resize(sources_.size());
-      for (int rank = 0; rank < arena_.size(); ++rank)
-        factors_[rank] = arena_.factor(rank);
-      factors = factors_.data();
-    }
-    reduce(input_.dtype, op_, result, sources_.data(), arena_.size(), count, factors);
   }
 
   Arena& arena_;
-  const Buffer& output_;
+  const Buffer* const output_;
   const Buffer& input_;
-  const ReduceOp op_;
   const std::size_t element_;
+  Reduction reduction_;
   std::size_t share_ = 0;  // elements of a whole chunk that one rank reduces
   std::size_t chunk_ = 0;  // elements of a whole chunk
-  std::vector<const void*> sources_;
-  std::vector<double> factors_;
 };
 
 }  // namespace
@@ -154,11 +147,19 @@ void all_reduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceO
                .count = input.count},
               limits);
   arena.set_factor(factor);
-  AllReduce call(arena, output, input, op);
-  if (input.num_bytes() * static_cast<std::size_t>(arena.size()) <= kOnePhaseBytes)
-    call.run_one_phase();
-  else
-    call.run_two_phases();
+  AllReduce(arena, &output, input, op).run();
+}
+
+void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op, double factor,
+            const Limits& limits) {
+  arena.begin({.op = Op::Reduce,
+               .dtype = buffer.dtype,
+               .reduce_op = op,
+               .root = root,
+               .count = buffer.count},
+              limits);
+  arena.set_factor(factor);
+  AllReduce(arena, arena.rank() == root ? &buffer : nullptr, buffer, op).run();
 }
 
 }  // namespace allhands

@@ -11,7 +11,7 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership)
       layout_(membership_.size()),
       policy_(WaitPolicy::for_ranks(membership_.size())),
       limits_{Deadline::after(Deadline::Duration::zero())} {
-  if (memory_->size() != layout_.total_bytes())
+  if (memory_->size() < layout_.total_bytes())
     throw Error(ErrorKind::Backend,
                 "group '" + membership_.name + "' needs " +
                     std::to_string(layout_.total_bytes()) +
@@ -30,10 +30,6 @@ void Arena::begin(const Descriptor& descriptor, const Limits& limits) {
   line(rank()).descriptor = descriptor;
   post(rank()).entered.store(sequence_ << 8 | static_cast<std::uint64_t>(descriptor.op),
                              std::memory_order_relaxed);
-}
-
-std::byte* Arena::payload(int rank, std::size_t bytes) const {
-  return bytes <= kInlineBytes ? line(rank).payload : slot(rank, 0);
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t i) const {

@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "allhands/arena/layout.hpp"
-#include "allhands/arena/limits.hpp"
-#include "allhands/arena/membership.hpp"
+#include "allhands/base/limits.hpp"
+#include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
 
 namespace allhands {
@@ -43,6 +43,7 @@ struct WaitPolicy {
 
 class Arena {
  public:
+  // Takes the first Layout(size).total_bytes() of `memory`.
   Arena(std::shared_ptr<SharedMemory> memory, Membership membership);
 
   int rank() const { return membership_.rank; }
@@ -52,11 +53,13 @@ class Arena {
 
   // Opens the next operation. Throws what broke the group, if something did.
   void begin(const Descriptor& descriptor, const Limits& limits);
-  // Where `rank` stages up to slot_bytes() of the operation's only chunk: within its
-  // Line where they fit.
-  std::byte* payload(int rank, std::size_t bytes) const;
-  // Where `rank` stages the operation's i-th chunk.
+  // Where `rank` stages the operation's i-th chunk, slot_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
+  // The same for an operation that stages `bytes` per rank in all: within the rank's
+  // Line where they fit.
+  std::byte* staging(int rank, std::uint64_t i, std::size_t bytes) const {
+    return bytes <= kInlineBytes ? line(rank).payload : slot(rank, i);
+  }
   // PREMUL_SUM's factor: set before enter, the peers' read after it.
   void set_factor(double factor);
   double factor(int rank) const;
@@ -83,6 +86,9 @@ class Arena {
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
   void leave();
 
+  // "all_reduce(float32, count 10, SUM) #17 on group 'dp'", for messages.
+  std::string describe_call() const;
+
  private:
   Line& line(int rank) const {
     return layout_.post(memory_->data(), rank).lines[sequence_ & 1];
@@ -98,7 +104,6 @@ class Arena {
                                    std::vector<int> ranks);
   void wake_everybody() const;
   std::vector<int> missing(std::uint32_t clock) const;
-  std::string describe_call() const;
   std::string describe_missing(const std::vector<int>& ranks) const;
 
   std::shared_ptr<SharedMemory> memory_;

@@ -1,5 +1,8 @@
 #include "allhands/arena/descriptor.hpp"
 
+#include <algorithm>
+#include <functional>
+
 namespace allhands {
 
 const char* name_of(Op op) {
@@ -12,18 +15,39 @@ const char* name_of(Op op) {
       return "all_gather";
     case Op::Barrier:
       return "barrier";
+    case Op::Reduce:
+      return "reduce";
+    case Op::ReduceScatter:
+      return "reduce_scatter";
+    case Op::Gather:
+      return "gather";
+    case Op::Scatter:
+      return "scatter";
+    case Op::AllToAll:
+      return "all_to_all";
     case Op::None:
       break;
   }
   return "nothing";
 }
 
+std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
+  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) ==
+      counts.end())
+    return 0;
+  std::uint64_t digest = 14695981039346656037u;  // FNV-1a, a word at a time
+  for (const std::size_t count : counts) digest = (digest ^ count) * 1099511628211u;
+  return digest == 0 ? 1 : digest;
+}
+
 std::string describe(const Descriptor& descriptor) {
-  std::string text = name_of(descriptor.op);
-  if (descriptor.op == Op::Barrier) return text + "()";
-  text += std::string("(") + name_of(descriptor.dtype) + ", count " +
-          std::to_string(descriptor.count);
-  if (descriptor.op == Op::AllReduce)
+  const Op op = descriptor.op;
+  std::string text = name_of(op);
+  if (op == Op::Barrier) return text + "()";
+  text += std::string("(") + name_of(descriptor.dtype);
+  if (op != Op::AllToAll) text += ", count " + std::to_string(descriptor.count);
+  if (descriptor.shares != 0) text += " in uneven shares";
+  if (op == Op::AllReduce || op == Op::Reduce || op == Op::ReduceScatter)
     text += std::string(", ") + name_of(descriptor.reduce_op);
   if (descriptor.root >= 0) text += ", root " + std::to_string(descriptor.root);
   return text + ")";

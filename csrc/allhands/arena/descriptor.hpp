@@ -2,15 +2,28 @@
 // whose ranks call different things is told so instead of computing nonsense.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "allhands/base/dtype.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands {
 
-enum class Op : std::uint8_t { None, AllReduce, Broadcast, AllGather, Barrier };
+enum class Op : std::uint8_t {
+  None,
+  AllReduce,
+  Broadcast,
+  AllGather,
+  Barrier,
+  Reduce,
+  ReduceScatter,
+  Gather,
+  Scatter,
+  AllToAll,
+};
 
 // torch.distributed's name of the call.
 const char* name_of(Op op);
@@ -20,12 +33,16 @@ struct Descriptor {
   DType dtype = DType::UInt8;
   ReduceOp reduce_op = ReduceOp::Sum;
   std::uint8_t reserved = 0;
-  std::int32_t root = -1;   // rank in the group; -1 where the operation has none
-  std::uint64_t count = 0;  // elements this rank contributes
+  std::int32_t root = -1;    // rank in the group; -1 where the operation has none
+  std::uint64_t count = 0;   // elements that ranks must agree on; see collectives.hpp
+  std::uint64_t shares = 0;  // digest of the counts per rank where they differ, else 0
 
   bool operator==(const Descriptor&) const = default;
 };
-static_assert(sizeof(Descriptor) == 16, "fits beside the clock in a cache line");
+static_assert(sizeof(Descriptor) == 24, "fits beside the clock in a cache line");
+
+// For Descriptor::shares: 0 if all counts are equal.
+std::uint64_t digest_of(const std::vector<std::size_t>& counts);
 
 // "all_reduce(float32, count 10, SUM)"
 std::string describe(const Descriptor& descriptor);

@@ -11,20 +11,27 @@ constexpr std::size_t kPage = 4096;
 // 1 % of the copying while two ranks' chunks stay in a shared cache; the total is
 // bounded, so that a group of many ranks takes no more than 64 MiB.
 constexpr std::size_t kMaxSlot = std::size_t{1} << 20;
-constexpr std::size_t kMinSlot = std::size_t{64} << 10;
 constexpr std::size_t kMaxTotal = std::size_t{64} << 20;
+
+// What a slot must hold at the least: for every rank a part of a few cache lines.
+constexpr std::size_t kMinSlot = std::size_t{64} << 10;
+constexpr std::size_t kMinPart = 256;
 
 std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
+}
+
+std::size_t slot_bytes_of(std::size_t size) {
+  const std::size_t least = std::max(kMinSlot, round_up(size * kMinPart, kPage));
+  return std::clamp(kMaxTotal / 2 / size / kPage * kPage, least,
+                    std::max(least, kMaxSlot));
 }
 
 }  // namespace
 
 Layout::Layout(int size)
     : size_(size),
-      slot_bytes_(
-          std::clamp(kMaxTotal / 2 / static_cast<std::size_t>(size) / kPage * kPage,
-                     kMinSlot, kMaxSlot)),
+      slot_bytes_(slot_bytes_of(static_cast<std::size_t>(size))),
       slots_at_(round_up(sizeof(Header) + static_cast<std::size_t>(size) * sizeof(Post),
                          kPage)) {}
 

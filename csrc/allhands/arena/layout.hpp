@@ -17,7 +17,7 @@
 namespace allhands {
 
 // Bytes small enough to travel in the cache line that announces them.
-inline constexpr std::size_t kInlineBytes = 40;
+inline constexpr std::size_t kInlineBytes = 32;
 
 // What a rank last published, for operations of one parity. One cache line: a peer that
 // sees the clock move has the descriptor and a small payload with the same miss.

@@ -9,7 +9,7 @@
 namespace allhands {
 namespace {
 
-constexpr std::chrono::seconds kAbortGrace{1};
+constexpr std::chrono::seconds kAbortGrace{1};  // opening takes milliseconds
 
 }  // namespace
 
@@ -25,7 +25,13 @@ Communicator::Communicator(Membership membership, const Token& token)
                       " (this process); the native engine reaches one host only");
 }
 
-Communicator::~Communicator() { close({Deadline::after(Deadline::Duration::zero())}); }
+Communicator::~Communicator() {
+  try {
+    close({Deadline::after(Deadline::Duration::zero())});
+  } catch (const Error&) {
+    // Messages were lost; close() is how to hear of it.
+  }
+}
 
 void Communicator::run(const Operation& operation, Limits limits) {
   limits.stop = &stop_;
@@ -33,7 +39,7 @@ void Communicator::run(const Operation& operation, Limits limits) {
   try {
     turns_.wait(ticket, limits);
   } catch (const Error& error) {
-    break_off(error);  // peers would run what this rank has skipped
+    break_off(error);
     throw;
   }
   const Turn turn{turns_};
@@ -54,7 +60,12 @@ std::shared_ptr<Work> Communicator::post(Operation operation, Deadline deadline)
 }
 
 void Communicator::perform(const Operation& operation, const Limits& limits) {
-  if (!is_open_.load(std::memory_order_acquire)) open_arena(limits);
+  try {
+    if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  } catch (const Error& error) {
+    break_off(error);  // peers would run what this rank has skipped
+    throw;
+  }
   try {
     operation(*arena_, limits);
   } catch (const Error& error) {
@@ -67,41 +78,24 @@ void Communicator::perform(const Operation& operation, const Limits& limits) {
   }
 }
 
-void Communicator::open_arena(const Limits& limits) {
-  {
-    const std::lock_guard lock(arena_mutex_);
-    if (broken_) throw *broken_;
-  }
-  try {
-    make_arena(limits);
-  } catch (const Error& error) {
-    break_off(error);
-    throw;
-  }
-}
-
-void Communicator::make_arena(const Limits& limits) {
-  std::shared_ptr<SharedMemory> memory;
-  std::unique_ptr<SegmentServer> server;
-  if (rank() == 0) {
-    memory = SharedMemory::create(Layout(size()).total_bytes());
-    if (size() > 1)
-      server = std::make_unique<SegmentServer>(*memory, membership_, token_);
-  } else {
-    memory = fetch_segment(membership_, token_, limits);
-    memory->close_fd();
-  }
-  const std::lock_guard lock(arena_mutex_);
-  arena_ = std::make_unique<Arena>(std::move(memory), membership_);
-  server_ = std::move(server);
-  if (broken_) arena_->fail(*broken_);
+void Communicator::open(const Limits& limits) {
+  const std::lock_guard lock(open_mutex_);
+  if (broken_) throw *broken_;
+  if (is_open_) return;
+  const std::size_t arena_bytes = Layout(size()).total_bytes();
+  Segment segment = open_segment(arena_bytes + Mailroom(size()).total_bytes(),
+                                 membership_, token_, limits);
+  arena_ = std::make_unique<Arena>(segment.memory, membership_);
+  engine_ = std::make_unique<ProgressEngine>(
+      segment.memory, segment.memory->data() + arena_bytes, membership_);
+  server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
 }
 
 void Communicator::break_off(const Error& error) {
   const ErrorKind kind =
       error.kind() == ErrorKind::Interrupted ? ErrorKind::Backend : error.kind();
-  const std::lock_guard lock(arena_mutex_);
+  const std::lock_guard lock(open_mutex_);
   if (!broken_)
     broken_ = Error(kind, "group '" + name() + "' is broken since: " + error.what(),
                     error.ranks());
@@ -109,23 +103,17 @@ void Communicator::break_off(const Error& error) {
 }
 
 void Communicator::abort(const std::string& reason) {
-  if (!is_open_.load(std::memory_order_acquire)) open_to_abort();
+  // Peers may wait where this rank has not been yet; they see only what is written
+  // there.
+  try {
+    if (!is_open_.load(std::memory_order_acquire))
+      open({Deadline::after(kAbortGrace), nullptr, &stop_});
+  } catch (const Error&) {
+    // Broken, closed, or out of memory: then it is broken for this rank at least.
+  }
   break_off(Error(ErrorKind::Backend,
                   "rank " + std::to_string(rank()) + " aborted it: " + reason));
-}
-
-// Peers may wait in an arena that this rank has not entered yet; they see only what is
-// written there.
-void Communicator::open_to_abort() {
-  const Limits limits = {Deadline::after(kAbortGrace), nullptr, &stop_};
-  try {
-    turns_.wait(turns_.take(), limits);
-    const Turn turn{turns_};
-    if (!is_open_.load(std::memory_order_acquire)) make_arena(limits);
-  } catch (const Error&) {
-    // This rank's own call is opening it and will write the failure; or nobody is
-    // there.
-  }
+  if (is_open_.load(std::memory_order_acquire)) engine_->leave();
 }
 
 void Communicator::progress() {
@@ -155,6 +143,27 @@ void Communicator::process(Entry& entry) {
   entry.work->complete(error);
 }
 
+void Communicator::check_peer(const char* op, int peer) const {
+  if (peer < 0 || peer >= size())
+    throw Error(ErrorKind::Value, std::string(op) + ": the peer must be in [0, " +
+                                      std::to_string(size()) + "), got " +
+                                      std::to_string(peer));
+}
+
+TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t tag,
+                                    const Limits& limits) {
+  check_peer("send", to);
+  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  return engine_->post_send(buffer, to, tag, limits.deadline);
+}
+
+TransferPtr Communicator::post_recv(const Buffer& buffer, int from, std::int64_t tag,
+                                    const Limits& limits) {
+  if (from != kAnySource) check_peer("recv", from);
+  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  return engine_->post_recv(buffer, from, tag, limits.deadline);
+}
+
 bool Communicator::is_forked() const { return getpid() != owner_pid_; }
 
 void Communicator::close(const Limits& limits) {
@@ -170,12 +179,7 @@ void Communicator::close(const Limits& limits) {
     stop_ = true;
     thread_.join();
   }
-  const std::lock_guard lock(arena_mutex_);
-  is_open_ = false;
-  if (arena_) arena_->leave();
-  server_.reset();
-  if (!broken_)
-    broken_ = Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
+  leave(is_interrupted ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
   if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
 }
 
@@ -188,6 +192,24 @@ bool Communicator::wait_until_idle(const Limits& limits) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
+}
+
+void Communicator::leave(const Limits& limits) {
+  const std::lock_guard lock(open_mutex_);
+  const bool was_open = is_open_.exchange(false);
+  if (!broken_)
+    broken_ = Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
+  if (!was_open) return;
+  std::optional<Error> lost;
+  try {
+    engine_->flush(limits);
+  } catch (const Error& error) {
+    lost = error;
+  }
+  engine_->leave();
+  arena_->leave();
+  server_.reset();
+  if (lost) throw *lost;
 }
 
 }  // namespace allhands

@@ -21,10 +21,11 @@
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
-#include "allhands/arena/bootstrap.hpp"
 #include "allhands/base/buffer.hpp"
+#include "allhands/comm/bootstrap.hpp"
 #include "allhands/comm/turns.hpp"
-#include "allhands/comm/work.hpp"
+#include "allhands/engine/progress_engine.hpp"
+#include "allhands/engine/work.hpp"
 
 namespace allhands {
 
@@ -47,10 +48,15 @@ class Communicator {
   // Value or Type naming what is wrong.
   Operation all_reduce(const Buffer& output, const Buffer& input, ReduceOp op,
                        double factor) const;
+  Operation reduce(const Buffer& buffer, int root, ReduceOp op, double factor) const;
+  Operation reduce_scatter(const Buffer& output, std::vector<Buffer> inputs,
+                           ReduceOp op, double factor) const;
   Operation broadcast(const Buffer& buffer, int root) const;
   Operation all_gather(std::vector<Buffer> outputs, const Buffer& input) const;
-  // `output` holds the ranks' inputs one after the other.
-  Operation all_gather_single(const Buffer& output, const Buffer& input) const;
+  // On ranks other than `root` the list is empty.
+  Operation gather(std::vector<Buffer> outputs, const Buffer& input, int root) const;
+  Operation scatter(const Buffer& output, std::vector<Buffer> inputs, int root) const;
+  Operation all_to_all(std::vector<Buffer> outputs, std::vector<Buffer> inputs) const;
   Operation barrier() const;
 
   // Runs it now, in this thread.
@@ -58,12 +64,21 @@ class Communicator {
   // Queues it.
   std::shared_ptr<Work> post(Operation operation, Deadline deadline);
 
-  // Breaks the group for every rank; what waits in it ends. From any thread. Takes up
-  // to a second if the group's rank 0 has not called anything yet.
+  // Point-to-point. Tags are any numbers; `from` may be kAnySource. These return at
+  // once; engine() takes the transfer to its end. Throws Value for a bad peer.
+  TransferPtr post_send(const Buffer& buffer, int to, std::int64_t tag,
+                        const Limits& limits);
+  TransferPtr post_recv(const Buffer& buffer, int from, std::int64_t tag,
+                        const Limits& limits);
+  // There once something was posted.
+  ProgressEngine& engine() { return *engine_; }
+
+  // Breaks the group for every rank; what waits in it ends. From any thread.
   void abort(const std::string& reason);
-  // Waits for queued operations until `limits` end, ends those that are left, and tells
-  // the peers that this rank is gone. Further calls throw. Idempotent. Throws
-  // Interrupted, once all that is done.
+  // Waits for queued operations and unreceived messages until `limits` end, ends those
+  // that are left, and tells the peers that this rank is gone. Further calls throw.
+  // Throws Timeout if messages were lost and Interrupted, once all that is done.
+  // Idempotent.
   void close(const Limits& limits);
   // True in a child that the group's process forked: it has the memory but not the
   // threads, so it must neither use this object nor destroy it.
@@ -78,11 +93,11 @@ class Communicator {
   };
 
   void perform(const Operation& operation, const Limits& limits);
-  void open_arena(const Limits& limits);
-  void make_arena(const Limits& limits);
-  void open_to_abort();
+  void open(const Limits& limits);
+  void check_peer(const char* op, int peer) const;
   void break_off(const Error& error);
   bool wait_until_idle(const Limits& limits) const;
+  void leave(const Limits& limits);
   void progress();
   void process(Entry& entry);
 
@@ -92,11 +107,12 @@ class Communicator {
   Turns turns_;
   std::atomic<bool> stop_ = false;
 
-  std::mutex arena_mutex_;  // guards the two below; taken only off the fast path
-  std::unique_ptr<Arena> arena_;
-  std::optional<Error> broken_;  // failed or closed
+  std::mutex open_mutex_;  // guards what follows; not taken once is_open_ is true
   std::atomic<bool> is_open_ = false;
+  std::optional<Error> broken_;  // failed or closed
   std::unique_ptr<SegmentServer> server_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<ProgressEngine> engine_;
 
   std::mutex queue_mutex_;  // guards the queue and the start of the thread
   std::condition_variable queued_;

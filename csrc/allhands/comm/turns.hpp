@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "allhands/arena/limits.hpp"
+#include "allhands/base/limits.hpp"
 
 namespace allhands {
 

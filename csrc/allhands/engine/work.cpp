@@ -1,4 +1,4 @@
-#include "allhands/comm/work.hpp"
+#include "allhands/engine/work.hpp"
 
 #include <algorithm>
 #include <chrono>

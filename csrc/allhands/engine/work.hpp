@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "allhands/arena/limits.hpp"
+#include "allhands/base/limits.hpp"
 
 namespace allhands {
 

@@ -1,0 +1,43 @@
+// Every rank stages its contribution to every other rank's result; each reduces its own
+// straight into its output.
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/parts.hpp"
+#include "allhands/arena/reduction.hpp"
+#include "allhands/arena/rounds.hpp"
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+
+void reduce_scatter(Arena& arena, const Buffer& output,
+                    const std::vector<Buffer>& inputs, ReduceOp op, double factor,
+                    const Limits& limits) {
+  std::vector<std::size_t> counts;
+  for (const Buffer& input : inputs) counts.push_back(input.count);
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  arena.begin({.op = Op::ReduceScatter,
+               .dtype = output.dtype,
+               .reduce_op = op,
+               .count = most,
+               .shares = digest_of(counts)},
+              limits);
+  arena.set_factor(factor);
+  const Parts parts(arena, output.dtype, most);
+  Reduction reduction(arena, output.dtype, op);
+  run_rounds(
+      arena, Cut{most, parts.most()}.rounds(),
+      [&](std::size_t i) {
+        for (int rank = 0; rank < arena.size(); ++rank) {
+          const Buffer& input = inputs[static_cast<std::size_t>(rank)];
+          const Cut cut = {input.count, parts.most()};
+          pack(input, cut.begin(i), cut.length(i), parts.at(arena.rank(), i, rank));
+        }
+      },
+      [&](std::size_t i) {
+        const Cut cut = {output.count, parts.most()};
+        for (int rank = 0; rank < arena.size(); ++rank)
+          reduction.source(rank) = parts.at(rank, i, arena.rank());
+        reduction.run(output, cut.begin(i), cut.length(i));
+      });
+}
+
+}  // namespace allhands

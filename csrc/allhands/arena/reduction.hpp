@@ -1,0 +1,35 @@
+// Reduces one source per rank, in rank order, with the ranks' factors where the op has
+// them.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/base/buffer.hpp"
+#include "allhands/base/reduce_op.hpp"
+
+namespace allhands {
+
+class Reduction {
+ public:
+  Reduction(const Arena& arena, DType dtype, ReduceOp op);
+
+  // What `rank` contributes; to be set for all ranks before each run.
+  const void*& source(int rank) { return sources_[static_cast<std::size_t>(rank)]; }
+
+  // Into contiguous memory, which may be one of the sources. After Arena::enter.
+  void run(void* result, std::size_t count);
+  // Into elements [at, at + count) of `output`.
+  void run(const Buffer& output, std::size_t at, std::size_t count);
+
+ private:
+  const Arena& arena_;
+  DType dtype_;
+  ReduceOp op_;
+  std::vector<const void*> sources_;
+  std::vector<double> factors_;
+  std::vector<std::byte> scratch_;  // results of a strided output
+};
+
+}  // namespace allhands

@@ -1,0 +1,91 @@
+// ProgressEngine: what messages do when they arrive.
+#include <string>
+
+#include "allhands/engine/progress_engine.hpp"
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+
+// A message meets its receive.
+void ProgressEngine::start(int source, const Message& message, const std::byte* data,
+                           TransferPtr receive, Done& done) {
+  const Buffer& buffer = receive->buffer;
+  if (message.dtype != buffer.dtype || message.count != buffer.count) {
+    channel(source).post_control({MessageKind::Refuse, buffer.dtype, message.send_id, 0,
+                                  message.tag, buffer.count});
+    const Error error = mismatch(source, message, *receive);
+    done.emplace_back(std::move(receive), std::make_exception_ptr(error));
+    return;
+  }
+  receive->peer = source;
+  if (message.kind == MessageKind::Eager) {
+    unpack(data, buffer, 0, buffer.count);
+    done.emplace_back(std::move(receive), nullptr);
+    return;
+  }
+  channel(source).post_control({MessageKind::Accept, message.dtype, message.send_id,
+                                receive->id, message.tag, message.count});
+  const std::uint32_t id = receive->id;
+  channel(source).receiving[id] = {std::move(receive), message.send_id, message.count};
+}
+
+void ProgressEngine::take_piece(int source, const Message& message,
+                                const std::byte* data, Done& done) {
+  auto& receiving = channel(source).receiving;
+  const auto found = receiving.find(message.recv_id);
+  if (found == receiving.end()) return;
+  Channel::Receiving& entry = found->second;
+  if (entry.transfer) {
+    unpack(data, entry.transfer->buffer, entry.transfer->moved, message.count);
+    entry.transfer->moved += message.count;
+  }
+  entry.left -= message.count;
+  if (entry.left > 0) return;
+  if (entry.transfer) done.emplace_back(std::move(entry.transfer), nullptr);
+  receiving.erase(found);
+}
+
+// The peer's receive has another dtype or count than our send.
+void ProgressEngine::take_refusal(int source, const Message& message, Done& done) {
+  const std::string text = "send to rank " + std::to_string(source) + ", tag " +
+                           std::to_string(message.tag) + ", on group '" +
+                           membership_.name + "': its recv is for " +
+                           name_of(message.dtype) + ", count " +
+                           std::to_string(message.count);
+  if (TransferPtr send = channel(source).refuse(message.send_id)) {
+    const Error error(ErrorKind::Mismatch,
+                      text + ", the send has " + name_of(send->buffer.dtype) +
+                          ", count " + std::to_string(send->buffer.count),
+                      {source});
+    done.emplace_back(std::move(send), std::make_exception_ptr(error));
+  } else if (!channel(source).refused) {
+    channel(source).refused =
+        Error(ErrorKind::Mismatch, text + "; an earlier send did not fit it", {source});
+  }
+}
+
+void ProgressEngine::take_cancel(int source, const Message& message, Done& done) {
+  matching_.drop_offer(source, message.send_id);
+  auto& receiving = channel(source).receiving;
+  for (auto entry = receiving.begin(); entry != receiving.end(); ++entry) {
+    if (entry->second.send_id != message.send_id) continue;
+    if (entry->second.transfer) {
+      const Error error(ErrorKind::Backend,
+                        describe(*entry->second.transfer) + ": the sender gave it up");
+      done.emplace_back(std::move(entry->second.transfer),
+                        std::make_exception_ptr(error));
+    }
+    receiving.erase(entry);
+    return;
+  }
+}
+
+Error ProgressEngine::mismatch(int source, const Message& sent,
+                               const Transfer& receive) const {
+  return Error(ErrorKind::Mismatch,
+               describe(receive) + ": rank " + std::to_string(source) + " sent " +
+                   name_of(sent.dtype) + ", count " + std::to_string(sent.count),
+               {source});
+}
+
+}  // namespace allhands

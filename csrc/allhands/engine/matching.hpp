@@ -1,0 +1,51 @@
+// Which message goes to which receive: the oldest posted receive whose source and tag
+// fit, the oldest unmatched message for a new receive. No I/O; not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <vector>
+
+#include "allhands/engine/message.hpp"
+#include "allhands/engine/transfer.hpp"
+
+namespace allhands {
+
+// A message that came before its receive was posted.
+struct Unexpected {
+  int source;
+  Message message;
+  std::vector<std::byte> data;  // of an Eager one
+};
+
+class Matching {
+ public:
+  explicit Matching(int size) : kept_bytes_(static_cast<std::size_t>(size)) {}
+
+  // The receive for a message from `source`, which is then no longer posted; or null.
+  TransferPtr match(int source, std::int64_t tag);
+  // The message for a new receive, which is then no longer kept; or none.
+  std::optional<Unexpected> match(const Transfer& receive);
+
+  void post(TransferPtr receive) { posted_.push_back(std::move(receive)); }
+  void keep(Unexpected message);
+  // Bytes of unmatched data kept from `source`.
+  std::size_t kept_bytes(int source) const {
+    return kept_bytes_[static_cast<std::size_t>(source)];
+  }
+
+  // False: it is not among the posted.
+  bool withdraw(const Transfer& receive);
+  // Drops the unmatched offer that its sender has given up.
+  void drop_offer(int source, std::uint32_t send_id);
+  const std::list<TransferPtr>& posted() const { return posted_; }
+
+ private:
+  std::list<TransferPtr> posted_;
+  std::list<Unexpected> unexpected_;
+  std::vector<std::size_t> kept_bytes_;  // by source
+};
+
+}  // namespace allhands

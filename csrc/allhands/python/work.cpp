@@ -1,0 +1,132 @@
+// Work and Transfer for Python.
+#include "allhands/python/work.hpp"
+
+#include <nanobind/stl/optional.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/python/errors.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+nb::object exception_of(const std::exception_ptr& error) {
+  if (!error) return nb::none();
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return to_exception(known);
+  } catch (const std::exception& other) {
+    return to_exception(Error(ErrorKind::Backend, other.what()));
+  }
+}
+
+Limits limits_of(std::optional<double> timeout) {
+  return {Deadline::after(timeout ? duration_of(*timeout) : Deadline::Duration::max()),
+          python_interrupt};
+}
+
+class PyWork {
+ public:
+  explicit PyWork(std::shared_ptr<Work> work) : work_(std::move(work)) {}
+
+  void wait(std::optional<double> timeout) const {
+    const Limits limits = limits_of(timeout);
+    const nb::gil_scoped_release unlocked;
+    work_->wait(limits);
+  }
+
+  bool is_completed() const { return work_->is_completed(); }
+  nb::object exception() const { return exception_of(work_->error()); }
+
+  void add_done_callback(nb::object callback) const {
+    // Freed under the GIL, whichever thread runs it.
+    auto held = std::shared_ptr<nb::object>(new nb::object(std::move(callback)),
+                                            [](nb::object* object) {
+                                              const nb::gil_scoped_acquire gil;
+                                              delete object;
+                                            });
+    const nb::gil_scoped_release unlocked;
+    work_->on_done([held] {
+      const nb::gil_scoped_acquire gil;
+      try {
+        (*held)();
+      } catch (nb::python_error& error) {
+        error.discard_as_unraisable(*held);
+      }
+    });
+  }
+
+ private:
+  std::shared_ptr<Work> work_;
+};
+
+class PyTransfer : public PyWork {
+ public:
+  PyTransfer(TransferPtr transfer, ProgressEngine& engine, nb::object communicator)
+      : PyWork(std::shared_ptr<Work>(transfer, &transfer->work)),
+        transfer_(std::move(transfer)),
+        engine_(engine),
+        communicator_(std::move(communicator)) {}
+
+  // This thread moves the messages meanwhile, which saves a change of threads.
+  void wait(std::optional<double> timeout) const {
+    const Limits limits = limits_of(timeout);
+    const nb::gil_scoped_release unlocked;
+    engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn);
+  }
+
+  int peer() const { return transfer_->peer; }
+
+ private:
+  TransferPtr transfer_;
+  ProgressEngine& engine_;
+  nb::object communicator_;
+};
+
+}  // namespace
+
+Deadline::Duration duration_of(double seconds) {
+  constexpr double kMost = 9e9;  // what fits into 64 bits of nanoseconds: 285 years
+  if (!(seconds < kMost)) return Deadline::Duration::max();
+  return std::chrono::duration_cast<Deadline::Duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+nb::object wrap(std::shared_ptr<Work> work) {
+  return nb::cast(new PyWork(std::move(work)), nb::rv_policy::take_ownership);
+}
+
+nb::object wrap(TransferPtr transfer, ProgressEngine& engine, nb::object communicator) {
+  return nb::cast(new PyTransfer(std::move(transfer), engine, std::move(communicator)),
+                  nb::rv_policy::take_ownership);
+}
+
+void bind_work(nb::module_& m) {
+  nb::class_<PyWork>(m, "Work", "A queued operation.")
+      .def("wait", &PyWork::wait, "timeout"_a.none() = nb::none(),
+           "Returns when the operation has ended, or raises what it raised. Seconds; "
+           "CollectiveTimeoutError when they pass first, and the operation goes on.")
+      .def("is_completed", &PyWork::is_completed)
+      .def("exception", &PyWork::exception,
+           nb::sig("def exception(self) -> BaseException | None"),
+           "What it raised; None while it runs and when it succeeded.")
+      .def("add_done_callback", &PyWork::add_done_callback, "callback"_a,
+           nb::sig("def add_done_callback(self, callback: "
+                   "collections.abc.Callable[[], object]) -> None"),
+           "Called when the operation has ended, from the thread that ran it; at once "
+           "if it has ended already.");
+  nb::class_<PyTransfer, PyWork>(m, "Transfer", "A posted send or receive.")
+      .def("wait", &PyTransfer::wait, "timeout"_a.none() = nb::none(),
+           "As Work.wait; this thread moves messages meanwhile.")
+      .def_prop_ro("peer", &PyTransfer::peer,
+                   "The rank at the other end; -1 for any source until it is known.");
+}
+
+}  // namespace allhands::python

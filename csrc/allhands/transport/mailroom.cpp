@@ -1,0 +1,46 @@
+#include "allhands/transport/mailroom.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "allhands/base/futex.hpp"
+
+namespace allhands {
+namespace {
+
+// 256 KiB hold a few chunks of a large message, enough to keep both sides copying; many
+// ranks get smaller rings, so that all of them together stay below 64 MiB up to 64
+// ranks.
+constexpr std::size_t kMaxCapacity = std::size_t{256} << 10;
+constexpr std::size_t kMinCapacity = std::size_t{16} << 10;
+constexpr std::size_t kMaxTotal = std::size_t{64} << 20;
+
+}  // namespace
+
+void Bell::ring() {
+  // Sequentially consistent with the waiter's increment and re-read, as in Arena.
+  count.fetch_add(1, std::memory_order_seq_cst);
+  if (waiters.load(std::memory_order_seq_cst) != 0) futex_wake_all(count);
+}
+
+Mailroom::Mailroom(int size)
+    : size_(static_cast<std::size_t>(size)),
+      capacity_(std::clamp(std::bit_floor(kMaxTotal / (size_ * size_)), kMinCapacity,
+                           kMaxCapacity)) {}
+
+std::size_t Mailroom::total_bytes() const {
+  return size_ * sizeof(Bell) + size_ * size_ * Ring::memory_bytes(capacity_);
+}
+
+Bell& Mailroom::bell(std::byte* base, int rank) const {
+  return reinterpret_cast<Bell*>(base)[rank];
+}
+
+Ring Mailroom::ring(std::byte* base, int from, int to) const {
+  const std::size_t index =
+      static_cast<std::size_t>(from) * size_ + static_cast<std::size_t>(to);
+  return Ring(base + size_ * sizeof(Bell) + index * Ring::memory_bytes(capacity_),
+              capacity_);
+}
+
+}  // namespace allhands

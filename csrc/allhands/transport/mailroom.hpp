@@ -1,0 +1,42 @@
+// The part of a group's segment that point-to-point messages go through: a bell for
+// each rank and a ring for each ordered pair of ranks. A ring takes memory only once it
+// is used; together they are bounded.
+//
+//   [Bell of rank 0]...[Bell of rank n-1][ring 0 -> 0][ring 0 -> 1]...[ring n-1 -> n-1]
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "allhands/transport/ring.hpp"
+
+namespace allhands {
+
+// Rung for a rank when something may have changed for it: a record for it to read, or
+// room for it to write.
+struct alignas(64) Bell {
+  std::atomic<std::uint32_t> count;    // futex word
+  std::atomic<std::uint32_t> waiters;  // threads asleep on it
+  std::atomic<std::uint32_t> is_here;  // the rank has mapped the segment
+  std::atomic<std::uint32_t> has_left;
+
+  void ring();
+};
+
+class Mailroom {
+ public:
+  explicit Mailroom(int size);
+
+  std::size_t total_bytes() const;
+  std::size_t ring_capacity() const { return capacity_; }
+
+  Bell& bell(std::byte* base, int rank) const;
+  Ring ring(std::byte* base, int from, int to) const;
+
+ private:
+  std::size_t size_;
+  std::size_t capacity_;
+};
+
+}  // namespace allhands

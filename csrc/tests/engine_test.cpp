@@ -1,0 +1,262 @@
+// Point-to-point messages, ranks as threads over one mapping.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/engine/progress_engine.hpp"
+#include "ranks.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+// Empty, in the header's line, eager, just not eager, many pieces.
+const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 2048, 2049, 100000, 700001};
+
+template <class Body>
+void run_engines(int size, Body body) {
+  const auto memory = SharedMemory::create(Mailroom(size).total_bytes());
+  run_ranks(size, [&](int rank) {
+    ProgressEngine engine(memory, memory->data(), membership(rank, size));
+    body(engine, rank);
+    engine.flush(soon());
+  });
+}
+
+std::vector<float> values(int seed, std::size_t count) {
+  std::vector<float> result(count);
+  std::iota(result.begin(), result.end(), static_cast<float>(seed));
+  return result;
+}
+
+void wait(ProgressEngine& engine, const TransferPtr& transfer, const Limits& limits) {
+  engine.wait(transfer, limits, ProgressEngine::AtEnd::GiveUp);
+}
+
+void send(ProgressEngine& engine, std::vector<float>& data, int to, int tag = 0) {
+  wait(engine, engine.post_send(buffer_of(data), to, tag, soon().deadline), soon());
+}
+
+int recv(ProgressEngine& engine, std::vector<float>& data, int from, int tag = 0) {
+  const auto receive = engine.post_recv(buffer_of(data), from, tag, soon().deadline);
+  wait(engine, receive, soon());
+  return receive->peer;
+}
+
+template <class Call>
+Error error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  CHECK(!"it did not throw");
+  std::abort();
+}
+
+void test_ring_around(int size) {
+  run_engines(size, [&](ProgressEngine& engine, int rank) {
+    for (int round = 0; round < 3; ++round)
+      for (const std::size_t count : kCounts) {
+        const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+        std::vector<float> out = values(rank, count), in(count);
+        const auto receive = engine.post_recv(buffer_of(in), left, 7, soon().deadline);
+        const auto sent = engine.post_send(buffer_of(out), right, 7, soon().deadline);
+        wait(engine, sent, soon());
+        wait(engine, receive, soon());
+        CHECK(in == values(left, count));
+        CHECK(receive->peer == left);
+      }
+  });
+}
+
+void test_tags_match_in_any_order() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    const int peer = 1 - rank;
+    std::vector<std::vector<float>> data;
+    for (const std::size_t count : kCounts)
+      data.push_back(rank == 0 ? values(1, count) : std::vector<float>(count));
+    std::vector<TransferPtr> transfers;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const std::size_t tag = rank == 0 ? i : data.size() - 1 - i;
+      const Buffer buffer = buffer_of(data[tag]);
+      const auto t = static_cast<std::int64_t>(tag);
+      transfers.push_back(rank == 0
+                              ? engine.post_send(buffer, peer, t, soon().deadline)
+                              : engine.post_recv(buffer, peer, t, soon().deadline));
+    }
+    for (const TransferPtr& transfer : transfers) wait(engine, transfer, soon());
+    for (std::size_t i = 0; i < data.size(); ++i)
+      CHECK(data[i] == values(1, kCounts[i]));
+  });
+}
+
+// Messages of one source and tag arrive in the order in which they were sent.
+void test_order_is_kept() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    for (int i = 0; i < 2000; ++i) {
+      const std::size_t count = i % 50 == 0 ? 5000 : 3;
+      std::vector<float> data(count, rank == 0 ? static_cast<float>(i) : -1.0f);
+      if (rank == 0)
+        send(engine, data, 1);
+      else
+        recv(engine, data, 0);
+      CHECK(data.back() == static_cast<float>(i));
+    }
+  });
+}
+
+void test_any_source() {
+  run_engines(4, [](ProgressEngine& engine, int rank) {
+    if (rank != 0) {
+      std::vector<float> data(10, static_cast<float>(rank));
+      return send(engine, data, 0, 5);
+    }
+    int sum = 0;
+    for (int i = 0; i < 3; ++i) {
+      std::vector<float> data(10);
+      const int source = recv(engine, data, kAnySource, 5);
+      CHECK(data[9] == static_cast<float>(source));
+      sum += source;
+    }
+    CHECK(sum == 1 + 2 + 3);
+  });
+}
+
+void test_driven_transfers_end_by_themselves() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> out = values(rank, 50000), in(50000);
+      const auto receive =
+          engine.post_recv(buffer_of(in), 1 - rank, 0, soon().deadline);
+      engine.drive(receive);
+      const auto sent = engine.post_send(buffer_of(out), 1 - rank, 0, soon().deadline);
+      engine.drive(sent);
+      receive->work.wait(soon());
+      sent->work.wait(soon());
+      CHECK(in == values(1 - rank, 50000));
+    }
+  });
+}
+
+void test_mismatch_is_told_to_both(std::size_t sent_count) {
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> data(rank == 0 ? sent_count : 4, 1);
+    if (rank == 1) {
+      const Error error = error_of([&] { recv(engine, data, 0); });
+      CHECK(error.kind() == ErrorKind::Mismatch);
+      CHECK(data == std::vector<float>(4, 1));
+      recv(engine, data, 0, 1);
+      return;
+    }
+    // An eager send has returned by then: its refusal comes with a later one.
+    const Error error = error_of([&] {
+      send(engine, data, 1);
+      while (true) {
+        std::vector<float> in(1);
+        const auto poll = engine.post_recv(buffer_of(in), 1, 99, soon().deadline);
+        error_of([&] { wait(engine, poll, within(std::chrono::milliseconds(1))); });
+        std::vector<float> nothing;
+        send(engine, nothing, 1, 98);
+      }
+    });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    CHECK(std::string(error.what()).find("count 4") != std::string::npos);
+    std::vector<float> fitting(4);
+    send(engine, fitting, 1, 1);
+  });
+}
+
+void test_recv_that_expires_leaves_the_group_usable() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    std::vector<float> data(3, static_cast<float>(rank));
+    if (rank == 0) {
+      const auto receive = engine.post_recv(buffer_of(data), 1, 0, soon().deadline);
+      const Error error = error_of(
+          [&] { wait(engine, receive, within(std::chrono::milliseconds(20))); });
+      CHECK(error.kind() == ErrorKind::Timeout);
+      CHECK(error.ranks() == std::vector<int>{1});
+      send(engine, data, 1);
+    } else {
+      recv(engine, data, 0);
+      CHECK(data[0] == 0);
+    }
+  });
+}
+
+void test_a_send_that_expires_is_withdrawn() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    std::vector<float> data(100000, 1);
+    if (rank == 0) {
+      const auto sent = engine.post_send(buffer_of(data), 1, 0, soon().deadline);
+      const Error error =
+          error_of([&] { wait(engine, sent, within(std::chrono::milliseconds(20))); });
+      CHECK(error.kind() == ErrorKind::Timeout);
+      data.assign(100000, 2);
+      send(engine, data, 1, 1);
+      send(engine, data, 1, 0);
+    } else {
+      recv(engine, data, 0, 1);
+      recv(engine, data, 0, 0);
+      CHECK(data[99999] == 2);
+    }
+  });
+}
+
+void test_a_peer_that_left_is_named() {
+  run_engines(3, [](ProgressEngine& engine, int rank) {
+    std::vector<float> data(2, 1);
+    if (rank == 1) {
+      send(engine, data, 0);
+      return engine.leave();
+    }
+    if (rank == 2) return;
+    recv(engine, data, 1);  // what it sent before it left still arrives
+    const Error error = error_of([&] { recv(engine, data, 1); });
+    CHECK(error.kind() == ErrorKind::RankFailed);
+    CHECK(error.ranks() == std::vector<int>{1});
+    CHECK(error_of([&] { send(engine, data, 1); }).kind() == ErrorKind::RankFailed);
+  });
+}
+
+// Nobody receives: the sender is held once the ring is full, and nothing is lost.
+void test_unmatched_sends_are_bounded() {
+  std::atomic<int> num_sent = -1;
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> data(1000, 1);
+    if (rank == 0) {
+      int sent = 0;
+      const Error error = error_of([&] {
+        for (; sent < 1000; ++sent)
+          wait(engine, engine.post_send(buffer_of(data), 1, 3, soon().deadline),
+               within(std::chrono::milliseconds(200)));
+      });
+      CHECK(error.kind() == ErrorKind::Timeout);
+      CHECK(sent > 10);
+      num_sent = sent;
+    } else {
+      while (num_sent < 0) std::this_thread::yield();
+      for (int i = 0; i < num_sent; ++i) recv(engine, data, 0, 3);
+    }
+  });
+}
+
+}  // namespace
+
+int main() {
+  for (const int size : {1, 2, 3, 5}) test_ring_around(size);
+  test_tags_match_in_any_order();
+  test_order_is_kept();
+  test_any_source();
+  test_driven_transfers_end_by_themselves();
+  test_mismatch_is_told_to_both(2);
+  test_mismatch_is_told_to_both(50000);
+  test_recv_that_expires_leaves_the_group_usable();
+  test_a_send_that_expires_is_withdrawn();
+  test_a_peer_that_left_is_named();
+  test_unmatched_sends_are_bounded();
+}
