@@ -62,24 +62,25 @@ void every_operation() {
   const auto server = serve();
   const auto client = connect(server->port());
   client->set("k", std::string("a\0b", 3), soon());
-  CHECK(client->get("k", soon()) == std::string("a\0b", 3));
+  CHECK(client->get("k", soon()).value() == std::string("a\0b", 3));
   CHECK(client->add("n", 5, soon()) == 5 && client->add("n", -7, soon()) == -2);
-  CHECK(client->get("n", soon()) == "-2");
+  CHECK(client->get("n", soon()).value() == "-2");
   client->append("log", "a", soon());
   client->append("log", "b", soon());
-  CHECK(client->get("log", soon()) == "ab");
+  CHECK(client->get("log", soon()).value() == "ab");
   CHECK(client->check({"k", "n"}, soon()) && !client->check({"k", "no"}, soon()));
   client->wait({"k", "log"}, soon());
-  CHECK(client->compare_set("c", "x", "y", soon()) == "x");
-  CHECK(client->compare_set("c", "", "y", soon()) == "y");
-  CHECK(client->compare_set("c", "z", "w", soon()) == "y");
+  CHECK(client->compare_set("c", "x", "y", soon()).value() == "x");
+  CHECK(client->compare_set("c", "", "y", soon()).value() == "y");
+  CHECK(client->compare_set("c", "z", "w", soon()).value() == "y");
   CHECK(client->num_keys(soon()) == 4 && client->list_keys(soon()).size() == 4);
   CHECK(client->delete_key("c", soon()) && !client->delete_key("c", soon()));
   client->multi_set({"m1", "1", "m2", ""}, soon());
-  CHECK(client->multi_get({"m2", "m1"}, soon()) == (std::vector<std::string>{"", "1"}));
+  CHECK(client->multi_get({"m2", "m1"}, soon()).fields() ==
+        (std::vector<std::string>{"", "1"}));
   client->queue_push("q", "x", soon());
   CHECK(client->queue_len("q", soon()) == 1);
-  CHECK(client->queue_pop("q", true, soon()) == "x");
+  CHECK(client->queue_pop("q", true, soon()).value() == "x");
   message_of(ErrorKind::QueueEmpty, [&] { client->queue_pop("q", false, soon()); });
   client->barrier("alone", 1, soon());
 }
@@ -93,7 +94,7 @@ void a_timed_out_call_leaves_the_client_usable() {
     const std::string text = message_of(ErrorKind::Store, [&] { wait(in(limit)); });
     CHECK(contains(text, "wait timeout after " + std::to_string(limit) +
                              "ms, keys: /present, /no"));
-    CHECK(client->get("present", in(0)) == "v");
+    CHECK(client->get("present", in(0)).value() == "v");
   }
   message_of(ErrorKind::Store, [&] { client->queue_pop("q", true, in(20)); });
   CHECK(contains(message_of(ErrorKind::Store, [&] { client->barrier("b", 2, in(30)); }),
@@ -115,7 +116,7 @@ void bad_values_leave_the_client_usable() {
   const std::string long_key(kMaxKeyBytes + 1, 'k');
   message_of(ErrorKind::Value, [&] { client->set(long_key, "v", soon()); });
   message_of(ErrorKind::Value, [&] { client->barrier("b", 0, soon()); });
-  CHECK(client->get("text", soon()) == "no number");
+  CHECK(client->get("text", soon()).value() == "no number");
 }
 
 void large_values_pass_both_ways() {
@@ -126,10 +127,10 @@ void large_values_pass_both_ways() {
   client->set("large", value, soon());
   run_ranks(3, [&](int) {
     const auto reader = connect(server->port());
-    CHECK(reader->get("large", soon()) == value);
+    CHECK(reader->get("large", soon()).value() == value);
   });
   client->append("large", "z", soon());
-  CHECK(client->get("large", soon()) == value + "z");
+  CHECK(client->get("large", soon()).value() == value + "z");
 }
 
 void many_clients_meet() {
@@ -143,7 +144,7 @@ void many_clients_meet() {
       client->get(key + "/" + std::to_string((rank + 1) % kClients), soon());
       client->add("sum" + key, rank, soon());
       client->barrier("b", kClients, soon());
-      CHECK(client->get("sum" + key, soon()) ==
+      CHECK(client->get("sum" + key, soon()).value() ==
             std::to_string(kClients * (kClients - 1) / 2));
     }
   });
@@ -155,8 +156,8 @@ void threads_share_a_client() {
   run_ranks(4, [&](int) {
     for (int i = 0; i < 200; ++i) client->add("n", 1, soon());
   });
-  CHECK(client->get("n", soon()) == "800");
-  std::thread waiter([&] { CHECK(client->get("late", soon()) == "v"); });
+  CHECK(client->get("n", soon()).value() == "800");
+  std::thread waiter([&] { CHECK(client->get("late", soon()).value() == "v"); });
   for (int i = 0; i < 100; ++i) client->check({"late"}, in(0));
   client->set("late", "v", soon());
   waiter.join();
@@ -241,6 +242,19 @@ void a_proof_is_good_for_one_connection_and_one_side() {
   CHECK(prove(Side::Client, "s", a, b) == prove(Side::Client, "s", a, b));
 }
 
+void a_stranger_that_takes_too_long_is_dropped() {
+  const Server server(listen_on("127.0.0.1", 0, soon(), nullptr), "", milliseconds(50));
+  const auto client = connect(server.port());
+  std::string problem;
+  const std::vector<Address> addresses =
+      resolve("127.0.0.1", server.port(), soon(), nullptr, problem);
+  const Fd silent = connect_to(addresses.at(0), soon(), nullptr, problem);
+  CHECK(wait_ready(silent.get(), Direction::Read, soon(), nullptr));
+  char byte;
+  CHECK(::recv(silent.get(), &byte, 1, 0) == 0);
+  client->set("k", "v", soon());  // no stranger
+}
+
 void listens_only_where_asked() {
   const auto server = serve("", "127.0.0.2");
   connect(server->port(), "", "127.0.0.2")->set("k", "v", soon());
@@ -267,12 +281,13 @@ void a_forked_child_leaves_the_server_alone() {
   const pid_t child = ::fork();
   if (child == 0) {
     server.reset();
-    ::_exit(client->get("k", soon()) == "parent" ? 0
-                                                 : 1);  // over a connection of its own
+    ::_exit(client->get("k", soon()).value() == "parent"
+                ? 0
+                : 1);  // over a connection of its own
   }
   int status = 0;
   CHECK(::waitpid(child, &status, 0) == child && status == 0);
-  CHECK(client->get("k", soon()) == "parent");
+  CHECK(client->get("k", soon()).value() == "parent");
 }
 
 void an_adopted_listener_serves() {
@@ -302,6 +317,7 @@ int main() {
   allhands::an_interrupt_ends_every_wait();
   allhands::secrets_must_match();
   allhands::a_proof_is_good_for_one_connection_and_one_side();
+  allhands::a_stranger_that_takes_too_long_is_dropped();
   allhands::listens_only_where_asked();
   allhands::a_name_is_all_its_addresses();
   allhands::a_forked_child_leaves_the_server_alone();

@@ -42,7 +42,7 @@ int get_addresses(const std::string& host, std::uint16_t port, int flags,
 
 void look_up(const std::string& host, std::uint16_t port, Lookup& lookup) {
   std::vector<Address> found;
-  const int code = get_addresses(host, port, AI_ADDRCONFIG, found);
+  const int code = get_addresses(host, port, 0, found);
   const std::scoped_lock lock(lookup.mutex);
   lookup.found = std::move(found);
   if (code != 0) lookup.problem = ::gai_strerror(code);

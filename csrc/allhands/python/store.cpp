@@ -34,7 +34,7 @@ Deadline after(double seconds) {
       std::chrono::duration<double>(seconds)));
 }
 
-nb::bytes to_bytes(const std::string& value) {
+nb::bytes to_bytes(std::string_view value) {
   return nb::bytes(value.data(), value.size());
 }
 
@@ -64,15 +64,14 @@ void make_client(Client* self, std::string host, std::uint16_t port, std::string
                     after(timeout));
 }
 
-// Calls without the GIL, then makes bytes of the result with it.
+// Calls without the GIL, then makes bytes of the answer with it.
 template <typename Call>
 nb::bytes bytes_of(const Call& call) {
-  std::string value;
-  {
+  const Client::Reply reply = [&] {
     const nb::gil_scoped_release no_gil;
-    value = call();
-  }
-  return to_bytes(value);
+    return call();
+  }();
+  return to_bytes(reply.value());
 }
 
 void multi_set(Client& self, const std::vector<std::string>& keys,
@@ -88,14 +87,13 @@ void multi_set(Client& self, const std::vector<std::string>& keys,
 
 std::vector<nb::bytes> multi_get(Client& self, const std::vector<std::string>& keys,
                                  double timeout) {
-  std::vector<std::string> values;
-  {
+  Client::Reply reply = [&] {
     const nb::gil_scoped_release no_gil;
-    values = self.multi_get(views_of(keys), after(timeout));
-  }
-  std::vector<nb::bytes> out;
-  for (const std::string& value : values) out.push_back(to_bytes(value));
-  return out;
+    return self.multi_get(views_of(keys), after(timeout));
+  }();
+  std::vector<nb::bytes> values;
+  for (const std::string& value : reply.fields()) values.push_back(to_bytes(value));
+  return values;
 }
 
 void bind_server(nb::module_& m) {

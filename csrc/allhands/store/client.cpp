@@ -32,10 +32,6 @@ std::string keys_text(const Client::Keys& keys) {
   return text;
 }
 
-bool is_cancelled(const Message& reply) {
-  return reply.code == static_cast<std::uint32_t>(Status::Cancelled);
-}
-
 void check_sizes(const Client::Keys& fields) {
   for (const std::string_view field : fields)
     if (field.size() > kMaxValueBytes)
@@ -44,13 +40,17 @@ void check_sizes(const Client::Keys& fields) {
                       " bytes: at most " + std::to_string(kMaxValueBytes));
 }
 
-std::string first_field(Message reply) {
-  if (reply.fields.empty())
-    throw Error(ErrorKind::Network, "the store server sent a malformed reply");
-  return std::move(reply.fields[0]);
+}  // namespace
+
+ClientReply::~ClientReply() {
+  if (link_ != nullptr) client_->give_back(std::move(link_));
 }
 
-}  // namespace
+std::string_view ClientReply::value() const {
+  if (message_->fields.empty())
+    throw Error(ErrorKind::Network, "the store server sent a malformed reply");
+  return message_->fields[0];
+}
 
 Client::Client(std::string host, std::uint16_t port, std::string secret,
                Interrupt interrupt, const Deadline& deadline)
@@ -80,32 +80,32 @@ std::unique_ptr<Link> Client::take_link(const Deadline& deadline) {
 }
 
 void Client::give_back(std::unique_ptr<Link> link) {
+  link->rest();
   const std::scoped_lock lock(mutex_);
   if (!link->is_spent() && idle_.size() < kMaxIdle) idle_.push_back(std::move(link));
 }
 
-Message Client::call(Op op, std::int64_t number, const Keys& fields,
-                     const Deadline& deadline) {
+Client::Reply Client::call(Op op, std::int64_t number, const Keys& fields,
+                           const Deadline& deadline) {
   check_sizes(fields);
   std::unique_ptr<Link> link = take_link(deadline);
-  Message reply;
   try {
-    reply = link->exchange(op, number, fields, deadline);
+    Message& message = link->exchange(op, number, fields, deadline);
+    Reply reply(*this, std::move(link), message);
+    if (reply.status() == Status::InvalidValue)
+      throw Error(ErrorKind::Value, std::string(reply.value()));
+    return reply;
   } catch (const Error& error) {
     const std::scoped_lock lock(mutex_);
     if (error.kind() == ErrorKind::Network) is_lost_ = true;
     throw;
   }
-  give_back(std::move(link));
-  if (reply.code == static_cast<std::uint32_t>(Status::InvalidValue))
-    throw Error(ErrorKind::Value, first_field(std::move(reply)));
-  return reply;
 }
 
-Message Client::call_in_time(Op op, std::int64_t number, const Keys& fields,
-                             const Keys& keys, const Deadline& deadline) {
-  Message reply = call(op, number, fields, deadline);
-  if (is_cancelled(reply))
+Client::Reply Client::call_in_time(Op op, std::int64_t number, const Keys& fields,
+                                   const Keys& keys, const Deadline& deadline) {
+  Reply reply = call(op, number, fields, deadline);
+  if (reply.status() == Status::Cancelled)
     throw Error(ErrorKind::Store, "wait timeout after " + limit_text(deadline) +
                                       ", keys: " + keys_text(keys));
   return reply;
@@ -116,13 +116,13 @@ void Client::set(std::string_view key, std::string_view value,
   call_in_time(Op::Set, 0, {key, value}, {key}, deadline);
 }
 
-std::string Client::get(std::string_view key, const Deadline& deadline) {
-  return first_field(call_in_time(Op::Get, 0, {key}, {key}, deadline));
+Client::Reply Client::get(std::string_view key, const Deadline& deadline) {
+  return call_in_time(Op::Get, 0, {key}, {key}, deadline);
 }
 
 std::int64_t Client::add(std::string_view key, std::int64_t amount,
                          const Deadline& deadline) {
-  return call_in_time(Op::Add, amount, {key}, {key}, deadline).number;
+  return call_in_time(Op::Add, amount, {key}, {key}, deadline).number();
 }
 
 void Client::append(std::string_view key, std::string_view value,
@@ -131,33 +131,32 @@ void Client::append(std::string_view key, std::string_view value,
 }
 
 bool Client::check(const Keys& keys, const Deadline& deadline) {
-  return call_in_time(Op::Check, 0, keys, keys, deadline).number != 0;
+  return call_in_time(Op::Check, 0, keys, keys, deadline).number() != 0;
 }
 
 void Client::wait(const Keys& keys, const Deadline& deadline) {
   call_in_time(Op::Wait, 0, keys, keys, deadline);
 }
 
-std::string Client::compare_set(std::string_view key, std::string_view expected,
-                                std::string_view desired, const Deadline& deadline) {
-  return first_field(
-      call_in_time(Op::CompareSet, 0, {key, expected, desired}, {key}, deadline));
+Client::Reply Client::compare_set(std::string_view key, std::string_view expected,
+                                  std::string_view desired, const Deadline& deadline) {
+  return call_in_time(Op::CompareSet, 0, {key, expected, desired}, {key}, deadline);
 }
 
 bool Client::delete_key(std::string_view key, const Deadline& deadline) {
-  return call_in_time(Op::DeleteKey, 0, {key}, {key}, deadline).number != 0;
+  return call_in_time(Op::DeleteKey, 0, {key}, {key}, deadline).number() != 0;
 }
 
 std::int64_t Client::num_keys(const Deadline& deadline) {
-  return call_in_time(Op::NumKeys, 0, {}, {}, deadline).number;
+  return call_in_time(Op::NumKeys, 0, {}, {}, deadline).number();
 }
 
 std::vector<std::string> Client::list_keys(const Deadline& deadline) {
-  return call_in_time(Op::ListKeys, 0, {}, {}, deadline).fields;
+  return std::move(call_in_time(Op::ListKeys, 0, {}, {}, deadline).fields());
 }
 
-std::vector<std::string> Client::multi_get(const Keys& keys, const Deadline& deadline) {
-  return call_in_time(Op::MultiGet, 0, keys, keys, deadline).fields;
+Client::Reply Client::multi_get(const Keys& keys, const Deadline& deadline) {
+  return call_in_time(Op::MultiGet, 0, keys, keys, deadline);
 }
 
 void Client::multi_set(const Keys& fields, const Deadline& deadline) {
@@ -171,37 +170,37 @@ void Client::queue_push(std::string_view key, std::string_view value,
   call_in_time(Op::QueuePush, 0, {key, value}, {key}, deadline);
 }
 
-std::string Client::queue_pop(std::string_view key, bool block,
-                              const Deadline& deadline) {
-  Message reply = call_in_time(Op::QueuePop, block ? 1 : 0, {key}, {key}, deadline);
-  if (reply.code == static_cast<std::uint32_t>(Status::QueueEmpty))
+Client::Reply Client::queue_pop(std::string_view key, bool block,
+                                const Deadline& deadline) {
+  Reply reply = call_in_time(Op::QueuePop, block ? 1 : 0, {key}, {key}, deadline);
+  if (reply.status() == Status::QueueEmpty)
     throw Error(ErrorKind::QueueEmpty, "queue is empty");
-  return first_field(std::move(reply));
+  return reply;
 }
 
 std::int64_t Client::queue_len(std::string_view key, const Deadline& deadline) {
-  return call_in_time(Op::QueueLen, 0, {key}, {key}, deadline).number;
+  return call_in_time(Op::QueueLen, 0, {key}, {key}, deadline).number();
 }
 
 void Client::barrier(std::string_view key, std::int64_t size,
                      const Deadline& deadline) {
-  if (is_cancelled(call(Op::Barrier, size, {key}, deadline)))
+  if (call(Op::Barrier, size, {key}, deadline).status() == Status::Cancelled)
     throw Error(ErrorKind::Store, "barrier timeout after " + limit_text(deadline) +
                                       ", key: " + std::string(key));
 }
 
 std::int64_t Client::join(const Deadline& deadline) {
-  return call_in_time(Op::Join, 0, {}, {}, deadline).number;
+  return call_in_time(Op::Join, 0, {}, {}, deadline).number();
 }
 
 void Client::await_workers(std::int64_t count, const Deadline& deadline) {
-  const Message reply = call(Op::AwaitWorkers, count, {}, deadline);
-  if (!is_cancelled(reply)) return;
+  const Reply reply = call(Op::AwaitWorkers, count, {}, deadline);
+  if (reply.status() != Status::Cancelled) return;
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(deadline.limit()).count();
   throw Error(ErrorKind::Store, "Timed out after " + std::to_string(seconds) +
                                     " seconds waiting for clients. " +
-                                    std::to_string(reply.number) + "/" +
+                                    std::to_string(reply.number()) + "/" +
                                     std::to_string(count) + " clients joined.");
 }
 

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allhands/base/deadline.hpp"
@@ -25,31 +26,55 @@
 
 namespace allhands {
 
+class Client;
+
+// What the server answered. It has its connection until it goes, so values are read
+// where they were received; it must not outlive its client.
+class ClientReply {
+ public:
+  ClientReply(Client& client, std::unique_ptr<Link> link, Message& message)
+      : client_(&client), link_(std::move(link)), message_(&message) {}
+  ClientReply(ClientReply&&) = default;
+  ~ClientReply();
+
+  Status status() const { return static_cast<Status>(message_->code); }
+  std::int64_t number() const { return message_->number; }
+  std::vector<std::string>& fields() { return message_->fields; }
+  // The only field.
+  std::string_view value() const;
+
+ private:
+  Client* client_;
+  std::unique_ptr<Link> link_;
+  Message* message_;
+};
+
 class Client {
  public:
   using Keys = std::vector<std::string_view>;
+  using Reply = ClientReply;
 
   // Connects, see Link.
   Client(std::string host, std::uint16_t port, std::string secret, Interrupt interrupt,
          const Deadline& deadline);
 
   void set(std::string_view key, std::string_view value, const Deadline& deadline);
-  std::string get(std::string_view key, const Deadline& deadline);
+  Reply get(std::string_view key, const Deadline& deadline);
   std::int64_t add(std::string_view key, std::int64_t amount, const Deadline& deadline);
   void append(std::string_view key, std::string_view value, const Deadline& deadline);
   bool check(const Keys& keys, const Deadline& deadline);
   void wait(const Keys& keys, const Deadline& deadline);
-  std::string compare_set(std::string_view key, std::string_view expected,
-                          std::string_view desired, const Deadline& deadline);
+  Reply compare_set(std::string_view key, std::string_view expected,
+                    std::string_view desired, const Deadline& deadline);
   bool delete_key(std::string_view key, const Deadline& deadline);
   std::int64_t num_keys(const Deadline& deadline);
   std::vector<std::string> list_keys(const Deadline& deadline);
-  std::vector<std::string> multi_get(const Keys& keys, const Deadline& deadline);
+  Reply multi_get(const Keys& keys, const Deadline& deadline);
   // `fields`: key, value, key, value, ...
   void multi_set(const Keys& fields, const Deadline& deadline);
   void queue_push(std::string_view key, std::string_view value,
                   const Deadline& deadline);
-  std::string queue_pop(std::string_view key, bool block, const Deadline& deadline);
+  Reply queue_pop(std::string_view key, bool block, const Deadline& deadline);
   std::int64_t queue_len(std::string_view key, const Deadline& deadline);
   void barrier(std::string_view key, std::int64_t size, const Deadline& deadline);
 
@@ -59,11 +84,12 @@ class Client {
   void await_workers(std::int64_t count, const Deadline& deadline);
 
  private:
-  Message call(Op op, std::int64_t number, const Keys& fields,
-               const Deadline& deadline);
+  friend class ClientReply;
+
+  Reply call(Op op, std::int64_t number, const Keys& fields, const Deadline& deadline);
   // As call(), with torch's "wait timeout" where the deadline passed.
-  Message call_in_time(Op op, std::int64_t number, const Keys& fields, const Keys& keys,
-                       const Deadline& deadline);
+  Reply call_in_time(Op op, std::int64_t number, const Keys& fields, const Keys& keys,
+                     const Deadline& deadline);
 
   std::unique_ptr<Link> take_link(const Deadline& deadline);
   void give_back(std::unique_ptr<Link> link);

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "allhands/base/error.hpp"
@@ -21,7 +22,8 @@ std::size_t Connection::appetite() const {
 void Connection::receive(std::string_view bytes, const OnRequest& on_request) {
   if (state_ == State::Open) {
     while (reader_.feed(bytes)) {
-      on_request(reader_.take());
+      on_request(std::move(reader_.message()));
+      reader_.restart();
       if (bytes.empty()) return;
     }
     return;
@@ -73,7 +75,13 @@ bool Connection::reply(Reply reply) {
   std::vector<std::string_view> fields;
   fields.reserve(sending_.size());
   for (const Value& value : sending_) fields.emplace_back(*value);
-  writer_.start(static_cast<std::uint32_t>(reply.status), reply.number, fields);
+  try {
+    writer_.start(static_cast<std::uint32_t>(reply.status), reply.number, fields);
+  } catch (const Error& error) {  // more than one message holds
+    return this->reply({Status::InvalidValue,
+                        0,
+                        {std::make_shared<const std::string>(error.what())}});
+  }
   return flush();
 }
 

@@ -48,7 +48,7 @@ class Connection {
   std::string received_;  // of the handshake's next part
   std::string client_hello_;
   std::string server_hello_;
-  MessageReader reader_;
+  MessageReader reader_{/*is_trusted=*/false};
   MessageWriter writer_;
   std::vector<Value> sending_;  // what the writer points into
 };

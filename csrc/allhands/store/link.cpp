@@ -126,16 +126,17 @@ std::string Link::receive_bytes(std::size_t count, const Deadline& deadline) {
   return bytes;
 }
 
-Message Link::exchange(Op op, std::int64_t number,
-                       const std::vector<std::string_view>& fields,
-                       const Deadline& deadline) {
+Message& Link::exchange(Op op, std::int64_t number,
+                        const std::vector<std::string_view>& fields,
+                        const Deadline& deadline) {
+  Message& reply = reader_.message();
   writer_.start(static_cast<std::uint32_t>(op), number, fields);
   if (send(deadline) && (receive(deadline, target_.interrupt) || cancel()))
-    return reader_.take();
+    return reply;
   socket_.reset();
-  Message nothing;
-  nothing.code = static_cast<std::uint32_t>(Status::Cancelled);
-  return nothing;
+  reply = Message();
+  reply.code = static_cast<std::uint32_t>(Status::Cancelled);
+  return reply;
 }
 
 // False when the deadline passed first.
@@ -155,13 +156,14 @@ bool Link::send(const Deadline& deadline) {
 bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
   while (true) {
     if (!wait_ready(socket_.get(), Direction::Read, deadline, interrupt)) return false;
-    const ssize_t count =
-        ::recv(socket_.get(), scratch_.data(), scratch_.size(), MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (count < 0) lose(std::strerror(errno));
+    ssize_t count = 0;
+    while ((count = ::recv(socket_.get(), scratch_.data(), scratch_.size(),
+                           MSG_DONTWAIT)) > 0) {
+      std::string_view bytes(scratch_.data(), static_cast<std::size_t>(count));
+      if (reader_.feed(bytes)) return true;
+    }
     if (count == 0) lose("it closed the connection; did its process exit?");
-    std::string_view bytes(scratch_.data(), static_cast<std::size_t>(count));
-    if (reader_.feed(bytes)) return true;
+    if (errno != EAGAIN && errno != EINTR) lose(std::strerror(errno));
   }
 }
 

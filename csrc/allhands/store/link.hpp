@@ -36,11 +36,14 @@ class Link {
   // and Interrupted. `target` must outlive the link.
   Link(const Target& target, const Deadline& deadline);
 
-  // Sends a request, returns the reply; Status::Cancelled where none came in time.
-  // Throws Error(Network) where the server is gone, and Interrupted.
-  Message exchange(Op op, std::int64_t number,
-                   const std::vector<std::string_view>& fields,
-                   const Deadline& deadline);
+  // Sends a request, returns the reply; Status::Cancelled where none came in time. It
+  // is the caller's until the next call. Throws Error(Network) where the server is
+  // gone, and Interrupted.
+  Message& exchange(Op op, std::int64_t number,
+                    const std::vector<std::string_view>& fields,
+                    const Deadline& deadline);
+  // The caller is done with the reply.
+  void rest() { reader_.restart(); }
   // Given up in the middle of a message; good for nothing more.
   bool is_spent() const { return !socket_.is_open(); }
   const std::string& server_identity() const { return identity_; }
@@ -61,7 +64,7 @@ class Link {
   std::string identity_;  // of the server
   Fd socket_;
   MessageWriter writer_;
-  MessageReader reader_;
+  MessageReader reader_{/*is_trusted=*/true};
   std::vector<char> scratch_;
 };
 

@@ -20,6 +20,10 @@ constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kLengthBytes = 4;
 // Below this a field gets its memory at once; above, it doubles as the bytes arrive.
 constexpr std::size_t kFirstReserve = 4096;
+// Memory of a message that is kept for the next: giving it back to the system and
+// taking it again costs more than copying it.
+constexpr std::size_t kMaxKeptFields = 16;
+constexpr std::size_t kMaxKeptBytes = std::size_t{1} << 20;
 
 // Moves bytes to `out` until it has `size` of them or there are no more.
 bool fill(std::string& out, std::size_t size, std::string_view& bytes) {
@@ -63,13 +67,16 @@ bool MessageReader::feed_head(std::string_view& bytes) {
   check_bounds(lengths_);
   message_.code = read_little_endian<std::uint32_t>(head_.data());
   message_.number = read_little_endian<std::int64_t>(head_.data() + 8);
+  message_.fields.resize(count);
+  for (std::string& field : message_.fields) field.clear();
   has_head_ = true;
   return true;
 }
 
 bool MessageReader::feed_field(std::string_view& bytes) {
-  if (message_.fields.size() == num_read_) message_.fields.emplace_back();
-  if (!fill(message_.fields.back(), lengths_[num_read_], bytes)) return false;
+  std::string& field = message_.fields[num_read_];
+  if (is_trusted_) field.reserve(lengths_[num_read_]);
+  if (!fill(field, lengths_[num_read_], bytes)) return false;
   ++num_read_;
   return true;
 }
@@ -81,10 +88,14 @@ bool MessageReader::feed(std::string_view& bytes) {
   return true;
 }
 
-Message MessageReader::take() {
-  Message message = std::move(message_);
-  *this = MessageReader();
-  return message;
+void MessageReader::restart() {
+  has_head_ = false;
+  head_.clear();
+  lengths_.clear();
+  num_read_ = 0;
+  if (message_.fields.size() > kMaxKeptFields) message_.fields.clear();
+  for (std::string& field : message_.fields)
+    if (field.capacity() > kMaxKeptBytes) field = std::string();
 }
 
 void MessageWriter::start(std::uint32_t code, std::int64_t number,

@@ -3,7 +3,7 @@
 // On the wire, integers little-endian:
 //   u32 code (Op or Status), u32 number of fields, i64 number,
 //   u32 length of each field, then the fields' bytes one after the other.
-// A reader takes memory for a field only as its bytes arrive.
+// A server takes memory for a field only as its bytes arrive.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +23,22 @@ struct Message {
 // Puts messages together from pieces of any size. Not thread-safe.
 class MessageReader {
  public:
+  // A sender that is trusted gets the memory for a field at once, not as it comes.
+  explicit MessageReader(bool is_trusted) : is_trusted_(is_trusted) {}
+
   // Eats from the front of `bytes`, no further than the end of one message; true when
   // it is complete. Throws Error(Network) on what can be no message.
   bool feed(std::string_view& bytes);
-  // The complete message; the next feed() starts another.
-  Message take();
+  // The complete message.
+  Message& message() { return message_; }
+  // Makes ready for the next message; keeps what memory is worth keeping for it.
+  void restart();
 
  private:
   bool feed_head(std::string_view& bytes);
   bool feed_field(std::string_view& bytes);
 
+  bool is_trusted_;
   bool has_head_ = false;
   std::string head_;                    // as it came
   std::vector<std::uint32_t> lengths_;  // of the fields, from head_

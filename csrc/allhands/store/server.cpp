@@ -28,8 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A stranger has this long to finish the handshake.
-constexpr auto kHandshakeLimit = std::chrono::seconds(10);
 // Out of file descriptors or memory: no new clients for so long, instead of spinning.
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 // No client keeps the thread for longer than this many reads, or accepts, at a time.
@@ -40,8 +38,10 @@ constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 
 class Server::Loop {
  public:
-  Loop(std::vector<Fd> listeners, std::string secret)
+  Loop(std::vector<Fd> listeners, std::string secret,
+       std::chrono::milliseconds handshake_limit)
       : listeners_(std::move(listeners)),
+        handshake_limit_(handshake_limit),
         secret_(std::move(secret)),
         identity_(random_bytes(Hello::kIdentityBytes)),
         service_([this](int fd, Reply reply) { answer(fd, std::move(reply)); }) {
@@ -142,25 +142,29 @@ class Server::Loop {
   }
 
   void accept_clients(int listener) {
-    for (int turn = 0; turn < kMaxTurns; ++turn) {
+    for (int turn = 0; turn < kMaxTurns && is_accepting_; ++turn) {
       Fd socket = accept_from(listener);
-      if (!socket.is_open()) {
-        const bool is_short =
-            errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-        if (is_short) pause_accepting();
-        return;
-      }
-      const int fd = socket.get();
-      tune(fd);
-      poller_.add(fd);
-      clients_.emplace(fd, Client{Connection(std::move(socket), secret_, identity_),
-                                  ++last_serial_});
-      strangers_.push_back({Clock::now() + kHandshakeLimit, fd, last_serial_});
+      if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
+      if (!socket.is_open() || !welcome(std::move(socket))) pause_accepting();
     }
   }
 
+  // False where the kernel or the allocator has nothing left for a client.
+  bool welcome(Fd socket) {
+    const int fd = socket.get();
+    try {
+      tune(fd);
+      poller_.add(fd);
+      clients_.emplace(
+          fd, Client{Connection(std::move(socket), secret_, identity_), ++last_serial_});
+      strangers_.push_back({Clock::now() + handshake_limit_, fd, last_serial_});
+    } catch (const std::exception&) {
+      return false;
+    }
+    return true;
+  }
+
   void pause_accepting() {
-    if (!is_accepting_) return;
     for (const Fd& listener : listeners_) poller_.remove(listener.get());
     is_accepting_ = false;
     accept_again_ = Clock::now() + kAcceptPause;
@@ -204,6 +208,7 @@ class Server::Loop {
   }
 
   std::vector<Fd> listeners_;
+  const std::chrono::milliseconds handshake_limit_;
   const std::string secret_;
   const std::string identity_;
   std::atomic<bool> is_stopping_ = false;
@@ -219,10 +224,11 @@ class Server::Loop {
   std::array<char, kScratchBytes> scratch_;
 };
 
-Server::Server(std::vector<Fd> listeners, std::string secret)
+Server::Server(std::vector<Fd> listeners, std::string secret,
+               std::chrono::milliseconds handshake_limit)
     : port_(local_address(listeners.at(0).get()).port()),
       owner_(::getpid()),
-      loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret))) {
+      loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret), handshake_limit)) {
   // Signals are for the program's own threads.
   sigset_t all, before;
   ::sigfillset(&all);

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,8 +19,10 @@ namespace allhands {
 
 class Server {
  public:
-  // Serves at once. `listeners` listen on one port; `secret` may be empty.
-  Server(std::vector<Fd> listeners, std::string secret);
+  // Serves at once. `listeners` listen on one port; `secret` may be empty. A stranger
+  // has `handshake_limit` to finish the handshake.
+  Server(std::vector<Fd> listeners, std::string secret,
+         std::chrono::milliseconds handshake_limit = std::chrono::seconds(10));
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -1,0 +1,333 @@
+"""TCPStore against strangers, death and shortage: the server in a process of its own."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from allhands import DistNetworkError, DistStoreError, TCPStore
+from harness import store_wire as wire
+
+HOST = "127.0.0.1"
+SERVE = """
+import resource, signal, sys
+if sys.argv[1] != "0":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
+import allhands
+store = allhands.TCPStore("127.0.0.1", 0, is_master=True)
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+
+
+class Server:
+    """A process that serves a store."""
+
+    def __init__(self, secret="", num_files=0):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, str(num_files)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "ALLHANDS_SECRET": secret},
+        )
+        self.port = int(self.process.stdout.readline())
+
+    def peak_memory(self):
+        """Bytes that were resident at most, so far."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            (line,) = (line for line in status if line.startswith("VmHWM:"))
+        return int(line.split()[1]) << 10
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            user, system = stat.read().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        """Let it exit by itself; its exit status."""
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    servers = []
+
+    def start(secret="", num_files=0):
+        monkeypatch.setenv("ALLHANDS_SECRET", secret)
+        servers.append(Server(secret, num_files))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.process.kill()
+        if server.process.returncode is None:
+            server.process.communicate()
+
+
+# Strangers
+
+
+def random_bytes(rng, peer):
+    peer.sendall(rng.randbytes(rng.randrange(4096)))
+
+
+def half_a_hello(rng, peer):
+    peer.sendall(wire.hello()[: rng.randrange(64)])
+
+
+def hello_of_another_kind(rng, peer):
+    peer.sendall(wire.hello(version=rng.getrandbits(32), flags=rng.getrandbits(32)))
+
+
+def wrong_proof(rng, peer):
+    peer.sendall(wire.hello() + rng.randbytes(32 + rng.randrange(200)))
+
+
+def huge_lengths(rng, peer):
+    wire.shake_hands(peer)
+    lengths = [rng.choice([1 << 30, (1 << 30) - 1, (1 << 32) - 1]) for _ in range(2)]
+    head = wire.message(rng.choice(wire.OPS), count=2, lengths=lengths)
+    peer.sendall(head + rng.randbytes(rng.randrange(2000)))
+
+
+def huge_count(rng, peer):
+    wire.shake_hands(peer)
+    count = rng.choice([1 << 20, (1 << 20) + 1, (1 << 32) - 1])
+    peer.sendall(wire.message(rng.choice(wire.OPS), count=count) + rng.randbytes(400))
+
+
+def half_a_message(rng, peer):
+    wire.shake_hands(peer)
+    whole = wire.message(wire.SET, b"stranger", rng.randbytes(1000))
+    peer.sendall(whole[: rng.randrange(len(whole))])
+
+
+def random_messages(rng, peer):
+    wire.shake_hands(peer)
+    for _ in range(rng.randrange(1, 8)):
+        fields = [b"stranger"] * rng.randrange(4)
+        number = rng.choice([0, 1, -1, rng.getrandbits(62)])
+        peer.sendall(wire.message(rng.randrange(25), *fields, number=number))
+
+
+def silence(rng, peer):
+    pass
+
+
+STRANGERS = [
+    random_bytes,
+    half_a_hello,
+    hello_of_another_kind,
+    wrong_proof,
+    huge_lengths,
+    huge_count,
+    half_a_message,
+    random_messages,
+    silence,
+]
+
+
+def disturb(port, count, rng):
+    """`count` connections that break the rules; the latest hundred stay open."""
+    peers = []
+    for number in range(count):
+        peers.append(wire.connect(port))
+        with contextlib.suppress(ConnectionError):
+            STRANGERS[number % len(STRANGERS)](rng, peers[-1])
+        if len(peers) > 100:
+            peers.pop(rng.randrange(len(peers))).close()
+    for peer in peers:
+        peer.close()
+
+
+def work(store, name, stop, seconds):
+    """Uses the store until `stop`; notes how long each turn takes."""
+    value = os.urandom(1000)
+    while not stop.is_set():
+        start = time.monotonic()
+        store.set(f"{name}/k", value)
+        assert store.get(f"{name}/k") == value
+        assert store.add(f"{name}/n", 1) == len(seconds) + 1
+        seconds.append(time.monotonic() - start)
+
+
+@pytest.mark.parametrize("secret", ["", "known to few"])
+def test_strangers_disturb_nobody(serve, secret):
+    server = serve(secret)
+    store = TCPStore(HOST, server.port)
+    before = server.peak_memory()
+    stop, seconds = threading.Event(), []
+    worker = threading.Thread(target=work, args=(store, "w", stop, seconds))
+    worker.start()
+    disturb(server.port, 2000, random.Random(5))
+    stop.set()
+    worker.join()
+    assert store.get("w/n") == str(len(seconds)).encode()  # it met no error
+    assert len(seconds) > 10
+    assert max(seconds) < 2
+    assert server.peak_memory() - before < 50 << 20
+    assert set(store.list_keys()) <= {"w/k", "w/n", "stranger"}
+    if secret:
+        assert "stranger" not in store.list_keys()
+    assert server.end() == 0
+
+
+@pytest.mark.parametrize("secret", [b"", b"s", b"long" * 50])
+def test_the_handshake_is_hmac_sha256(serve, secret):
+    server = serve(secret.decode())
+    with wire.connect(server.port) as peer:
+        verdict, got, due = wire.shake_hands(peer, secret)
+    assert verdict == b"\x01\0\0\0"
+    assert got == due
+
+
+def test_a_recorded_proof_is_worth_nothing(serve):
+    server = serve("secret")
+    ours = wire.hello(nonce=bytes(32), flags=1)
+    with wire.connect(server.port) as peer:
+        peer.sendall(ours)
+        recorded = wire.proof(b"client", b"secret", ours, wire.receive(peer, 64))
+        peer.sendall(recorded)
+        assert wire.receive(peer, 36)[:4] == b"\x01\0\0\0"
+    with wire.connect(server.port) as peer:
+        peer.sendall(ours)
+        wire.receive(peer, 64)
+        peer.sendall(recorded)
+        assert wire.receive(peer, 100) == bytes(36)  # refused, and closed
+
+
+def test_the_server_proves_the_secret_too(monkeypatch):
+    """A server that merely says yes is found out."""
+    monkeypatch.setenv("ALLHANDS_SECRET", "secret")
+    with wire.socket.create_server((HOST, 0)) as listener:
+
+        def pretend():
+            with listener.accept()[0] as peer:
+                wire.receive(peer, 64)
+                peer.sendall(wire.hello(flags=1))
+                wire.receive(peer, 32)
+                peer.sendall(b"\x01\0\0\0" + bytes(32))
+
+        pretending = threading.Thread(target=pretend)
+        pretending.start()
+        with pytest.raises(DistNetworkError, match="has another secret"):
+            TCPStore(HOST, listener.getsockname()[1])
+        pretending.join()
+
+
+def test_a_request_before_the_proof_is_not_read(serve):
+    server = serve("secret")
+    with wire.connect(server.port) as peer:
+        peer.sendall(
+            wire.hello(flags=1) + wire.message(wire.SET, b"stranger", b"v" * 99)
+        )
+        wire.receive(peer, 64 + 36)
+    assert TCPStore(HOST, server.port).list_keys() == []
+
+
+def test_a_reply_that_nobody_reads_holds_up_nobody(serve):
+    server = serve()
+    store = TCPStore(HOST, server.port)
+    store.set("large", b"x" * (64 << 20))
+    with wire.connect(server.port) as peer:
+        wire.shake_hands(peer)
+        peer.sendall(wire.message(wire.GET, b"large"))
+        start = time.monotonic()
+        for _ in range(100):
+            store.set("k", "v")
+        assert time.monotonic() - start < 5
+
+
+# Death
+
+
+def test_a_killed_server_is_told_at_once(serve):
+    server = serve()
+    store = TCPStore(HOST, server.port)
+    threading.Timer(0.1, server.process.kill).start()
+    start = time.monotonic()
+    with pytest.raises(DistNetworkError, match=f"{HOST}:{server.port}"):
+        store.get("never")
+    assert time.monotonic() - start < 5
+
+
+def test_a_stopped_server_runs_into_the_limit(serve):
+    server = serve()
+    store = TCPStore(HOST, server.port, timeout=timedelta(milliseconds=100))
+    os.kill(server.process.pid, signal.SIGSTOP)
+    os.waitpid(server.process.pid, os.WUNTRACED)  # until it has stopped
+    start = time.monotonic()
+    with pytest.raises(DistStoreError, match="wait timeout after 100ms, keys: /k"):
+        store.set("k", "v")
+    assert time.monotonic() - start < 5
+    os.kill(server.process.pid, signal.SIGCONT)
+    store.set_timeout(timedelta(seconds=30))
+    store.set("k", "v")
+    assert store.get("k") == b"v"
+
+
+def test_a_killed_client_waits_no_more(serve):
+    server = serve()
+    store = TCPStore(HOST, server.port)
+    script = (
+        f"import allhands; s = allhands.TCPStore({HOST!r}, {server.port}); "
+        "s.set('there', ''); s.queue_pop('q')"
+    )
+    client = subprocess.Popen([sys.executable, "-c", script])
+    store.wait(["there"])
+    client.kill()
+    client.wait()
+    store.queue_push("q", "v")
+    assert store.queue_pop("q", block=False) == b"v"
+
+
+def test_a_forked_child_shares_the_store():
+    script = """
+import os, allhands
+store = allhands.TCPStore("127.0.0.1", 0, is_master=True)
+store.set("k", "parent")
+child = os.fork()
+if child == 0:
+    assert store.get("k") == b"parent"
+    store.set("k", "child")
+    del store
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert store.get("k") == b"child"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+# Shortage
+
+
+def test_out_of_files(serve):
+    server = serve(num_files=40)
+    store = TCPStore(HOST, server.port)
+    before = server.cpu_seconds()
+    peers = [wire.connect(server.port) for _ in range(60)]
+    with pytest.raises(DistNetworkError, match="did not answer"):
+        TCPStore(HOST, server.port, timeout=timedelta(milliseconds=500))
+    store.set("k", "v")  # who is in goes on
+    assert server.cpu_seconds() - before < 0.4
+    for peer in peers:
+        peer.close()
+    assert TCPStore(HOST, server.port).get("k") == b"v"
+
+
+def test_thousands_come_and_go(serve):
+    server = serve(num_files=100)
+    for number in range(2000):
+        with wire.connect(server.port) as peer:
+            wire.shake_hands(peer)
+            peer.sendall(wire.message(wire.SET, b"n", str(number).encode()))
+            assert wire.receive(peer, 16) == bytes(16)
+    assert TCPStore(HOST, server.port).get("n") == b"1999"
