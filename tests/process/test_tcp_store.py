@@ -1,9 +1,11 @@
-"""TCPStore against strangers, death and shortage: the server in a process of its own."""
+"""TCPStore against strangers, death and shortage; the server has its own process."""
 
 import contextlib
 import os
 import random
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -58,18 +60,16 @@ class Server:
 
 @pytest.fixture
 def serve(monkeypatch):
-    servers = []
+    with contextlib.ExitStack() as stack:
 
-    def start(secret="", num_files=0):
-        monkeypatch.setenv("ALLHANDS_SECRET", secret)
-        servers.append(Server(secret, num_files))
-        return servers[-1]
+        def start(secret="", num_files=0):
+            monkeypatch.setenv("ALLHANDS_SECRET", secret)
+            server = Server(secret, num_files)
+            stack.enter_context(server.process)  # closes its pipes
+            stack.callback(server.process.kill)
+            return server
 
-    yield start
-    for server in servers:
-        server.process.kill()
-        if server.process.returncode is None:
-            server.process.communicate()
+        yield start
 
 
 # Strangers
@@ -140,6 +140,9 @@ def disturb(port, count, rng):
     peers = []
     for number in range(count):
         peers.append(wire.connect(port))
+        if number % 2:  # closing it resets the connection
+            linger = struct.pack("ii", 1, 0)
+            peers[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         with contextlib.suppress(ConnectionError):
             STRANGERS[number % len(STRANGERS)](rng, peers[-1])
         if len(peers) > 100:
@@ -207,7 +210,7 @@ def test_a_recorded_proof_is_worth_nothing(serve):
 def test_the_server_proves_the_secret_too(monkeypatch):
     """A server that merely says yes is found out."""
     monkeypatch.setenv("ALLHANDS_SECRET", "secret")
-    with wire.socket.create_server((HOST, 0)) as listener:
+    with socket.create_server((HOST, 0)) as listener:
 
         def pretend():
             with listener.accept()[0] as peer:

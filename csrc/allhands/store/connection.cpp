@@ -78,9 +78,8 @@ bool Connection::reply(Reply reply) {
   try {
     writer_.start(static_cast<std::uint32_t>(reply.status), reply.number, fields);
   } catch (const Error& error) {  // more than one message holds
-    return this->reply({Status::InvalidValue,
-                        0,
-                        {std::make_shared<const std::string>(error.what())}});
+    return this->reply(
+        {Status::InvalidValue, 0, {std::make_shared<const std::string>(error.what())}});
   }
   return flush();
 }

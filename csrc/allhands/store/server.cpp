@@ -155,8 +155,8 @@ class Server::Loop {
     try {
       tune(fd);
       poller_.add(fd);
-      clients_.emplace(
-          fd, Client{Connection(std::move(socket), secret_, identity_), ++last_serial_});
+      clients_.emplace(fd, Client{Connection(std::move(socket), secret_, identity_),
+                                  ++last_serial_});
       strangers_.push_back({Clock::now() + handshake_limit_, fd, last_serial_});
     } catch (const std::exception&) {
       return false;
@@ -191,6 +191,7 @@ class Server::Loop {
   }
 
   void drop(Client& client) {
+    if (client.is_dropped) return;
     client.is_dropped = true;
     dropped_.push_back(client.connection.fd());
   }
@@ -228,7 +229,8 @@ Server::Server(std::vector<Fd> listeners, std::string secret,
                std::chrono::milliseconds handshake_limit)
     : port_(local_address(listeners.at(0).get()).port()),
       owner_(::getpid()),
-      loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret), handshake_limit)) {
+      loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret),
+                                   handshake_limit)) {
   // Signals are for the program's own threads.
   sigset_t all, before;
   ::sigfillset(&all);
