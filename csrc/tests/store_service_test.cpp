@@ -5,7 +5,7 @@
 #include "allhands/store/service.hpp"
 #include "check.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 struct Store {
@@ -149,18 +149,18 @@ void malformed_requests_are_refused() {
 }
 
 }  // namespace
-}  // namespace allhands
+}  // namespace allhands::store
 
 int main() {
-  allhands::get_waits_for_the_key();
-  allhands::wait_needs_every_key_and_a_queue_is_one();
-  allhands::multi_get_waits_again_for_what_was_deleted();
-  allhands::a_cancelled_or_gone_client_waits_no_more();
-  allhands::queues_are_first_in_first_out_for_values_and_clients();
-  allhands::barrier_releases_all_and_starts_anew();
-  allhands::barrier_forgets_who_left();
-  allhands::workers_are_awaited();
-  allhands::add_counts_and_wraps();
-  allhands::a_reply_keeps_its_bytes();
-  allhands::malformed_requests_are_refused();
+  allhands::store::get_waits_for_the_key();
+  allhands::store::wait_needs_every_key_and_a_queue_is_one();
+  allhands::store::multi_get_waits_again_for_what_was_deleted();
+  allhands::store::a_cancelled_or_gone_client_waits_no_more();
+  allhands::store::queues_are_first_in_first_out_for_values_and_clients();
+  allhands::store::barrier_releases_all_and_starts_anew();
+  allhands::store::barrier_forgets_who_left();
+  allhands::store::workers_are_awaited();
+  allhands::store::add_counts_and_wraps();
+  allhands::store::a_reply_keeps_its_bytes();
+  allhands::store::malformed_requests_are_refused();
 }

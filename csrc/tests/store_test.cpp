@@ -16,7 +16,7 @@
 #include "allhands/store/server.hpp"
 #include "check.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 using std::chrono::milliseconds;
@@ -302,24 +302,24 @@ void an_adopted_listener_serves() {
 }
 
 }  // namespace
-}  // namespace allhands
+}  // namespace allhands::store
 
 int main() {
-  allhands::every_operation();
-  allhands::a_timed_out_call_leaves_the_client_usable();
-  allhands::bad_values_leave_the_client_usable();
-  allhands::large_values_pass_both_ways();
-  allhands::many_clients_meet();
-  allhands::threads_share_a_client();
-  allhands::server_may_start_later();
-  allhands::nobody_listens();
-  allhands::a_lost_server_is_told_at_once();
-  allhands::an_interrupt_ends_every_wait();
-  allhands::secrets_must_match();
-  allhands::a_proof_is_good_for_one_connection_and_one_side();
-  allhands::a_stranger_that_takes_too_long_is_dropped();
-  allhands::listens_only_where_asked();
-  allhands::a_name_is_all_its_addresses();
-  allhands::a_forked_child_leaves_the_server_alone();
-  allhands::an_adopted_listener_serves();
+  allhands::store::every_operation();
+  allhands::store::a_timed_out_call_leaves_the_client_usable();
+  allhands::store::bad_values_leave_the_client_usable();
+  allhands::store::large_values_pass_both_ways();
+  allhands::store::many_clients_meet();
+  allhands::store::threads_share_a_client();
+  allhands::store::server_may_start_later();
+  allhands::store::nobody_listens();
+  allhands::store::a_lost_server_is_told_at_once();
+  allhands::store::an_interrupt_ends_every_wait();
+  allhands::store::secrets_must_match();
+  allhands::store::a_proof_is_good_for_one_connection_and_one_side();
+  allhands::store::a_stranger_that_takes_too_long_is_dropped();
+  allhands::store::listens_only_where_asked();
+  allhands::store::a_name_is_all_its_addresses();
+  allhands::store::a_forked_child_leaves_the_server_alone();
+  allhands::store::an_adopted_listener_serves();
 }

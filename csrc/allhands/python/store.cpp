@@ -25,6 +25,8 @@ namespace nb = nanobind;
 namespace allhands::python {
 namespace {
 
+using store::Client;
+using store::Server;
 using GilRelease = nb::call_guard<nb::gil_scoped_release>;
 
 Deadline after(double seconds) {

@@ -9,7 +9,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/store/protocol.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 // Connections kept for later calls; more than this many threads at once are rare.
@@ -204,4 +204,4 @@ void Client::await_workers(std::int64_t count, const Deadline& deadline) {
                                     std::to_string(count) + " clients joined.");
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

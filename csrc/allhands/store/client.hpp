@@ -24,7 +24,7 @@
 #include "allhands/base/interrupt.hpp"
 #include "allhands/store/link.hpp"
 
-namespace allhands {
+namespace allhands::store {
 
 class Client;
 
@@ -101,4 +101,4 @@ class Client {
   std::vector<std::unique_ptr<Link>> idle_;
 };
 
-}  // namespace allhands
+}  // namespace allhands::store

@@ -11,7 +11,7 @@
 #include "allhands/net/little_endian.hpp"
 #include "allhands/store/handshake.hpp"
 
-namespace allhands {
+namespace allhands::store {
 
 std::size_t Connection::appetite() const {
   if (state_ == State::Greeting) return Hello::kBytes - received_.size();
@@ -90,4 +90,4 @@ bool Connection::flush() {
   return true;
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

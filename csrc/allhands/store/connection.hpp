@@ -13,7 +13,7 @@
 #include "allhands/store/message.hpp"
 #include "allhands/store/service.hpp"
 
-namespace allhands {
+namespace allhands::store {
 
 class Connection {
  public:
@@ -53,4 +53,4 @@ class Connection {
   std::vector<Value> sending_;  // what the writer points into
 };
 
-}  // namespace allhands
+}  // namespace allhands::store

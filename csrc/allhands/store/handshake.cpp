@@ -5,7 +5,7 @@
 #include "allhands/net/little_endian.hpp"
 #include "allhands/store/protocol.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 constexpr std::string_view kMagic = "ahstore\n";  // a text protocol would end its line
@@ -49,4 +49,4 @@ std::string prove(Side side, std::string_view secret, std::string_view client_he
   return std::string(as_view(hmac_sha256(secret, message)));
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

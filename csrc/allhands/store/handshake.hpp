@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-namespace allhands {
+namespace allhands::store {
 
 struct Hello {
   static constexpr std::size_t kBytes = 64;
@@ -50,4 +50,4 @@ enum class Side { Client, Server };
 std::string prove(Side side, std::string_view secret, std::string_view client_hello,
                   std::string_view server_hello);
 
-}  // namespace allhands
+}  // namespace allhands::store

@@ -14,7 +14,7 @@
 #include "allhands/net/socket.hpp"
 #include "allhands/store/handshake.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 using std::chrono::milliseconds;
@@ -178,4 +178,4 @@ void Link::lose(const std::string& why) {
               "lost the store server at " + target_.where() + ": " + why);
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

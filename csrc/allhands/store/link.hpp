@@ -16,7 +16,7 @@
 #include "allhands/store/message.hpp"
 #include "allhands/store/protocol.hpp"
 
-namespace allhands {
+namespace allhands::store {
 
 // The server that a client talks to.
 struct Target {
@@ -68,4 +68,4 @@ class Link {
   std::vector<char> scratch_;
 };
 
-}  // namespace allhands
+}  // namespace allhands::store

@@ -13,7 +13,7 @@
 #include "allhands/net/little_endian.hpp"
 #include "allhands/store/protocol.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 16;
@@ -150,4 +150,4 @@ void MessageWriter::drop_sent(std::size_t num_bytes) {
   if (num_bytes > 0) pieces_[next_].remove_prefix(num_bytes);
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace allhands {
+namespace allhands::store {
 
 struct Message {
   std::uint32_t code = 0;
@@ -66,4 +66,4 @@ class MessageWriter {
   std::size_t next_ = 0;
 };
 
-}  // namespace allhands
+}  // namespace allhands::store

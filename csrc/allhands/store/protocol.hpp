@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace allhands {
+namespace allhands::store {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
@@ -55,4 +55,4 @@ inline constexpr std::size_t kMaxValueBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxFields = std::size_t{1} << 20;
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{4} << 30;
 
-}  // namespace allhands
+}  // namespace allhands::store

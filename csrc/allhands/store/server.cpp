@@ -23,7 +23,7 @@
 #include "allhands/store/handshake.hpp"
 #include "allhands/store/service.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -250,4 +250,4 @@ Server::~Server() {
   thread_->join();
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

@@ -15,7 +15,7 @@
 
 #include "allhands/base/fd.hpp"
 
-namespace allhands {
+namespace allhands::store {
 
 class Server {
  public:
@@ -38,4 +38,4 @@ class Server {
   std::unique_ptr<std::thread> thread_;
 };
 
-}  // namespace allhands
+}  // namespace allhands::store

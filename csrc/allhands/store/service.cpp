@@ -6,7 +6,7 @@
 
 #include "allhands/base/error.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 constexpr std::size_t kAny = kMaxFields;
@@ -256,4 +256,4 @@ Service::Parked Service::unpark(ClientId client) {
   return parked;
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

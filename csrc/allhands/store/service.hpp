@@ -16,7 +16,7 @@
 #include "allhands/store/protocol.hpp"
 #include "allhands/store/table.hpp"
 
-namespace allhands {
+namespace allhands::store {
 
 struct Reply {
   Status status = Status::Ok;
@@ -71,4 +71,4 @@ class Service {
   Lines worker_lines_;   // one, without a name
 };
 
-}  // namespace allhands
+}  // namespace allhands::store

@@ -6,7 +6,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/store/protocol.hpp"
 
-namespace allhands {
+namespace allhands::store {
 namespace {
 
 std::int64_t to_number(const std::string& key, const std::string& text) {
@@ -99,4 +99,4 @@ std::size_t Table::queue_length(const std::string& key) const {
   return found == queues_.end() ? 0 : found->second.size();
 }
 
-}  // namespace allhands
+}  // namespace allhands::store

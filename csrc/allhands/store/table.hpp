@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace allhands {
+namespace allhands::store {
 
 // Shared, so that a reply being sent keeps its bytes while the key changes.
 using Value = std::shared_ptr<const std::string>;
@@ -45,4 +45,4 @@ class Table {
   std::unordered_map<std::string, std::deque<Value>> queues_;
 };
 
-}  // namespace allhands
+}  // namespace allhands::store
