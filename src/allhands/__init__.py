@@ -7,9 +7,12 @@ from allhands.collectives import (
     all_gather,
     all_gather_into_tensor,
     all_gather_single,
-    all_reduce,
+    all_to_all,
+    all_to_all_single,
     barrier,
     broadcast,
+    gather,
+    scatter,
 )
 from allhands.errors import (
     CollectiveMismatchError,
@@ -39,6 +42,13 @@ from allhands.membership import (
 )
 from allhands.options import ReduceOp, default_pg_timeout, reduce_op
 from allhands.process_group import ProcessGroup
+from allhands.reductions import (
+    all_reduce,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+)
 from allhands.rendezvous import register_rendezvous_handler, rendezvous
 from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from allhands.work import Work
@@ -67,10 +77,13 @@ __all__ = [
     "all_gather_into_tensor",
     "all_gather_single",
     "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
     "barrier",
     "broadcast",
     "default_pg_timeout",
     "destroy_process_group",
+    "gather",
     "get_backend",
     "get_backend_config",
     "get_global_rank",
@@ -86,9 +99,14 @@ __all__ = [
     "is_backend_available",
     "is_initialized",
     "new_group",
+    "reduce",
     "reduce_op",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
     "register_rendezvous_handler",
     "rendezvous",
+    "scatter",
 ]
 
 

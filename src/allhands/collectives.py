@@ -1,6 +1,7 @@
-"""The collectives of `allhands`: each checks, resolves the group, and delegates.
+"""The collectives that move arrays: each checks, resolves the group, and delegates.
 
-What holds for all of them, and is not repeated below:
+What holds for all collectives, also those of `reductions` and `coalesced`, and is not
+repeated below:
 
 - Every rank of the group calls the same one, in the same order relative to other calls
   on the group. If not, every rank gets `CollectiveMismatchError` with both sides,
@@ -21,56 +22,33 @@ What holds for all of them, and is not repeated below:
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeAlias
 
+from allhands.arguments import (
+    Group,
+    check_list,
+    check_one_root,
+    root_of,
+    split_sizes,
+    warn_non_member,
+)
 from allhands.arrays import Array
-from allhands.options import RedOpType, ReduceOp
 from allhands.process_group import ProcessGroup
 from allhands.work import Work
-from allhands.world import current, resolve
+from allhands.world import resolve
 
 __all__ = [
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_single",
-    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
     "barrier",
     "broadcast",
+    "gather",
+    "scatter",
 ]
-
-Group: TypeAlias = "ProcessGroup | int | None"
-
-
-def all_reduce(
-    tensor: Array,
-    op: RedOpType | ReduceOp = ReduceOp.SUM,
-    group: Group = None,
-    async_op: bool = False,
-    *,
-    timeout: timedelta | None = None,
-) -> Work | None:
-    """Reduce `tensor` across all ranks of `group`; all get the result, in place.
-
-    Every rank passes the same number of elements, the same dtype and the same `op`. The
-    result has the same bits on every rank. 16-bit floats are accumulated in float32 and
-    rounded once.
-
-    Raises:
-        RuntimeError: BAND, BOR or BXOR of numbers that are not integers or bool.
-        ValueError: MIN or MAX of complex numbers.
-
-    Example:
-        ```python
-        gradient = np.ones(3) * dist.get_rank()
-        dist.all_reduce(gradient, dist.ReduceOp.AVG)  # 2 ranks: [0.5, 0.5, 0.5]
-        ```
-    """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("all_reduce")
-        return None
-    return member.all_reduce(tensor, op, timeout, async_op)
 
 
 def broadcast(
@@ -84,8 +62,9 @@ def broadcast(
 ) -> Work | None:
     """Copy `tensor` of one rank to `tensor` of all others, in place.
 
-    The source is `src`, a global rank, or `group_src`, a rank of `group`. Every rank
-    names the same and passes the same number of elements and dtype.
+    The source is `src`, a global rank, or `group_src`, a rank of `group`; its `tensor`
+    is only read. Every rank names the same source and passes the same number of
+    elements and dtype.
 
     Raises:
         ValueError: both or none of `src` and `group_src`; `src` is not in the group.
@@ -102,7 +81,9 @@ def broadcast(
         warn_non_member("broadcast")
         return None
     root = root_of(member, src, group_src)
-    return member.broadcast(tensor, root, timeout, async_op)
+    member.check_root("broadcast", root)
+    limit = member.limit(timeout)
+    return member.serving(tensor).broadcast(tensor, root, limit, async_op)
 
 
 def all_gather(
@@ -115,13 +96,14 @@ def all_gather(
 ) -> Work | None:
     """Collect `tensor` of every rank in `tensor_list` of every rank, by group rank.
 
-    `tensor_list` holds one output per rank; all have the dtype of `tensor` and its
-    number of elements.
+    `tensor_list` holds one output per rank, with as many elements as the `tensor` of
+    that rank, which may differ from rank to rank. All have the same dtype.
 
     Raises:
         TypeError: `tensor_list` is not a list.
         RuntimeError: it does not have one entry per rank.
-        ValueError: dtypes or numbers of elements differ.
+        ValueError: dtypes differ, or the output for this rank has another number of
+            elements than `tensor`.
 
     Example:
         ```python
@@ -134,7 +116,9 @@ def all_gather(
     if member is None:
         warn_non_member("all_gather")
         return None
-    return member.all_gather(tensor_list, tensor, timeout, async_op)
+    member.check_list("all_gather", "output", tensor_list)
+    limit = member.limit(timeout)
+    return member.serving(tensor).all_gather(tensor_list, tensor, limit, async_op)
 
 
 def all_gather_single(
@@ -163,7 +147,9 @@ def all_gather_single(
     if member is None:
         warn_non_member("all_gather_single")
         return None
-    return member.all_gather_single(output_tensor, input_tensor, timeout, async_op)
+    return member.serving(input_tensor).all_gather_single(
+        output_tensor, input_tensor, member.limit(timeout), async_op
+    )
 
 
 def all_gather_into_tensor(
@@ -183,6 +169,162 @@ def all_gather_into_tensor(
     )
     return all_gather_single(
         output_tensor, input_tensor, group, async_op, timeout=timeout
+    )
+
+
+def gather(
+    tensor: Array,
+    gather_list: list[Array] | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Collect `tensor` of every rank in `gather_list` of one rank, by group rank.
+
+    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`; by
+    default global rank 0. It passes one output per rank; the others pass no list. All
+    arrays have the same number of elements and dtype.
+
+    Raises:
+        ValueError: the list is missing on the destination or given elsewhere; dtypes
+            or numbers of elements differ; `dst` is not in the group.
+        RuntimeError: the list does not have one entry per rank; no such rank.
+
+    Example:
+        ```python
+        is_root = dist.get_rank() == 0
+        parts = [np.empty(2) for _ in range(dist.get_world_size())] if is_root else None
+        dist.gather(np.full(2, float(dist.get_rank())), parts, dst=0)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("gather")
+        return None
+    root = check_one_root("gather", member, dst, group_dst)
+    outputs = _list_of_root(member, "gather", "output", gather_list, root)
+    limit = member.limit(timeout)
+    return member.serving(tensor).gather(tensor, outputs, root, limit, async_op)
+
+
+def scatter(
+    tensor: Array,
+    scatter_list: list[Array] | None = None,
+    src: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Give every rank its entry of `scatter_list` of one rank, in `tensor`.
+
+    The source is `src`, a global rank, or `group_src`, a rank of `group`; by default
+    global rank 0. It passes one input per rank; the others pass no list. All arrays
+    have the same number of elements and dtype.
+
+    Raises:
+        ValueError: the list is missing on the source or given elsewhere; dtypes or
+            numbers of elements differ; `src` is not in the group.
+        RuntimeError: the list does not have one entry per rank; no such rank.
+
+    Example:
+        ```python
+        mine = np.empty(2)
+        dist.scatter(mine, rows if dist.get_rank() == 0 else None, src=0)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("scatter")
+        return None
+    root = check_one_root("scatter", member, src, group_src)
+    inputs = _list_of_root(member, "scatter", "input", scatter_list, root)
+    limit = member.limit(timeout)
+    return member.serving(tensor).scatter(tensor, inputs, root, limit, async_op)
+
+
+def all_to_all(
+    output_tensor_list: list[Array],
+    input_tensor_list: list[Array],
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Send one array to every rank, and receive one from each, by group rank.
+
+    Entry i of `input_tensor_list` goes to rank i, which receives it in the entry of its
+    `output_tensor_list` for this rank. Numbers of elements may differ, as long as the
+    two ends agree; all arrays have the same dtype.
+
+    Raises:
+        TypeError: one of them is not a list.
+        RuntimeError: one does not have one entry per rank.
+        ValueError: dtypes differ.
+
+    Example:
+        ```python
+        size = dist.get_world_size()
+        received = [np.empty(i + 1) for i in range(size)]
+        mine = dist.get_rank() + 1  # rank r sends r + 1 numbers to everyone
+        dist.all_to_all(received, [np.ones(mine) for _ in range(size)])
+        ```
+    """
+    check_list("output_tensor_list", output_tensor_list)
+    check_list("input_tensor_list", input_tensor_list)
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_to_all")
+        return None
+    member.check_list("all_to_all", "output", output_tensor_list)
+    member.check_list("all_to_all", "input", input_tensor_list)
+    return member.serving(input_tensor_list[0]).all_to_all(
+        output_tensor_list, input_tensor_list, member.limit(timeout), async_op
+    )
+
+
+def all_to_all_single(
+    output: Array,
+    input: Array,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Send some rows of `input` to every rank, and receive rows of each in `output`.
+
+    `input` is cut along its first dimension into one piece per rank, of
+    `input_split_sizes` rows or else of equal size; the pieces received fill `output`
+    likewise. What one rank sends another must be what that one expects.
+
+    Raises:
+        RuntimeError: split sizes are not one per rank or do not make up all rows; or
+            there are none and the rows cannot be shared evenly.
+        ValueError: dtypes differ.
+
+    Example:
+        ```python
+        size = dist.get_world_size()
+        received = np.empty(size)
+        dist.all_to_all_single(received, np.arange(size) + 10.0 * dist.get_rank())
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_to_all_single")
+        return None
+    communicator = member.serving(input)
+    output_splits = split_sizes("output", output, output_split_sizes, member.size())
+    input_splits = split_sizes("input", input, input_split_sizes, member.size())
+    limit = member.limit(timeout)
+    return communicator.all_to_all_single(
+        output, input, output_splits, input_splits, limit, async_op
     )
 
 
@@ -207,44 +349,29 @@ def barrier(
     if member is None:
         warn_non_member("barrier")
         return None
-    return member.barrier(device_ids, timeout, async_op)
+    return member.any_communicator().barrier(member.limit(timeout), async_op)
 
 
-def warn_non_member(operation: str) -> None:
-    """What an operation on a group does on a rank that is not in it."""
-    world = current().default
-    rank = -1 if world is None else world.rank()
-    warnings.warn(
-        f"Running {operation} on global rank {rank} which does not belong to the given "
-        f"group.",
-        UserWarning,
-        stacklevel=3,
-    )
-
-
-def root_of(group: ProcessGroup, root: int | None, group_root: int | None) -> int:
-    """The rank in `group` that is meant by a global or else by a group rank.
-
-    Raises:
-        ValueError: both are given or none, or the global rank is not in the group.
-    """
-    if root is not None:
-        if group_root is not None:
-            raise ValueError("Can't specify both group_rank and global_rank")
-        return group.group_rank(root)
-    if group_root is None:
-        raise ValueError("Must specify global_rank or group_rank")
-    return group_root
-
-
-def check_list(name: str, value: object) -> None:
-    """Refuse an argument that is not a list.
-
-    Raises:
-        TypeError: it is none.
-    """
-    if not isinstance(value, list):
-        raise TypeError(
-            f"Invalid function argument. Expected parameter `{name}` of type list of "
-            f"arrays, but got {type(value)} instead."
+def _list_of_root(
+    group: ProcessGroup,
+    operation: str,
+    which: str,
+    tensors: list[Array] | None,
+    root: int,
+) -> list[Array]:
+    """The list that only `root` passes; empty elsewhere."""
+    role = "destination" if operation == "gather" else "source"
+    if group.rank() != root:
+        if tensors:
+            raise ValueError(
+                f"Argument ``{operation}_list`` must NOT be specified on non-{role} "
+                f"ranks; the {role} is group rank {root}, this is {group.rank()}."
+            )
+        return []
+    if tensors is None:
+        raise ValueError(
+            f"Argument ``{operation}_list`` must be specified on {role} rank."
         )
+    check_list(f"{operation}_list", tensors)
+    group.check_list(operation, which, tensors)
+    return tensors

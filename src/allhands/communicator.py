@@ -9,8 +9,8 @@ since it knows what it can read. Every method
 - takes ranks of the group, already checked to lie in it;
 - may be called from any thread; operations run in the order of the calls.
 
-To add a collective, add its method here, in `ProcessGroup` and in `collectives`, and to
-the backends that can do it.
+To add a collective, add its method here, its function in `collectives` or `reductions`,
+and to the backends that can do it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,43 @@ class Communicator(ABC):
         """See `allhands.all_reduce`."""
         self._refuse("all_reduce")
 
+    def reduce(
+        self,
+        tensor: Array,
+        root: int,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce`; `tensor` is written on `root` only."""
+        self._refuse("reduce")
+
+    def reduce_scatter(
+        self,
+        output: Array,
+        input_list: list[Array],
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce_scatter`."""
+        self._refuse("reduce_scatter")
+
+    def reduce_scatter_single(
+        self,
+        output: Array,
+        input: Array,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce_scatter_single`."""
+        self._refuse("reduce_scatter_single")
+
     def broadcast(
         self, tensor: Array, root: int, timeout: float, async_op: bool
     ) -> Work | None:
-        """See `allhands.broadcast`."""
+        """See `allhands.broadcast`; `tensor` is only read on `root`."""
         self._refuse("broadcast")
 
     def all_gather(
@@ -74,6 +107,50 @@ class Communicator(ABC):
     ) -> Work | None:
         """See `allhands.all_gather_single`."""
         self._refuse("all_gather_single")
+
+    def gather(
+        self,
+        tensor: Array,
+        gather_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.gather`; the list is empty on other ranks than `root`."""
+        self._refuse("gather")
+
+    def scatter(
+        self,
+        tensor: Array,
+        scatter_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.scatter`; the list is empty on other ranks than `root`."""
+        self._refuse("scatter")
+
+    def all_to_all(
+        self,
+        output_list: list[Array],
+        input_list: list[Array],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.all_to_all`."""
+        self._refuse("all_to_all")
+
+    def all_to_all_single(
+        self,
+        output: Array,
+        input: Array,
+        output_splits: list[int],
+        input_splits: list[int],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.all_to_all_single`; splits are those of the first dimension."""
+        self._refuse("all_to_all_single")
 
     def barrier(self, timeout: float, async_op: bool) -> Work | None:
         """See `allhands.barrier`."""

@@ -16,9 +16,8 @@ from typing import Any
 from allhands.arrays import Array, device_of
 from allhands.backend import BackendConfig
 from allhands.communicator import Communicator, CommunicatorOptions
-from allhands.options import RedOpType, ReduceOp, default_pg_timeout, to_seconds
+from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
-from allhands.work import Work
 
 __all__ = ["ProcessGroup"]
 
@@ -155,7 +154,7 @@ class ProcessGroup:
         `destroy_process_group` calls it. A second call does nothing.
         """
         for communicator in set(self._communicators.values()):
-            communicator.close(self._limit(grace))
+            communicator.close(self.limit(grace))
         self._store = None
 
     def communicator(self, device: str) -> Communicator:
@@ -172,68 +171,6 @@ class ProcessGroup:
                 f"{self.group_name!r} was made with {self.config}"
             ) from None
 
-    def all_reduce(
-        self,
-        tensor: Array,
-        op: RedOpType | ReduceOp = ReduceOp.SUM,
-        timeout: timedelta | None = None,
-        async_op: bool = False,
-    ) -> Work | None:
-        """See `allhands.all_reduce`."""
-        communicator = self._only or self._serving(tensor)
-        return communicator.all_reduce(tensor, op, self._limit(timeout), async_op)
-
-    def broadcast(
-        self,
-        tensor: Array,
-        root: int,
-        timeout: timedelta | None = None,
-        async_op: bool = False,
-    ) -> Work | None:
-        """See `allhands.broadcast`; `root` is a rank of the group."""
-        self.check_root("broadcast", root)
-        communicator = self._only or self._serving(tensor)
-        return communicator.broadcast(tensor, root, self._limit(timeout), async_op)
-
-    def all_gather(
-        self,
-        tensor_list: list[Array],
-        tensor: Array,
-        timeout: timedelta | None = None,
-        async_op: bool = False,
-    ) -> Work | None:
-        """See `allhands.all_gather`."""
-        if len(tensor_list) != self._size:
-            raise RuntimeError(
-                f"all_gather: invalid output tensor list (expected length "
-                f"{self._size}, got {len(tensor_list)}): it needs one tensor per rank"
-            )
-        communicator = self._only or self._serving(tensor)
-        limit = self._limit(timeout)
-        return communicator.all_gather(tensor_list, tensor, limit, async_op)
-
-    def all_gather_single(
-        self,
-        output: Array,
-        input: Array,
-        timeout: timedelta | None = None,
-        async_op: bool = False,
-    ) -> Work | None:
-        """See `allhands.all_gather_single`."""
-        communicator = self._only or self._serving(input)
-        limit = self._limit(timeout)
-        return communicator.all_gather_single(output, input, limit, async_op)
-
-    def barrier(
-        self,
-        device_ids: list[int] | None = None,
-        timeout: timedelta | None = None,
-        async_op: bool = False,
-    ) -> Work | None:
-        """See `allhands.barrier`."""
-        communicator = self._only or next(iter(self._communicators.values()))
-        return communicator.barrier(self._limit(timeout), async_op)
-
     def check_root(self, operation: str, root: int) -> None:
         """Refuse a root that is no rank of the group."""
         if not 0 <= root < self._size:
@@ -242,8 +179,28 @@ class ProcessGroup:
                 f"[0, {self._size})"
             )
 
-    def _limit(self, timeout: timedelta | None) -> float:
+    def check_list(self, operation: str, which: str, tensors: list[Array]) -> None:
+        """Refuse an "input" or "output" list that has not one entry per rank."""
+        if len(tensors) != self._size:
+            raise RuntimeError(
+                f"{operation}: invalid {which} tensor list (expected length "
+                f"{self._size}, got {len(tensors)}): {which} list size should be "
+                f"{self._size}, same as size of the process group"
+            )
+
+    def limit(self, timeout: timedelta | None) -> float:
+        """The seconds that an operation with this `timeout` argument may take."""
         return self._seconds if timeout is None else to_seconds(timeout)
 
-    def _serving(self, array: Array) -> Communicator:
-        return self.communicator(device_of(array))
+    def serving(self, array: Array) -> Communicator:
+        """The communicator that serves `array`, which lies on some device.
+
+        Raises:
+            RuntimeError: the group has no backend for that device.
+            TypeError: `array` is no array.
+        """
+        return self._only or self.communicator(device_of(array))
+
+    def any_communicator(self) -> Communicator:
+        """One that serves operations without arrays."""
+        return self._only or next(iter(self._communicators.values()))

@@ -120,9 +120,13 @@ def test_the_extended_api_gets_options(registered):
 
 
 def test_a_registered_process_group_becomes_the_world(registered):
-    class Mine(dist.ProcessGroup):
+    class Appending(FakeCommunicator):
         def all_reduce(self, tensor, op, timeout, async_op):
             tensor.append("reduced")
+
+    class Mine(dist.ProcessGroup):
+        def serving(self, array):
+            return Appending()
 
     registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
 

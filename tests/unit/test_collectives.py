@@ -246,6 +246,15 @@ def test_outside_the_group_nothing_happens_but_a_warning():
         "all_gather": lambda **o: dist.all_gather([array], array, **o),
         "all_gather_single": lambda **o: dist.all_gather_single(array, array, **o),
         "barrier": dist.barrier,
+        "reduce": lambda **o: dist.reduce(array, 0, **o),
+        "reduce_scatter": lambda **o: dist.reduce_scatter(array, [array], **o),
+        "reduce_scatter_single": lambda **o: dist.reduce_scatter_single(
+            array, array, **o
+        ),
+        "gather": lambda **o: dist.gather(array, [array], **o),
+        "scatter": lambda **o: dist.scatter(array, [array], **o),
+        "all_to_all": lambda **o: dist.all_to_all([array], [array], **o),
+        "all_to_all_single": lambda **o: dist.all_to_all_single(array, array, **o),
     }
 
     def body(rank):
@@ -361,6 +370,146 @@ def test_bad_arrays_are_refused_by_name():
         locked = np.zeros(2)
         locked.flags.writeable = False
         with pytest.raises(ValueError, match="read-only"):
-            dist.broadcast(locked, 0)
+            dist.all_reduce(locked)
+        dist.broadcast(locked, 0)  # only read here
 
     run_ranks(1, body)
+
+
+def test_all_gather_takes_uneven_lists():
+    def body(rank):
+        parts = [np.zeros(n) for n in (2, 0, 3)]
+        mine = np.full(len(parts[rank]), float(rank))
+        mine.flags.writeable = False
+        dist.all_gather(parts, mine)
+        return [part.tolist() for part in parts]
+
+    assert run_ranks(3, body) == [[[0, 0], [], [2, 2, 2]]] * 3
+
+
+@pytest.mark.parametrize("options", [{"dst": 2}, {"group_dst": 2}])
+def test_gather_collects_on_one_rank(options):
+    def body(rank):
+        parts = [np.zeros(2) for _ in range(3)] if rank == 2 else None
+        mine = np.full(2, float(rank))
+        mine.flags.writeable = False
+        work = dist.gather(mine, parts, async_op=True, **options)
+        work.wait()
+        return parts and [part.tolist() for part in parts]
+
+    assert run_ranks(3, body) == [None, None, [[0, 0], [1, 1], [2, 2]]]
+
+
+def test_scatter_gives_each_rank_its_part():
+    def body(rank):
+        results = []
+        for options in ({}, {"src": 1}, {"group_src": 1}):
+            mine = np.zeros(2)
+            is_source = rank == (1 if options else 0)
+            parts = list(np.arange(6.0).reshape(3, 2)) if is_source else None
+            dist.scatter(mine, parts, **options)
+            results.append(mine.tolist())
+        return results
+
+    assert run_ranks(3, body) == [[[0, 1]] * 3, [[2, 3]] * 3, [[4, 5]] * 3]
+
+
+def test_gather_and_scatter_refuse():
+    def body(rank):
+        one = np.zeros(1)
+        other = 1 - rank
+        calls = [
+            (dist.gather, "gather_list", "dst", "destination"),
+            (dist.scatter, "scatter_list", "src", "source"),
+        ]
+        for call, name, root, role in calls:
+            for given, options, error, message in [
+                (None, {root: rank}, ValueError, f"``{name}`` must be specified on"),
+                ([one, one], {root: other}, ValueError, f"NOT .* on non-{role} ranks"),
+                ([one], {root: rank}, RuntimeError, "list size should be 2, same as"),
+                ((one, one), {root: rank}, TypeError, f"`{name}` of type list"),
+                ([one, one[:0]], {root: rank}, ValueError, "0 elements, expected 1"),
+                ([one, one > 0], {root: rank}, ValueError, "found float64 and bool"),
+                (None, {root: 2}, RuntimeError, r"invalid root rank: 2.* \[0, 2\)"),
+            ]:
+                with pytest.raises(error, match=message):
+                    call(one, given, **options)
+        group = dist.new_group([1])
+        if rank == 1:
+            with pytest.raises(ValueError, match="Global rank 0 is not part of group"):
+                dist.gather(one, [one], group=group)
+        dist.barrier()  # the group still works
+
+    run_ranks(2, body)
+
+
+def test_all_to_all_exchanges_arrays_of_any_sizes():
+    def body(rank):
+        inputs = [np.full(rank + to, 10.0 * rank + to) for to in range(3)]
+        for array in inputs:
+            array.flags.writeable = False
+        outputs = [np.zeros(source + rank) for source in range(3)]
+        dist.all_to_all(outputs, inputs)
+        return [array.tolist() for array in outputs]
+
+    assert run_ranks(3, body) == [
+        [[10.0 * source + rank] * (source + rank) for source in range(3)]
+        for rank in range(3)
+    ]
+
+
+def test_all_to_all_single_shares_rows_evenly():
+    def body(rank):
+        output = np.zeros((4, 3))
+        dist.all_to_all_single(output, np.full((4, 3), float(rank)).T.copy().T)
+        return output[:, 0].tolist()
+
+    assert run_ranks(2, body) == [[0, 0, 1, 1]] * 2
+
+
+def test_all_to_all_single_splits_rows_as_told():
+    def body(rank):
+        splits = [[1, 3], [2, 0]]
+        received = [splits[source][rank] for source in range(2)]
+        output = np.zeros((sum(received), 2))
+        rows = 10.0 * rank + np.arange(sum(splits[rank]))
+        work = dist.all_to_all_single(
+            output, np.stack([rows, rows], 1), received, splits[rank], async_op=True
+        )
+        work.wait()
+        return output[:, 1].tolist()
+
+    assert run_ranks(2, body) == [[0, 10, 11], [1, 2, 3]]
+
+
+def test_all_to_all_refuses():
+    def body(rank):
+        one, four = np.zeros(1), np.zeros(4)
+        for outputs, inputs, error, message in [
+            ((one, one), [one, one], TypeError, "`output_tensor_list` of type list"),
+            ([one, one], (one, one), TypeError, "`input_tensor_list` of type list"),
+            (
+                [one],
+                [one, one],
+                RuntimeError,
+                r"output tensor list \(expected length 2",
+            ),
+            ([one, one], [one], RuntimeError, r"input tensor list \(expected length 2"),
+            ([one, one > 0], [one, one], ValueError, "found float64 and bool"),
+        ]:
+            with pytest.raises(error, match=message):
+                dist.all_to_all(outputs, inputs)
+        for splits, message in [
+            (([1, 2], None), r"output: split sizes doesn't match total dim 0 size: "),
+            (([5, -1], None), r"\[5, -1\] for 4 rows"),
+            ((None, [4]), "input: number of tensor splits not equal to group size: "),
+        ]:
+            with pytest.raises(RuntimeError, match=message):
+                dist.all_to_all_single(four, four.copy(), *splits)
+        with pytest.raises(RuntimeError, match="3 does not divide equally across 2 ra"):
+            dist.all_to_all_single(np.zeros(3), np.zeros(3))
+        with pytest.raises(RuntimeError, match="has no dimensions"):
+            dist.all_to_all_single(np.zeros(()), np.zeros(()))
+        dist.barrier()  # the group still works
+
+    run_ranks(2, body)

@@ -51,6 +51,39 @@ class FakeCommunicator(Communicator):
         """Leave `tensor` as it is."""
         return _done([tensor], async_op)
 
+    def reduce(
+        self,
+        tensor: Array,
+        root: int,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """Leave `tensor` as it is."""
+        return _done([tensor], async_op)
+
+    def reduce_scatter(
+        self,
+        output: Array,
+        input_list: list[Array],
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """Leave `output` as it is."""
+        return _done([output], async_op)
+
+    def reduce_scatter_single(
+        self,
+        output: Array,
+        input: Array,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """Leave `output` as it is."""
+        return _done([output], async_op)
+
     def broadcast(
         self, tensor: Array, root: int, timeout: float, async_op: bool
     ) -> Work | None:
@@ -65,6 +98,50 @@ class FakeCommunicator(Communicator):
 
     def all_gather_single(
         self, output: Array, input: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """Leave `output` as it is."""
+        return _done([output], async_op)
+
+    def gather(
+        self,
+        tensor: Array,
+        gather_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """Leave `gather_list` as it is."""
+        return _done(gather_list, async_op)
+
+    def scatter(
+        self,
+        tensor: Array,
+        scatter_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """Leave `tensor` as it is."""
+        return _done([tensor], async_op)
+
+    def all_to_all(
+        self,
+        output_list: list[Array],
+        input_list: list[Array],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """Leave `output_list` as it is."""
+        return _done(output_list, async_op)
+
+    def all_to_all_single(
+        self,
+        output: Array,
+        input: Array,
+        output_splits: list[int],
+        input_splits: list[int],
+        timeout: float,
+        async_op: bool,
     ) -> Work | None:
         """Leave `output` as it is."""
         return _done([output], async_op)

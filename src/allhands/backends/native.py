@@ -6,6 +6,7 @@ An adapter without policy: it takes the memory of arrays and hands it to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,7 @@ class NativeCommunicator(Communicator):
         roster = options.roster()
         ranks = options.global_ranks_in_group
         self.name = name
+        self._rank = options.group_rank
         self._native = _C.Communicator(
             options.group_rank,
             options.group_size,
@@ -81,11 +83,61 @@ class NativeCommunicator(Communicator):
         )
         return None if native is None else NativeWork(native, [tensor])
 
+    def reduce(
+        self,
+        tensor: Array,
+        root: int,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce`."""
+        buffer = as_buffer(tensor, writable=root == self._rank)
+        kind, factor = _reduction("reduce", op, buffer)
+        native = self._native.reduce(buffer, root, kind, factor, timeout, async_op)
+        return None if native is None else NativeWork(native, [tensor])
+
+    def reduce_scatter(
+        self,
+        output: Array,
+        input_list: list[Array],
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce_scatter`."""
+        target = as_buffer(output, writable=True, name="output")
+        sources = _buffers("input_list", input_list, writable=False)
+        _check_same_dtype(target, *sources)
+        kind, factor = _reduction("reduce_scatter", op, target)
+        native = self._native.reduce_scatter(
+            target, sources, kind, factor, timeout, async_op
+        )
+        return None if native is None else NativeWork(native, [output])
+
+    def reduce_scatter_single(
+        self,
+        output: Array,
+        input: Array,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce_scatter_single`."""
+        target = as_buffer(output, writable=True, name="output")
+        source = as_buffer(input, writable=False, name="input")
+        _check_same_dtype(source, target)
+        kind, factor = _reduction("reduce_scatter_single", op, target)
+        native = self._native.reduce_scatter_single(
+            target, source, kind, factor, timeout, async_op
+        )
+        return None if native is None else NativeWork(native, [output])
+
     def broadcast(
         self, tensor: Array, root: int, timeout: float, async_op: bool
     ) -> Work | None:
         """See `allhands.broadcast`."""
-        buffer = as_buffer(tensor, writable=True)
+        buffer = as_buffer(tensor, writable=root != self._rank)
         native = self._native.broadcast(buffer, root, timeout, async_op)
         return None if native is None else NativeWork(native, [tensor])
 
@@ -94,9 +146,8 @@ class NativeCommunicator(Communicator):
     ) -> Work | None:
         """See `allhands.all_gather`."""
         input = as_buffer(tensor, writable=False)
-        outputs = [as_buffer(t, writable=True, name="tensor_list") for t in tensor_list]
-        for output in outputs:
-            _check_same_dtype(output, input)
+        outputs = _buffers("tensor_list", tensor_list, writable=True)
+        _check_same_dtype(input, *outputs)
         native = self._native.all_gather(outputs, input, timeout, async_op)
         return None if native is None else NativeWork(native, tensor_list)
 
@@ -106,8 +157,75 @@ class NativeCommunicator(Communicator):
         """See `allhands.all_gather_single`."""
         target = as_buffer(output, writable=True, name="output_tensor")
         source = as_buffer(input, writable=False, name="input_tensor")
-        _check_same_dtype(target, source)
+        _check_same_dtype(source, target)
         native = self._native.all_gather_single(target, source, timeout, async_op)
+        return None if native is None else NativeWork(native, [output])
+
+    def gather(
+        self,
+        tensor: Array,
+        gather_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.gather`."""
+        input = as_buffer(tensor, writable=False)
+        outputs = _buffers("gather_list", gather_list, writable=True)
+        _check_same_dtype(input, *outputs)
+        native = self._native.gather(outputs, input, root, timeout, async_op)
+        return None if native is None else NativeWork(native, gather_list)
+
+    def scatter(
+        self,
+        tensor: Array,
+        scatter_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.scatter`."""
+        output = as_buffer(tensor, writable=True)
+        inputs = _buffers("scatter_list", scatter_list, writable=False)
+        _check_same_dtype(output, *inputs)
+        native = self._native.scatter(output, inputs, root, timeout, async_op)
+        return None if native is None else NativeWork(native, [tensor])
+
+    def all_to_all(
+        self,
+        output_list: list[Array],
+        input_list: list[Array],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.all_to_all`."""
+        outputs = _buffers("output_tensor_list", output_list, writable=True)
+        inputs = _buffers("input_tensor_list", input_list, writable=False)
+        _check_same_dtype(*inputs, *outputs)
+        native = self._native.all_to_all(outputs, inputs, timeout, async_op)
+        return None if native is None else NativeWork(native, output_list)
+
+    def all_to_all_single(
+        self,
+        output: Array,
+        input: Array,
+        output_splits: list[int],
+        input_splits: list[int],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.all_to_all_single`."""
+        target = as_buffer(output, writable=True, name="output")
+        source = as_buffer(input, writable=False, name="input")
+        _check_same_dtype(source, target)
+        native = self._native.all_to_all_single(
+            target,
+            source,
+            _counts(output, output_splits),
+            _counts(input, input_splits),
+            timeout,
+            async_op,
+        )
         return None if native is None else NativeWork(native, [output])
 
     def barrier(self, timeout: float, async_op: bool) -> Work | None:
@@ -154,9 +272,20 @@ def _reduction(
     return kind, 1.0
 
 
-def _check_same_dtype(output: Buffer, input: Buffer) -> None:
-    if output.dtype != input.dtype:
-        raise ValueError(
-            f"Invalid usage of tensors with different dtypes: found "
-            f"{input.dtype.name.lower()} and {output.dtype.name.lower()}"
-        )
+def _buffers(name: str, tensors: list[Array], *, writable: bool) -> list[Buffer]:
+    return [as_buffer(tensor, writable=writable, name=name) for tensor in tensors]
+
+
+def _check_same_dtype(first: Buffer, *others: Buffer) -> None:
+    for other in others:
+        if other.dtype != first.dtype:
+            raise ValueError(
+                f"Invalid usage of tensors with different dtypes: found "
+                f"{first.dtype.name.lower()} and {other.dtype.name.lower()}"
+            )
+
+
+def _counts(array: Array, splits: list[int]) -> list[int]:
+    """Numbers of elements for numbers of rows."""
+    row = math.prod(array.shape[1:])
+    return [split * row for split in splits]
