@@ -34,6 +34,21 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 constexpr int kMaxTurns = 16;
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 
+// While it lives, a thread that is started takes no signal: they are for the program's
+// own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 class Server::Loop {
@@ -136,8 +151,7 @@ class Server::Loop {
     try {
       if (!client.connection.reply(std::move(reply))) poller_.watch_writable(fd, true);
     } catch (const std::exception&) {
-      drop(client);  // close_dropped() tells the service, which is in the middle of
-                     // things
+      drop(client);  // the service is busy here; close_dropped() tells it
     }
   }
 
@@ -231,12 +245,8 @@ Server::Server(std::vector<Fd> listeners, std::string secret,
       owner_(::getpid()),
       loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret),
                                    handshake_limit)) {
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::make_unique<std::thread>([loop = loop_.get()] { loop->run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Server::~Server() {
