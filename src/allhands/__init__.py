@@ -3,6 +3,7 @@
 import importlib
 
 from allhands.backend import Backend, BackendConfig, is_backend_available
+from allhands.coalesced import all_gather_coalesced, all_reduce_coalesced
 from allhands.collectives import (
     all_gather,
     all_gather_into_tensor,
@@ -40,7 +41,20 @@ from allhands.membership import (
     is_available,
     is_initialized,
 )
-from allhands.options import ReduceOp, default_pg_timeout, reduce_op
+from allhands.options import (
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOp,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+    default_pg_timeout,
+    reduce_op,
+)
 from allhands.process_group import ProcessGroup
 from allhands.reductions import (
     all_reduce,
@@ -54,8 +68,13 @@ from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from allhands.work import Work
 
 __all__ = [
+    "AllToAllOptions",
+    "AllreduceCoalescedOptions",
+    "AllreduceOptions",
     "Backend",
     "BackendConfig",
+    "BarrierOptions",
+    "BroadcastOptions",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
     "DistBackendError",
@@ -63,6 +82,7 @@ __all__ = [
     "DistNetworkError",
     "DistStoreError",
     "FileStore",
+    "GatherOptions",
     "GroupMember",
     "HashStore",
     "PrefixStore",
@@ -70,13 +90,18 @@ __all__ = [
     "QueueEmptyError",
     "RankFailedError",
     "ReduceOp",
+    "ReduceOptions",
+    "ReduceScatterOptions",
+    "ScatterOptions",
     "Store",
     "TCPStore",
     "Work",
     "all_gather",
+    "all_gather_coalesced",
     "all_gather_into_tensor",
     "all_gather_single",
     "all_reduce",
+    "all_reduce_coalesced",
     "all_to_all",
     "all_to_all_single",
     "barrier",

@@ -25,15 +25,9 @@ import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 
-from allhands.arguments import (
-    Group,
-    check_list,
-    check_one_root,
-    root_of,
-    split_sizes,
-    warn_non_member,
-)
+from allhands.arguments import Group, check_one_root, root_of, warn_non_member
 from allhands.arrays import Array
+from allhands.lists import check_list, split_sizes
 from allhands.process_group import ProcessGroup
 from allhands.work import Work
 from allhands.world import resolve

@@ -1,4 +1,4 @@
-"""What a caller may choose: reduce operations and the default time limit.
+"""What a caller may choose: reduce operations, options of calls, time limits.
 
 `ReduceOp` is two things at once, as in torch.distributed: a namespace of plain
 operations (`ReduceOp.SUM`, a `RedOpType`) and a class whose objects carry an operation
@@ -10,11 +10,29 @@ of the native core. Immutable, so any thread may use them.
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-__all__ = ["RedOpType", "ReduceOp", "default_pg_timeout", "reduce_op", "to_seconds"]
+__all__ = [
+    "AllToAllOptions",
+    "AllgatherOptions",
+    "AllreduceCoalescedOptions",
+    "AllreduceOptions",
+    "BarrierOptions",
+    "BroadcastOptions",
+    "CallOptions",
+    "GatherOptions",
+    "RedOpType",
+    "ReduceOp",
+    "ReduceOptions",
+    "ReduceScatterOptions",
+    "ScatterOptions",
+    "default_pg_timeout",
+    "reduce_op",
+    "to_seconds",
+]
 
 default_pg_timeout = timedelta(minutes=30)
 """Time limit of a group's operations where none is given."""
@@ -143,3 +161,76 @@ class _DeprecatedReduceOp:
 
 
 reduce_op = _DeprecatedReduceOp()
+
+
+@dataclass
+class CallOptions:
+    """What the methods of a `ProcessGroup` take as `opts`, in torch's spelling.
+
+    A negative `timeout` stands for the group's. `asyncOp` is there for programs that
+    set it; those methods return a `Work` in any case.
+    """
+
+    timeout: timedelta = timedelta(milliseconds=-1)
+    asyncOp: bool = True
+
+
+@dataclass
+class AllgatherOptions(CallOptions):
+    """Options of `ProcessGroup.allgather` and its relatives."""
+
+
+@dataclass
+class AllToAllOptions(CallOptions):
+    """Options of `ProcessGroup.alltoall` and `alltoall_base`."""
+
+
+@dataclass
+class AllreduceOptions(CallOptions):
+    """Options of `ProcessGroup.allreduce`."""
+
+    reduceOp: RedOpType | ReduceOp = ReduceOp.SUM
+
+
+@dataclass
+class AllreduceCoalescedOptions(AllreduceOptions):
+    """Options of `ProcessGroup.allreduce_coalesced`."""
+
+
+@dataclass
+class ReduceScatterOptions(AllreduceOptions):
+    """Options of `ProcessGroup.reduce_scatter` and its relatives."""
+
+
+@dataclass
+class GatherOptions(CallOptions):
+    """Options of `ProcessGroup.gather`; `rootRank` is a rank of the group."""
+
+    rootRank: int = 0
+
+
+@dataclass
+class ScatterOptions(GatherOptions):
+    """Options of `ProcessGroup.scatter`; `rootRank` is a rank of the group."""
+
+
+@dataclass
+class BroadcastOptions(GatherOptions):
+    """Options of `ProcessGroup.broadcast`; `rootTensor` must be 0."""
+
+    rootTensor: int = 0
+
+
+@dataclass
+class ReduceOptions(BroadcastOptions):
+    """Options of `ProcessGroup.reduce`; `rootRank` is a rank of the group."""
+
+    reduceOp: RedOpType | ReduceOp = ReduceOp.SUM
+
+
+@dataclass
+class BarrierOptions(CallOptions):
+    """Options of `ProcessGroup.barrier`; devices do not matter to CPU groups."""
+
+    device: Any = None
+    device_ids: list[int] = field(default_factory=list)

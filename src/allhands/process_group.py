@@ -1,9 +1,10 @@
 """ProcessGroup: some ranks of the world that communicate, as one of them sees it.
 
-It knows who its members are and hands each operation to the communicator of the backend
-that serves the array's device. Ranks in its methods are ranks of the group. A group is
-made by `init_process_group` or `new_group`, which bind it; a custom backend may derive
-from it and override the operations.
+It knows who its members are and which communicator of a backend serves an array; the
+functions of `collectives` and `reductions` hand each operation to that. torch's methods
+for operations come from `TorchSpelling`. Ranks in its methods are ranks of the group. A
+group is made by `init_process_group` or `new_group`, which bind it; a backend of a
+user's own may derive from it and override `serving` and `any_communicator`.
 
 Thread-safe, but the members must agree on the order of operations.
 """
@@ -18,13 +19,18 @@ from allhands.backend import BackendConfig
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
+from allhands.torch_spelling import TorchSpelling
 
 __all__ = ["ProcessGroup"]
 
 
-class ProcessGroup:
+class ProcessGroup(TorchSpelling):
     """See the module. `rank` is this process's rank in the group of `size` ranks."""
 
+    group_name: str = ""
+    """Known to all members and no other group of the world's."""
+    group_desc: str = "undefined"
+    """Free text, for people."""
     bound_device_id: Any = None
     """What was passed as `device_id` when the group was made."""
 
@@ -35,8 +41,6 @@ class ProcessGroup:
         self._communicators: dict[str, Communicator] = {}
         self._only: Communicator | None = None
         self._store: Store | None = None
-        self.group_name = ""
-        self.group_desc = "undefined"
         self.is_world = False
         self.backend = "undefined"
         self.config: BackendConfig | None = None

@@ -15,8 +15,9 @@ from __future__ import annotations
 import warnings
 from datetime import timedelta
 
-from allhands.arguments import Group, check_list, root_of, warn_non_member
+from allhands.arguments import Group, root_of, warn_non_member
 from allhands.arrays import Array
+from allhands.lists import check_list
 from allhands.options import RedOpType, ReduceOp
 from allhands.work import Work
 from allhands.world import resolve

@@ -7,6 +7,7 @@ it is dropped. Any thread may use it.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -21,7 +22,7 @@ from allhands.options import to_seconds
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["Work", "WorkResult"]
+__all__ = ["CombinedWork", "Work", "WorkResult"]
 
 _NO_LIMIT = timedelta(0)
 
@@ -169,6 +170,45 @@ class Work(ABC):
             future.set_result(self._outputs)
         else:
             future.set_exception(error)
+
+
+class CombinedWork(Work):
+    """Several operations of one call, as one; it ends when all have ended."""
+
+    def __init__(self, works: list[Work], outputs: list[Any]) -> None:
+        super().__init__(outputs)
+        self._works = works
+
+    def wait_for(self, seconds: float | None) -> None:
+        """See `Work.wait_for`; all parts share the limit."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for work in self._works:
+            work.wait_for(deadline and max(deadline - time.monotonic(), 1e-6))
+
+    def is_completed(self) -> bool:
+        """See `Work.is_completed`."""
+        return all(work.is_completed() for work in self._works)
+
+    def exception(self) -> BaseException | None:
+        """That of the first operation that failed."""
+        errors = (work.exception() for work in self._works)
+        return next((error for error in errors if error is not None), None)
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """See `Work.add_done_callback`: called by the last operation to end."""
+        left = iter(range(len(self._works) - 1, -1, -1))  # next() is atomic
+
+        def count() -> None:
+            if next(left) == 0:
+                callback()
+
+        for work in self._works:
+            work.add_done_callback(count)
+        if not self._works:
+            callback()
+
+    def _new_future(self) -> Any:
+        return self._works[0]._new_future() if self._works else _running_future()
 
 
 def _running_future() -> Future[Any]:

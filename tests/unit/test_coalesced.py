@@ -1,0 +1,93 @@
+"""Several arrays in one call, and the futures these calls return."""
+
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands import ReduceOp
+from harness.ranks import run_ranks
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+def test_all_reduce_coalesced_reduces_each(async_op):
+    def body(rank):
+        arrays = [np.full(2, rank + 1.0), np.full((2, 2), 10.0 * (rank + 1))]
+        future = dist.all_reduce_coalesced(arrays, ReduceOp.MAX, async_op=async_op)
+        if async_op:
+            assert isinstance(future, Future)
+            assert all(a is b for a, b in zip(future.result(20), arrays, strict=True))
+        else:
+            assert future is None
+        return [array.reshape(-1)[0] for array in arrays]
+
+    assert run_ranks(3, body) == [[3, 30]] * 3
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+def test_all_gather_coalesced_gathers_each(async_op):
+    def body(rank):
+        inputs = [np.full(2, float(rank)), np.full(3, 10.0 * rank)]
+        outputs = [[np.zeros(2), np.zeros(3)] for _ in range(2)]
+        future = dist.all_gather_coalesced(outputs, inputs, async_op=async_op)
+        if async_op:
+            assert future.result(20) is outputs
+        return [[array[0] for array in arrays] for arrays in outputs]
+
+    assert run_ranks(2, body) == [[[0, 0], [1, 10]]] * 2
+
+
+def test_of_no_arrays():
+    def body(rank):
+        assert dist.all_reduce_coalesced([], async_op=True).result(20) == []
+        dist.all_gather_coalesced([[], []], [])
+
+    run_ranks(2, body)
+
+
+def test_they_refuse():
+    def body(rank):
+        one = np.zeros(1)
+        with pytest.raises(ValueError, match="found float64 and float32"):
+            dist.all_reduce_coalesced([one, np.zeros(1, "f4")])
+        with pytest.raises(TypeError, match="of an array type"):
+            dist.all_reduce_coalesced([one, 5])
+        with pytest.raises(TypeError, match="`input_tensor_list` of type list"):
+            dist.all_gather_coalesced([[one], [one]], (one,))
+        with pytest.raises(RuntimeError, match=r"expected length 2, got 1"):
+            dist.all_gather_coalesced([[one]], [one])
+        with pytest.raises(RuntimeError, match=r"expected length 1, got 0"):
+            dist.all_gather_coalesced([[one], []], [one])
+        dist.barrier()  # the group still works
+
+    run_ranks(2, body)
+
+
+def test_an_error_of_one_is_the_error_of_all():
+    def body(rank):
+        arrays = [np.zeros(1), np.zeros(2 + rank), np.zeros(1)]
+        future = dist.all_reduce_coalesced(arrays, async_op=True)
+        assert isinstance(future.exception(20), dist.CollectiveMismatchError)
+        with pytest.raises(dist.CollectiveMismatchError):
+            dist.all_reduce_coalesced(arrays)
+        dist.barrier()  # the group still works
+
+    run_ranks(2, body)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", ["all_reduce", "all_gather"])
+def test_they_warn(name):
+    def body(rank):
+        one = [np.zeros(1)]
+        lists = [one] if name == "all_reduce" else [[one], one]
+        with pytest.warns(FutureWarning, match=f"_coalesced` .* use `allhands.{name}`"):
+            getattr(dist, f"{name}_coalesced")(*lists)
+        outside = dist.GroupMember.NON_GROUP_MEMBER
+        with pytest.warns(UserWarning, match="does not belong to the given group"):
+            assert getattr(dist, f"{name}_coalesced")(*lists, group=outside) is None
+
+    run_ranks(1, body)
