@@ -117,7 +117,6 @@ def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
         job.send_signal(signal.SIGTERM)
         output, _ = job.communicate(timeout=LIMIT_S)
         assert job.returncode == 143
-        assert "not yet" in output
         assert "still running and killed: rank 0" in output
 
 

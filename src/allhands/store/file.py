@@ -68,6 +68,32 @@ class FileStore(TableStore):
         return self._user.transaction(self.timeout)
 
 
+class _Departures(threading.local):
+    """Holds back users that the garbage collector finds while this thread has a lock.
+
+    To leave takes the file's lock, and the thread may have that one itself, through
+    another FileStore on the file: it would wait for itself.
+    """
+
+    def __init__(self) -> None:
+        self.are_held_back = False
+        self.waiting: list[_User] = []
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Let nobody leave within the `with` block, and all who wanted to after it."""
+        self.are_held_back = True
+        try:
+            yield
+        finally:
+            self.are_held_back = False
+            while self.waiting:
+                self.waiting.pop().leave()
+
+
+_departures = _Departures()
+
+
 class _Stay:
     """Held by a FileStore and its clones: when it is gone, their user leaves."""
 
@@ -99,7 +125,7 @@ class _User:
         """The table as it is now in the file; its changes go there."""
         if os.getpid() != self._process:
             self._settle_after_fork(limit)
-        with self._mutex, self._log.locked(limit):
+        with _departures.held_back(), self._mutex, self._log.locked(limit):
             try:
                 self._catch_up()
                 yield self._table
@@ -116,20 +142,27 @@ class _User:
         """Leave for good, and remove the file if that was the last user expected."""
         if os.getpid() != self._process:
             return  # a forked child that never used it
+        if _departures.are_held_back:
+            _departures.waiting.append(self)
+            return
         # Who cannot leave properly (no space, no lock) looks to the next like one who
         # was killed, and that is all right.
-        with suppress(DistStoreError, OSError), self._log.locked(_LIMIT_TO_LEAVE):
+        with _departures.held_back(), suppress(DistStoreError, OSError):
+            self._say_goodbye()
+        self._log.close()
+
+    def _say_goodbye(self) -> None:
+        with self._log.locked(_LIMIT_TO_LEAVE):
             self._catch_up()
             if self._is_counted:
                 self._log.append([(_LEFT, "", b"")])
             is_last = self._log.enter() and self._came >= self._world_size > 0
             if is_last and self._log.is_at_path():
                 self._log.remove()
-        self._log.close()
 
     def _enter(self, limit: timedelta) -> bool:
         """Come in; False where the last user of before has just removed the file."""
-        with self._log.locked(limit):
+        with _departures.held_back(), self._log.locked(limit):
             if not self._log.is_at_path():
                 return False
             self._catch_up()
@@ -162,5 +195,5 @@ class _User:
         self._is_counted = False
         self._forget()
         self._log.reopen()
-        with self._log.locked(limit):
+        with _departures.held_back(), self._log.locked(limit):
             self._log.enter()

@@ -1,9 +1,11 @@
 """The life of a FileStore's file."""
 
 import datetime
+import gc
 import os
 import re
 import threading
+import time
 
 import pytest
 
@@ -33,6 +35,19 @@ def test_the_last_of_world_size_users_removes_the_file(path):
     del one
     assert os.path.exists(path)
     del other
+    assert not os.path.exists(path)
+
+
+def test_garbage_collected_amid_an_operation_leaves_after_it(path):
+    lost, store = FileStore(path, 2), FileStore(path, 2)
+    circle = [lost]
+    circle.append(circle)
+    del lost, circle
+    start = time.monotonic()
+    with store._transaction():
+        gc.collect()  # to leave now would be to wait for the lock that we have
+    assert time.monotonic() - start < 4
+    del store
     assert not os.path.exists(path)
 
 
