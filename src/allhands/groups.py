@@ -202,14 +202,18 @@ def new_group(
 def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
     """Leave `group`, or with None the world and all its groups; free what they hold.
 
-    Operations queued with `async_op` are finished first. Members that still need this
-    rank in an operation get `RankFailedError`. After the world is destroyed,
+    Operations queued with `async_op` are finished first, and messages received; that
+    takes 10 seconds at most, or the group's timeout if it is shorter. What is queued
+    longer fails. Members that still need this rank in an operation get
+    `RankFailedError`. After the world is destroyed,
     `init_process_group` may be called again. Calling it before the program ends is good
     style but not needed.
 
     Raises:
         ValueError: there is no such group (any more).
         AssertionError: there is no world.
+        CollectiveTimeoutError: peers have not received messages of this rank; it has
+            left all the same.
     """
     world = current()
     if group == NON_GROUP_MEMBER:
@@ -219,9 +223,9 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
             "Process group cannot be None: init_process_group was not called"
         )
     if group is None or group is world.default:
-        world.destroy()
         if is_process_wide(world):
             excepthook.restore()
+        world.destroy()
         return
     name = getattr(group, "group_name", None)
     if name is None or world.groups.get(name) is not group:

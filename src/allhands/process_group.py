@@ -21,7 +21,11 @@ from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
 from allhands.torch_spelling import TorchSpelling
 
-__all__ = ["ProcessGroup"]
+__all__ = ["LONGEST_GOODBYE", "ProcessGroup"]
+
+LONGEST_GOODBYE = timedelta(seconds=10)
+"""Leaving a group waits no longer, however long the group's operations may take: what
+is under way when everybody leaves takes milliseconds, unless a peer will never come."""
 
 
 class ProcessGroup(TorchSpelling):
@@ -151,14 +155,19 @@ class ProcessGroup(TorchSpelling):
         for communicator in set(self._communicators.values()):
             communicator.abort(reason or "abort() was called")
 
-    def shutdown(self, grace: timedelta | None = None) -> None:
-        """Finish what is queued and leave; the group cannot be used after it.
+    def shutdown(self, grace: timedelta = LONGEST_GOODBYE) -> None:
+        """Finish what is under way and leave; the group cannot be used after it.
 
-        Queued operations get `grace`, by default the group's timeout, then they fail.
-        `destroy_process_group` calls it. A second call does nothing.
+        Queued operations get `grace` to finish, and messages to be received, but no
+        more than the group's timeout; then they fail. `destroy_process_group` calls it.
+        A second call does nothing.
+
+        Raises:
+            CollectiveTimeoutError: peers have not received messages of this rank.
         """
+        seconds = min(self._seconds, to_seconds(grace))
         for communicator in set(self._communicators.values()):
-            communicator.close(self.limit(grace))
+            communicator.close(seconds)
         self._store = None
 
     def communicator(self, device: str) -> Communicator:

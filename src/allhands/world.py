@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 
 from allhands.identity import Roster
-from allhands.process_group import ProcessGroup
+from allhands.process_group import LONGEST_GOODBYE, ProcessGroup
 from allhands.store import Store
 
 __all__ = [
@@ -93,28 +95,40 @@ class World:
             self.default = group
             group.is_world = True
             if self is _process_world:
-                atexit.register(self.destroy, _EXIT_GRACE)
+                atexit.register(self._destroy_at_exit)
 
     def remove(self, group: ProcessGroup) -> None:
         """Shut `group` down and forget it."""
         del self.groups[group.group_name]
         group.shutdown()
 
-    def destroy(self, grace: timedelta | None = None) -> None:
+    def destroy(self, grace: timedelta = LONGEST_GOODBYE) -> None:
         """Shut all groups down, the newest first, and become as new.
 
-        `grace` is that of `ProcessGroup.shutdown`. At exit it does so for a program
-        that never called `destroy_process_group`.
+        They have `grace` together. Where one raises, the others are shut down all the
+        same.
         """
-        atexit.unregister(self.destroy)
+        atexit.unregister(self._destroy_at_exit)
         groups = list(self.groups.values())
         self._reset()
-        for group in reversed(groups):
-            group.shutdown(grace)
+        end = time.monotonic() + grace.total_seconds()
+        with ExitStack() as shutdowns:  # runs them from the last to the first
+            for group in groups:
+                shutdowns.callback(_shut_down, group, end)
+
+    def _destroy_at_exit(self) -> None:
+        """For a program that never called `destroy_process_group`."""
+        has_failed = hasattr(sys, "last_value")  # by an exception that nobody caught
+        self.destroy(_GOODBYE_OF_THE_FAILED if has_failed else LONGEST_GOODBYE)
 
 
-_EXIT_GRACE = timedelta(seconds=1)
-"""Nobody waits for what is still queued at exit, so it must not hold the exit up."""
+_GOODBYE_OF_THE_FAILED = timedelta(seconds=1)
+"""The others are to learn soon that this rank is no more."""
+
+
+def _shut_down(group: ProcessGroup, end: float) -> None:
+    group.shutdown(timedelta(seconds=max(0.0, end - time.monotonic())))
+
 
 _process_world = World()
 _thread_world: ContextVar[World] = ContextVar("allhands_world")
@@ -123,7 +137,7 @@ _thread_world: ContextVar[World] = ContextVar("allhands_world")
 def _forget_after_fork() -> None:
     """A forked child is no rank: it must not touch what its parent shares."""
     world = current()
-    atexit.unregister(world.destroy)
+    atexit.unregister(world._destroy_at_exit)
     world._reset()
 
 

@@ -47,6 +47,24 @@ def test_an_uncaught_exception_carries_the_rank():
         assert all(line.startswith(f"[rank{rank}]: ") for line in lines)
 
 
+def test_a_rank_that_failed_does_not_wait_for_what_is_queued():
+    source = """
+        dist.barrier()
+        if rank == 0:
+            dist.barrier(async_op=True)
+            say(time.time())
+            raise ValueError("bad")
+        else:
+            try:
+                dist.all_reduce(np.ones(1), group=dist.new_group())
+            except dist.RankFailedError:
+                give(time.time())
+        """
+    with Processes(2, source) as job:
+        raised = float(job.read(0))
+        assert job.join(codes=[1, 0])[1] - raised < patient(2)
+
+
 def test_the_world_can_be_made_again_in_the_same_processes():
     source = """
         dist.destroy_process_group()

@@ -1,13 +1,14 @@
 """The life of groups, with ranks as threads."""
 
 import threading
+import time
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.world import World, use
+from allhands.world import World, current, use
 from harness.ranks import run_ranks
 from harness.stores import DictStore
 
@@ -438,3 +439,49 @@ def test_worlds_of_threads_are_separate():
         thread.join()
         dist.destroy_process_group()
     assert seen == [False]
+
+
+def test_destroying_waits_no_longer_than_the_groups_timeout():
+    def body(rank):
+        if rank == 0:
+            group = dist.new_group(timeout=timedelta(seconds=0.2))
+            long = timedelta(minutes=30)
+            work = dist.barrier(group=group, async_op=True, timeout=long)
+            start = time.monotonic()
+            dist.destroy_process_group(group)
+            assert time.monotonic() - start < 5
+            with pytest.raises(dist.DistBackendError):
+                work.wait()
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
+def test_groups_share_the_time_to_leave():
+    def body(rank):
+        if rank == 0:
+            groups = [dist.new_group() for _ in range(10)]
+            works = [dist.barrier(group=group, async_op=True) for group in groups]
+            start = time.monotonic()
+            current().destroy(timedelta(seconds=0.5))
+            assert 0.4 < time.monotonic() - start < 4
+            assert all(work.exception() for work in works)
+
+    run_ranks(2, body)
+
+
+def test_a_group_that_fails_to_leave_keeps_no_other_from_it():
+    def body(rank):
+        groups = [dist.new_group() for _ in range(3)]
+
+        def fail(grace):
+            raise dist.DistBackendError("lost")
+
+        groups[1].shutdown = fail
+        with pytest.raises(dist.DistBackendError, match="lost"):
+            dist.destroy_process_group()
+        for group in (groups[0], groups[2]):
+            with pytest.raises(ValueError, match="destroyed"):
+                group.get_group_store()
+
+    run_ranks(1, body)
