@@ -2,7 +2,17 @@
 
 import importlib
 
-from allhands.backend import Backend, BackendConfig, is_backend_available
+from allhands.backend import (
+    Backend,
+    BackendConfig,
+    get_default_backend_for_device,
+    is_backend_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+    is_ucc_available,
+    is_xccl_available,
+)
 from allhands.coalesced import all_gather_coalesced, all_reduce_coalesced
 from allhands.collectives import (
     all_gather,
@@ -15,6 +25,14 @@ from allhands.collectives import (
     gather,
     scatter,
 )
+from allhands.debug import (
+    breakpoint,
+    get_debug_level,
+    record_comm,
+    set_debug_level,
+    set_debug_level_from_env,
+)
+from allhands.device_mesh import DeviceMesh, init_device_mesh
 from allhands.errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -40,13 +58,16 @@ from allhands.membership import (
     group,
     is_available,
     is_initialized,
+    is_torchelastic_launched,
 )
+from allhands.monitoring import monitored_barrier
 from allhands.options import (
     AllreduceCoalescedOptions,
     AllreduceOptions,
     AllToAllOptions,
     BarrierOptions,
     BroadcastOptions,
+    DebugLevel,
     GatherOptions,
     ReduceOp,
     ReduceOptions,
@@ -54,6 +75,7 @@ from allhands.options import (
     ScatterOptions,
     default_pg_timeout,
     reduce_op,
+    supports_complex,
 )
 from allhands.process_group import ProcessGroup
 from allhands.reductions import (
@@ -65,6 +87,12 @@ from allhands.reductions import (
 )
 from allhands.rendezvous import register_rendezvous_handler, rendezvous
 from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from allhands.subgroups import (
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    shrink_group,
+    split_group,
+)
 from allhands.work import Work
 
 __all__ = [
@@ -77,6 +105,8 @@ __all__ = [
     "BroadcastOptions",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
+    "DebugLevel",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
@@ -105,12 +135,15 @@ __all__ = [
     "all_to_all",
     "all_to_all_single",
     "barrier",
+    "breakpoint",
     "broadcast",
     "default_pg_timeout",
     "destroy_process_group",
     "gather",
     "get_backend",
     "get_backend_config",
+    "get_debug_level",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
@@ -119,11 +152,22 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
+    "init_device_mesh",
     "init_process_group",
     "is_available",
     "is_backend_available",
+    "is_gloo_available",
     "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
+    "monitored_barrier",
     "new_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "record_comm",
     "reduce",
     "reduce_op",
     "reduce_scatter",
@@ -132,6 +176,11 @@ __all__ = [
     "register_rendezvous_handler",
     "rendezvous",
     "scatter",
+    "set_debug_level",
+    "set_debug_level_from_env",
+    "shrink_group",
+    "split_group",
+    "supports_complex",
 ]
 
 

@@ -15,7 +15,18 @@ from typing import Any, ClassVar
 
 from allhands.communicator import CommunicatorOptions
 
-__all__ = ["Backend", "BackendConfig", "is_backend_available", "make_communicator"]
+__all__ = [
+    "Backend",
+    "BackendConfig",
+    "get_default_backend_for_device",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_ucc_available",
+    "is_xccl_available",
+    "make_communicator",
+]
 
 _MODULES = {
     "native": "allhands.backends.native",
@@ -196,6 +207,50 @@ def is_backend_available(backend: str) -> bool:
     """Whether `init_process_group` could use `backend`, a name or "device:name"."""
     name = backend.lower().rpartition(":")[2]
     return name in _MODULES or name in Backend._plugins
+
+
+def is_gloo_available() -> bool:
+    """Whether `backend="gloo"` works: it does, served by the native engine."""
+    return is_backend_available(Backend.GLOO)
+
+
+def is_mpi_available() -> bool:
+    """Whether `backend="mpi"` works."""
+    return is_backend_available(Backend.MPI)
+
+
+def is_nccl_available() -> bool:
+    """Whether `backend="nccl"` works."""
+    return is_backend_available(Backend.NCCL)
+
+
+def is_ucc_available() -> bool:
+    """Whether `backend="ucc"` works."""
+    return is_backend_available(Backend.UCC)
+
+
+def is_xccl_available() -> bool:
+    """Whether `backend="xccl"` works."""
+    return is_backend_available(Backend.XCCL)
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend that serves `device` in a group made without naming one.
+
+    `device` is a type or name ("cpu", "cuda:1") or a `torch.device`.
+
+    Raises:
+        ValueError: none does.
+    """
+    kind = str(device).partition(":")[0]
+    try:
+        return Backend.default_device_backend_map[kind]
+    except KeyError:
+        known = ", ".join(Backend.default_device_backend_map)
+        raise ValueError(
+            f"Default backend not registered for device : {device}; there is one for "
+            f"{known}"
+        ) from None
 
 
 def _check_known(name: str) -> None:

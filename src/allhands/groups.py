@@ -7,16 +7,14 @@ peers blocks nobody. For one thread at a time.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from allhands import excepthook
-from allhands.backend import Backend, BackendConfig, make_communicator
-from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.backend import Backend, BackendConfig
+from allhands.group_maker import add_group, check_members, hashed, make_world
 from allhands.identity import exchange
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.process_group import ProcessGroup
@@ -86,7 +84,7 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     limit = default_pg_timeout if timeout is None else timeout
     to_seconds(limit)
-    config = BackendConfig(backend or Backend.UNDEFINED)
+    BackendConfig(backend or Backend.UNDEFINED)  # refuses what it does not know
     if store is None:
         url = init_method or "env://"
         meetings = iter(rendezvous(url, rank, world_size, timeout=limit))
@@ -95,33 +93,19 @@ def init_process_group(
         store = PrefixStore("default_pg", store)
     else:
         _check_store_arguments(init_method, rank, world_size)
-    name = _hashed(_ranks) if _ranks else "0"
+    name = hashed(_ranks) if _ranks else "0"
     own_store = PrefixStore(f"{name}/", store)
-    world.open(store, partial(exchange, own_store, rank, world_size, limit))
-    try:
-        group = _make_group(
-            CommunicatorOptions(
-                store=own_store,
-                group_rank=rank,
-                group_size=world_size,
-                timeout=limit,
-                group_id=name,
-                global_ranks_in_group=list(range(world_size)),
-                num_alike=world.count_alike(range(world_size)),
-                roster=world.roster,
-            ),
-            config,
-            pg_options,
-        )
-    except BaseException:
-        world.destroy()
-        raise
-    group.group_desc = "default_pg"
-    group.backend = (backend or Backend.UNDEFINED).lower()
-    group.bound_device_id = device_id
-    world.add(group)
-    if is_process_wide(world):
-        excepthook.show_rank(rank)
+    make_world(
+        store,
+        partial(exchange, own_store, rank, world_size, limit),
+        rank=rank,
+        size=world_size,
+        name=name,
+        timeout=limit,
+        backend=backend or Backend.UNDEFINED,
+        pg_options=pg_options,
+        device_id=device_id,
+    )
 
 
 def new_group(
@@ -167,36 +151,27 @@ def new_group(
     """
     world = current()
     whole = default_group()
-    members = _members(ranks, whole.size(), sort_ranks)
+    members = check_members(ranks, whole.size(), sort_ranks)
     limit = whole.timeout if timeout is None else timeout
     to_seconds(limit)
-    config = BackendConfig(backend or whole.backend)
+    BackendConfig(backend or whole.backend)  # refuses what it does not know
     num_alike = world.count_alike(members)
     if use_local_synchronization:
-        name = f"{_hashed(members)}:{num_alike}"
+        name = f"{hashed(members)}:{num_alike}"
     else:
         name = world.next_name()
     if whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
-    group = _make_group(
-        CommunicatorOptions(
-            store=PrefixStore(f"{name}/", world.store),
-            group_rank=members.index(whole.rank()),
-            group_size=len(members),
-            timeout=limit,
-            group_id=name,
-            global_ranks_in_group=members,
-            num_alike=num_alike,
-            roster=world.roster,
-        ),
-        config,
-        pg_options,
+    return add_group(
+        members,
+        num_alike,
+        name,
+        timeout=limit,
+        backend=backend or whole.backend,
+        pg_options=pg_options,
+        group_desc=group_desc,
+        device_id=device_id,
     )
-    group.group_desc = group_desc or "undefined"
-    group.backend = (backend or whole.backend).lower()
-    group.bound_device_id = device_id
-    world.add(group)
-    return group
 
 
 def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
@@ -242,54 +217,3 @@ def _check_store_arguments(init_method: str | None, rank: int, world_size: int) 
         raise AssertionError("rank must be non-negative if using store")
     if rank >= world_size:
         raise ValueError(f"rank must be in [0, {world_size}), got {rank}")
-
-
-def _members(ranks: Sequence[int] | None, world_size: int, sort: bool) -> list[int]:
-    """The global ranks of a group to be made, checked and in order."""
-    members = list(range(world_size)) if ranks is None else [int(r) for r in ranks]
-    if not members:
-        raise ValueError("ranks list must not be empty")
-    if len(members) > world_size:
-        raise ValueError(
-            f"the new group's world size should be less or equal to the world size set "
-            f"by init_process_group ({world_size}), got {len(members)} ranks"
-        )
-    if len(set(members)) != len(members):
-        raise ValueError(
-            f"ranks list must not contain duplicate entries, got {members}"
-        )
-    for rank in members:
-        if not 0 <= rank < world_size:
-            raise ValueError(
-                f"Rank {rank} is out of range. Valid ranks are 0 to {world_size - 1} "
-                f"(world_size={world_size})"
-            )
-    return sorted(members) if sort else members
-
-
-def _hashed(ranks: Sequence[int]) -> str:
-    return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
-
-
-def _make_group(
-    options: CommunicatorOptions, config: BackendConfig, pg_options: Any
-) -> ProcessGroup:
-    """A group with a communicator of each backend in `config`.
-
-    A backend may also make the whole group, which then serves every device.
-    """
-    group: ProcessGroup | None = None
-    by_name: dict[str, Communicator] = {}
-    for device, name in config.get_device_backend_map().items():
-        if name in by_name:
-            continue
-        store = PrefixStore(f"{device}/", options.store)
-        made = make_communicator(name, replace(options, store=store), pg_options)
-        if isinstance(made, ProcessGroup):
-            group = made
-            break
-        by_name[name] = made
-    if group is None:
-        group = ProcessGroup(options.group_rank, options.group_size)
-    group.bind(options, config, by_name)
-    return group

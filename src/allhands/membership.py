@@ -26,6 +26,7 @@ __all__ = [
     "group",
     "is_available",
     "is_initialized",
+    "is_torchelastic_launched",
 ]
 
 Group: TypeAlias = "ProcessGroup | int | None"
@@ -56,6 +57,11 @@ def is_available() -> bool:
 def is_initialized() -> bool:
     """Whether `init_process_group` has succeeded and nothing was destroyed since."""
     return current().default is not None
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher (`allhands run`, torchrun) started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def get_rank(group: Group = None) -> int:

@@ -1,4 +1,4 @@
-"""What a caller may choose: reduce operations, options of calls, time limits.
+"""What a caller may choose: reduce operations, options of calls, debug levels, limits.
 
 `ReduceOp` is two things at once, as in torch.distributed: a namespace of plain
 operations (`ReduceOp.SUM`, a `RedOpType`) and a class whose objects carry an operation
@@ -23,6 +23,7 @@ __all__ = [
     "BarrierOptions",
     "BroadcastOptions",
     "CallOptions",
+    "DebugLevel",
     "GatherOptions",
     "RedOpType",
     "ReduceOp",
@@ -31,11 +32,23 @@ __all__ = [
     "ScatterOptions",
     "default_pg_timeout",
     "reduce_op",
+    "supports_complex",
     "to_seconds",
 ]
 
 default_pg_timeout = timedelta(minutes=30)
 """Time limit of a group's operations where none is given."""
+
+
+class DebugLevel(IntEnum):
+    """How much a program wants to be told; see `allhands.set_debug_level`."""
+
+    name: str
+    value: int
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
 
 
 def to_seconds(timeout: timedelta) -> float:
@@ -143,6 +156,16 @@ class ReduceOp(metaclass=_CountsPlainOps):
 
 
 RedOpType: TypeAlias = ReduceOp.RedOpType
+
+
+def supports_complex(reduceOp: RedOpType | ReduceOp) -> bool:
+    """Whether the operation can reduce complex numbers.
+
+    SUM, AVG, PRODUCT and PREMUL_SUM can: those that need no order and no bits.
+    """
+    kind = reduceOp.op if type(reduceOp) is ReduceOp else reduceOp
+    able = (RedOpType.SUM, RedOpType.AVG, RedOpType.PRODUCT, RedOpType.PREMUL_SUM)
+    return kind in able
 
 
 class _DeprecatedReduceOp:

@@ -11,12 +11,14 @@ Thread-safe, but the members must agree on the order of operations.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from allhands.arrays import Array, device_of
 from allhands.backend import BackendConfig
 from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
 from allhands.torch_spelling import TorchSpelling
@@ -55,8 +57,11 @@ class ProcessGroup(TorchSpelling):
         options: CommunicatorOptions,
         config: BackendConfig,
         by_name: dict[str, Communicator],
+        split: Callable[..., ProcessGroup | None],
     ) -> None:
         """Make a new object a group: its name, members and communicators.
+
+        `split(self, ranks, ...)` makes a group of some of its ranks.
 
         For whoever makes groups, not for users of them.
         """
@@ -64,6 +69,7 @@ class ProcessGroup(TorchSpelling):
         self.global_ranks = tuple(options.global_ranks_in_group)
         self.config = config
         self._store = options.store
+        self._split = split
         self._communicators = {
             device: by_name[name]
             for device, name in config.get_device_backend_map().items()
@@ -170,6 +176,48 @@ class ProcessGroup(TorchSpelling):
             communicator.close(seconds)
         self._store = None
 
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Sequence[Any] | None = None,
+    ) -> ProcessGroup | None:
+        """Make a group of some `ranks` of this one; None where this rank is not in it.
+
+        It sends no message, so only the members need to call it. `opts` are for the
+        backend; with `device_types` the group serves only those.
+
+        Raises:
+            ValueError: a rank is out of range or comes twice, this group does not serve
+                a device type, or there is a group of that name.
+        """
+        backend = None if device_types is None else self._serving_only(device_types)
+        return self._split(
+            self, ranks, timeout, opts, group_name, group_desc, backend=backend
+        )
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """See `allhands.monitored_barrier`."""
+        limit = self.limit(timeout)
+        try:
+            self.any_communicator().barrier(limit, False)
+        except (CollectiveTimeoutError, RankFailedError) as error:
+            absent = sorted(self.global_rank(rank) for rank in error.ranks)
+            one_or_all = absent if wait_all_ranks else absent[:1]
+            ranks = f"Rank{'s' * (len(one_or_all) > 1)} {str(one_or_all)[1:-1]}"
+            named = type(error)(
+                f"[Rank {self.global_rank(self._rank)}]: {ranks} failed to pass "
+                f"monitoredBarrier in {limit * 1000:.0f} ms\n Original exception: \n"
+                f"{error}"
+            )
+            named.ranks = error.ranks
+            raise named from error
+
     def communicator(self, device: str) -> Communicator:
         """The communicator that serves arrays on `device` ("cpu", "cuda", ...).
 
@@ -217,3 +265,16 @@ class ProcessGroup(TorchSpelling):
     def any_communicator(self) -> Communicator:
         """One that serves operations without arrays."""
         return self._only or next(iter(self._communicators.values()))
+
+    def _serving_only(self, device_types: Sequence[Any]) -> str:
+        """The part of this group's "device:backend" pairs for these devices."""
+        assert self.config is not None, "bind() comes first"
+        by_device = self.config.get_device_backend_map()
+        devices = [str(getattr(kind, "type", kind)) for kind in device_types]
+        for device in devices:
+            if device not in by_device:
+                raise ValueError(
+                    f"split_group: group {self.group_name!r} does not serve device "
+                    f"type {device!r}; it was made with {self.config}"
+                )
+        return ",".join(f"{device}:{by_device[device]}" for device in devices)

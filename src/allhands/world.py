@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 
 from allhands.identity import Roster
+from allhands.options import DebugLevel
 from allhands.process_group import LONGEST_GOODBYE, ProcessGroup
 from allhands.store import Store
 
@@ -40,6 +41,8 @@ class World:
     """The groups of one rank."""
 
     def __init__(self) -> None:
+        self.debug_level: DebugLevel | None = None
+        """What was set; None until somebody asks for it."""
         self._reset()
 
     def _reset(self) -> None:

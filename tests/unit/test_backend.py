@@ -81,6 +81,27 @@ def test_absent_backends_say_what_to_use(name):
     assert dist.is_backend_available("cpu:gloo")
 
 
+def test_which_backends_are_there():
+    assert dist.is_gloo_available()
+    for absent in (
+        dist.is_mpi_available,
+        dist.is_nccl_available,
+        dist.is_ucc_available,
+        dist.is_xccl_available,
+    ):
+        assert not absent()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_the_default_backend_of_a_device(device):
+    assert dist.get_default_backend_for_device(device) == "native"
+
+
+def test_a_device_without_a_default_backend():
+    with pytest.raises(ValueError, match=r"not registered for device : tpu; .* cpu"):
+        dist.get_default_backend_for_device("tpu")
+
+
 def test_a_registered_backend_serves_its_groups(registered):
     calls = []
 

@@ -485,3 +485,10 @@ def test_a_group_that_fails_to_leave_keeps_no_other_from_it():
                 group.get_group_store()
 
     run_ranks(1, body)
+
+
+def test_who_was_started_by_a_launcher(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert not dist.is_torchelastic_launched()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert dist.is_torchelastic_launched()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from allhands import ReduceOp, default_pg_timeout, reduce_op
+from allhands import ReduceOp, default_pg_timeout, reduce_op, supports_complex
 from allhands.options import RedOpType, to_seconds
 
 NAMES = ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"]
@@ -74,3 +74,10 @@ def test_timeouts_are_timedeltas():
     assert to_seconds(timedelta(minutes=1)) == 60.0
     with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got 5"):
         to_seconds(5)
+
+
+def test_which_operations_take_complex_numbers():
+    able = {op.name for op in RedOpType if supports_complex(op)}
+    assert able == {"SUM", "AVG", "PRODUCT", "PREMUL_SUM"}
+    assert supports_complex(ReduceOp.PREMUL_SUM(2))
+    assert not supports_complex(ReduceOp(ReduceOp.MAX))

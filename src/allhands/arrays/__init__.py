@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol, TypeAlias, cast
 
+import numpy as np
+
 from allhands._C import Buffer
 
 __all__ = ["Array", "Library", "as_buffer", "device_of", "library_of"]
@@ -31,6 +33,9 @@ class Library(Protocol):
 
     def device_of(self, array: Array) -> str:
         """See `allhands.arrays.device_of`."""
+
+    def from_numpy(self, array: np.ndarray[Any, Any]) -> Array:
+        """`array` as one of the library's own, without a copy."""
 
     def new_future(self) -> Any:
         """A future of the library's own kind: set_result, set_exception."""

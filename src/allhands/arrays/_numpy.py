@@ -15,7 +15,7 @@ import numpy as np
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 
-__all__ = ["accepts", "as_buffer", "device_of", "new_future"]
+__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future"]
 
 _from_buffer_protocol = Buffer.from_buffer_protocol
 
@@ -39,6 +39,11 @@ def as_buffer(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
 def device_of(array: np.ndarray[Any, Any]) -> str:
     """See `allhands.arrays.device_of`."""
     return "cpu"
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """See `allhands.arrays.Library`."""
+    return array
 
 
 def new_future() -> Future[Any]:

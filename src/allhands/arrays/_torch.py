@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 
-__all__ = ["accepts", "as_buffer", "device_of", "new_future"]
+__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future"]
 
 _torch: Any = sys.modules["torch"]
 _STRIDED = _torch.strided
@@ -76,6 +76,11 @@ def as_buffer(array: Any, writable: bool) -> Buffer:
 def device_of(array: Any) -> str:
     """See `allhands.arrays.device_of`."""
     return str(array.device.type)
+
+
+def from_numpy(array: Any) -> Any:
+    """See `allhands.arrays.Library`."""
+    return _torch.from_numpy(array)
 
 
 def new_future() -> Any:

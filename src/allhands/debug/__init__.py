@@ -1,0 +1,19 @@
+"""What helps to find out what a program of many ranks is doing."""
+
+from __future__ import annotations
+
+from allhands.debug.level import (
+    get_debug_level,
+    set_debug_level,
+    set_debug_level_from_env,
+)
+from allhands.debug.pause import breakpoint
+from allhands.debug.region import record_comm
+
+__all__ = [
+    "breakpoint",
+    "get_debug_level",
+    "record_comm",
+    "set_debug_level",
+    "set_debug_level_from_env",
+]

@@ -1,0 +1,61 @@
+"""The debug level: how much a program asks to be told.
+
+Only kept and handed out, for programs and backends that look at it. The native engine
+finds mismatched calls at every level, at no cost, so no level makes it check more.
+"""
+
+from __future__ import annotations
+
+import os
+
+from allhands.options import DebugLevel
+from allhands.world import current
+
+__all__ = ["get_debug_level", "set_debug_level", "set_debug_level_from_env"]
+
+_VARIABLE = "TORCH_DISTRIBUTED_DEBUG"
+
+
+def get_debug_level() -> DebugLevel:
+    """The level that was set; first that of the environment, see below.
+
+    Raises:
+        ValueError: as `set_debug_level_from_env`, where nothing was set before.
+    """
+    world = current()
+    if world.debug_level is None:
+        world.debug_level = _from_environment()
+    return world.debug_level
+
+
+def set_debug_level(level: DebugLevel) -> None:
+    """Set the level of this process.
+
+    Raises:
+        TypeError: `level` is no `DebugLevel`.
+    """
+    if not isinstance(level, DebugLevel):
+        raise TypeError(
+            f"set_debug_level(): level must be a DebugLevel, got {level!r}; write "
+            f"DebugLevel.INFO"
+        )
+    current().debug_level = level
+
+
+def set_debug_level_from_env() -> None:
+    """Set the level that TORCH_DISTRIBUTED_DEBUG names: OFF (or unset), INFO, DETAIL.
+
+    Raises:
+        ValueError: it has another value.
+    """
+    current().debug_level = _from_environment()
+
+
+def _from_environment() -> DebugLevel:
+    text = os.environ.get(_VARIABLE) or DebugLevel.OFF.name
+    try:
+        return DebugLevel[text.upper()]
+    except KeyError:
+        raise ValueError(
+            f"The value of {_VARIABLE} must be OFF, INFO, or DETAIL. It is {text!r}"
+        ) from None

@@ -1,0 +1,229 @@
+"""How a process group is made: its name, its communicators, its place in the World.
+
+Everything here is local: a group is known by its members, and its communicators meet at
+its first operation. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from allhands import excepthook
+from allhands.backend import BackendConfig, make_communicator
+from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.identity import Roster
+from allhands.process_group import ProcessGroup
+from allhands.store import PrefixStore, Store
+from allhands.world import current, default_group, is_process_wide
+
+__all__ = ["add_group", "check_members", "hashed", "make_world", "split"]
+
+
+def make_world(
+    store: Store,
+    exchange: Callable[[], Roster],
+    *,
+    rank: int,
+    size: int,
+    name: str,
+    timeout: timedelta,
+    backend: str,
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> ProcessGroup:
+    """Open the World and make the group of all its ranks.
+
+    Args:
+        store: what the ranks share, for groups made later.
+        exchange: tells who the ranks are.
+        rank: this rank.
+        size: how many there are.
+        name: of the group.
+        timeout: limit of its operations.
+        backend: as the caller named it, "undefined" for the defaults.
+        pg_options: for the backend.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+
+    After an error the World is as before.
+    """
+    world = current()
+    world.open(store, exchange)
+    ranks = list(range(size))
+    try:
+        group = _make_group(
+            CommunicatorOptions(
+                store=PrefixStore(f"{name}/", store),
+                group_rank=rank,
+                group_size=size,
+                timeout=timeout,
+                group_id=name,
+                global_ranks_in_group=ranks,
+                num_alike=world.count_alike(ranks),
+                roster=world.roster,
+            ),
+            BackendConfig(backend),
+            pg_options,
+        )
+    except BaseException:
+        world.destroy()
+        raise
+    group.group_desc = "default_pg"
+    group.backend = backend.lower()
+    group.bound_device_id = device_id
+    world.add(group)
+    if is_process_wide(world):
+        excepthook.show_rank(rank)
+    return group
+
+
+def add_group(
+    members: list[int],
+    num_alike: int,
+    name: str,
+    *,
+    timeout: timedelta,
+    backend: str,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> ProcessGroup:
+    """Make and register a group that this rank is in.
+
+    Args:
+        members: global ranks in the order of their group ranks.
+        num_alike: how many groups of these members were made before.
+        name: by which this rank knows the group.
+        timeout: limit of its operations.
+        backend: as the caller named it, "undefined" for the defaults.
+        pg_options: for the backend.
+        group_desc: free text.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+
+    Raises:
+        ValueError: there is a group of that name.
+    """
+    world = current()
+    if name in world.groups:
+        raise ValueError(
+            f"there is a group of the name {name!r} already: {world.groups[name]}"
+        )
+    group = _make_group(
+        CommunicatorOptions(
+            store=PrefixStore(f"{name}/", world.store),
+            group_rank=members.index(default_group().rank()),
+            group_size=len(members),
+            timeout=timeout,
+            group_id=name,
+            global_ranks_in_group=members,
+            num_alike=num_alike,
+            roster=world.roster,
+        ),
+        BackendConfig(backend),
+        pg_options,
+    )
+    group.group_desc = group_desc or "undefined"
+    group.backend = backend.lower()
+    group.bound_device_id = device_id
+    world.add(group)
+    return group
+
+
+def split(
+    parent: ProcessGroup,
+    ranks: Sequence[int],
+    timeout: timedelta | None = None,
+    opts: Any = None,
+    group_name: str | None = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> ProcessGroup | None:
+    """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`."""
+    picked = check_members(ranks, parent.size(), sort=True)
+    chosen = _restricted(parent, backend)
+    if parent.rank() not in picked:
+        return None
+    members = [parent.global_rank(rank) for rank in picked]
+    num_alike = current().count_alike(members)
+    return add_group(
+        members,
+        num_alike,
+        group_name or f"{hashed(members)}:{num_alike}",
+        timeout=parent.timeout if timeout is None else timeout,
+        backend=chosen,
+        pg_options=opts,
+        group_desc=group_desc or f"{parent.group_desc}:split",
+        device_id=parent.bound_device_id,
+    )
+
+
+def check_members(
+    ranks: Sequence[int] | None, world_size: int, sort: bool
+) -> list[int]:
+    """The global ranks of a group to be made, checked and in order."""
+    members = list(range(world_size)) if ranks is None else [int(r) for r in ranks]
+    if not members:
+        raise ValueError("ranks list must not be empty")
+    if len(members) > world_size:
+        raise ValueError(
+            f"the new group's world size should be less or equal to the world size set "
+            f"by init_process_group ({world_size}), got {len(members)} ranks"
+        )
+    if len(set(members)) != len(members):
+        raise ValueError(
+            f"ranks list must not contain duplicate entries, got {members}"
+        )
+    for rank in members:
+        if not 0 <= rank < world_size:
+            raise ValueError(
+                f"Rank {rank} is out of range. Valid ranks are 0 to {world_size - 1} "
+                f"(world_size={world_size})"
+            )
+    return sorted(members) if sort else members
+
+
+def hashed(ranks: Sequence[int]) -> str:
+    """A name for the group of `ranks` that all of them find without asking."""
+    return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _restricted(parent: ProcessGroup, backend: str | None) -> str:
+    """The backend of a child: that of `parent`, or a part of it."""
+    if backend is None:
+        return parent.backend
+    assert parent.config is not None, "a registered group is bound"
+    theirs = parent.config.get_device_backend_map()
+    for device, name in BackendConfig(backend).get_device_backend_map().items():
+        if theirs.get(device) != name:
+            raise ValueError(
+                f"split_group: backend {backend!r} serves {device} by {name}, but the "
+                f"parent group {parent.group_name!r} has {parent.config}"
+            )
+    return backend
+
+
+def _make_group(
+    options: CommunicatorOptions, config: BackendConfig, pg_options: Any
+) -> ProcessGroup:
+    """A group with a communicator of each backend in `config`.
+
+    A backend may also make the whole group, which then serves every device.
+    """
+    group: ProcessGroup | None = None
+    by_name: dict[str, Communicator] = {}
+    for device, name in config.get_device_backend_map().items():
+        if name in by_name:
+            continue
+        store = PrefixStore(f"{device}/", options.store)
+        made = make_communicator(name, replace(options, store=store), pg_options)
+        if isinstance(made, ProcessGroup):
+            group = made
+            break
+        by_name[name] = made
+    if group is None:
+        group = ProcessGroup(options.group_rank, options.group_size)
+    group.bind(options, config, by_name, split)
+    return group

@@ -1,0 +1,358 @@
+"""Device meshes, with ranks as threads."""
+
+import time
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.device_mesh import DeviceMesh, init_device_mesh
+from harness.ranks import run_ranks
+
+NAMES = ("a", "b", "c")
+
+
+def total(group):
+    """The sum of the members' global ranks, by all_reduce."""
+    array = np.array([dist.get_rank()])
+    dist.all_reduce(array, group=group)
+    return int(array[0])
+
+
+def cube():
+    return init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=NAMES)
+
+
+def test_every_line_of_a_cube_is_a_group():
+    def body(rank):
+        begun = time.perf_counter()
+        mesh = cube()
+        a, b, c = mesh.get_coordinate()
+        assert rank == 4 * a + 2 * b + c == mesh.get_rank()
+        assert dist.get_pg_count() == 4  # the world's, and one per dimension
+        sums = [total(group) for group in mesh.get_all_groups()]
+        assert sums == [
+            4 + 2 * (2 * b + c),
+            2 + 2 * (4 * a + c),
+            1 + 2 * (4 * a + 2 * b),
+        ]
+        for dim, name in enumerate(NAMES):
+            group = mesh.get_group(name)
+            assert group is mesh.get_group(dim) is mesh[name].get_group()
+            assert (
+                mesh.get_local_rank(name) == group.rank() == mesh.get_coordinate()[dim]
+            )
+            assert group.group_desc == f"mesh_{name}"
+        return time.perf_counter() - begun
+
+    assert max(run_ranks(8, body)) < 5  # 15 ms on an idle machine
+
+
+def test_what_a_mesh_says_of_itself():
+    def body(rank):
+        mesh = cube()
+        assert (mesh.ndim, mesh.shape, mesh.size(), mesh.size(1)) == (
+            3,
+            (2, 2, 2),
+            8,
+            2,
+        )
+        assert mesh.size("c") == 2
+        assert (mesh.device_type, mesh.mesh_dim_names) == ("cpu", NAMES)
+        assert repr(mesh) == "DeviceMesh((a=2, b=2, c=2), 'cpu', stride=(4, 2, 1))"
+        assert repr(mesh["a"]) == "DeviceMesh((a=2), 'cpu', stride=(4,))"
+        assert isinstance(mesh.mesh, np.ndarray)
+        assert (mesh.mesh == np.arange(8).reshape(2, 2, 2)).all()
+        plain = init_device_mesh("cpu", (8,))
+        assert repr(plain) == "DeviceMesh((8,), 'cpu', stride=(1,))"
+        assert plain.mesh_dim_names is None
+        mesh.mesh[:] = 0
+        assert mesh.mesh.max() == 7  # it was a copy
+
+    run_ranks(8, body, backend="fake")
+
+
+def test_a_mesh_over_the_world_has_its_group():
+    def body(rank):
+        assert init_device_mesh("cpu", (4,)).get_group() is dist.group.WORLD
+        assert cube_of(2, 2).flatten().get_group() is dist.group.WORLD
+        reverse = DeviceMesh("cpu", [3, 2, 1, 0])
+        assert reverse.get_group() is not dist.group.WORLD
+        assert reverse.get_group().rank() == reverse.get_local_rank() == 3 - rank
+        return total(reverse.get_group())
+
+    def cube_of(*shape):
+        return init_device_mesh("cpu", shape, mesh_dim_names=NAMES[: len(shape)])
+
+    assert run_ranks(4, body) == [6] * 4
+
+
+def test_slices_share_groups():
+    def body(rank):
+        mesh = cube()
+        count = dist.get_pg_count()
+        plane = mesh["a", "c"]
+        b = mesh.get_local_rank("b")
+        rows = [[0, 1], [4, 5]] if b == 0 else [[2, 3], [6, 7]]
+        assert plane.mesh.tolist() == rows
+        assert plane.get_coordinate() == (
+            mesh.get_local_rank("a"),
+            mesh.get_local_rank("c"),
+        )
+        assert plane.get_group("c") is mesh.get_group("c") is plane["c"].get_group()
+        assert mesh["a", "b", "c"] is mesh
+        assert dist.get_pg_count() == count
+        return plane["a"].mesh.tolist()
+
+    lines = run_ranks(8, body)
+    assert lines == [[rank % 4, rank % 4 + 4] for rank in range(8)]
+
+
+def test_flatten_joins_dimensions():
+    def body(rank):
+        mesh = cube()
+        flat = mesh["a", "c"].flatten()
+        assert repr(flat) == "DeviceMesh((a_c=4), 'cpu', stride=((4, 1),))"
+        assert repr(mesh["a", "b"].flatten("ab")).endswith("stride=(2,))")
+        assert flat.mesh.tolist() == ([0, 1, 4, 5] if rank % 4 < 2 else [2, 3, 6, 7])
+        assert flat.get_local_rank() == flat.get_group().rank()
+        assert mesh["a_c"] == flat
+        again = mesh["a", "c"]._flatten()  # torch's spelling; makes nothing new
+        assert again.get_group() is flat.get_group() is mesh.get_group("a_c")
+        assert mesh["ab", "c"].shape == (4, 2)
+        assert mesh["a"].flatten() == mesh["a"]
+        with pytest.raises(ValueError, match="ab has been created before"):
+            mesh["b", "c"].flatten("ab")
+        with pytest.raises(ValueError, match="a already exists for submesh"):
+            mesh["a", "b"].flatten("a")
+        with pytest.raises(RuntimeError, match="without mesh_dim_names"):
+            init_device_mesh("cpu", (2, 4)).flatten()
+        return total(flat.get_group())
+
+    assert run_ranks(8, body) == [10, 10, 18, 18] * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "text"),
+    [
+        (
+            "tp",
+            KeyError,
+            r"Invalid mesh_dim_names \('tp',\) specified. Valid mesh_dim_names are "
+            r"\['a', 'b', 'c'\].",
+        ),
+        (("a", "x"), KeyError, r"Invalid mesh_dim_names \('a', 'x'\) specified"),
+        (("c", "a"), KeyError, "should be in ascending order"),
+        (("a", "a"), RuntimeError, r"Slicing overlapping dim_names \('a', 'a'\)"),
+    ],
+)
+def test_names_that_cannot_be_sliced(key, kind, text):
+    def body(rank):
+        with pytest.raises(kind, match=text):
+            cube()[key]
+
+    run_ranks(8, body, backend="fake")
+
+
+def test_dimensions_that_are_not_there():
+    def body(rank):
+        mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("a", "b"))
+        with pytest.raises(RuntimeError, match="DeviceMesh have 2 dimensions"):
+            mesh.get_group()
+        with pytest.raises(RuntimeError, match="DeviceMesh have 2 dimensions"):
+            mesh.get_local_rank()
+        with pytest.raises(KeyError, match="Mesh dimension 'q' does not exist"):
+            mesh.get_group("q")
+        with pytest.raises(IndexError, match=r"mesh_dim must be in \[-2, 2\), got 2"):
+            mesh.size(2)
+        with pytest.raises(KeyError, match=r"Valid mesh_dim_names are \['a'\]"):
+            mesh["a"]["b"]
+        with pytest.raises(RuntimeError, match="Cannot slice a DeviceMesh without"):
+            DeviceMesh("cpu", [0])["a"]
+        return mesh.get_group(-1) is mesh.get_group("b")
+
+    assert run_ranks(1, body) == [True]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "text"),
+    [
+        (
+            lambda: init_device_mesh("cpu", (2, 2)),
+            RuntimeError,
+            "Mesh should not be bigger than default world size 2, but found 4 ranks!",
+        ),
+        (
+            lambda: init_device_mesh("cpu", (1, 2), mesh_dim_names=("a", "a")),
+            RuntimeError,
+            r"Found repeated mesh_dim_name in mesh_dim_names \('a', 'a'\)",
+        ),
+        (
+            lambda: init_device_mesh("cpu", (1, 2), mesh_dim_names=("a",)),
+            RuntimeError,
+            r"Found len\(mesh_dim_names\): 1 and len\(mesh_shape\):2.",
+        ),
+        (
+            lambda: init_device_mesh("cuda:0", (2,)),
+            RuntimeError,
+            "Device type with index is not supported but got cuda:0",
+        ),
+        (lambda: init_device_mesh("cpu", (-1, 2)), ValueError, "positive sizes"),
+        (lambda: DeviceMesh("cpu", [0, 5]), ValueError, "Rank 5 is out of range"),
+        (
+            lambda: DeviceMesh("cpu", [1, 1]),
+            ValueError,
+            r"duplicate entries, got \[1, 1",
+        ),
+        (
+            lambda: DeviceMesh("cpu", [0.5]),
+            TypeError,
+            "must hold integers, got float64",
+        ),
+        (lambda: DeviceMesh("cpu"), TypeError, "the argument mesh is required"),
+        (
+            lambda: init_device_mesh("cpu", (2,), backend_override={"q": "fake"}),
+            RuntimeError,
+            r"got \['q'\], expected integers in range \[0, 1\)",
+        ),
+        (
+            lambda: init_device_mesh(
+                "cpu", (2,), mesh_dim_names=("a",), backend_override={"a": "x", 0: "y"}
+            ),
+            RuntimeError,
+            "Found redundant dim index 0 and name a",
+        ),
+    ],
+)
+def test_meshes_that_cannot_be(make, kind, text):
+    def body(rank):
+        with pytest.raises(kind, match=text):
+            make()
+
+    run_ranks(2, body)
+
+
+def test_a_dimension_may_have_a_backend_of_its_own():
+    def body(rank):
+        mesh = init_device_mesh(
+            "cpu", (2,), mesh_dim_names=("a",), backend_override={"a": "fake"}
+        )
+        assert mesh.get_group() is not dist.group.WORLD
+        assert dist.get_backend(mesh.get_group()) == "fake"
+        with pytest.raises(TypeError, match="takes no pg_options, got 3"):
+            init_device_mesh("cpu", (2,), backend_override={0: ("native", 3)})
+
+    run_ranks(2, body)
+
+
+def test_a_rank_outside_a_mesh():
+    def body(rank):
+        mesh = DeviceMesh("cpu", [[0, 2]], mesh_dim_names=("a", "b"))
+        assert mesh.mesh.tolist() == [[0, 2]]
+        if rank != 1:
+            return total(mesh.get_group("b"))
+        assert mesh.get_coordinate() is None
+        text = r"rank 1 \(this process\) is not in DeviceMesh.* has the ranks \[\[0, 2"
+        for question in (mesh.get_group, mesh.get_local_rank):
+            with pytest.raises(RuntimeError, match=text):
+                question("b")
+        return mesh["a"].mesh.tolist()
+
+    assert run_ranks(3, body) == [2, [0], 2]
+
+
+def test_equality_is_that_of_ranks_names_and_device():
+    def body(rank):
+        mesh = cube()
+        assert mesh == cube()
+        assert hash(mesh) == hash(cube())
+        assert mesh["a"] == mesh["a"] != mesh["b"]
+        assert mesh != init_device_mesh("cpu", (2, 2, 2))
+        assert mesh != init_device_mesh("cuda", (2, 2, 2), mesh_dim_names=NAMES)
+        assert mesh != 3
+
+    run_ranks(8, body, backend="fake")
+
+
+def test_a_mesh_of_groups_that_are_there():
+    def body(rank):
+        column = [rank % 2, rank % 2 + 2]
+        row = [rank // 2 * 2, rank // 2 * 2 + 1]
+        groups = [
+            dist.new_group(ranks, use_local_synchronization=True)
+            for ranks in (column, row)
+        ]
+        grid = [[0, 1], [2, 3]]
+        mesh = DeviceMesh.from_group(groups, "cpu", grid, mesh_dim_names=("dp", "tp"))
+        assert mesh.get_all_groups() == groups
+        assert mesh["dp"].mesh.tolist() == column
+        single = DeviceMesh.from_group(groups[0], "cpu")
+        assert single.get_group() is groups[0]
+        assert single.mesh.tolist() == column
+        world = DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh_dim_names=("w",))
+        assert world["w"].get_group() is dist.group.WORLD
+        for arguments, names, text in (
+            ((groups, "cpu"), None, "Must pass mesh if passing multiple"),
+            ((groups, "cpu", grid), None, "Must pass mesh_dim_names if passing"),
+            (([], "cpu"), None, "at least one ProcessGroup"),
+            ((groups, "cpu", [0, 1, 2, 3]), ("a",), "and 2 ProcessGroups"),
+            (
+                (groups[::-1], "cpu", grid),
+                ("a", "b"),
+                "Invalid mesh: along dimension 0",
+            ),
+            ((groups[0], "cpu", [0, 1]), None, r"Invalid mesh \[0, 1\] for Process"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                DeviceMesh.from_group(*arguments, mesh_dim_names=names)
+        return total(mesh.get_group("dp")), total(mesh.get_group("tp"))
+
+    assert run_ranks(4, body) == [(2, 1), (4, 1), (2, 5), (4, 5)]
+
+
+def test_the_mesh_of_a_block():
+    def body(rank):
+        outer, inner = cube(), init_device_mesh("cpu", (8,))
+        with outer as mesh:
+            assert mesh is outer is DeviceMesh.current()
+            with inner:
+                assert DeviceMesh.current() is inner
+            assert DeviceMesh.current() is outer
+        with pytest.raises(RuntimeError, match="No device mesh is currently active!"):
+            DeviceMesh.current()
+
+    run_ranks(8, body, backend="fake")
+
+
+def test_a_mesh_makes_the_world_where_there_is_none(monkeypatch, tmp_path):
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def body(rank):
+        mesh = init_device_mesh("cpu", (1,))
+        return mesh.get_group() is dist.group.WORLD
+
+    assert run_ranks(1, body, init=False) == [True]
+
+
+def test_a_mesh_without_groups():
+    mesh = DeviceMesh("cpu", [[0, 1], [2, 3]], _init_backend=False, _rank=2)
+    assert mesh.get_coordinate() == (1, 0)
+    with pytest.raises(RuntimeError, match="_init_backend=False"):
+        mesh.get_group(0)
+
+
+def test_a_mesh_of_a_tensor_gives_a_tensor():
+    torch = pytest.importorskip("torch")
+
+    def body(rank):
+        mesh = DeviceMesh("cpu", torch.tensor([[0, 1]]), mesh_dim_names=("a", "b"))
+        assert torch.equal(mesh.mesh, torch.tensor([[0, 1]], dtype=torch.int32))
+        assert torch.equal(mesh["b"].mesh, torch.tensor([0, 1], dtype=torch.int32))
+
+    run_ranks(2, body)

@@ -1,0 +1,91 @@
+"""monitored_barrier names the ranks that did not come, on every rank."""
+
+import threading
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from harness.ranks import outcomes, run_ranks
+
+SHORT = timedelta(seconds=0.25)
+
+
+def test_ranks_that_come_pass():
+    def body(rank):
+        for wait in (False, True):
+            dist.monitored_barrier(wait_all_ranks=wait)
+            dist.monitored_barrier(dist.group.WORLD, timedelta(seconds=5), wait)
+
+    run_ranks(3, body)
+
+
+@pytest.mark.parametrize("had_calls", [False, True])
+@pytest.mark.parametrize(
+    ("wait_all_ranks", "names"), [(True, "Ranks 1, 3"), (False, "Rank 1")]
+)
+def test_every_rank_names_who_is_missing(had_calls, wait_all_ranks, names):
+    over = threading.Barrier(4)
+
+    def body(rank):
+        if had_calls:
+            dist.barrier()
+        try:
+            if rank not in (1, 3):
+                dist.monitored_barrier(None, SHORT, wait_all_ranks)
+        finally:
+            over.wait(20)
+        dist.monitored_barrier(None, SHORT, wait_all_ranks)  # late
+
+    for rank, error in enumerate(outcomes(4, body)):
+        assert isinstance(error, dist.CollectiveTimeoutError)
+        first = f"[Rank {rank}]: {names} failed to pass monitoredBarrier in 250 ms"
+        assert str(error).splitlines()[0] == first
+        assert error.ranks == [1, 3]
+
+
+def test_a_groups_ranks_are_named_by_their_global_ranks():
+    def body(rank):
+        high = dist.new_group([2, 3])
+        if rank == 2:
+            dist.monitored_barrier(high, SHORT)
+        elif rank < 2:
+            with pytest.warns(UserWarning, match="monitored_barrier on global rank"):
+                dist.monitored_barrier(high)
+
+    error = outcomes(4, body)[2]
+    assert str(error).startswith("[Rank 2]: Rank 3 failed to pass monitoredBarrier")
+    assert error.ranks == [1]  # of the group, as in every error
+
+
+def test_a_rank_that_left_is_named():
+    def body(rank):
+        dist.barrier()
+        if rank == 1:
+            dist.destroy_process_group()
+        else:
+            dist.monitored_barrier()
+
+    error = outcomes(2, body)[0]
+    assert isinstance(error, dist.RankFailedError)
+    assert "Rank 1 failed to pass monitoredBarrier" in str(error)
+    assert error.ranks == [1]
+
+
+def test_another_call_is_a_mismatch():
+    def body(rank):
+        if rank == 0:
+            dist.monitored_barrier()
+        else:
+            dist.all_reduce(np.ones(1))
+
+    assert {type(e) for e in outcomes(2, body)} == {dist.CollectiveMismatchError}
+
+
+def test_a_number_is_taken_as_seconds():
+    def body(rank):
+        with pytest.warns(UserWarning, match=r"timedelta. Converting .* of 2.5 assum"):
+            dist.monitored_barrier(timeout=2.5)
+
+    run_ranks(1, body)
