@@ -268,63 +268,6 @@ def test_outside_the_group_nothing_happens_but_a_warning():
     assert run_ranks(1, body) == [[1]]
 
 
-CALLS = {
-    "all_reduce": (
-        lambda: dist.all_reduce(np.zeros(2)),
-        "all_reduce(float64, count 2, SUM",
-    ),
-    "count": (
-        lambda: dist.all_reduce(np.zeros(3)),
-        "all_reduce(float64, count 3, SUM)",
-    ),
-    "dtype": (
-        lambda: dist.all_reduce(np.zeros(2, "i4")),
-        "all_reduce(int32, count 2, SUM",
-    ),
-    "op": (lambda: dist.all_reduce(np.zeros(2), ReduceOp.MAX), "count 2, MAX)"),
-    "root 0": (lambda: dist.broadcast(np.zeros(2), 0), "root 0"),
-    "root 1": (lambda: dist.broadcast(np.zeros(2), 1), "root 1"),
-    "barrier": (lambda: dist.barrier(), "barrier("),
-    "large": (lambda: dist.all_reduce(np.zeros(1 << 20)), "count 1048576"),
-    "gather": (
-        lambda: dist.all_gather([np.zeros(2) for _ in range(4)], np.zeros(2)),
-        "all_gather(float64, count 2",
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("usual", "odd"),
-    [
-        ("all_reduce", "count"),
-        ("all_reduce", "dtype"),
-        ("all_reduce", "op"),
-        ("all_reduce", "barrier"),
-        ("all_reduce", "large"),
-        ("large", "all_reduce"),
-        ("large", "root 1"),
-        ("root 0", "root 1"),
-        ("barrier", "gather"),
-        ("gather", "all_reduce"),
-    ],
-)
-def test_mismatch_raises_everywhere_and_names_both(usual, odd):
-    def body(rank):
-        for _ in range(2):
-            with pytest.raises(dist.CollectiveMismatchError) as caught:
-                CALLS[odd if rank == 2 else usual][0]()
-            text = str(caught.value)
-            assert CALLS[usual][1] in text
-            assert CALLS[odd][1] in text
-            assert "rank 2" in text
-            assert caught.value.ranks == ([2] if rank != 2 else [0, 1, 3])
-        array = np.array([rank])
-        dist.all_reduce(array)  # the next operation is right
-        return int(array[0])
-
-    assert run_ranks(4, body) == [6] * 4
-
-
 def test_a_timeout_names_the_ranks_that_are_missing():
     meet = threading.Barrier(4)
     message = r"all_reduce.* #2 on group '0'.*0\.2.* s .*missing \[2, 3\]"
