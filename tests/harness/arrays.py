@@ -82,12 +82,17 @@ def supports(op, dtype):
         return dtype not in COMPLEX
     if op in ("BAND", "BOR", "BXOR"):
         return dtype == BOOL or dtype in INTEGERS
-    return dtype != BOOL or op != "AVG"
+    return dtype != BOOL or op not in ("AVG", "PREMUL_SUM")
 
 
-def check_reduced(result, inputs, op):
+def check_reduced(result, inputs, op, factors=None):
     """Hold that `result` is the reduction of `inputs`, one per rank."""
     dtype = inputs[0].dtype
+    if op == "PREMUL_SUM" and dtype in INTEGERS:
+        wrapped = np.array(factors, np.int64).astype(dtype)
+        return check_reduced(result, list(map(np.multiply, inputs, wrapped)), "SUM")
+    if op == "PREMUL_SUM":
+        return _check_close(result, inputs, op, factors)
     if op in _EXACT and (op != "SUM" or dtype not in FLOATS + COMPLEX):
         if dtype in FLOATS + COMPLEX and op == "PRODUCT":
             return _check_close(result, inputs, op)
@@ -113,11 +118,13 @@ _EXACT = {
 }
 
 
-def _check_close(result, inputs, op):
+def _check_close(result, inputs, op, factors=None):
     """Compare with the same in float64 or complex128, within the dtype's rounding."""
     dtype = inputs[0].dtype
     wide = np.complex128 if dtype in COMPLEX else np.float64
     exact = [values.astype(wide) for values in inputs]
+    if factors is not None:
+        exact = list(map(np.multiply, exact, factors))
     expected = functools.reduce(np.multiply if op == "PRODUCT" else np.add, exact)
     scale = functools.reduce(
         np.multiply if op == "PRODUCT" else np.add, [abs(values) for values in exact]
