@@ -156,6 +156,35 @@ class Communicator(ABC):
         """See `allhands.barrier`."""
         self._refuse("barrier")
 
+    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+        """See `allhands.send`."""
+        self._refuse("send")
+
+    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+        """See `allhands.recv`; the sender's rank in the group. `peer` None: any."""
+        self._refuse("recv")
+
+    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+        """See `allhands.isend`."""
+        self._refuse("isend")
+
+    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+        """See `allhands.irecv`; `peer` None: any."""
+        self._refuse("irecv")
+
+    def sendrecv(
+        self,
+        tensor: Array,
+        dst: int,
+        tag: int,
+        output: Array,
+        src: int | None,
+        recv_tag: int,
+        timeout: float,
+    ) -> int:
+        """See `allhands.sendrecv`; the sender's rank in the group."""
+        self._refuse("sendrecv")
+
     @abstractmethod
     def abort(self, reason: str) -> None:
         """Break the group on every rank; whoever waits in it gets an error."""

@@ -232,6 +232,21 @@ class ProcessGroup(TorchSpelling):
                 f"{self.group_name!r} was made with {self.config}"
             ) from None
 
+    def check_peer(self, role: str, peer: int | None) -> None:
+        """Refuse a peer that is no other rank of the group; None, for any, is fine."""
+        if peer is None:
+            return
+        if not 0 <= peer < self._size:
+            raise ValueError(
+                f"Invalid {role} rank: {peer} is not in group {self.group_name!r}; it "
+                f"must be in [0, {self._size})"
+            )
+        if peer == self._rank:
+            raise ValueError(
+                f"Invalid {role} rank: {role} rank should not be the same as the rank "
+                f"of the current process ({peer})."
+            )
+
     def check_root(self, operation: str, root: int) -> None:
         """Refuse a root that is no rank of the group."""
         if not 0 <= root < self._size:

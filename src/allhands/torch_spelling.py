@@ -71,6 +71,10 @@ class TorchSpelling(ABC):
         """Refuse a root that is no rank of the group."""
 
     @abstractmethod
+    def check_peer(self, role: str, peer: int | None) -> None:
+        """Refuse a peer that is no other rank of the group."""
+
+    @abstractmethod
     def check_list(self, operation: str, which: str, tensors: list[Array]) -> None:
         """Refuse a list that has not one entry per rank."""
 
@@ -284,6 +288,23 @@ class TorchSpelling(ABC):
         )
 
     alltoall_base = all_to_all_single
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+        """See `allhands.isend`."""
+        tensor = _one(tensors)
+        self.check_peer("destination", dst)
+        return self.serving(tensor).isend(tensor, dst, tag, self.limit(None))
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        """See `allhands.irecv`."""
+        tensor = _one(tensors)
+        self.check_peer("source", src)
+        return self.serving(tensor).irecv(tensor, src, tag, self.limit(None))
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        """See `allhands.irecv`; from any rank."""
+        tensor = _one(tensors)
+        return self.serving(tensor).irecv(tensor, None, tag, self.limit(None))
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """See `allhands.barrier`."""

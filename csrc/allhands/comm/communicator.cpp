@@ -111,9 +111,13 @@ void Communicator::abort(const std::string& reason) {
   } catch (const Error&) {
     // Broken, closed, or out of memory: then it is broken for this rank at least.
   }
-  break_off(Error(ErrorKind::Backend,
-                  "rank " + std::to_string(rank()) + " aborted it: " + reason));
-  if (is_open_.load(std::memory_order_acquire)) engine_->leave();
+  const Error error(ErrorKind::Backend,
+                    "rank " + std::to_string(rank()) + " aborted it: " + reason);
+  break_off(error);
+  if (is_open_.load(std::memory_order_acquire))
+    engine_->leave(Error(ErrorKind::Backend,
+                         "group '" + name() + "' is broken since: " + error.what()),
+                   kAborted);
 }
 
 void Communicator::progress() {
@@ -206,7 +210,8 @@ void Communicator::leave(const Limits& limits) {
   } catch (const Error& error) {
     lost = error;
   }
-  engine_->leave();
+  engine_->leave(*broken_);
+  engine_->join();
   arena_->leave();
   server_.reset();
   if (lost) throw *lost;

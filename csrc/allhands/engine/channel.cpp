@@ -10,6 +10,8 @@ namespace {
 
 // Up to here a second copy costs less than the round trip of an offer.
 constexpr std::size_t kEagerBytes = std::size_t{8} << 10;
+// Unmatched small messages that a rank keeps of one sender.
+constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 // Small enough that several lie in the ring, large enough that their headers and bells
 // do not count.
 constexpr std::size_t kPieceBytes = std::size_t{32} << 10;
@@ -59,10 +61,12 @@ bool Channel::push(std::vector<TransferPtr>& done) {
   bool wrote = false;
   for (; !control_.empty() && write_control(control_.front()); control_.pop_front())
     wrote = true;
-  for (; !fresh_.empty() && write_first(*fresh_.front()); fresh_.pop_front()) {
-    wrote = true;
+  for (; !fresh_.empty(); fresh_.pop_front()) {
     TransferPtr& send = fresh_.front();
-    if (is_eager(*send))
+    const MessageKind kind = kind_of(*send);
+    if (!write_first(*send, kind)) break;
+    wrote = true;
+    if (kind == MessageKind::Eager)
       done.push_back(std::move(send));
     else
       offered_[send->id] = std::move(send);
@@ -78,8 +82,11 @@ bool Channel::push(std::vector<TransferPtr>& done) {
   return wrote;
 }
 
-bool Channel::is_eager(const Transfer& send) const {
-  return send.buffer.num_bytes() <= std::min(kEagerBytes, out_.max_record() / 2);
+MessageKind Channel::kind_of(const Transfer& send) const {
+  const bool is_small =
+      send.buffer.num_bytes() <= std::min(kEagerBytes, out_.max_record() / 2);
+  const bool is_kept_little = eager_bytes_ - out_.settled() < kMaxKeptBytes;
+  return is_small && is_kept_little ? MessageKind::Eager : MessageKind::Offer;
 }
 
 bool Channel::write_control(const Message& message) {
@@ -90,14 +97,18 @@ bool Channel::write_control(const Message& message) {
   return true;
 }
 
-bool Channel::write_first(const Transfer& send) {
-  const bool eager = is_eager(send);
+bool Channel::write_first(const Transfer& send, MessageKind kind) {
+  const bool eager = kind == MessageKind::Eager;
   const std::size_t bytes = eager ? send.buffer.num_bytes() : 0;
   std::byte* record = out_.reserve(sizeof(Message) + bytes);
   if (record == nullptr) return false;
-  write_header(record, {eager ? MessageKind::Eager : MessageKind::Offer,
-                        send.buffer.dtype, send.id, 0, send.tag, send.buffer.count});
-  if (eager) pack(send.buffer, 0, send.buffer.count, data_of(record));
+  const Message message = {kind, send.buffer.dtype, send.id,
+                           0,    send.tag,          send.buffer.count};
+  write_header(record, message);
+  if (eager) {
+    pack(send.buffer, 0, send.buffer.count, data_of(record));
+    eager_bytes_ += kept_bytes(message);
+  }
   out_.commit();
   return true;
 }

@@ -38,6 +38,10 @@ class Channel {
   // The error of an eager message that the peer refused after its send had returned.
   std::optional<Error> refused;
 
+  // Whether the peer was gone when last looked.
+  bool is_gone = false;
+  Deadline::Clock::time_point looked_at{};
+
   void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
   void post_control(const Message& message) { control_.push_back(message); }
   // The peer's answers to an offer. The transfer, or null if it was given up.
@@ -63,12 +67,13 @@ class Channel {
     std::uint32_t recv_id;
   };
 
-  bool is_eager(const Transfer& send) const;
+  MessageKind kind_of(const Transfer& send) const;
   bool write_control(const Message& message);
-  bool write_first(const Transfer& send);
+  bool write_first(const Transfer& send, MessageKind kind);
   bool write_piece(Streaming& stream);
 
   Ring out_;
+  std::uint64_t eager_bytes_ = 0;  // sent so far, as kept_bytes() counts
   std::deque<Message> control_;
   std::deque<TransferPtr> fresh_;
   std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id

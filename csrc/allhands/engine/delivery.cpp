@@ -10,6 +10,8 @@ namespace allhands {
 void ProgressEngine::start(int source, const Message& message, const std::byte* data,
                            TransferPtr receive, Done& done) {
   const Buffer& buffer = receive->buffer;
+  if (message.kind == MessageKind::Eager)
+    channel(source).in.settle(kept_bytes(message));
   if (message.dtype != buffer.dtype || message.count != buffer.count) {
     channel(source).post_control({MessageKind::Refuse, buffer.dtype, message.send_id, 0,
                                   message.tag, buffer.count});
@@ -17,7 +19,7 @@ void ProgressEngine::start(int source, const Message& message, const std::byte* 
     done.emplace_back(std::move(receive), std::make_exception_ptr(error));
     return;
   }
-  receive->peer = source;
+  receive->source = source;
   if (message.kind == MessageKind::Eager) {
     unpack(data, buffer, 0, buffer.count);
     done.emplace_back(std::move(receive), nullptr);
@@ -45,7 +47,9 @@ void ProgressEngine::take_piece(int source, const Message& message,
   receiving.erase(found);
 }
 
-// The peer's receive has another dtype or count than our send.
+// The peer's receive has another dtype or count than our send. If that has returned
+// already, the oldest receive from this peer fails instead, since it may never get an
+// answer now, or else the next call with this peer.
 void ProgressEngine::take_refusal(int source, const Message& message, Done& done) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
                            std::to_string(message.tag) + ", on group '" +
@@ -58,10 +62,14 @@ void ProgressEngine::take_refusal(int source, const Message& message, Done& done
                           ", count " + std::to_string(send->buffer.count),
                       {source});
     done.emplace_back(std::move(send), std::make_exception_ptr(error));
-  } else if (!channel(source).refused) {
-    channel(source).refused =
-        Error(ErrorKind::Mismatch, text + "; an earlier send did not fit it", {source});
+    return;
   }
+  const Error error(ErrorKind::Mismatch, text + "; an earlier send did not fit it",
+                    {source});
+  if (TransferPtr receive = matching_.take_waiting_for(source))
+    done.emplace_back(std::move(receive), std::make_exception_ptr(error));
+  else if (!channel(source).refused)
+    channel(source).refused = error;
 }
 
 void ProgressEngine::take_cancel(int source, const Message& message, Done& done) {

@@ -1,6 +1,7 @@
 // ProgressEngine: transfers that nobody waits for, and those that come to nothing.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "allhands/engine/progress_engine.hpp"
 
@@ -11,12 +12,14 @@ void ProgressEngine::drive(const TransferPtr& transfer) {
   {
     const std::lock_guard lock(thread_mutex_);
     driven_.push_back(transfer);
+    if (stop_) return;
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   changed_.notify_one();
 }
 
 void ProgressEngine::run() {
+  Lookout lookout;
   while (true) {
     {
       std::unique_lock lock(thread_mutex_);
@@ -26,10 +29,9 @@ void ProgressEngine::run() {
       if (stop_) return;
     }
     const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
-    if (progress()) continue;
-    sleep(seen);
-    if (bell_.count.load(std::memory_order_acquire) != seen) continue;
-    fail_gone_peers();
+    if (!progress()) sleep(seen, nullptr, nullptr);
+    if (!lookout.is_due()) continue;
+    look_around();
     fail_expired();
   }
 }
@@ -47,8 +49,25 @@ void ProgressEngine::fail_expired() {
 
 bool ProgressEngine::is_gone(int peer) const {
   const Bell& bell = channels_[static_cast<std::size_t>(peer)].their_bell;
-  return bell.has_left.load(std::memory_order_acquire) != 0 ||
+  return bell.has_left.load(std::memory_order_acquire) != kHere ||
          !membership_.is_peer_alive(peer);
+}
+
+// Reading /proc takes microseconds, so it is not done for every message.
+bool ProgressEngine::was_gone_lately(int peer) {
+  Channel& c = channel(peer);
+  const auto now = Deadline::Clock::now();
+  if (!c.is_gone && peer != membership_.rank &&
+      now - c.looked_at > std::chrono::milliseconds(kInterruptSliceMs)) {
+    c.is_gone = is_gone(peer);
+    c.looked_at = now;
+  }
+  return c.is_gone || c.their_bell.has_left.load(std::memory_order_acquire) != kHere;
+}
+
+// Once each.
+void ProgressEngine::throw_refusals(int peer) {
+  if (auto refused = std::exchange(channel(peer).refused, std::nullopt)) throw *refused;
 }
 
 std::vector<TransferPtr> ProgressEngine::pending() {
@@ -62,29 +81,38 @@ std::vector<TransferPtr> ProgressEngine::pending() {
   return all;
 }
 
-// What peers sent before they went has been taken in: nothing moved for a whole slice.
-void ProgressEngine::fail_gone_peers() {
-  std::vector<bool> gone(channels_.size());
-  for (int peer = 0; peer < membership_.size(); ++peer)
-    gone[static_cast<std::size_t>(peer)] = peer != membership_.rank && is_gone(peer);
-  if (std::find(gone.begin(), gone.end(), true) == gone.end()) return;
-  std::vector<int> all_gone;
-  for (std::size_t peer = 0; peer < gone.size(); ++peer)
-    if (gone[peer]) all_gone.push_back(static_cast<int>(peer));
-  const bool nobody_left = all_gone.size() + 1 == gone.size();
+void ProgressEngine::look_around() {
+  std::vector<int> gone;
+  for (int peer = 0; peer < membership_.size(); ++peer) {
+    if (peer == membership_.rank) continue;
+    if (channel(peer).their_bell.has_left.load(std::memory_order_acquire) == kAborted)
+      return leave(Error(ErrorKind::Backend, "group '" + membership_.name +
+                                                 "': " + membership_.describe(peer) +
+                                                 " aborted it"));
+    if (is_gone(peer)) gone.push_back(peer);
+  }
+  if (!gone.empty()) fail_gone_peers(gone);
+}
+
+void ProgressEngine::fail_gone_peers(const std::vector<int>& gone) {
+  const auto is_among_gone = [&](int peer) {
+    return std::find(gone.begin(), gone.end(), peer) != gone.end();
+  };
+  const bool nobody_left = gone.size() + 1 == channels_.size();
   Done done;
   {
     const std::lock_guard lock(mutex_);
+    for (const int peer : gone) pull(peer, done);  // what they sent before they went
     for (const TransferPtr& transfer : pending()) {
-      const bool any = transfer->peer == kAnySource;
-      if (any ? !nobody_left : !gone[static_cast<std::size_t>(transfer->peer)])
-        continue;
-      const std::string who =
-          any ? "all other ranks" : membership_.describe(transfer->peer);
+      const int peer =
+          transfer->source != kAnySource ? transfer->source : transfer->peer;
+      const bool any = peer == kAnySource;
+      if (any ? !nobody_left : !is_among_gone(peer)) continue;
+      const std::string who = any ? "all other ranks" : membership_.describe(peer);
       withdraw(transfer,
                Error(ErrorKind::RankFailed,
                      describe(*transfer) + ": " + who + " died or left the group",
-                     any ? all_gone : std::vector<int>{transfer->peer}),
+                     any ? gone : std::vector<int>{peer}),
                done);
     }
   }
@@ -123,54 +151,62 @@ void ProgressEngine::flush(const Limits& limits) {
   while (true) {
     const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
     progress();
-    std::vector<int> waiting;
-    {
-      const std::lock_guard lock(mutex_);
-      for (int peer = 0; peer < membership_.size(); ++peer) {
-        const Channel& c = channel(peer);
-        const bool is_safe = c.is_drained() || is_gone(peer) ||
-                             (c.is_idle() && c.their_bell.is_here.load() != 0);
-        if (!is_safe) waiting.push_back(peer);
-      }
-    }
-    if (waiting.empty()) return;
-    if (!limits.deadline.is_expired()) sleep(seen);
+    const std::vector<int> waiting = unserved_peers();
+    if (waiting.empty()) break;
+    if (!limits.deadline.is_expired()) sleep(seen, nullptr, &limits.deadline);
     if (limits.interrupt != nullptr && limits.interrupt())
       throw Error(ErrorKind::Interrupted, "interrupted");
-    if (limits.deadline.is_expired()) {
-      std::string ranks;
-      for (const int peer : waiting)
-        ranks += (ranks.empty() ? "" : ", ") + membership_.describe(peer);
-      throw Error(ErrorKind::Timeout,
-                  "group '" + membership_.name + "': messages to " + ranks +
-                      " were not received before this rank left",
-                  waiting);
-    }
+    if (!limits.deadline.is_expired()) continue;
+    std::string ranks;
+    for (const int peer : waiting)
+      ranks += (ranks.empty() ? "" : ", ") + membership_.describe(peer);
+    throw Error(ErrorKind::Timeout,
+                "group '" + membership_.name + "': messages to " + ranks +
+                    " were not received before this rank left",
+                waiting);
   }
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < membership_.size(); ++peer) throw_refusals(peer);
 }
 
-void ProgressEngine::leave() {
+// Peers for which something is left that they could not get once this rank is gone.
+std::vector<int> ProgressEngine::unserved_peers() {
+  std::vector<int> waiting;
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < membership_.size(); ++peer) {
+    const Channel& c = channel(peer);
+    const bool is_safe = c.is_drained() || is_gone(peer) ||
+                         (c.is_idle() && c.their_bell.is_here.load() != 0);
+    if (!is_safe) waiting.push_back(peer);
+  }
+  return waiting;
+}
+
+void ProgressEngine::leave(const Error& reason, Leaving how) {
   {
     const std::lock_guard lock(thread_mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  bell_.ring();
-  if (thread_.joinable()) thread_.join();
   Done done;
   {
     const std::lock_guard lock(mutex_);
-    if (has_left_) return;
-    has_left_ = true;
-    for (const TransferPtr& transfer : pending())
-      withdraw(
-          transfer,
-          Error(ErrorKind::Backend, describe(*transfer) + ": the group was destroyed"),
-          done);
-    bell_.has_left.store(1, std::memory_order_release);
-    for (Channel& peer : channels_) peer.their_bell.ring();
+    if (!ended_) {
+      ended_ = reason;
+      for (const TransferPtr& transfer : pending())
+        withdraw(transfer,
+                 Error(reason.kind(), describe(*transfer) + ": " + reason.what()),
+                 done);
+      bell_.has_left.store(how, std::memory_order_release);
+      for (Channel& peer : channels_) peer.their_bell.ring();
+    }
   }
   complete(done);
+  bell_.ring();
+}
+
+void ProgressEngine::join() {
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace allhands

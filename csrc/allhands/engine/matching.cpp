@@ -5,20 +5,34 @@
 namespace allhands {
 namespace {
 
+bool takes_from(const Transfer& receive, int source) {
+  return receive.peer == kAnySource || receive.peer == source;
+}
+
 bool fits(const Transfer& receive, int source, std::int64_t tag) {
-  return (receive.peer == kAnySource || receive.peer == source) && receive.tag == tag;
+  return takes_from(receive, source) && receive.tag == tag;
+}
+
+// The first of `posted` for which `is_it` holds, taken out; or null.
+template <class Predicate>
+TransferPtr take(std::list<TransferPtr>& posted, Predicate is_it) {
+  const auto found = std::find_if(posted.begin(), posted.end(), is_it);
+  if (found == posted.end()) return nullptr;
+  TransferPtr receive = std::move(*found);
+  posted.erase(found);
+  return receive;
 }
 
 }  // namespace
 
 TransferPtr Matching::match(int source, std::int64_t tag) {
-  const auto found = std::find_if(
-      posted_.begin(), posted_.end(),
-      [&](const TransferPtr& receive) { return fits(*receive, source, tag); });
-  if (found == posted_.end()) return nullptr;
-  TransferPtr receive = std::move(*found);
-  posted_.erase(found);
-  return receive;
+  return take(posted_,
+              [&](const TransferPtr& receive) { return fits(*receive, source, tag); });
+}
+
+TransferPtr Matching::take_waiting_for(int source) {
+  return take(posted_,
+              [&](const TransferPtr& receive) { return takes_from(*receive, source); });
 }
 
 std::optional<Unexpected> Matching::match(const Transfer& receive) {
@@ -29,13 +43,7 @@ std::optional<Unexpected> Matching::match(const Transfer& receive) {
   if (found == unexpected_.end()) return std::nullopt;
   std::optional<Unexpected> message = std::move(*found);
   unexpected_.erase(found);
-  kept_bytes_[static_cast<std::size_t>(message->source)] -= message->data.size();
   return message;
-}
-
-void Matching::keep(Unexpected message) {
-  kept_bytes_[static_cast<std::size_t>(message.source)] += message.data.size();
-  unexpected_.push_back(std::move(message));
 }
 
 bool Matching::withdraw(const Transfer& receive) {

@@ -22,20 +22,17 @@ struct Unexpected {
 
 class Matching {
  public:
-  explicit Matching(int size) : kept_bytes_(static_cast<std::size_t>(size)) {}
-
   // The receive for a message from `source`, which is then no longer posted; or null.
   TransferPtr match(int source, std::int64_t tag);
   // The message for a new receive, which is then no longer kept; or none.
   std::optional<Unexpected> match(const Transfer& receive);
 
   void post(TransferPtr receive) { posted_.push_back(std::move(receive)); }
-  void keep(Unexpected message);
-  // Bytes of unmatched data kept from `source`.
-  std::size_t kept_bytes(int source) const {
-    return kept_bytes_[static_cast<std::size_t>(source)];
-  }
+  void keep(Unexpected message) { unexpected_.push_back(std::move(message)); }
 
+  // The oldest receive that could get a message from `source`, no longer posted; or
+  // null.
+  TransferPtr take_waiting_for(int source);
   // False: it is not among the posted.
   bool withdraw(const Transfer& receive);
   // Drops the unmatched offer that its sender has given up.
@@ -45,7 +42,6 @@ class Matching {
  private:
   std::list<TransferPtr> posted_;
   std::list<Unexpected> unexpected_;
-  std::vector<std::size_t> kept_bytes_;  // by source
 };
 
 }  // namespace allhands

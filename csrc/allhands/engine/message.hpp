@@ -2,8 +2,9 @@
 //
 // A small message goes at once, with its data (Eager). A large one is offered first;
 // the receiver accepts when a receive matches, and the data follows in pieces straight
-// into that receive's array. So nothing but small unmatched messages is ever kept, and
-// no message holds up those behind it.
+// into that receive's array. A small one is offered too while the receiver keeps much
+// of this sender's that no receive has matched. So what is kept is bounded, and no
+// message holds up those behind it.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,12 @@ struct Message {
   std::uint64_t count;  // elements: of the whole message; of the piece in Data
 };
 static_assert(sizeof(Message) == 32, "header and 24 bytes of data in one cache line");
+
+// What an unmatched Eager message counts for where it is kept.
+inline std::size_t kept_bytes(const Message& message) {
+  constexpr std::size_t kBookkeeping = 128;
+  return message.count * size_of(message.dtype) + kBookkeeping;
+}
 
 // The data lies behind the header.
 inline std::byte* data_of(std::byte* record) { return record + sizeof(Message); }

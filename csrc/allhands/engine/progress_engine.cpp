@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -10,10 +11,6 @@
 
 namespace allhands {
 namespace {
-
-// Unmatched data that is kept for one source before its ring is left to fill up, which
-// holds the sender.
-constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 
 constexpr int kPolls = 300;  // yields before a wait sleeps, as in the arena
 
@@ -43,13 +40,15 @@ ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* 
     : memory_(std::move(memory)),
       membership_(membership),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
-      channels_(channels_of(base, membership)),
-      matching_(membership.size()) {
+      channels_(channels_of(base, membership)) {
   bell_.is_here.store(1, std::memory_order_release);
   for (Channel& peer : channels_) peer.their_bell.ring();  // some may flush and wait
 }
 
-ProgressEngine::~ProgressEngine() { leave(); }
+ProgressEngine::~ProgressEngine() {
+  leave(Error(ErrorKind::Backend, "group '" + membership_.name + "' was destroyed"));
+  join();
+}
 
 TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t tag,
                                       Deadline deadline) {
@@ -57,18 +56,15 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t
   Done done;
   {
     const std::lock_guard lock(mutex_);
-    Channel& peer = channel(to);
-    if (peer.refused) {
-      const Error error = *peer.refused;
-      peer.refused.reset();
-      throw error;
-    }
-    if (peer.their_bell.has_left.load(std::memory_order_acquire) != 0)
-      throw Error(ErrorKind::RankFailed,
-                  describe(*send) + ": " + membership_.describe(to) + " left the group",
-                  {to});
+    if (ended_) throw *ended_;
+    throw_refusals(to);
+    if (was_gone_lately(to))
+      throw Error(
+          ErrorKind::RankFailed,
+          describe(*send) + ": " + membership_.describe(to) + " died or left the group",
+          {to});
     send->id = next_id_++;
-    peer.post(send);
+    channel(to).post(send);
     push(to, done);
   }
   complete(done);
@@ -81,6 +77,9 @@ TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64
   Done done;
   {
     const std::lock_guard lock(mutex_);
+    if (ended_) throw *ended_;
+    for (int peer = 0; peer < membership_.size(); ++peer)
+      if (from == peer || from == kAnySource) throw_refusals(peer);
     receive->id = next_id_++;
     if (const auto kept = matching_.match(*receive)) {
       start(kept->source, kept->message, kept->data.data(), receive, done);
@@ -88,8 +87,6 @@ TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64
     } else {
       matching_.post(receive);
     }
-    scanned_ =
-        bell_.count.load(std::memory_order_relaxed) - 1;  // a full ring may go on
   }
   complete(done);
   return receive;
@@ -97,34 +94,43 @@ TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64
 
 void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
                           AtEnd at_end) {
+  Lookout lookout;
   int polls = 0;
   while (true) {
     const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
     if (progress()) polls = 0;
     if (transfer->work.is_completed()) break;
-    if (++polls < kPolls) {
+    if (++polls < kPolls)
       sched_yield();
-      continue;
-    }
-    sleep(seen);
-    if (bell_.count.load(std::memory_order_acquire) != seen) continue;
-    fail_gone_peers();
+    else
+      sleep(seen, transfer.get(), &limits.deadline);
+    const bool is_expired = limits.deadline.is_expired();
+    if (!is_expired && !lookout.is_due()) continue;
+    look_around();
     const bool is_interrupted = limits.interrupt != nullptr && limits.interrupt();
-    if (!is_interrupted && !limits.deadline.is_expired()) continue;
+    if (!is_interrupted && !is_expired) continue;
     if (at_end == AtEnd::GoOn) {
       if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
-      break;
+      return transfer->work.wait(limits);
     }
     give_up(transfer, is_interrupted ? Error(ErrorKind::Interrupted, "interrupted")
                                      : timeout_of(*transfer, limits.deadline));
+    break;
   }
-  transfer->work.wait(limits);
+  // It has ended, or another thread is about to say so.
+  transfer->work.wait({Deadline::after(Deadline::Duration::max())});
 }
 
-void ProgressEngine::sleep(std::uint32_t seen) {
+// `transfer` and `deadline`, what the caller waits for and until when, may be null.
+void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
+                           const Deadline* deadline) {
+  std::chrono::nanoseconds limit = std::chrono::milliseconds(kInterruptSliceMs);
+  if (deadline != nullptr) limit = std::min(limit, deadline->remaining());
   bell_.waiters.fetch_add(1, std::memory_order_seq_cst);
-  if (bell_.count.load(std::memory_order_seq_cst) == seen)
-    futex_wait(bell_.count, seen, std::chrono::milliseconds(kInterruptSliceMs));
+  // Another thread that ends the transfer sees us among the waiters, or we see its end.
+  const bool has_ended = transfer != nullptr && transfer->work.is_completed();
+  if (!has_ended && bell_.count.load(std::memory_order_seq_cst) == seen)
+    futex_wait(bell_.count, seen, limit);
   bell_.waiters.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -139,11 +145,6 @@ bool ProgressEngine::progress() {
     for (int peer = 0; peer < membership_.size(); ++peer) {
       moved |= pull(peer, done);
       moved |= push(peer, done);
-    }
-    // Another thread of this rank may sleep on what we have just done for it.
-    if (!done.empty() && bell_.waiters.load(std::memory_order_seq_cst) != 0) {
-      bell_.ring();
-      scanned_ = bell_.count.load(std::memory_order_seq_cst);
     }
   }
   complete(done);
@@ -161,42 +162,35 @@ bool ProgressEngine::pull(int source, Done& done) {
   Channel& peer = channel(source);
   bool moved = false;
   while (const std::byte* record = peer.in.front()) {
-    if (!handle(source, record, done)) break;
+    handle(source, record, done);
     moved = true;
     if (peer.in.pop()) peer.their_bell.ring();
   }
   return moved;
 }
 
-// False: the record must stay where it is for now.
-bool ProgressEngine::handle(int source, const std::byte* record, Done& done) {
+void ProgressEngine::handle(int source, const std::byte* record, Done& done) {
   Message message;
   std::memcpy(&message, record, sizeof(message));
   const std::byte* data = data_of(record);
   switch (message.kind) {
     case MessageKind::Eager:
     case MessageKind::Offer:
-      if (TransferPtr receive = matching_.match(source, message.tag)) {
+      if (TransferPtr receive = matching_.match(source, message.tag))
         start(source, message, data, std::move(receive), done);
-        return true;
-      }
-      if (matching_.kept_bytes(source) > kMaxKeptBytes) return false;
-      matching_.keep({source, message, kept_data(message, data)});
-      return true;
+      else
+        matching_.keep({source, message, kept_data(message, data)});
+      return;
     case MessageKind::Accept:
       channel(source).accept(message.send_id, message.recv_id);
-      return true;
+      return;
     case MessageKind::Data:
-      take_piece(source, message, data, done);
-      return true;
+      return take_piece(source, message, data, done);
     case MessageKind::Refuse:
-      take_refusal(source, message, done);
-      return true;
+      return take_refusal(source, message, done);
     case MessageKind::Cancel:
-      take_cancel(source, message, done);
-      return true;
+      return take_cancel(source, message, done);
   }
-  return true;
 }
 
 Error ProgressEngine::timeout_of(const Transfer& transfer,
@@ -224,6 +218,8 @@ std::string ProgressEngine::describe(const Transfer& transfer) const {
 
 void ProgressEngine::complete(Done& done) {
   for (auto& [transfer, error] : done) transfer->work.complete(error);
+  // Other threads of this rank may sleep until just these have ended.
+  if (!done.empty() && bell_.waiters.load(std::memory_order_seq_cst) != 0) bell_.ring();
 }
 
 }  // namespace allhands

@@ -17,11 +17,12 @@ inline constexpr int kAnySource = -1;
 struct Transfer {
   bool is_send;
   Buffer buffer;
-  int peer;  // destination or source; kAnySource until a message matches
+  int peer;  // destination or source; may be kAnySource
   std::int64_t tag;
   Deadline deadline;
   std::uint32_t id = 0;
-  std::size_t moved = 0;  // elements
+  int source = kAnySource;  // of the message that a receive got
+  std::size_t moved = 0;    // elements
   Work work;
 };
 

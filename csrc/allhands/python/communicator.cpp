@@ -8,8 +8,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -90,7 +92,7 @@ class PyCommunicator {
     const Limits limits = {Deadline::after(duration_of(timeout)), python_interrupt};
     const TransferPtr posted = post(is_send, buffer, peer, tag, limits);
     core_->engine().wait(posted, limits, ProgressEngine::AtEnd::GiveUp);
-    return posted->peer;
+    return posted->source;
   }
 
   // Posts it and leaves it to the group's thread.
@@ -114,10 +116,15 @@ class PyCommunicator {
     const nb::gil_scoped_release unlocked;
     const Limits limits = {Deadline::after(duration_of(timeout)), python_interrupt};
     const TransferPtr received = core_->post_recv(input, from, recv_tag, limits);
-    const TransferPtr sent = core_->post_send(output, to, send_tag, limits);
-    core_->engine().wait(sent, limits, ProgressEngine::AtEnd::GiveUp);
+    try {
+      const TransferPtr sent = core_->post_send(output, to, send_tag, limits);
+      core_->engine().wait(sent, limits, ProgressEngine::AtEnd::GiveUp);
+    } catch (const Error& error) {
+      core_->engine().give_up(received, error);  // it would write to a freed array
+      throw;
+    }
     core_->engine().wait(received, limits, ProgressEngine::AtEnd::GiveUp);
-    return received->peer;
+    return received->source;
   }
 
   void abort(const std::string& reason) {
@@ -142,12 +149,20 @@ class PyCommunicator {
 
   // `arrays` live until `work` has ended and something else is posted.
   void keep(std::shared_ptr<Work> work, nb::object arrays) {
-    std::erase_if(pending_, [](const auto& p) { return p.first->is_completed(); });
+    const auto ended =
+        std::stable_partition(pending_.begin(), pending_.end(),
+                              [](const auto& p) { return !p.first->is_completed(); });
+    // Freed last: that may run any Python code, also this function.
+    const std::vector<Pending> freed(std::make_move_iterator(ended),
+                                     std::make_move_iterator(pending_.end()));
+    pending_.erase(ended, pending_.end());
     pending_.emplace_back(std::move(work), std::move(arrays));
   }
 
+  using Pending = std::pair<std::shared_ptr<Work>, nb::object>;
+
   std::unique_ptr<Communicator> core_;
-  std::vector<std::pair<std::shared_ptr<Work>, nb::object>> pending_;
+  std::vector<Pending> pending_;
 };
 
 const Buffer& core(nb::handle buffer) {

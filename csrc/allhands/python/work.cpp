@@ -82,7 +82,7 @@ class PyTransfer : public PyWork {
     engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn);
   }
 
-  int peer() const { return transfer_->peer; }
+  int peer() const { return transfer_->is_send ? transfer_->peer : transfer_->source; }
 
  private:
   TransferPtr transfer_;

@@ -13,13 +13,15 @@
 
 namespace allhands {
 
+enum Leaving : std::uint32_t { kHere, kLeft, kAborted };
+
 // Rung for a rank when something may have changed for it: a record for it to read, or
 // room for it to write.
 struct alignas(64) Bell {
-  std::atomic<std::uint32_t> count;    // futex word
-  std::atomic<std::uint32_t> waiters;  // threads asleep on it
-  std::atomic<std::uint32_t> is_here;  // the rank has mapped the segment
-  std::atomic<std::uint32_t> has_left;
+  std::atomic<std::uint32_t> count;     // futex word
+  std::atomic<std::uint32_t> waiters;   // threads asleep on it
+  std::atomic<std::uint32_t> is_here;   // the rank has mapped the segment
+  std::atomic<std::uint32_t> has_left;  // a Leaving
 
   void ring();
 };

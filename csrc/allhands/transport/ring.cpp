@@ -49,6 +49,14 @@ bool Ring::pop() {
          control_->wants_room.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
+void Ring::settle(std::size_t bytes) {
+  control_->settled.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::uint64_t Ring::settled() const {
+  return control_->settled.load(std::memory_order_relaxed);
+}
+
 bool Ring::is_empty() const {
   return control_->written.load(std::memory_order_acquire) ==
          control_->read.load(std::memory_order_acquire);

@@ -21,6 +21,7 @@ class Ring {
   struct Control {
     alignas(64) std::atomic<std::uint64_t> written;
     alignas(64) std::atomic<std::uint64_t> read;
+    std::atomic<std::uint64_t> settled;     // see settle()
     std::atomic<std::uint32_t> wants_room;  // the writer came and found too little
   };
 
@@ -48,6 +49,10 @@ class Ring {
   const std::byte* front();
   // Reader: gives the front record's room back. True: the writer waits for room.
   bool pop();
+  // Reader: so much of what it has popped and put aside is used up. The writer sees the
+  // sum, and so how much the reader keeps.
+  void settle(std::size_t bytes);
+  std::uint64_t settled() const;
   // Everything that was committed has been popped.
   bool is_empty() const;
 

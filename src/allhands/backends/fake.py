@@ -150,6 +150,34 @@ class FakeCommunicator(Communicator):
         """Wait for nobody."""
         return _done([], async_op)
 
+    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+        """Send nothing."""
+
+    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+        """Leave `tensor` as it is; from any rank means from rank 0."""
+        return peer or 0
+
+    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+        """Send nothing."""
+        return FakeWork([tensor])
+
+    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+        """Leave `tensor` as it is."""
+        return FakeWork([tensor])
+
+    def sendrecv(
+        self,
+        tensor: Array,
+        dst: int,
+        tag: int,
+        output: Array,
+        src: int | None,
+        recv_tag: int,
+        timeout: float,
+    ) -> int:
+        """Leave `output` as it is; from any rank means from rank 0."""
+        return src or 0
+
     def abort(self, reason: str) -> None:
         """Do nothing."""
 

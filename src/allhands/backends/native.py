@@ -56,6 +56,24 @@ class NativeWork(Work):
         self._native.add_done_callback(callback)
 
 
+class NativeTransfer(NativeWork):
+    """A posted send or receive of the native core."""
+
+    _native: _C.Transfer
+
+    def __init__(self, native: _C.Transfer, tensor: Array, is_recv: bool) -> None:
+        super().__init__(native, [tensor])
+        self._is_recv = is_recv
+
+    def source_rank(self) -> int:
+        """See `Work.source_rank`."""
+        if not self._is_recv:
+            return super().source_rank()
+        if not self.is_completed():
+            raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
+        return self._native.peer
+
+
 class NativeCommunicator(Communicator):
     """One rank's end of a group; thread-safe."""
 
@@ -233,6 +251,49 @@ class NativeCommunicator(Communicator):
         native = self._native.barrier(timeout, async_op)
         return None if native is None else NativeWork(native, [])
 
+    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+        """See `Communicator.send`."""
+        self._native.send(as_buffer(tensor, writable=False), peer, tag, timeout)
+
+    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+        """See `Communicator.recv`."""
+        source = _ANY_SOURCE if peer is None else peer
+        return self._native.recv(as_buffer(tensor, writable=True), source, tag, timeout)
+
+    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+        """See `Communicator.isend`."""
+        buffer = as_buffer(tensor, writable=False)
+        native = self._native.isend(buffer, peer, tag, timeout)
+        return NativeTransfer(native, tensor, is_recv=False)
+
+    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+        """See `Communicator.irecv`."""
+        buffer = as_buffer(tensor, writable=True)
+        source = _ANY_SOURCE if peer is None else peer
+        native = self._native.irecv(buffer, source, tag, timeout)
+        return NativeTransfer(native, tensor, is_recv=True)
+
+    def sendrecv(
+        self,
+        tensor: Array,
+        dst: int,
+        tag: int,
+        output: Array,
+        src: int | None,
+        recv_tag: int,
+        timeout: float,
+    ) -> int:
+        """See `Communicator.sendrecv`."""
+        return self._native.sendrecv(
+            as_buffer(tensor, writable=False),
+            dst,
+            tag,
+            as_buffer(output, writable=True, name="output"),
+            _ANY_SOURCE if src is None else src,
+            recv_tag,
+            timeout,
+        )
+
     def abort(self, reason: str) -> None:
         """See `Communicator.abort`."""
         self._native.abort(reason)
@@ -242,6 +303,7 @@ class NativeCommunicator(Communicator):
         self._native.close(grace)
 
 
+_ANY_SOURCE = -1
 _COMPLEX = (DType.Complex64, DType.Complex128)
 _FLOATING = (DType.Float16, DType.BFloat16, DType.Float32, DType.Float64, *_COMPLEX)
 
