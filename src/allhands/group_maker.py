@@ -16,6 +16,7 @@ from allhands import excepthook
 from allhands.backend import BackendConfig, make_communicator
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.identity import Roster
+from allhands.own_group import OwnGroupCommunicator
 from allhands.process_group import ProcessGroup
 from allhands.store import PrefixStore, Store
 from allhands.world import current, default_group, is_process_wide
@@ -220,7 +221,7 @@ def _make_group(
         store = PrefixStore(f"{device}/", options.store)
         made = make_communicator(name, replace(options, store=store), pg_options)
         if isinstance(made, ProcessGroup):
-            group = made
+            group, by_name = made, {name: OwnGroupCommunicator(made)}
             break
         by_name[name] = made
     if group is None:

@@ -4,7 +4,7 @@ It knows who its members are and which communicator of a backend serves an array
 functions of `collectives` and `reductions` hand each operation to that. torch's methods
 for operations come from `TorchSpelling`. Ranks in its methods are ranks of the group. A
 group is made by `init_process_group` or `new_group`, which bind it; a backend of a
-user's own may derive from it and override `serving` and `any_communicator`.
+user's own may derive from it and override torch's methods.
 
 Thread-safe, but the members must agree on the order of operations.
 """

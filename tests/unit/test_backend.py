@@ -1,10 +1,13 @@
 """Backends by name, device and registration."""
 
+from datetime import timedelta
+
+import numpy as np
 import pytest
 
 import allhands as dist
 from allhands.backend import Backend, BackendConfig
-from allhands.backends.fake import FakeCommunicator
+from allhands.backends.fake import FakeCommunicator, FakeWork
 from harness.ranks import run_ranks
 
 
@@ -140,24 +143,65 @@ def test_the_extended_api_gets_options(registered):
     assert seen == [([0, 1, 2], "0", "o"), ([1, 2], "1", None)]
 
 
+class Recording(dist.ProcessGroup):
+    """A group of a user's own, in torch's spelling, which notes its calls."""
+
+    def __init__(self, rank, size):
+        super().__init__(rank, size)
+        self.calls = []
+
+    def _note(self, name, *arguments):
+        self.calls.append((name, *arguments))
+        return FakeWork([])
+
+
+def note(name):
+    return lambda self, *arguments: self._note(name, *arguments)
+
+
+OWN = ["allreduce", "reduce", "reduce_scatter", "_reduce_scatter_base", "broadcast"]
+OWN += ["allgather", "_allgather_base", "gather", "scatter", "alltoall"]
+OWN += ["alltoall_base", "barrier"]
+
+
 def test_a_registered_process_group_becomes_the_world(registered):
-    class Appending(FakeCommunicator):
-        def all_reduce(self, tensor, op, timeout, async_op):
-            tensor.append("reduced")
-
-    class Mine(dist.ProcessGroup):
-        def serving(self, array):
-            return Appending()
-
-    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+    kind = type("Mine", (Recording,), {name: note(name) for name in OWN})
+    registered("mine", lambda store, rank, size, timeout: kind(rank, size))
 
     def body(rank):
-        assert type(dist.group.WORLD) is Mine
-        array = []
-        dist.all_reduce(array)
-        return array
+        x, parts = np.zeros(1), [np.zeros(1)]
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+        assert dist.reduce(x, 0, async_op=True).wait()
+        dist.reduce_scatter(x, parts)
+        dist.reduce_scatter_single(x, x)
+        dist.broadcast(x, 0, timeout=timedelta(seconds=3))
+        dist.all_gather(parts, x)
+        dist.all_gather_single(x, x)
+        dist.gather(x, parts)
+        dist.scatter(x, parts)
+        dist.all_to_all(parts, parts)
+        dist.all_to_all_single(x, x)
+        dist.barrier()
+        group = dist.group.WORLD
+        assert type(group) is kind
+        assert [call[0] for call in group.calls] == OWN
+        assert group.calls[0][1][0] is x
+        assert group.calls[0][2].reduceOp is dist.ReduceOp.MAX
+        assert group.calls[4][2].timeout == timedelta(seconds=3)
+        assert group.calls[7][1] == [parts]
+        assert group.calls[10][3:5] == ([1], [1])
 
-    assert run_ranks(1, body, backend="mine") == [["reduced"]]
+    run_ranks(1, body, backend="mine")
+
+
+def test_a_registered_process_group_need_not_do_everything(registered):
+    registered("mine", lambda store, rank, size, timeout: Recording(rank, size))
+
+    def body(rank):
+        with pytest.raises(RuntimeError, match="Recording does not support allreduce"):
+            dist.all_reduce(np.zeros(1))
+
+    run_ranks(1, body, backend="mine")
 
 
 def test_names_are_registered_once(registered):

@@ -14,7 +14,7 @@ from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.options import RedOpType, ReduceOp
 from allhands.work import Work
 
-__all__ = ["FakeCommunicator", "create"]
+__all__ = ["FakeCommunicator", "FakeWork", "create"]
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:

@@ -1,0 +1,188 @@
+"""The communicator of a group whose class is a user's own.
+
+`Backend.register_backend` takes a function that returns a `ProcessGroup`, as torch's
+does: a class that overrides some of the methods in torch's spelling, such as
+`allreduce(tensors, opts)`. The functions of the package reach those methods through
+this adapter. What the class leaves alone it cannot do.
+
+As thread-safe as that class.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allhands.arrays import Array
+from allhands.communicator import Communicator
+from allhands.options import (
+    AllgatherOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    RedOpType,
+    ReduceOp,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+from allhands.process_group import ProcessGroup
+from allhands.work import Work
+
+__all__ = ["OwnGroupCommunicator"]
+
+
+class OwnGroupCommunicator(Communicator):
+    """See the module."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self.name = type(group).__name__
+        self._group = group
+
+    def all_reduce(
+        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_reduce`."""
+        options = AllreduceOptions(_limit(timeout), reduceOp=op)
+        return self._run(async_op, ["allreduce"], [tensor], options)
+
+    def reduce(
+        self,
+        tensor: Array,
+        root: int,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce`."""
+        options = ReduceOptions(_limit(timeout), reduceOp=op, rootRank=root)
+        return self._run(async_op, ["reduce"], [tensor], options)
+
+    def reduce_scatter(
+        self,
+        output: Array,
+        input_list: list[Array],
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce_scatter`."""
+        options = ReduceScatterOptions(_limit(timeout), reduceOp=op)
+        return self._run(async_op, ["reduce_scatter"], [output], [input_list], options)
+
+    def reduce_scatter_single(
+        self,
+        output: Array,
+        input: Array,
+        op: RedOpType | ReduceOp,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.reduce_scatter_single`."""
+        options = ReduceScatterOptions(_limit(timeout), reduceOp=op)
+        names = ["reduce_scatter_single", "_reduce_scatter_base"]
+        return self._run(async_op, names, output, input, options)
+
+    def broadcast(
+        self, tensor: Array, root: int, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.broadcast`."""
+        options = BroadcastOptions(_limit(timeout), rootRank=root)
+        return self._run(async_op, ["broadcast"], [tensor], options)
+
+    def all_gather(
+        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_gather`."""
+        options = AllgatherOptions(_limit(timeout))
+        return self._run(async_op, ["allgather"], [tensor_list], [tensor], options)
+
+    def all_gather_single(
+        self, output: Array, input: Array, timeout: float, async_op: bool
+    ) -> Work | None:
+        """See `allhands.all_gather_single`."""
+        options = AllgatherOptions(_limit(timeout))
+        names = ["all_gather_single", "_allgather_base"]
+        return self._run(async_op, names, output, input, options)
+
+    def gather(
+        self,
+        tensor: Array,
+        gather_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.gather`."""
+        options = GatherOptions(_limit(timeout), rootRank=root)
+        outputs = [gather_list] if gather_list else []
+        return self._run(async_op, ["gather"], outputs, [tensor], options)
+
+    def scatter(
+        self,
+        tensor: Array,
+        scatter_list: list[Array],
+        root: int,
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.scatter`."""
+        options = ScatterOptions(_limit(timeout), rootRank=root)
+        inputs = [scatter_list] if scatter_list else []
+        return self._run(async_op, ["scatter"], [tensor], inputs, options)
+
+    def all_to_all(
+        self,
+        output_list: list[Array],
+        input_list: list[Array],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.all_to_all`."""
+        options = AllToAllOptions(_limit(timeout))
+        return self._run(async_op, ["alltoall"], output_list, input_list, options)
+
+    def all_to_all_single(
+        self,
+        output: Array,
+        input: Array,
+        output_splits: list[int],
+        input_splits: list[int],
+        timeout: float,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.all_to_all_single`."""
+        options = AllToAllOptions(_limit(timeout))
+        names = ["all_to_all_single", "alltoall_base"]
+        return self._run(
+            async_op, names, output, input, output_splits, input_splits, options
+        )
+
+    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+        """See `allhands.barrier`."""
+        return self._run(async_op, ["barrier"], BarrierOptions(_limit(timeout)))
+
+    def abort(self, reason: str) -> None:
+        """Nothing: the class overrides `abort` where it has something to do."""
+
+    def close(self, grace: float) -> None:
+        """Nothing: the class overrides `shutdown` where it has something to do."""
+
+    def _run(self, async_op: bool, names: list[str], *arguments: Any) -> Work | None:
+        """Call the first of the methods that the class has of its own."""
+        kind = type(self._group)
+        for name in names:
+            method = getattr(kind, name, None)
+            if method is not None and method is not getattr(ProcessGroup, name, None):
+                work: Work = method(self._group, *arguments)
+                if async_op:
+                    return work
+                work.wait()
+                return None
+        self._refuse(names[0])
+
+
+def _limit(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
