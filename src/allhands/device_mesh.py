@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from allhands.group_maker import check_of_world
 from allhands.groups import init_process_group, new_group
 from allhands.membership import (
     get_backend,
@@ -35,7 +36,9 @@ from allhands.mesh_grid import (
     Dim,
     Grid,
     Override,
+    check_complete,
     check_device_type,
+    check_lines,
     check_names,
     check_ranks,
     integers,
@@ -153,40 +156,18 @@ class DeviceMesh:
         Example:
             `DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh_dim_names=("dp",))`
         """
+        groups = [group] if isinstance(group, ProcessGroup) else list(group)
+        for member in groups:
+            check_of_world("DeviceMesh.from_group", member)
         if isinstance(group, ProcessGroup):
-            groups, ranks = [group], get_process_group_ranks(group)
-            if mesh is None:
-                mesh = ranks
-            elif integers(mesh).tolist() != ranks:
-                raise ValueError(
-                    f"Invalid mesh {mesh} for ProcessGroup with ranks {ranks}"
-                )
+            mesh = _mesh_of(group, mesh)
         else:
-            groups = list(group)
-            if not groups:
-                raise ValueError("Expects at least one ProcessGroup to be passed")
-            if mesh is None:
-                raise ValueError("Must pass mesh if passing multiple ProcessGroups")
-            if mesh_dim_names is None:
-                raise ValueError(
-                    "Must pass mesh_dim_names if passing multiple ProcessGroups"
-                )
+            check_complete(groups, mesh, mesh_dim_names)
         made = DeviceMesh(
             device_type, mesh, mesh_dim_names=mesh_dim_names, _init_backend=False
         )
-        if made.ndim != len(groups):
-            raise ValueError(
-                f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
-                f"{integers(mesh).tolist()} and {len(groups)} ProcessGroups"
-            )
-        for axis, member in enumerate(groups):
-            line = made._grid.over((axis,)).tolist()
-            if sorted(line) != sorted(get_process_group_ranks(member)):
-                raise ValueError(
-                    f"Invalid mesh: along dimension {axis} it has ranks {line}, but "
-                    f"the ProcessGroup has {get_process_group_ranks(member)}"
-                )
         made._dims = tuple(Dim((axis,), member) for axis, member in enumerate(groups))
+        check_lines(made._grid, groups)
         return made
 
     @staticmethod
@@ -487,3 +468,11 @@ def init_device_mesh(
 
 _active: ContextVar[tuple[DeviceMesh, ...]] = ContextVar("allhands_mesh", default=())
 """The meshes whose `with` blocks this thread is in."""
+
+
+def _mesh_of(group: ProcessGroup, mesh: Any) -> Any:
+    """The one-dimensional mesh of `group`, which `mesh` must be where it is given."""
+    ranks = get_process_group_ranks(group)
+    if mesh is not None and integers(mesh).tolist() != ranks:
+        raise ValueError(f"Invalid mesh {mesh} for ProcessGroup with ranks {ranks}")
+    return ranks if mesh is None else mesh

@@ -12,16 +12,25 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from allhands import excepthook
 from allhands.backend import BackendConfig, make_communicator
 from allhands.communicator import Communicator, CommunicatorOptions
-from allhands.identity import Roster
+from allhands.identity import Roster, exchange
 from allhands.own_group import OwnGroupCommunicator
 from allhands.process_group import ProcessGroup
 from allhands.store import PrefixStore, Store
 from allhands.world import current, default_group, is_process_wide
 
-__all__ = ["add_group", "check_members", "hashed", "make_world", "split"]
+__all__ = [
+    "add_group",
+    "check_members",
+    "check_of_world",
+    "hashed",
+    "make_world",
+    "split",
+]
 
 
 def make_world(
@@ -108,10 +117,7 @@ def add_group(
         ValueError: there is a group of that name.
     """
     world = current()
-    if name in world.groups:
-        raise ValueError(
-            f"there is a group of the name {name!r} already: {world.groups[name]}"
-        )
+    _check_name(name)
     group = _make_group(
         CommunicatorOptions(
             store=PrefixStore(f"{name}/", world.store),
@@ -143,6 +149,7 @@ def split(
     backend: str | None = None,
 ) -> ProcessGroup | None:
     """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`."""
+    check_of_world("split", parent)
     picked = check_members(ranks, parent.size(), sort=True)
     chosen = _restricted(parent, backend)
     if parent.rank() not in picked:
@@ -159,6 +166,67 @@ def split(
         group_desc=group_desc or f"{parent.group_desc}:split",
         device_id=parent.bound_device_id,
     )
+
+
+def merge(
+    local: ProcessGroup,
+    store: Store,
+    size: int,
+    timeout: timedelta,
+    group_name: str | None = None,
+    group_desc: str | None = None,
+) -> ProcessGroup:
+    """See `ProcessGroup.merge_remote_group`."""
+    first = np.zeros(1, np.int64)
+    if local.rank() == 0:  # several merges through one store: a multiple of `size` each
+        first[0] = (store.add("merge/ranks", local.size()) - local.size()) % size
+    local.any_communicator().broadcast(first, 0, local.limit(timeout), False)
+    if first[0] + local.size() > size:
+        raise ValueError(
+            f"merge_remote_group: the groups have more than {size} ranks together: "
+            f"{first[0]} came before, and group {local.group_name!r} has {local.size()}"
+        )
+    rank = int(first[0]) + local.rank()
+    roster = exchange(PrefixStore("merge", store), rank, size, timeout)
+    name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
+    _check_name(name)
+    assert local.config is not None, "a registered group is bound"
+    options = CommunicatorOptions(
+        store=PrefixStore(f"merge/{name}/", store),
+        group_rank=rank,
+        group_size=size,
+        timeout=timeout,
+        group_id=name,
+        global_ranks_in_group=list(range(size)),
+        num_alike=0,
+        roster=lambda: roster,
+    )
+    group = _make_group(options, local.config, None)
+    group.group_desc = group_desc or "merged"
+    group.backend = local.backend
+    group.is_merged = True
+    current().add(group)
+    return group
+
+
+class _Maker:
+    """Hands the functions above to the groups themselves, which are a layer below."""
+
+    split = staticmethod(split)
+    merge = staticmethod(merge)
+
+
+def check_of_world(operation: str, group: ProcessGroup) -> None:
+    """Refuse a merged group, whose ranks have no numbers in this world.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if group.is_merged:
+        raise ValueError(
+            f"{operation}: {group} has ranks of other worlds, of which no other groups "
+            f"can be made; merge groups of those ranks instead"
+        )
 
 
 def check_members(
@@ -184,6 +252,14 @@ def check_members(
                 f"(world_size={world_size})"
             )
     return sorted(members) if sort else members
+
+
+def _check_name(name: str) -> None:
+    groups = current().groups
+    if name in groups:
+        raise ValueError(
+            f"there is a group of the name {name!r} already: {groups[name]}"
+        )
 
 
 def hashed(ranks: Sequence[int]) -> str:
@@ -226,5 +302,5 @@ def _make_group(
         by_name[name] = made
     if group is None:
         group = ProcessGroup(options.group_rank, options.group_size)
-    group.bind(options, config, by_name, split)
+    group.bind(options, config, by_name, _Maker())
     return group

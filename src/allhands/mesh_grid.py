@@ -17,7 +17,7 @@ import numpy.typing as npt
 from allhands.arrays import Library, library_of
 from allhands.group_maker import check_members
 from allhands.groups import new_group
-from allhands.membership import get_world_size
+from allhands.membership import get_process_group_ranks, get_world_size
 from allhands.process_group import ProcessGroup
 from allhands.world import default_group
 
@@ -25,7 +25,9 @@ __all__ = [
     "Dim",
     "Grid",
     "Override",
+    "check_complete",
     "check_device_type",
+    "check_lines",
     "check_names",
     "check_ranks",
     "integers",
@@ -191,3 +193,37 @@ def one_override(value: Any) -> Override:
         backend, options = value
         return backend, options
     return (value, None) if isinstance(value, str) else (None, value)
+
+
+def check_complete(groups: list[ProcessGroup], mesh: Any, names: Any) -> None:
+    """Refuse a list of groups that does not say how they lie.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not groups:
+        raise ValueError("Expects at least one ProcessGroup to be passed")
+    if mesh is None:
+        raise ValueError("Must pass mesh if passing multiple ProcessGroups")
+    if names is None:
+        raise ValueError("Must pass mesh_dim_names if passing multiple ProcessGroups")
+    if integers(mesh).ndim != len(groups):
+        raise ValueError(
+            f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
+            f"{integers(mesh).tolist()} and {len(groups)} ProcessGroups"
+        )
+
+
+def check_lines(grid: Grid, groups: list[ProcessGroup]) -> None:
+    """Refuse groups that have other ranks than this rank's lines on the grid.
+
+    Raises:
+        ValueError: one has.
+    """
+    for axis, group in enumerate(groups):
+        line, ranks = grid.over((axis,)).tolist(), get_process_group_ranks(group)
+        if sorted(line) != sorted(ranks):
+            raise ValueError(
+                f"Invalid mesh: along dimension {axis} it has ranks {line}, but the "
+                f"ProcessGroup has {ranks}"
+            )

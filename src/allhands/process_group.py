@@ -11,9 +11,9 @@ Thread-safe, but the members must agree on the order of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from allhands.arrays import Array, device_of
 from allhands.backend import BackendConfig
@@ -23,11 +23,39 @@ from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
 from allhands.torch_spelling import TorchSpelling
 
-__all__ = ["LONGEST_GOODBYE", "ProcessGroup"]
+__all__ = ["LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
 
 LONGEST_GOODBYE = timedelta(seconds=10)
 """Leaving a group waits no longer, however long the group's operations may take: what
 is under way when everybody leaves takes milliseconds, unless a peer will never come."""
+
+
+class GroupMaker(Protocol):
+    """What makes groups out of a group, for its methods of these names."""
+
+    def split(
+        self,
+        parent: ProcessGroup,
+        ranks: Sequence[int],
+        timeout: timedelta | None,
+        opts: Any,
+        group_name: str | None,
+        group_desc: str | None,
+        backend: str | None,
+    ) -> ProcessGroup | None:
+        """See `ProcessGroup.split_group`."""
+
+    def merge(
+        self,
+        local: ProcessGroup,
+        store: Store,
+        size: int,
+        timeout: timedelta,
+        group_name: str | None,
+        group_desc: str | None,
+    ) -> ProcessGroup:
+        """See `ProcessGroup.merge_remote_group`."""
+        raise NotImplementedError
 
 
 class ProcessGroup(TorchSpelling):
@@ -48,6 +76,8 @@ class ProcessGroup(TorchSpelling):
         self._only: Communicator | None = None
         self._store: Store | None = None
         self.is_world = False
+        self.is_merged = False
+        """Whether it has ranks of other worlds, see `merge_remote_group`."""
         self.backend = "undefined"
         self.config: BackendConfig | None = None
         self.global_ranks: tuple[int, ...] = ()
@@ -57,11 +87,9 @@ class ProcessGroup(TorchSpelling):
         options: CommunicatorOptions,
         config: BackendConfig,
         by_name: dict[str, Communicator],
-        split: Callable[..., ProcessGroup | None],
+        maker: GroupMaker,
     ) -> None:
         """Make a new object a group: its name, members and communicators.
-
-        `split(self, ranks, ...)` makes a group of some of its ranks.
 
         For whoever makes groups, not for users of them.
         """
@@ -69,7 +97,7 @@ class ProcessGroup(TorchSpelling):
         self.global_ranks = tuple(options.global_ranks_in_group)
         self.config = config
         self._store = options.store
-        self._split = split
+        self._maker = maker
         self._communicators = {
             device: by_name[name]
             for device, name in config.get_device_backend_map().items()
@@ -195,9 +223,34 @@ class ProcessGroup(TorchSpelling):
                 a device type, or there is a group of that name.
         """
         backend = None if device_types is None else self._serving_only(device_types)
-        return self._split(
-            self, ranks, timeout, opts, group_name, group_desc, backend=backend
+        return self._maker.split(
+            self, ranks, timeout, opts, group_name, group_desc, backend
         )
+
+    def merge_remote_group(
+        self,
+        store: Store,
+        size: int,
+        timeout: timedelta = default_pg_timeout,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+    ) -> ProcessGroup:
+        """Join this group with groups of other worlds to one group of `size` ranks.
+
+        Every rank of every group calls it with the same `store`, one that all of them
+        reach and that serves one merge at a time. It returns when all have come. The
+        ranks of each old group follow each other in their old order; first come the
+        ranks of the group that came first.
+
+        For the new group `src` and `dst` are its own ranks. It can be used by every
+        operation, but not be split or shrunk. The old groups stay.
+
+        Raises:
+            DistStoreError: some ranks did not come within `timeout`; names them.
+            ValueError: the groups have more than `size` ranks together, or there is a
+                group of that name.
+        """
+        return self._maker.merge(self, store, size, timeout, group_name, group_desc)
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False

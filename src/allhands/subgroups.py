@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from allhands.errors import DistError
-from allhands.group_maker import check_members, make_world, split
+from allhands.group_maker import check_members, check_of_world, make_world, split
 from allhands.groups import destroy_process_group, new_group
 from allhands.identity import Roster
 from allhands.membership import member_of
@@ -58,6 +58,7 @@ def new_subgroups(
         dist.all_reduce(array, group=pair)
         ```
     """
+    check_of_world("new_subgroups", member_of(group))
     ranks = list(member_of(group).global_ranks)
     if group_size is None:
         parts = _by_host(ranks)
@@ -184,6 +185,7 @@ def shrink_group(
         ```
     """
     old = member_of(group)
+    check_of_world("shrink_group", old)
     kept = _survivors(old, ranks_to_exclude)
     if shrink_flags & _SHRINK_ABORT:
         old.abort("shrink_group() was called with the abort flag")

@@ -299,3 +299,73 @@ def test_an_excluded_rank_may_not_shrink():
                 dist.shrink_group([1])
 
     run_ranks(2, body)
+
+
+def in_two_worlds(body):
+    """Run `body(rank, world, store)` on the 2 ranks of world 0 and the 3 of world 1."""
+    store = dist.HashStore()
+
+    def join(thread):
+        world, rank = (0, thread) if thread < 2 else (1, thread - 2)
+        dist.init_process_group(
+            store=dist.PrefixStore(f"world{world}", store),
+            rank=rank,
+            world_size=2 + world,
+            timeout=timedelta(seconds=20),
+        )
+        return body(rank, world, store)
+
+    return run_ranks(5, join, init=False)
+
+
+def test_groups_of_two_worlds_merge():
+    def body(rank, world, store):
+        merged = [
+            dist.group.WORLD.merge_remote_group(store, 5, timedelta(seconds=20))
+            for _ in range(2)  # through the same store
+        ]
+        seen = []
+        for group in merged:
+            array = np.array([10 * world + rank])
+            parts = [np.empty_like(array) for _ in range(5)]
+            dist.all_gather(parts, array, group=group)
+            values = [int(part[0]) for part in parts]
+            assert values in ([0, 1, 10, 11, 12], [10, 11, 12, 0, 1])
+            assert values[dist.get_rank(group)] == array[0]
+            dist.broadcast(array, src=4, group=group)
+            assert array[0] == values[4]
+            seen.append(values)
+        for refuse in (
+            lambda: group.split_group([0, 1]),
+            lambda: dist.shrink_group([4], group),
+            lambda: dist.new_subgroups(5, group),
+            lambda: dist.DeviceMesh.from_group(group, "cpu"),
+        ):
+            with pytest.raises(ValueError, match="has ranks of other worlds"):
+                refuse()
+        assert total() == (3 if world else 1)  # the worlds go on
+        return seen
+
+    first, *others = in_two_worlds(body)
+    assert all(seen == first for seen in others)
+
+
+def test_groups_that_are_too_large_to_merge():
+    def body(rank, world, store):
+        try:
+            dist.group.WORLD.merge_remote_group(store, 4, timedelta(seconds=0.5))
+        except (ValueError, dist.DistStoreError) as error:
+            return str(error)
+
+    texts = in_two_worlds(body)
+    assert sum("have more than 4 ranks together" in text for text in texts) in (2, 3)
+    assert sum("which did not come" in text for text in texts) in (2, 3)
+
+
+def test_a_merge_names_who_did_not_come():
+    def body(rank):
+        store = dist.HashStore()
+        with pytest.raises(dist.DistStoreError, match=r"did not come: \[1, 2\]"):
+            dist.group.WORLD.merge_remote_group(store, 3, timedelta(seconds=0.2))
+
+    run_ranks(1, body)
