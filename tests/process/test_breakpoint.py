@@ -15,7 +15,8 @@ def main(rank, folder):
     dist.init_process_group(store=store, rank=rank, world_size=2)
     answer = 42 + rank
     dist.breakpoint(rank=0)
-    print("rank", rank, "goes on", flush=True)
+    sys.stdout.write(f"rank {rank} goes on\\n")  # as one write: the ranks share it
+    sys.stdout.flush()
     dist.destroy_process_group()
 
 if __name__ == "__main__":
