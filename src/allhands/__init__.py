@@ -204,4 +204,7 @@ def __getattr__(name: str) -> object:
     # A module above this one, so it can only be loaded when somebody asks for it.
     if name == "distributed_c10d":
         return importlib.import_module("allhands.distributed_c10d")
+    if name == "__version__":
+        # Looked up where it is asked for: this import takes longer than all of ours.
+        return importlib.import_module("importlib.metadata").version("allhands")
     raise AttributeError(f"module 'allhands' has no attribute {name!r}")

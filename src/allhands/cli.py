@@ -9,19 +9,41 @@ from importlib import import_module
 
 __all__ = ["main"]
 
-_COMMANDS = {"run": "allhands.run"}
+_COMMANDS = {"run": ("allhands.run", "start a program on several ranks of this host")}
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="allhands", description="Distributed communication for Python arrays."
-    )
-    parser.add_argument("command", choices=_COMMANDS, help="run: start ranks")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="COMMAND --help")
+    parser = _parser()
     given = parser.parse_args(args)
-    code: int = import_module(_COMMANDS[given.command]).main(given.arguments)
+    if given.version:
+        metadata = import_module("importlib.metadata")  # here: slow to import
+        print("allhands", metadata.version("allhands"))  # noqa: T201
+        return 0
+    if given.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    module, _ = _COMMANDS[given.command]
+    code: int = import_module(module).main(given.arguments)
     return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    lines = [f"  {name:8}{help}" for name, (_, help) in _COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="allhands",
+        usage="allhands [-h] [--version] COMMAND ...",
+        description="Distributed communication for Python arrays.",
+        epilog="\n".join(
+            ["commands:", *lines, "", "`allhands COMMAND --help` says more."]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="say it and exit")
+    hidden = argparse.SUPPRESS
+    parser.add_argument("command", nargs="?", choices=_COMMANDS, help=hidden)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=hidden)
+    return parser
 
 
 if __name__ == "__main__":

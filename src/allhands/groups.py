@@ -82,8 +82,7 @@ def init_process_group(
     world = current()
     if world.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    limit = default_pg_timeout if timeout is None else timeout
-    to_seconds(limit)
+    limit = _limit(timeout, default_pg_timeout)
     BackendConfig(backend or Backend.UNDEFINED)  # refuses what it does not know
     if store is None:
         url = init_method or "env://"
@@ -152,8 +151,7 @@ def new_group(
     world = current()
     whole = default_group()
     members = check_members(ranks, whole.size(), sort_ranks)
-    limit = whole.timeout if timeout is None else timeout
-    to_seconds(limit)
+    limit = _limit(timeout, whole.timeout)
     BackendConfig(backend or whole.backend)  # refuses what it does not know
     num_alike = world.count_alike(members)
     if use_local_synchronization:
@@ -206,6 +204,13 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
     if name is None or world.groups.get(name) is not group:
         raise ValueError(f"Invalid process group specified: {group} is not registered")
     world.remove(world.groups[name])
+
+
+def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
+    limit = default if timeout is None else timeout
+    if to_seconds(limit) < 0:
+        raise ValueError(f"timeout must not be negative, got {limit.total_seconds()} s")
+    return limit
 
 
 def _check_store_arguments(init_method: str | None, rank: int, world_size: int) -> None:

@@ -120,10 +120,11 @@ def _meet_by_environment(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
 ) -> Iterator[Meeting]:
     query = dict(parse_qsl(urlsplit(url).query))
-    rank = int(query.get("rank") or _variable("RANK"))
-    world_size = int(query.get("world_size") or _variable("WORLD_SIZE"))
+    rank = _number("RANK", query.get("rank") or _variable("RANK"))
+    size = query.get("world_size") or _variable("WORLD_SIZE")
+    world_size = _number("WORLD_SIZE", size)
     host = _variable("MASTER_ADDR").strip("[]")
-    port = _as_port(_variable("MASTER_PORT"))
+    port = _as_port("MASTER_PORT", _variable("MASTER_PORT"))
     _check_place(rank, world_size)
     yield _tcp_store(host, port, rank, world_size, timeout), rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
@@ -140,7 +141,9 @@ def _meet_at_port(
     if not port:
         raise _incomplete("tcp", "port number missing")
     rank, world_size = _place_in(parts)
-    store = _tcp_store(parts.hostname, _as_port(port), rank, world_size, timeout)
+    store = _tcp_store(
+        parts.hostname, _as_port("port", port), rank, world_size, timeout
+    )
     yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
@@ -171,7 +174,8 @@ def _place_in(parts: SplitResult) -> tuple[int, int]:
             raise _incomplete(
                 parts.scheme, f"{name.replace('_', ' ')} parameter missing"
             )
-    rank, world_size = int(query["rank"]), int(query["world_size"])
+    rank = _number("rank", query["rank"])
+    world_size = _number("world_size", query["world_size"])
     _check_place(rank, world_size)
     return rank, world_size
 
@@ -183,8 +187,15 @@ def _check_place(rank: int, world_size: int) -> None:
         raise ValueError(f"rank must be in [0, {world_size}), got {rank}")
 
 
-def _as_port(text: str) -> int:
-    port = int(text)
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a number: {error}") from None
+
+
+def _as_port(name: str, text: str) -> int:
+    port = _number(name, text)
     if not 0 <= port < 1 << 16:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     return port

@@ -40,6 +40,7 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     """The command line's parser. `PET_<OPTION>` in the environment is a default."""
     parser = argparse.ArgumentParser(
         prog=prog,
+        usage=f"{prog} [options] program [arguments]",
         description="Start a program on several ranks of this host.",
     )
     add = _Adder(parser)

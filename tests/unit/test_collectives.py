@@ -69,7 +69,7 @@ def test_premul_sum_has_a_factor_per_rank():
             r"all_reduce does not support RedOpType\.MAX on",
         ),
         ("f4", ReduceOp.PREMUL_SUM, TypeError, "PREMUL_SUM needs a factor"),
-        ("f4", 0, TypeError, "op must be a ReduceOp, got 0"),
+        ("f4", 0, TypeError, "op must be an allhands.ReduceOp, got 0"),
         ("?", ReduceOp.AVG, TypeError, r"ReduceOp\.AVG with dtype bool"),
     ],
 )

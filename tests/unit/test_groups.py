@@ -492,3 +492,8 @@ def test_who_was_started_by_a_launcher(monkeypatch):
     assert not dist.is_torchelastic_launched()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     assert dist.is_torchelastic_launched()
+
+
+def test_a_negative_timeout_is_refused():
+    with use(World()), pytest.raises(ValueError, match="not be negative, got -1.0 s"):
+        init(timeout=timedelta(seconds=-1))

@@ -314,7 +314,10 @@ def _reduction(
     """The core's number and factor for `op`, which must suit the buffer's dtype."""
     kind: Any = op if type(op) is RedOpType else getattr(op, "op", None)
     if type(kind) is not RedOpType:
-        raise TypeError(f"{operation}: op must be a ReduceOp, got {op!r}")
+        raise TypeError(
+            f"{operation}: op must be an allhands.ReduceOp, got {op!r} of type "
+            f"{type(op).__module__}.{type(op).__qualname__}"
+        )
     if kind < RedOpType.MIN:  # SUM, AVG, PRODUCT go with every dtype
         return kind, 1.0
     if kind is RedOpType.PREMUL_SUM:

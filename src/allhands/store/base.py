@@ -10,15 +10,26 @@ Every wait is interruptible: it sleeps in slices, so Ctrl-C acts within half a s
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import NoReturn
 
 from allhands.errors import DistStoreError
+from allhands.options import to_seconds
 
-__all__ = ["Store", "as_bytes", "as_keys", "as_timeout", "poll", "wait_timeout"]
+__all__ = [
+    "Store",
+    "as_bytes",
+    "as_int64",
+    "as_keys",
+    "as_timeout",
+    "poll",
+    "wait_timeout",
+]
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 
 # Far below any count of arrivals, and small enough that a million of them do not wrap.
@@ -263,12 +274,17 @@ def as_items(
     return [(key, as_bytes(value)) for key, value in zip(keys, values, strict=True)]
 
 
+def as_int64(amount: int) -> int:
+    """What `add` adds, checked."""
+    number = operator.index(amount)
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise TypeError(f"add: amount must be an int64, got {amount}")
+    return number
+
+
 def as_timeout(timeout: timedelta) -> timedelta:
     """A limit, checked."""
-    if not isinstance(timeout, timedelta):
-        raise TypeError(
-            f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
-        )
+    to_seconds(timeout)
     return timeout
 
 

@@ -9,7 +9,6 @@ journal; a store that has to pass changes on (to a file) takes them from there.
 from __future__ import annotations
 
 import enum
-import operator
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,8 +18,11 @@ from typing import TypeVar
 
 from allhands.errors import QueueEmptyError
 from allhands.store.base import (
+    INT64_MAX,
+    INT64_MIN,
     Store,
     as_bytes,
+    as_int64,
     as_items,
     as_keys,
     as_timeout,
@@ -31,8 +33,6 @@ from allhands.store.base import (
 __all__ = ["Change", "ChangeKind", "Table", "TableStore"]
 
 T = TypeVar("T")
-
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class ChangeKind(enum.IntEnum):
@@ -98,7 +98,7 @@ class Table:
         # 19 digits are the most that an int64 has.
         if re.fullmatch(rb"[+-]?[0-9]{1,19}", value):
             count = int(value)
-            if _INT64_MIN <= count <= _INT64_MAX:
+            if INT64_MIN <= count <= INT64_MAX:
                 return count
         raise ValueError(
             f"add: the value of key {key!r} is not an int64: {value[:40]!r}"
@@ -154,7 +154,7 @@ class TableStore(Store):
 
     def add(self, key: str, amount: int) -> int:
         (key,) = as_keys([key])
-        amount = _as_int64(amount)
+        amount = as_int64(amount)
         with self._transaction() as table:
             return table.add(key, amount)
 
@@ -244,12 +244,5 @@ class TableStore(Store):
             table.change(kind, key, data)
 
 
-def _as_int64(amount: int) -> int:
-    number = operator.index(amount)
-    if not _INT64_MIN <= number <= _INT64_MAX:
-        raise TypeError(f"add: amount must be an int64, got {amount}")
-    return number
-
-
 def _wrapped(number: int) -> int:
-    return (number - _INT64_MIN) % (1 << 64) + _INT64_MIN
+    return (number - INT64_MIN) % (1 << 64) + INT64_MIN

@@ -20,6 +20,7 @@ from allhands.store.base import (
     DEFAULT_TIMEOUT,
     Store,
     as_bytes,
+    as_int64,
     as_items,
     as_keys,
     as_timeout,
@@ -140,7 +141,7 @@ class TCPStore(Store):
 
     def add(self, key: str, amount: int) -> int:
         """Add `amount` to the counter `key`, return the sum. See `Store.add`."""
-        return self._client.add(key, amount, self._limit)
+        return self._client.add(key, as_int64(amount), self._limit)
 
     def append(self, key: str, value: str | bytes) -> None:
         """Append `value` to the value of `key`. See `Store.append`."""
