@@ -495,5 +495,5 @@ def test_who_was_started_by_a_launcher(monkeypatch):
 
 
 def test_a_negative_timeout_is_refused():
-    with use(World()), pytest.raises(ValueError, match="not be negative, got -1.0 s"):
+    with use(World()), pytest.raises(ValueError, match=r"not be negative, got -1\.0 s"):
         init(timeout=timedelta(seconds=-1))
