@@ -13,6 +13,7 @@ from allhands.backend import (
     is_ucc_available,
     is_xccl_available,
 )
+from allhands.coalesced import _coalescing_manager as _coalescing_manager
 from allhands.coalesced import all_gather_coalesced, all_reduce_coalesced
 from allhands.collectives import (
     all_gather,

@@ -1,11 +1,14 @@
 """Collectives on several arrays in one call; what `collectives` says holds here too.
 
-With `async_op` these return a future of the outputs, as in torch, not a `Work`.
+With `async_op` the functions return a future of the outputs, as in torch, not a `Work`.
+`_coalescing_manager` has torch's name, underscore included, since programs use that.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,10 +21,10 @@ from allhands.options import (
     RedOpType,
     ReduceOp,
 )
-from allhands.work import Work
+from allhands.work import CombinedWork, Work
 from allhands.world import resolve
 
-__all__ = ["all_gather_coalesced", "all_reduce_coalesced"]
+__all__ = ["CoalescedCalls", "all_gather_coalesced", "all_reduce_coalesced"]
 
 
 def all_reduce_coalesced(
@@ -94,6 +97,54 @@ def all_gather_coalesced(
     options = AllgatherOptions(timeout=_of(timeout))
     work = member.allgather_coalesced(output_tensor_lists, input_tensor_list, options)
     return _ended(work, async_op)
+
+
+class CoalescedCalls:
+    """What `_coalescing_manager` yields: the operations of its block, as one."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def append(self, work: Work | None) -> None:
+        """Add an operation that was started otherwise."""
+        if work is not None:
+            self.works.append(work)
+
+    def wait(self) -> None:
+        """Return when all of them have ended.
+
+        Raises:
+            DistBackendError: what the first that failed raised.
+        """
+        CombinedWork(self.works, []).wait()
+
+
+@contextmanager
+def _coalescing_manager(
+    group: Group = None, device: Any = None, async_ops: bool = False
+) -> Iterator[CoalescedCalls]:
+    """Post the collectives on `group` in a `with` block, and wait for all at its end.
+
+    Within the block each returns at once, `async_op` or not, and its arrays must be
+    left alone; with `async_ops` until `wait()` of what the block yields. For one thread
+    of the group at a time. `device` does not matter to arrays in CPU memory.
+
+    Example:
+        ```python
+        with _coalescing_manager() as calls:
+            for gradient in gradients:
+                dist.all_reduce(gradient)
+        ```
+    """
+    member = resolve(group)
+    calls = CoalescedCalls()
+    if member is None:
+        yield calls
+        return
+    with member.posting(calls.works):
+        yield calls
+    if not async_ops:
+        calls.wait()
 
 
 def _of(timeout: timedelta | None) -> timedelta:

@@ -164,6 +164,26 @@ class OwnGroupCommunicator(Communicator):
         """See `allhands.barrier`."""
         return self._run(async_op, ["barrier"], BarrierOptions(_limit(timeout)))
 
+    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+        """See `allhands.send`; the class knows no limit of one call."""
+        self.isend(tensor, peer, tag, timeout).wait()
+
+    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+        """See `allhands.recv`; the class knows no limit of one call."""
+        work = self.irecv(tensor, peer, tag, timeout)
+        work.wait()
+        return work.source_rank() if peer is None else peer
+
+    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+        """See `allhands.isend`."""
+        return _started(self._run(True, ["send"], [tensor], peer, tag))
+
+    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+        """See `allhands.irecv`."""
+        if peer is None:
+            return _started(self._run(True, ["recv_anysource"], [tensor], tag))
+        return _started(self._run(True, ["recv"], [tensor], peer, tag))
+
     def abort(self, reason: str) -> None:
         """Nothing: the class overrides `abort` where it has something to do."""
 
@@ -186,3 +206,8 @@ class OwnGroupCommunicator(Communicator):
 
 def _limit(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
+
+
+def _started(work: Work | None) -> Work:
+    assert work is not None, "send and recv of torch's groups return a Work"
+    return work

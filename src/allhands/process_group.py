@@ -11,17 +11,20 @@ Thread-safe, but the members must agree on the order of operations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from allhands.arrays import Array, device_of
 from allhands.backend import BackendConfig
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.options import default_pg_timeout, to_seconds
+from allhands.posting import Posting
 from allhands.store import Store
 from allhands.torch_spelling import TorchSpelling
+from allhands.work import Work
 
 __all__ = ["LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
 
@@ -329,6 +332,21 @@ class ProcessGroup(TorchSpelling):
             TypeError: `array` is no array.
         """
         return self._only or self.communicator(device_of(array))
+
+    @contextmanager
+    def posting(self, works: list[Work]) -> Iterator[None]:
+        """Within the block, post every collective and add its `Work` to `works`."""
+        before = self._only, self._communicators
+        self._communicators = {
+            device: cast(Communicator, Posting(communicator, works))
+            for device, communicator in self._communicators.items()
+        }
+        if self._only is not None:
+            self._only = cast(Communicator, Posting(self._only, works))
+        try:
+            yield
+        finally:
+            self._only, self._communicators = before
 
     def any_communicator(self) -> Communicator:
         """One that serves operations without arrays."""

@@ -161,7 +161,7 @@ def note(name):
 
 OWN = ["allreduce", "reduce", "reduce_scatter", "_reduce_scatter_base", "broadcast"]
 OWN += ["allgather", "_allgather_base", "gather", "scatter", "alltoall"]
-OWN += ["alltoall_base", "barrier"]
+OWN += ["alltoall_base", "barrier", "send", "recv", "recv_anysource"]
 
 
 def test_a_registered_process_group_becomes_the_world(registered):
@@ -183,6 +183,9 @@ def test_a_registered_process_group_becomes_the_world(registered):
         dist.all_to_all_single(x, x)
         dist.barrier()
         group = dist.group.WORLD
+        group.serving(x).send(x, 1, 2, 3.0)
+        assert group.serving(x).recv(x, 1, 2, 3.0) == 1
+        assert group.serving(x).irecv(x, None, 2, 3.0).wait()
         assert type(group) is kind
         assert [call[0] for call in group.calls] == OWN
         assert group.calls[0][1][0] is x

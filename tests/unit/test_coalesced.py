@@ -91,3 +91,62 @@ def test_they_warn(name):
             assert getattr(dist, f"{name}_coalesced")(*lists, group=outside) is None
 
     run_ranks(1, body)
+
+
+def test_a_coalescing_block_ends_when_all_its_calls_have():
+    def body(rank):
+        arrays = [np.full(n, rank + 1.0) for n in (1, 3, 100_000)]
+        output, mine = np.zeros(2), np.zeros(1)
+        with dist._coalescing_manager():
+            for array in arrays:
+                assert dist.all_reduce(array) is None
+            dist.all_gather_single(output, np.ones(1))
+            dist.reduce_scatter_single(mine, np.arange(2.0))
+        assert [array[-1] for array in arrays] == [3, 3, 3]
+        assert output.tolist() == [1, 1]
+        dist.all_reduce(mine)  # as usual again
+        return mine.tolist()
+
+    assert run_ranks(2, body) == [[2]] * 2
+
+
+def test_an_asynchronous_coalescing_block_is_waited_for():
+    def body(rank):
+        group = dist.new_group([0, 1])
+        array = np.ones(1000)
+        inner = []
+        with dist._coalescing_manager(group=group, async_ops=True) as calls:
+            inner.append(dist.all_reduce(array, group=group, async_op=True))
+            dist.all_reduce(array, group=group)
+            calls.append(dist.barrier(async_op=True))  # of another group
+        calls.wait()
+        assert len(calls.works) == 3
+        assert inner[0].is_completed()
+        return array[0]
+
+    assert run_ranks(2, body) == [4, 4]
+
+
+def test_a_coalescing_block_raises_at_its_end():
+    def reduce_unlike(rank):
+        with dist._coalescing_manager() as calls:
+            dist.all_reduce(np.zeros(1 + rank))
+            dist.all_reduce(np.zeros(1))
+            assert len(calls.works) == 2  # nothing was raised so far
+
+    def body(rank):
+        with pytest.raises(dist.CollectiveMismatchError):
+            reduce_unlike(rank)
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
+def test_a_coalescing_block_outside_the_group():
+    def body(rank):
+        outside = dist.GroupMember.NON_GROUP_MEMBER
+        with dist._coalescing_manager(group=outside) as calls:
+            calls.append(None)
+        calls.wait()
+
+    run_ranks(1, body)

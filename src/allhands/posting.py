@@ -1,0 +1,41 @@
+"""A communicator seen from within a `_coalescing_manager` block: nothing waits there.
+
+Every collective is posted, whether its caller asked for that or not, and the `Work` is
+noted for the end of the block; so is that of `isend` and `irecv`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allhands.communicator import Communicator
+from allhands.work import Work
+
+__all__ = ["Posting"]
+
+_STARTED = {"isend", "irecv"}
+_UNCHANGED = {"name", "send", "recv", "sendrecv", "abort", "close"}
+
+
+class Posting:
+    """Stands for `communicator`; adds to `works`."""
+
+    def __init__(self, communicator: Communicator, works: list[Work]) -> None:
+        self._communicator = communicator
+        self._works = works
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._communicator, name)
+        if name in _UNCHANGED:
+            return operation
+
+        def post(*arguments: Any) -> Work | None:
+            if name in _STARTED:
+                asked, work = True, operation(*arguments)
+            else:
+                *others, asked = arguments
+                work = operation(*others, True)
+            self._works.append(work)
+            return work if asked else None
+
+        return post
