@@ -33,8 +33,9 @@ class DistError(RuntimeError):
 class DistBackendError(DistError):
     """A collective or point-to-point operation failed.
 
-    After it the group is broken: every further call on it raises at once. Destroy it,
-    or destroy and re-initialize the world, to go on in the same processes.
+    After it the group is broken: every further call on it raises at once. To go on in
+    the same processes, `shrink_group` to the ranks that are left, destroy the group, or
+    destroy and re-initialize the world.
     """
 
 

@@ -1,5 +1,7 @@
 """Several groups at once, groups from groups, with ranks as threads."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import timedelta
 
 import numpy as np
@@ -369,3 +371,28 @@ def test_a_merge_names_who_did_not_come():
             dist.group.WORLD.merge_remote_group(store, 3, timedelta(seconds=0.2))
 
     run_ranks(1, body)
+
+
+def test_two_groups_are_used_from_two_threads_at_once():
+    def body(rank):
+        groups = [dist.new_group() for _ in range(2)]
+
+        def work(index):
+            sums = []
+            for step in range(200):
+                array = np.full(1000, index * 1000 + step)
+                dist.all_reduce(array, group=groups[index])
+                sums.append(int(array[-1]))
+            return sums
+
+        with ThreadPoolExecutor() as threads:
+            # A copy each: a context says whose rank a thread is.
+            futures = [
+                threads.submit(copy_context().run, work, index) for index in range(2)
+            ]
+            return [future.result() for future in futures]
+
+    expected = [
+        [3 * (index * 1000 + step) for step in range(200)] for index in range(2)
+    ]
+    assert run_ranks(3, body) == [expected] * 3
