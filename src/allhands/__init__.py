@@ -62,6 +62,14 @@ from allhands.membership import (
     is_torchelastic_launched,
 )
 from allhands.monitoring import monitored_barrier
+from allhands.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
 from allhands.options import (
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -140,6 +148,7 @@ __all__ = [
     "all_gather",
     "all_gather_coalesced",
     "all_gather_into_tensor",
+    "all_gather_object",
     "all_gather_single",
     "all_reduce",
     "all_reduce_coalesced",
@@ -149,9 +158,11 @@ __all__ = [
     "batch_isend_irecv",
     "breakpoint",
     "broadcast",
+    "broadcast_object_list",
     "default_pg_timeout",
     "destroy_process_group",
     "gather",
+    "gather_object",
     "get_backend",
     "get_backend_config",
     "get_debug_level",
@@ -183,6 +194,7 @@ __all__ = [
     "new_subgroups_by_enumeration",
     "record_comm",
     "recv",
+    "recv_object_list",
     "reduce",
     "reduce_op",
     "reduce_scatter",
@@ -191,7 +203,9 @@ __all__ = [
     "register_rendezvous_handler",
     "rendezvous",
     "scatter",
+    "scatter_object_list",
     "send",
+    "send_object_list",
     "sendrecv",
     "set_debug_level",
     "set_debug_level_from_env",

@@ -50,6 +50,11 @@ bool Channel::withdraw(const Transfer& send) {
   return offered || streaming;
 }
 
+TransferPtr Channel::oldest() const {
+  if (!offered_.empty()) return offered_.begin()->second;
+  return fresh_.empty() ? nullptr : fresh_.front();
+}
+
 std::vector<TransferPtr> Channel::sends() const {
   std::vector<TransferPtr> all(fresh_.begin(), fresh_.end());
   for (const auto& [id, send] : offered_) all.push_back(send);

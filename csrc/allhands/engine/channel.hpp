@@ -49,6 +49,8 @@ class Channel {
   TransferPtr refuse(std::uint32_t send_id);
   // Gives a send up; false if it is not (or no longer) here.
   bool withdraw(const Transfer& send);
+  // The oldest send that the peer has not accepted, or null.
+  TransferPtr oldest() const;
   // All sends that have not ended.
   std::vector<TransferPtr> sends() const;
 

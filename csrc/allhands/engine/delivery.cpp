@@ -49,7 +49,7 @@ void ProgressEngine::take_piece(int source, const Message& message,
 
 // The peer's receive has another dtype or count than our send. If that has returned
 // already, the oldest receive from this peer fails instead, since it may never get an
-// answer now, or else the next call with this peer.
+// answer now, or the oldest send to it, or else the next call with it.
 void ProgressEngine::take_refusal(int source, const Message& message, Done& done) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
                            std::to_string(message.tag) + ", on group '" +
@@ -68,6 +68,8 @@ void ProgressEngine::take_refusal(int source, const Message& message, Done& done
                     {source});
   if (TransferPtr receive = matching_.take_waiting_for(source))
     done.emplace_back(std::move(receive), std::make_exception_ptr(error));
+  else if (const TransferPtr send = channel(source).oldest())
+    withdraw(send, error, done);
   else if (!channel(source).refused)
     channel(source).refused = error;
 }

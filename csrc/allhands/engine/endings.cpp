@@ -108,7 +108,9 @@ void ProgressEngine::fail_gone_peers(const std::vector<int>& gone) {
           transfer->source != kAnySource ? transfer->source : transfer->peer;
       const bool any = peer == kAnySource;
       if (any ? !nobody_left : !is_among_gone(peer)) continue;
-      const std::string who = any ? "all other ranks" : membership_.describe(peer);
+      const std::string who =
+          any ? "all others, " + membership_.describe(gone[0]) + " among them,"
+              : membership_.describe(peer);
       withdraw(transfer,
                Error(ErrorKind::RankFailed,
                      describe(*transfer) + ": " + who + " died or left the group",

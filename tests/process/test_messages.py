@@ -1,0 +1,174 @@
+"""Messages and objects where ranks die, are interrupted or end; ranks are processes."""
+
+import signal
+import time
+
+import pytest
+
+from harness.ranks import Processes, patient
+
+CALLS = {
+    "recv": "dist.recv(np.zeros(3), 1, tag=1)",
+    "recv from any": "dist.recv(np.zeros(3), tag=1)",
+    "irecv": "dist.irecv(np.zeros(3), 1, tag=1).wait()",
+    "send, small": "\n".join(["while True:", "    dist.send(np.zeros(3), 1)"]),
+    "send, large": "dist.send(np.zeros(100_000), 1)",
+    "isend": "dist.isend(np.zeros(100_000), 1).wait()",
+    "recv_object_list": "dist.recv_object_list([0], 1)",
+    "send_object_list": "dist.send_object_list([np.zeros(100_000)], 1)",
+}
+
+
+def indented(call):
+    return call.replace("\n", "\n" + " " * 16)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_killed_peer_is_named_within_a_second(call):
+    source = f"""
+        dist.barrier()
+        say("ready")
+        if rank == 1:
+            time.sleep(60)
+        else:
+            try:
+                {indented(call)}
+            except dist.RankFailedError as error:
+                give((time.time(), error.ranks, str(error)))
+    """
+    with Processes(2, source) as job:
+        for rank in range(2):
+            assert job.read(rank) == "ready"
+        time.sleep(0.2)  # into the middle of it; any moment will do
+        job.ranks[1].kill()
+        killed = time.time()
+        noticed, ranks, text = job.join(codes=[0, -signal.SIGKILL])[0]
+    assert noticed - killed < patient(1)
+    assert ranks == [1]
+    assert "rank 1" in text
+    assert "died" in text
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_ctrl_c_acts_within_half_a_second(call):
+    source = f"""
+        dist.barrier()
+        say("ready")
+        if rank == 1:
+            time.sleep(60)
+        else:
+            try:
+                {indented(call)}
+            except KeyboardInterrupt:
+                give(time.time())
+    """
+    with Processes(2, source) as job:
+        for rank in range(2):
+            assert job.read(rank) == "ready"
+        time.sleep(0.3)  # until it waits; earlier would only make the test easier
+        job.ranks[0].send_signal(signal.SIGINT)
+        pressed = time.time()
+        job.ranks[0].wait(20)
+        job.ranks[1].kill()
+        acted = job.join(codes=[0, -signal.SIGKILL])[0]
+    assert acted - pressed < patient(0.5)
+
+
+def test_unmatched_messages_take_bounded_memory():
+    """Of a sender that nothing stops, and of a receiver that does not receive."""
+    source = """
+        def resident():
+            pages = int(open("/proc/self/statm").read().split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+        dist.barrier()
+        before, data = resident(), np.zeros(1000)
+        if rank == 0:
+            sent = 0
+            try:
+                while True:
+                    dist.send(data, 1, timeout=timedelta(seconds=1))
+                    sent += 1
+            except dist.CollectiveTimeoutError:
+                pass
+            dist.send(np.array([sent]), 1, tag=1)
+            give((sent, resident() - before))
+        else:
+            sent = np.zeros(1, int)
+            dist.recv(sent, 0, tag=1)
+            give((int(sent[0]), resident() - before))
+            for _ in range(sent[0]):
+                dist.recv(data, 0)
+    """
+    with Processes(2, source) as job:
+        (sent, grown), (_, grown_at_receiver) = job.join()
+    assert 1_000 < sent < 5_000  # of 8 KB each
+    assert grown < 30
+    assert grown_at_receiver < 50
+
+
+@pytest.mark.parametrize("count", [3, 100_000])
+def test_what_was_posted_before_the_end_still_arrives(count):
+    source = f"""
+        if rank == 0:
+            dist.isend(np.full({count}, 7), 1)
+        else:
+            time.sleep(1)
+            data = np.zeros({count}, int)
+            dist.recv(data, 0)
+            give(int(data.sum()))
+    """
+    with Processes(2, source) as job:
+        assert job.join() == [None, 7 * count]
+
+
+@pytest.mark.parametrize("count", [3, 100_000])
+def test_the_sender_raises_where_nobody_receives(count):
+    """Unless the receiver could still read it, as it can once it has used the group."""
+    source = f"""
+        say("ready")
+        if rank == 0:
+            dist.isend(np.full({count}, 7), 1)
+            try:
+                dist.group.WORLD.shutdown(timedelta(seconds=0.5))
+            except dist.CollectiveTimeoutError as error:
+                give((error.ranks, str(error)))
+        else:
+            time.sleep(60)
+    """
+    with Processes(2, source) as job:
+        job.ranks[0].wait(20)
+        job.ranks[1].kill()
+        ranks, text = job.join(codes=[0, -signal.SIGKILL])[0]
+    assert ranks == [1]
+    assert "messages to rank 1" in text
+    assert "were not received" in text
+
+
+OBJECT_CALLS = {
+    "broadcast": "dist.broadcast_object_list(objects)",
+    "scatter": "dist.scatter_object_list(objects, [0, payload] if rank == 0 else None)",
+    "send": "getattr(dist, ['send', 'recv'][rank] + '_object_list')(objects, 1 - rank)",
+}
+
+
+@pytest.mark.parametrize("call", OBJECT_CALLS.values(), ids=OBJECT_CALLS)
+def test_a_receiver_takes_memory_once(call):
+    source = f"""
+        def status(name):
+            for line in open("/proc/self/status"):
+                if line.startswith(name):
+                    return int(line.split()[1]) / 1e3
+
+        megabytes = 64
+        payload = np.ones(megabytes * 125_000) if rank == 0 else None
+        objects = [payload]
+        dist.all_gather_object([0, 0], 0)
+        before = status("VmRSS")
+        {call}
+        if rank == 1:
+            assert objects[0].sum() == megabytes * 125_000
+            give((status("VmHWM") - before) / megabytes)
+    """
+    with Processes(2, source) as job:
+        assert 0.9 < job.join()[1] < 1.2
