@@ -9,7 +9,7 @@ import pytest
 import allhands as dist
 from harness.ranks import outcomes, run_ranks
 
-SHORT = timedelta(seconds=0.25)
+SHORT = timedelta(seconds=0.5)
 
 
 def test_ranks_that_come_pass():
@@ -26,13 +26,14 @@ def test_ranks_that_come_pass():
     ("wait_all_ranks", "names"), [(True, "Ranks 1, 3"), (False, "Rank 1")]
 )
 def test_every_rank_names_who_is_missing(had_calls, wait_all_ranks, names):
-    over = threading.Barrier(4)
+    start, over = threading.Barrier(2), threading.Barrier(4)
 
     def body(rank):
         if had_calls:
             dist.barrier()
         try:
             if rank not in (1, 3):
+                start.wait(20)
                 dist.monitored_barrier(None, SHORT, wait_all_ranks)
         finally:
             over.wait(20)
@@ -40,7 +41,7 @@ def test_every_rank_names_who_is_missing(had_calls, wait_all_ranks, names):
 
     for rank, error in enumerate(outcomes(4, body)):
         assert isinstance(error, dist.CollectiveTimeoutError)
-        first = f"[Rank {rank}]: {names} failed to pass monitoredBarrier in 250 ms"
+        first = f"[Rank {rank}]: {names} failed to pass monitoredBarrier in 500 ms"
         assert str(error).splitlines()[0] == first
         assert error.ranks == [1, 3]
 

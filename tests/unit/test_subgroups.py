@@ -1,5 +1,6 @@
 """Several groups at once, groups from groups, with ranks as threads."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import timedelta
@@ -252,11 +253,14 @@ def test_shrink_group_of_a_subgroup_leaves_the_rest_alone():
 
 
 def test_a_broken_group_shrinks():
+    start = threading.Barrier(2)
+
     def body(rank):
         if rank == 2:
             return None
+        start.wait(20)
         with pytest.raises(dist.CollectiveTimeoutError) as caught:
-            dist.barrier(timeout=timedelta(seconds=0.1))
+            dist.barrier(timeout=timedelta(seconds=0.5))
         dist.shrink_group(caught.value.ranks)
         return total()
 
