@@ -36,6 +36,8 @@ class DistBackendError(DistError):
     After it the group is broken: every further call on it raises at once. To go on in
     the same processes, `shrink_group` to the ranks that are left, destroy the group, or
     destroy and re-initialize the world.
+
+    A point-to-point message fails alone, and its group works on.
     """
 
 
