@@ -6,7 +6,6 @@ its first operation. For one thread at a time.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -264,6 +263,8 @@ def _check_name(name: str) -> None:
 
 def hashed(ranks: Sequence[int]) -> str:
     """A name for the group of `ranks` that all of them find without asking."""
+    import hashlib  # some milliseconds that a mere import of the package need not take
+
     return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
 
 

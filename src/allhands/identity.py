@@ -12,9 +12,8 @@ whose exchange fails takes its count back, so that the ranks can try again.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
+import os
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -39,6 +38,8 @@ class Roster(NamedTuple):
 
     def token_for(self, *parts: object) -> bytes:
         """A token that only members of this job can make, for what `parts` name."""
+        import hashlib  # some milliseconds that a mere import need not take
+
         key = hashlib.blake2b(key=self.token, digest_size=32)
         key.update(json.dumps(parts).encode())
         return key.digest()
@@ -70,7 +71,7 @@ def _exchange(
 ) -> Roster:
     deadline = time.monotonic() + timeout.total_seconds()
     if rank == 0:
-        store.set(f"{world}/token", secrets.token_hex(16))
+        store.set(f"{world}/token", os.urandom(16).hex())
     store.set(f"{world}/identity/{rank}", json.dumps(process_identity()))
     keys = [f"{world}/identity/{peer}" for peer in range(size)]
     try:

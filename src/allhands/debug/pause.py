@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import pdb
 import sys
 from collections import Counter
 from datetime import timedelta
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allhands.collectives import barrier
 from allhands.membership import get_rank
+
+if TYPE_CHECKING:
+    import pdb
 
 __all__ = ["breakpoint"]
 
@@ -69,6 +70,9 @@ def _debugger(greeting: str) -> pdb.Pdb:
             "breakpoint: this process has no standard input (it is /dev/null) for the "
             "debugger to read; under a launcher stop on the first rank of the host"
         )
+    import multiprocessing
+    import pdb
+
     streams: dict[str, Any] = {}
     if multiprocessing.parent_process() is not None:  # its sys.stdin is /dev/null
         streams = {"stdin": open("/dev/stdin"), "stdout": sys.stdout}  # noqa: SIM115
