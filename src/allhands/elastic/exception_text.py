@@ -161,7 +161,9 @@ def _raised(lines: list[str], where: Frame | None) -> Raised | None:
         if line in _CHAINS or line.startswith(_SURVIVED):
             break
         message.append(line)
-    return Raised(match["type"], "\n".join(message).strip(), where)
+    # Python 3.10 names the module of a class of the program itself where 3.11 does not.
+    name = match["type"].removeprefix("__main__.")
+    return Raised(name, "\n".join(message).strip(), where)
 
 
 def _parse_dump(lines: list[str], foreign: Sequence[str]) -> Raised | None:
