@@ -209,17 +209,6 @@ void test_all_to_all(int size) {
   });
 }
 
-template <class Call>
-Error error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  CHECK(!"it did not throw");
-  std::abort();
-}
-
 void test_all_to_all_that_disagrees_is_raised_everywhere() {
   run_arenas(4, [&](Arena& arena) {
     std::vector<float> data(8, 1), output(8, -1);

@@ -47,17 +47,6 @@ int recv(ProgressEngine& engine, std::vector<float>& data, int from, int tag = 0
   return receive->source;
 }
 
-template <class Call>
-Error error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  CHECK(!"it did not throw");
-  std::abort();
-}
-
 void test_ring_around(int size) {
   run_engines(size, [&](ProgressEngine& engine, int rank) {
     for (int round = 0; round < 3; ++round)

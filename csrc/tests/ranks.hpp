@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
+#include "allhands/base/error.hpp"
 #include "allhands/base/process.hpp"
 #include "check.hpp"
 
@@ -32,6 +34,18 @@ void run_arenas(int size, Body body) {
     Arena arena(memory, membership(rank, size));
     body(arena);
   });
+}
+
+// What `call` throws; the test fails if it throws nothing.
+template <class Call>
+Error error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  CHECK(!"it did not throw");
+  std::abort();
 }
 
 inline Buffer buffer_of(std::vector<float>& values) {

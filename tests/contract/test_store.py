@@ -160,10 +160,10 @@ def test_limits_are_kept_to_the_millisecond(store):
 
 def test_wait_for_what_is_there(store):
     store.multi_set(["a", "b"], ["1", "2"])
-    store.wait(["a", "b"])
-    store.wait(["a", "b"], datetime.timedelta(0))
-    store.wait(["a"], datetime.timedelta.max)
-    store.wait([])
+    assert store.wait(["a", "b"]) is None
+    assert store.wait(["a", "b"], datetime.timedelta(0)) is None
+    assert store.wait(["a"], datetime.timedelta.max) is None
+    assert store.wait([]) is None
 
 
 def test_wait_of_zero_looks_once(store):

@@ -5,8 +5,9 @@
 // order but source 0, 1, 2, ...; a NaN result is always the one positive quiet NaN.
 //
 //   float16, bfloat16   accumulate in float32, rounded once, to nearest even
-//   integers            SUM, PRODUCT, PREMUL_SUM wrap; AVG is exact, rounded toward
-//   zero bool                any nonzero byte is true, results are 0 or 1;
+//   integers            SUM, PRODUCT, PREMUL_SUM wrap;
+//                       AVG is exact and rounded toward zero
+//   bool                any nonzero byte is true, results are 0 or 1;
 //                       SUM, MAX, BOR: or; PRODUCT, MIN, BAND: and; BXOR: xor
 //   AVG                 never overflows when its sources are finite
 //   MIN, MAX            NaN wins, and -0 < +0
