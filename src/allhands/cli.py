@@ -9,7 +9,10 @@ from importlib import import_module
 
 __all__ = ["main"]
 
-_COMMANDS = {"run": ("allhands.run", "start a program on several ranks of this host")}
+_COMMANDS = {
+    "run": ("allhands.run", "start a program on several ranks of this host"),
+    "bench": ("allhands.bench.command", "measure speed here, beside Gloo and MPI"),
+}
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -54,8 +54,9 @@ job_mark = Setting(
     "ALLHANDS_JOB",
     str,
     "",
-    "Made by `allhands run` for each start of the ranks. Processes that still carry it "
-    "when the job is over, or the launcher was killed, are killed too.",
+    "Made by `allhands run` for each start of the ranks, and by `allhands bench`. "
+    "Processes that still carry it when the job is over, or the command that started "
+    "them was killed, are killed too.",
 )
 
 ALL: tuple[Setting[str], ...] = (secret, job_mark)

@@ -1,0 +1,171 @@
+"""What is measured: a cell is one operation at one size, in one form, on some ranks.
+
+Sizes and bus bandwidth follow nccl-tests (doc/PERFORMANCE.md there): the size of an
+operation is the bytes of the larger buffer that a rank passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+
+__all__ = [
+    "ARRAYS",
+    "DTYPES",
+    "MODES",
+    "OPERATIONS",
+    "Cell",
+    "Operation",
+    "Part",
+    "all_cells",
+    "parse_size",
+    "readable_size",
+]
+
+DTYPES = {
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "int32": 4,
+    "int64": 8,
+}
+ARRAYS = ("numpy", "torch")
+MODES = ("sync", "async", "persistent")
+
+
+class Part(Enum):
+    """How much of a cell's elements a buffer holds."""
+
+    NONE = "none"
+    SHARE = "one rank's share"
+    WHOLE = "all"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What the benchmark knows of one operation.
+
+    An operation without input works in place, on its output. `root_only` names the
+    buffer that only rank 0 passes. Bytes per second times `bus_factor` of the number of
+    ranks is bus bandwidth.
+    """
+
+    input: Part
+    output: Part
+    bus_factor: Callable[[int], float]
+    root_only: str = ""
+    reduces: bool = False
+
+
+def _others(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _twice_others(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+def _one(_: int) -> float:
+    return 1.0
+
+
+_NONE, _SHARE, _WHOLE = Part.NONE, Part.SHARE, Part.WHOLE
+OPERATIONS = {
+    "all_reduce": Operation(_NONE, _WHOLE, _twice_others, reduces=True),
+    "broadcast": Operation(_NONE, _WHOLE, _one),
+    "reduce": Operation(_NONE, _WHOLE, _one, reduces=True),
+    "all_gather_single": Operation(_SHARE, _WHOLE, _others),
+    "reduce_scatter_single": Operation(_WHOLE, _SHARE, _others, reduces=True),
+    "all_to_all_single": Operation(_WHOLE, _WHOLE, _others),
+    "gather": Operation(_SHARE, _WHOLE, _others, root_only="output"),
+    "scatter": Operation(_WHOLE, _SHARE, _others, root_only="input"),
+    "send_recv": Operation(_WHOLE, _WHOLE, _one),
+    "barrier": Operation(_NONE, _NONE, _one),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of the results; `size` in bytes is as asked for, see `num_bytes`."""
+
+    ranks: int
+    op: str
+    dtype: str
+    arrays: str
+    mode: str
+    size: int
+
+    @property
+    def operation(self) -> Operation:
+        """What is known of the operation."""
+        return OPERATIONS[self.op]
+
+    @property
+    def count(self) -> int:
+        """Elements of the larger buffer: at least one, and for every rank one share."""
+        if self.op == "barrier":
+            return 0
+        count = max(1, self.size // DTYPES[self.dtype])
+        if Part.SHARE in (self.operation.input, self.operation.output) or (
+            self.op == "all_to_all_single"
+        ):
+            return -(-count // self.ranks) * self.ranks
+        return count
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the larger buffer that a rank passes."""
+        return self.count * DTYPES[self.dtype]
+
+    @property
+    def num_operations(self) -> int:
+        """Operations that one timed call makes: a ping and a pong are two."""
+        return 2 if self.op == "send_recv" else 1
+
+
+def all_cells(
+    ranks: int,
+    ops: Sequence[str],
+    dtypes: Sequence[str],
+    arrays: Sequence[str],
+    modes: Sequence[str],
+    sizes: Sequence[int],
+) -> Iterator[Cell]:
+    """The cells of one number of ranks; a barrier has neither size, dtype nor array."""
+    for op in ops:
+        if op == "barrier":
+            for mode in modes:
+                yield Cell(ranks, op, dtypes[0], arrays[0], mode, 0)
+        else:
+            for dtype, library, mode, size in product(dtypes, arrays, modes, sizes):
+                yield Cell(ranks, op, dtype, library, mode, size)
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `8`, `16K`, `1M` or `1G` (also `1MiB`).
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    number = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = number[-1:] if number[-1:] in ("K", "M", "G") else ""
+    digits = number.removesuffix(unit)
+    if not digits.isdecimal() or int(digits) < 1:
+        raise ValueError(f"size is {text!r}; want bytes such as 8, 16K, 1M or 1G")
+    return int(digits) * _UNITS[unit]
+
+
+def readable_size(num_bytes: int) -> str:
+    """`num_bytes` in the largest unit that divides it."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes >= size and num_bytes % size == 0:
+            return f"{num_bytes // size} {unit}"
+    return f"{num_bytes} B"

@@ -1,0 +1,248 @@
+"""`allhands bench`: its command line, its tables and the files that it writes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from allhands.bench.cells import (
+    ARRAYS,
+    DTYPES,
+    MODES,
+    OPERATIONS,
+    Cell,
+    all_cells,
+    parse_size,
+    readable_size,
+)
+from allhands.bench.job import JobError
+from allhands.bench.machine import describe
+from allhands.bench.measure import Effort
+from allhands.bench.peers import OURS, PEERS
+from allhands.bench.results import Result
+from allhands.bench.suite import Suite
+from allhands.bench.table import form, results_table, summary_table
+
+__all__ = ["main"]
+
+_OTHERS = [name for name in PEERS if name != OURS]
+_OPS = "all_reduce,broadcast,all_gather_single,reduce_scatter_single,send_recv,barrier"
+_SIZES = "8,1K,16K,256K,1M,16M,64M"
+_WIDTH = 120  # of the tables, where the output is no terminal
+_INTERRUPTED = 130  # the exit code of shells for Ctrl-C
+
+T = TypeVar("T")
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Measure collectives and messages on this machine, beside Gloo "
+        "(torch) and MPI (mpi4py) where they are installed. Lists are separated by "
+        "commas.",
+    )
+    add = parser.add_argument
+    names = ", ".join(OPERATIONS)
+    add("--ops", type=_some(OPERATIONS), default=_OPS, help=f"all, or of: {names}")
+    add("--ranks", type=_list(_ranks), default="2,4", help="numbers (default: 2,4)")
+    add("--sizes", type=_list(_size), default=_SIZES, help=f"(default: {_SIZES})")
+    add("--dtypes", type=_some(DTYPES), default="float32", help=", ".join(DTYPES))
+    add("--arrays", type=_some(ARRAYS), default="numpy", help="ours: numpy, torch")
+    add("--modes", type=_some(MODES), default="sync", help=", ".join(MODES))
+    add("--peers", type=_peers, help="gloo, mpi, none (default: those installed)")
+    add("--rounds", type=_positive, default=5, help="of all peers, per cell (5)")
+    add(
+        "--min-time",
+        type=_seconds,
+        default=0.01,
+        metavar="SECONDS",
+        help="that a block of calls takes at least; a block per round (0.01)",
+    )
+    add("--json", type=Path, metavar="FILE", help="write every figure there")
+    return parser
+
+
+def _list(convert: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """Reads a list with commas, each entry once."""
+    return lambda text: list(dict.fromkeys(convert(x) for x in text.split(",")))
+
+
+def _some(known: Any) -> Callable[[str], list[str]]:
+    def convert(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not known; want all, or of {', '.join(known)}"
+            )
+        return text
+
+    return lambda text: list(known) if text == "all" else _list(convert)(text)
+
+
+def _peers(text: str) -> list[str]:
+    peers = [] if text == "none" else _some(_OTHERS)(text)
+    for peer in peers:
+        if problem := PEERS[peer].missing():
+            raise argparse.ArgumentTypeError(f"{peer}: {problem}")
+    return peers
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _number(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r}; want a number from {least} up")
+    return int(text)
+
+
+def _ranks(text: str) -> int:
+    return _number(text, 2)
+
+
+def _positive(text: str) -> int:
+    return _number(text, 1)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 10:
+        raise argparse.ArgumentTypeError(f"{text!r}; want seconds, above 0 to 10")
+    return seconds
+
+
+def main(args: Sequence[str] | None = None, prog: str = "allhands bench") -> int:
+    """The command; returns its exit code."""
+    parser = _parser(prog)
+    options = parser.parse_args(args)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    try:
+        _run(options, console)
+    except JobError as error:
+        sys.stderr.write(f"{prog}: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{prog}: interrupted\n")
+        return _INTERRUPTED
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> None:
+    missing = {peer: PEERS[peer].missing() for peer in _OTHERS}
+    peers = options.peers
+    if peers is None:
+        peers = [peer for peer in _OTHERS if not missing[peer]]
+    cells = {ranks: list(_cells(options, ranks)) for ranks in options.ranks}
+    machine = describe()
+    rows = _measure(
+        cells,
+        [OURS, *peers],
+        Effort(options.rounds, options.min_time),
+        console,
+        machine,
+    )
+    if summary := summary_table(rows):
+        console.print(f"times as long as {OURS}", style="bold")
+        console.print(summary)
+    _print_machine(console, machine)
+    if options.peers is None:
+        for peer, problem in missing.items():
+            if problem:
+                console.print(f"{peer} was not measured: {problem}")
+    if options.json:
+        options.json.write_text(json.dumps(_record(options, machine, rows), indent=1))
+
+
+def _cells(options: argparse.Namespace, ranks: int) -> Any:
+    return all_cells(
+        ranks,
+        options.ops,
+        options.dtypes,
+        options.arrays,
+        options.modes,
+        options.sizes,
+    )
+
+
+def _measure(
+    cells: dict[int, list[Cell]],
+    peers: list[str],
+    effort: Effort,
+    console: Console,
+    machine: dict[str, Any],
+) -> list[list[Result]]:
+    """All results; each table is shown as soon as its last line is there."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=console,
+        transient=True,
+        auto_refresh=False,  # no thread that wakes up while ranks are measured
+    )
+    task = progress.add_task("starting", total=sum(map(len, cells.values())))
+
+    def tell(cell: Cell, peer: str) -> None:
+        progress.update(task, description=f"{_where(cell)} on {peer}", refresh=True)
+
+    versions = machine.setdefault("versions", {})
+    rows: list[list[Result]] = []
+    sizes_left = {
+        key: len(list(group))
+        for ranks in cells.values()
+        for key, group in groupby(ranks, form)
+    }
+    with progress:
+        for row in Suite(cells, peers, effort, tell).run(versions):
+            rows.append(row)
+            progress.advance(task)
+            key = form(row[0].cell)
+            sizes_left[key] -= 1
+            if not sizes_left[key]:
+                same = [other for other in rows if form(other[0].cell) == key]
+                console.print(key, style="bold")
+                console.print(results_table(same))
+    return rows
+
+
+def _where(cell: Cell) -> str:
+    size = "" if cell.op == "barrier" else f", {readable_size(cell.size)}"
+    return form(cell) + size
+
+
+def _print_machine(console: Console, machine: dict[str, Any]) -> None:
+    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
+    used = ", ".join(map(str, machine["affinity"]))
+    for line in (
+        f"{machine['cpu']}, {machine['cpus']} CPUs, used: {used}",
+        f"Linux {machine['linux']}, Python {machine['python']}, {versions}",
+        f"load {machine['load']:.1f} at the start",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _record(
+    options: argparse.Namespace, machine: dict[str, Any], rows: list[list[Result]]
+) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "machine": machine,
+        "effort": {"rounds": options.rounds, "min_time": options.min_time},
+        "results": [result.as_json() for row in rows for result in row],
+    }

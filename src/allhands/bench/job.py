@@ -1,0 +1,139 @@
+"""All ranks of one peer: started once, then asked, block by block.
+
+Thread rule: a job belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from allhands.bench.peers import PEERS
+
+__all__ = ["Job", "JobError"]
+
+_LIMIT_S = 120.0  # for a start and for an answer; many times what any takes
+_LOOK_S = 0.1  # between looks at processes that have not connected yet
+_LEAVE_S = 5.0  # for ranks to end by themselves
+_LINES = 20  # of a failed job's output that are shown
+
+
+class JobError(RuntimeError):
+    """A rank died, failed or was silent; the message holds what the ranks printed."""
+
+
+class Job:
+    """The ranks of `peer`; `folder` is theirs, and only this user can enter it.
+
+    `environment` is that of the ranks. Construction starts the processes; `connect`
+    waits for them, so that several jobs can start at once.
+    """
+
+    def __init__(
+        self, peer: str, ranks: int, folder: Path, environment: dict[str, str]
+    ) -> None:
+        self.peer = peer
+        self.ranks = ranks
+        self.versions: dict[str, str] = {}
+        self._connections: list[Connection] = []
+        self._log = folder / "output"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / "socket"))
+        self._listener.listen(ranks)
+        self._listener.settimeout(_LOOK_S)
+        with self._log.open("wb") as log:
+            self._processes = [
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C is for the measuring process
+                )
+                for command in PEERS[peer].commands(ranks, str(folder))
+            ]
+
+    def connect(self) -> None:
+        """Wait until every rank is ready.
+
+        Raises:
+            JobError: one ended before, or not all were ready in time.
+        """
+        deadline = time.monotonic() + _LIMIT_S
+        hellos: dict[int, Connection] = {}
+        waiting: list[Connection] = []
+        while len(hellos) < self.ranks:
+            with suppress(TimeoutError):
+                accepted, _ = self._listener.accept()
+                waiting.append(Connection(accepted.detach()))
+            for connection in [other for other in waiting if other.poll()]:
+                waiting.remove(connection)
+                rank, self.versions = self._receive(connection)
+                hellos[rank] = connection
+            if any(process.poll() is not None for process in self._processes):
+                raise self._error("a rank ended while it started")
+            if time.monotonic() > deadline:
+                raise self._error(
+                    f"{len(hellos)} of {self.ranks} ranks were ready after "
+                    f"{_LIMIT_S:.0f} s"
+                )
+        self._connections = [hellos[rank] for rank in range(self.ranks)]
+
+    def ask(self, command: str, *arguments: Any) -> list[Any]:
+        """Let every rank do it; their results, by rank.
+
+        Raises:
+            JobError: a rank died, raised, or did not answer in time.
+        """
+        for connection in self._connections:
+            with suppress(BrokenPipeError):  # then its answer is an end
+                connection.send((command, *arguments))
+        deadline = time.monotonic() + _LIMIT_S
+        answers: dict[int, Any] = {}
+        while len(answers) < self.ranks:
+            left = [rank for rank in range(self.ranks) if rank not in answers]
+            waiting = [self._connections[rank] for rank in left]
+            ready = wait(waiting, max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._error(
+                    f"ranks {left} did not finish {command!r} in {_LIMIT_S:.0f} s"
+                )
+            for rank, connection in zip(left, waiting, strict=True):
+                if connection not in ready:
+                    continue
+                went_well, answer = self._receive(connection)
+                if not went_well:
+                    raise self._error(f"rank {rank} failed:\n{answer}")
+                answers[rank] = answer
+        return [answers[rank] for rank in range(self.ranks)]
+
+    def _receive(self, connection: Connection) -> Any:
+        try:
+            return connection.recv()
+        except (EOFError, ConnectionError):
+            raise self._error("a rank died") from None
+
+    def _error(self, problem: str) -> JobError:
+        printed = self._log.read_text(errors="replace").splitlines()[-_LINES:]
+        return JobError("\n".join([f"{self.peer}: {problem}", *printed]))
+
+    def close(self, is_failed: bool) -> None:
+        """End the ranks: let them leave, or kill them where something failed."""
+        self._listener.close()
+        for connection in self._connections:
+            connection.close()
+        limit = time.monotonic() + (0 if is_failed else _LEAVE_S)
+        for process in self._processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0, limit - time.monotonic()))
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,74 @@
+"""One cell on all peers, in turn, round by round, so that all meet the same machine.
+
+A round gives each peer a block: some warm-up calls, a barrier, then as many calls in a
+row as fill the minimum time. Then calls timed alone, for the 99th percentile. While a
+peer runs, the ranks of all others sleep. The order of peers rotates with the rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from allhands.bench.cells import Cell
+from allhands.bench.job import Job
+from allhands.bench.results import Result
+
+__all__ = ["Effort", "measure"]
+
+_WARM_UP = 10  # a block's warm-up is this part of its calls
+_SAMPLES = 200  # calls timed alone in a round, if the block has as many
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done for a cell; `min_time` is in seconds, per block."""
+
+    rounds: int
+    min_time: float
+
+
+def measure(
+    cell: Cell, jobs: Sequence[Job], effort: Effort, tell: Callable[[Job], None]
+) -> list[Result]:
+    """The results of all jobs; `tell` hears of each block before it runs.
+
+    Raises:
+        JobError: a rank failed, or a result was wrong.
+    """
+    results = {job: Result(cell, job.peer) for job in jobs}
+    for job, result in results.items():
+        tell(job)
+        result.absent = job.ask("prepare", cell)[0]
+        if not result.absent:
+            result.calls = _calibrate(job, effort.min_time)
+    present = [job for job in jobs if not results[job].absent]
+    for turn in range(effort.rounds):
+        first = turn % max(1, len(present))
+        for job in present[first:] + present[:first]:
+            tell(job)
+            _round(job, results[job])
+    for job in present:
+        tell(job)
+        job.ask("check")
+        job.ask("drop")
+    return [results[job] for job in jobs]
+
+
+def _calibrate(job: Job, min_time: float) -> int:
+    """Calls that take `min_time` on the slowest rank; the first ones warm it up."""
+    calls = 1
+    while True:
+        seconds: float = max(job.ask("block", 1, calls))
+        if seconds >= min_time / 4:
+            return max(1, math.ceil(calls * min_time / seconds))
+        calls *= 4
+
+
+def _round(job: Job, result: Result) -> None:
+    calls, operations = result.calls, result.cell.num_operations
+    seconds = job.ask("block", math.ceil(calls / _WARM_UP), calls)
+    result.blocks.append(max(seconds) / calls / operations)
+    samples = job.ask("each", min(calls, _SAMPLES))
+    result.samples += [max(call) / operations for call in zip(*samples, strict=True)]

@@ -1,0 +1,11 @@
+"""What is measured against what; each peer is one file here and one row of PEERS."""
+
+from allhands.bench.peers.base import Absent, Peer
+from allhands.bench.peers.gloo import Gloo
+from allhands.bench.peers.mpi import Mpi
+from allhands.bench.peers.native import Native
+
+__all__ = ["OURS", "PEERS", "Absent", "Peer"]
+
+OURS = Native.name
+PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Native, Gloo, Mpi)}

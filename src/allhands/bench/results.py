@@ -1,0 +1,93 @@
+"""What was measured, and the figures made of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from allhands.bench.cells import Cell
+
+__all__ = ["Result", "geometric_mean", "percentile", "ratio"]
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """The smallest of `values` that at least `percent` % of them do not exceed."""
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)  # nearest rank, rounded up
+    return ordered[max(0, int(rank) - 1)]
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """As for ratios: twice as fast and half as fast make 1."""
+    return statistics.geometric_mean(values)
+
+
+@dataclass
+class Result:
+    """One peer in one cell; times are in seconds per operation on the slowest rank.
+
+    `blocks` has one time per round, of `calls` calls in a row; `samples` are of calls
+    timed alone. With `absent`, the reason, there are no times.
+    """
+
+    cell: Cell
+    peer: str
+    calls: int = 0
+    blocks: list[float] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)
+    absent: str = ""
+
+    @property
+    def median(self) -> float:
+        """Of the blocks."""
+        return statistics.median(self.blocks)
+
+    @property
+    def p99(self) -> float:
+        """Of the samples."""
+        return percentile(self.samples, 99)
+
+    @property
+    def algbw(self) -> float:
+        """Bytes per second of the larger buffer."""
+        return self.cell.num_bytes / self.median
+
+    @property
+    def busbw(self) -> float:
+        """Bytes per second that a link would have to carry: see nccl-tests."""
+        return self.algbw * self.cell.operation.bus_factor(self.cell.ranks)
+
+    def as_json(self) -> dict[str, Any]:
+        """One row of the record."""
+        cell = self.cell
+        row = {
+            "ranks": cell.ranks,
+            "op": cell.op,
+            "dtype": cell.dtype,
+            "arrays": cell.arrays,
+            "mode": cell.mode,
+            "size": cell.size,
+            "bytes": cell.num_bytes,
+            "peer": self.peer,
+        }
+        if self.absent:
+            return {**row, "absent": self.absent}
+        return {
+            **row,
+            "median": self.median,
+            "p99": self.p99,
+            "algbw": self.algbw,
+            "busbw": self.busbw,
+            "calls": self.calls,
+            "num_samples": len(self.samples),
+            "blocks": self.blocks,
+        }
+
+
+def ratio(other: Result, ours: Result) -> float | None:
+    """How many times as long `other` takes; None where one is absent."""
+    if other.absent or ours.absent:
+        return None
+    return other.median / ours.median

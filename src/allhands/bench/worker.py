@@ -1,0 +1,110 @@
+"""One rank of one peer: does what the measuring process says, and sleeps in between.
+
+    python -m allhands.bench.worker PEER FOLDER [RANK SIZE]
+
+It connects to FOLDER/socket, in a directory that only this user can enter. A command is
+a tuple, the name of a method of `Worker` and its arguments; the answer is a pair,
+whether it went well and its result. The end of the connection is the end of the rank.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import traceback
+from collections.abc import Callable
+from itertools import repeat
+from multiprocessing.connection import Client
+from time import perf_counter
+from typing import Any
+
+from allhands.bench.cells import Cell
+from allhands.bench.data import Data
+from allhands.bench.peers import PEERS, Absent, Peer
+
+__all__ = ["Worker", "main"]
+
+
+class Worker:
+    """The commands. All ranks of a job get the same ones in the same order."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._data: Data | None = None
+        self._call: Callable[[], Any] | None = None
+
+    def prepare(self, cell: Cell) -> str:
+        """Make ready for `cell` and check one call; if the peer can't: why."""
+        self.drop()
+        data = Data(cell, self._peer.rank)
+        try:
+            self._call = self._peer.prepare(cell, data)
+        except Absent as absent:
+            return str(absent)
+        self._data = data
+        self.check()
+        return ""
+
+    def check(self) -> None:
+        """Fill the arrays, call once, look at the result, and clear them."""
+        data, call = self._ready()
+        data.fill()
+        call()
+        data.check()
+        data.clear()
+
+    def block(self, warm_up: int, calls: int) -> float:
+        """Seconds that this rank took for `calls` calls in a row, after a barrier."""
+        _, call = self._ready()
+        for _ in repeat(None, warm_up):
+            call()
+        self._peer.barrier()
+        start = perf_counter()
+        for _ in repeat(None, calls):
+            call()
+        return perf_counter() - start
+
+    def each(self, calls: int) -> list[float]:
+        """Seconds of each of `calls` calls in a row, timed alone, after a barrier."""
+        _, call = self._ready()
+        self._peer.barrier()
+        seconds = []
+        for _ in repeat(None, calls):
+            start = perf_counter()
+            call()
+            seconds.append(perf_counter() - start)
+        return seconds
+
+    def drop(self) -> None:
+        """Let the arrays go."""
+        self._data = self._call = None
+
+    def _ready(self) -> tuple[Data, Callable[[], Any]]:
+        assert self._data is not None
+        assert self._call is not None
+        return self._data, self._call
+
+
+def main(name: str, folder: str, *place: str) -> None:
+    """Be a rank until the measuring process closes the connection."""
+    with Client(f"{folder}/socket") as connection:
+        peer = PEERS[name](folder, *map(int, place))
+        connection.send((peer.rank, peer.versions()))
+        worker = Worker(peer)
+        gc.disable()  # a collection would hit one call of one peer
+        while True:
+            try:
+                command, *arguments = connection.recv()
+            except EOFError:
+                break
+            try:
+                answer = (True, getattr(worker, command)(*arguments))
+            except Exception:
+                answer = (False, traceback.format_exc())
+            connection.send(answer)
+        worker.drop()
+        peer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

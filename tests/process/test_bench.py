@@ -1,0 +1,178 @@
+"""`allhands bench` as its users meet it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from allhands.bench.peers.mpi import Mpi
+from harness.launcher import environment
+
+TINY = ["--ranks", "2", "--rounds", "2", "--min-time", "0.0002"]
+OPS = [
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather_single",
+    "reduce_scatter_single",
+    "all_to_all_single",
+    "gather",
+    "scatter",
+    "send_recv",
+    "barrier",
+]
+
+
+def command(*options):
+    return [sys.executable, "-m", "allhands.bench", *TINY, *options]
+
+
+def bench(*options, **variables):
+    return subprocess.run(
+        command(*options),
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def measured(path, *options, **variables):
+    done = bench("--json", str(path), *options, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(path.read_text()), done.stdout
+
+
+def check(record, peer):
+    """Every operation has a verified figure of `peer`."""
+    rows = [row for row in record["results"] if row["peer"] == peer]
+    assert [row["op"] for row in rows] == OPS
+    assert {row["size"] for row in rows} == {0, 4096}
+    for row in rows:
+        assert len(row["blocks"]) == 2
+        assert all(0 < seconds < 10 for seconds in row["blocks"])
+        assert row["num_samples"] >= 2
+
+
+def test_every_operation_of_ours(tmp_path):
+    options = ["--ops", "all", "--sizes", "4K", "--peers", "none"]
+    record, text = measured(tmp_path / "figures.json", *options)
+    check(record, "allhands")
+    assert record["effort"] == {"rounds": 2, "min_time": 0.0002}
+    assert record["machine"]["affinity"] == sorted(os.sched_getaffinity(0))
+    assert "all_to_all_single, 2 ranks, float32, numpy, sync" in text
+    assert "4 KiB" in text
+
+
+@pytest.mark.timeout(120)  # torch takes long to start where many tests run at once
+def test_gloo(tmp_path):
+    pytest.importorskip("torch")
+    options = ["--ops", "all", "--sizes", "4K", "--peers", "gloo"]
+    record, text = measured(tmp_path / "figures.json", *options)
+    check(record, "allhands")
+    check(record, "gloo")
+    assert "times as long as allhands" in text
+    assert record["machine"]["versions"]["torch"] in text
+
+
+@pytest.mark.skipif(bool(Mpi.missing()), reason=Mpi.missing() or "there")
+def test_mpi(tmp_path):
+    options = ["--ops", "all", "--sizes", "4K", "--peers", "mpi"]
+    record, text = measured(tmp_path / "figures.json", *options)
+    check(record, "allhands")
+    check(record, "mpi")
+    assert re.search("MPI (MPICH|Open MPI)", text)
+
+
+def test_what_is_not_installed_is_said_with_the_remedy(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; sys.modules['torch'] = sys.modules['mpi4py'] = None"
+    )
+    tiny = ["--ops", "barrier"]
+    done = bench(*tiny, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "gloo was not measured: torch is not installed; pip" in done.stdout
+    assert "mpi was not measured: mpi4py is not installed; pip" in done.stdout
+    done = bench(*tiny, "--peers", "gloo", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "gloo: torch is not installed; pip install torch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--ops", "all_reduce,frob", "'frob' is not known; want all, or of all_reduce"),
+        ("--sizes", "8,many", "size is 'many'; want bytes such as 8, 16K"),
+        ("--ranks", "1", "'1'; want a number from 2 up"),
+        ("--min-time", "0", "'0'; want seconds, above 0 to 10"),
+    ],
+)
+def test_wrong_input_is_named(option, value, problem):
+    done = bench(option, value)
+    assert done.returncode == 2
+    assert problem in done.stderr
+
+
+SLOW = ["--ops", "all_reduce", "--sizes", "8", "--peers", "none", "--rounds", "100000"]
+
+
+def under_way(process):
+    """The process ids of the ranks, once all are there."""
+    found = []
+    while len(found) < 2:
+        assert process.poll() is None
+        listed = subprocess.run(
+            ["pgrep", "-P", str(process.pid), "-f", "allhands.bench.worker"],
+            capture_output=True,
+            text=True,
+        )
+        found = [int(line) for line in listed.stdout.split()]
+    return found
+
+
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_no_rank_outlives_the_command(sent):
+    with subprocess.Popen(
+        command(*SLOW),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        ranks = under_way(process)
+        process.send_signal(sent)
+        _, error = process.communicate(timeout=30)
+    if sent == signal.SIGINT:
+        assert process.returncode == 130
+        assert error.endswith("interrupted\n")
+        assert not any(map(is_there, ranks))
+    while any(map(is_there, ranks)):  # the test's timeout ends a loop without end
+        pass
+
+
+def test_a_rank_that_dies_ends_it():
+    with subprocess.Popen(
+        command(*SLOW),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        ranks = under_way(process)
+        os.kill(ranks[1], signal.SIGKILL)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "allhands: a rank " in error
+    assert not any(map(is_there, ranks))

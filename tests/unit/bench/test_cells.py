@@ -1,0 +1,77 @@
+"""Cells: sizes in bytes and elements, and the factors of bus bandwidth."""
+
+import pytest
+
+from allhands.bench.cells import (
+    OPERATIONS,
+    Cell,
+    all_cells,
+    parse_size,
+    readable_size,
+)
+
+
+def cell(op, size, ranks=2, dtype="float32"):
+    return Cell(ranks, op, dtype, "numpy", "sync", size)
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [("8", 8), ("16K", 16384), ("16k", 16384), ("1MiB", 1 << 20), ("2GB", 2 << 30)],
+)
+def test_sizes_are_read(text, num_bytes):
+    assert parse_size(text) == num_bytes
+
+
+@pytest.mark.parametrize("text", ["", "K", "0", "-8", "1.5M", "8T", "many"])
+def test_what_is_no_size_is_said(text):
+    with pytest.raises(ValueError, match=f"size is '{text}'; want bytes such as 8"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["8 B", "1000 B", "16 KiB", "64 MiB", "1 GiB"])
+def test_sizes_are_shown_in_the_largest_unit_that_divides_them(text):
+    assert readable_size(parse_size(text.replace(" ", ""))) == text
+
+
+@pytest.mark.parametrize(
+    ("op", "factor"),
+    [
+        ("all_reduce", 1.5),
+        ("all_gather_single", 0.75),
+        ("reduce_scatter_single", 0.75),
+        ("all_to_all_single", 0.75),
+        ("gather", 0.75),
+        ("scatter", 0.75),
+        ("broadcast", 1),
+        ("reduce", 1),
+        ("send_recv", 1),
+        ("barrier", 1),
+    ],
+)
+def test_bus_factors_of_4_ranks_are_those_of_nccl_tests(op, factor):
+    assert OPERATIONS[op].bus_factor(4) == factor
+
+
+def test_every_rank_has_a_share():
+    assert cell("all_gather_single", 8, ranks=3).count == 3
+    assert cell("all_to_all_single", 24, ranks=4).count == 8
+    assert cell("all_to_all_single", 24, ranks=4).num_bytes == 32
+    assert cell("all_reduce", 24, ranks=4).num_bytes == 24
+    assert cell("all_reduce", 1, ranks=4).num_bytes == 4  # one element at least
+
+
+def test_a_barrier_is_one_cell_per_mode():
+    cells = list(
+        all_cells(
+            2,
+            ["barrier", "reduce"],
+            ["float32", "int8"],
+            ["numpy"],
+            ["sync", "async"],
+            [8, 16],
+        )
+    )
+    assert [c.mode for c in cells if c.op == "barrier"] == ["sync", "async"]
+    assert [c.num_bytes for c in cells if c.op == "barrier"] == [0, 0]
+    assert sum(c.op == "reduce" for c in cells) == 2 * 2 * 2
