@@ -28,7 +28,7 @@ template <class Body>
 void run_communicators(int size, Body body) {
   const Token token = fresh_token();
   run_ranks(size, [&](int rank) {
-    Communicator comm(membership(rank, size), token);
+    Communicator comm(membership(rank, size), token, Tuning::for_ranks(size));
     body(comm);
     comm.close(soon());
   });
@@ -143,7 +143,9 @@ void test_arguments() {
 void test_two_groups_at_once() {
   const Token first = fresh_token(), second = fresh_token();
   run_ranks(3, [&](int rank) {
-    Communicator a(membership(rank, 3), first), b(membership(rank, 3), second);
+    const Tuning tuning = Tuning::for_ranks(3);
+    Communicator a(membership(rank, 3), first, tuning);
+    Communicator b(membership(rank, 3), second, tuning);
     std::thread other([&] {
       for (int i = 0; i < 200; ++i) b.run(b.barrier(), soon());
     });

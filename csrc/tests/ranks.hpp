@@ -30,6 +30,7 @@ template <class Body>
 void run_arenas(int size, Body body) {
   const std::shared_ptr<SharedMemory> memory =
       SharedMemory::create(Layout(size).total_bytes());
+  Arena::prepare(*memory, size, Tuning::for_ranks(size));
   run_ranks(size, [&](int rank) {
     Arena arena(memory, membership(rank, size));
     body(arena);

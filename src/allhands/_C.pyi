@@ -2,7 +2,7 @@
 The native core of allhands. Private: use the names that allhands exports.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import enum
 
 
@@ -97,12 +97,15 @@ class Transfer(Work):
 def process_identity() -> tuple[str, int, int]:
     """(host, pid, start time) of this process, by which its peers know it."""
 
+def default_tuning(size: int) -> dict[str, int]:
+    """The tuning of a group of `size` ranks, by name."""
+
 class Communicator:
     """A group of ranks, seen by one."""
 
-    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]]) -> None:
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]], tuning: Mapping[str, int]) -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank.
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank; `tuning`: changes of default_tuning().
         """
 
     @property

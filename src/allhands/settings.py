@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-__all__ = ["ALL", "Setting", "job_mark", "secret"]
+__all__ = ["ALL", "Setting", "job_mark", "secret", "tuning"]
 
 T = TypeVar("T")
 
@@ -59,4 +59,29 @@ job_mark = Setting(
     "them was killed, are killed too.",
 )
 
-ALL: tuple[Setting[str], ...] = (secret, job_mark)
+_UNITS = {"K": 1 << 10, "M": 1 << 20}
+
+
+def _tuning(text: str) -> dict[str, int]:
+    values = {}
+    for pair in text.split(","):
+        name, equals, number = (part.strip() for part in pair.partition("="))
+        unit = _UNITS.get(number[-1:].upper(), 1)
+        digits = number if unit == 1 else number[:-1]
+        if not equals or not digits.isdecimal():
+            raise ValueError(
+                f"{pair.strip()!r} is not name=number, as in chunk_bytes=512K"
+            )
+        values[name] = int(digits) * unit
+    return values
+
+
+tuning: Setting[dict[str, int]] = Setting(
+    "ALLHANDS_TUNING",
+    _tuning,
+    {},
+    "Changes of the native engine's [tuning](#tuning), as `name=number,...`; a number "
+    "may end in `K` or `M`. For a group, the one of the rank that comes first holds.",
+)
+
+ALL: tuple[Setting[Any], ...] = (secret, job_mark, tuning)

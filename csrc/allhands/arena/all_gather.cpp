@@ -16,7 +16,7 @@ void all_gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& 
                .count = most,
                .shares = digest_of(counts)},
               limits);
-  const std::size_t per_round = arena.slot_bytes() / size_of(input.dtype);
+  const std::size_t per_round = arena.chunk_bytes() / size_of(input.dtype);
   const std::size_t bytes = most * size_of(input.dtype);
   run_rounds(
       arena, Cut{most, per_round}.rounds(),
@@ -29,7 +29,10 @@ void all_gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& 
           const int rank = (arena.rank() + step) % arena.size();  // spread the readers
           const Buffer& output = outputs[static_cast<std::size_t>(rank)];
           const Cut cut = {output.count, per_round};
-          unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i));
+          if (rank == arena.rank())
+            copy(input, output, cut.begin(i), cut.length(i));
+          else
+            unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i));
         }
       });
 }

@@ -13,9 +13,6 @@
 namespace allhands {
 namespace {
 
-// Below this many staged bytes per group (n * B) a second phase costs more than the
-// redundant reduction; see docs/design.
-constexpr std::size_t kOnePhaseBytes = std::size_t{32} << 10;
 constexpr std::size_t kCacheLine = 64;
 
 class AllReduce {
@@ -30,8 +27,9 @@ class AllReduce {
 
   void run() {
     const auto size = static_cast<std::size_t>(arena_.size());
-    if (input_.num_bytes() * size <= kOnePhaseBytes) return run_one_phase();
-    share_ = round_down(arena_.slot_bytes() / element_ / size);
+    if (input_.num_bytes() * size <= arena_.tuning().one_phase_bytes)
+      return run_one_phase();
+    share_ = round_down(arena_.chunk_bytes() / element_ / size);
     chunk_ = share_ * size;
     run_two_phases();
   }

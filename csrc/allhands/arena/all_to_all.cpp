@@ -24,7 +24,7 @@ class AllToAll {
         inputs_(inputs),
         size_(static_cast<std::size_t>(arena.size())),
         element_(size_of(inputs.front().dtype)),
-        most_((arena.slot_bytes() - counts_bytes()) / size_ / kCacheLine * kCacheLine /
+        most_((arena.chunk_bytes() - counts_bytes()) / size_ / kCacheLine * kCacheLine /
               element_) {}
 
   void run() {
@@ -68,6 +68,7 @@ class AllToAll {
 
   void stage(std::size_t i) {
     for (int to = 0; to < arena_.size(); ++to) {
+      if (to == arena_.rank()) continue;
       const Buffer& input = inputs_[static_cast<std::size_t>(to)];
       const Cut cut = {input.count, most_};
       pack(input, cut.begin(i), cut.length(i), part(arena_.rank(), i, to));
@@ -79,7 +80,11 @@ class AllToAll {
       const int from = (arena_.rank() + step) % arena_.size();  // spread the readers
       const Buffer& output = outputs_[static_cast<std::size_t>(from)];
       const Cut cut = {output.count, most_};
-      unpack(part(from, i, arena_.rank()), output, cut.begin(i), cut.length(i));
+      if (from == arena_.rank())
+        copy(inputs_[static_cast<std::size_t>(from)], output, cut.begin(i),
+             cut.length(i));
+      else
+        unpack(part(from, i, arena_.rank()), output, cut.begin(i), cut.length(i));
     }
   }
 

@@ -5,11 +5,14 @@
 
 namespace allhands {
 
+void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
+  Layout(size).header(memory.data()).tuning = tuning;
+}
+
 Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership)
     : memory_(std::move(memory)),
       membership_(std::move(membership)),
       layout_(membership_.size()),
-      policy_(WaitPolicy::for_ranks(membership_.size())),
       limits_{Deadline::after(Deadline::Duration::zero())} {
   if (memory_->size() < layout_.total_bytes())
     throw Error(ErrorKind::Backend,
@@ -18,6 +21,8 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership)
                     " bytes of shared memory, its segment has " +
                     std::to_string(memory_->size()) +
                     "; do all ranks run the same version of allhands?");
+  tuning_ = layout_.header(memory_->data()).tuning;
+  chunk_bytes_ = layout_.chunk_bytes(tuning_);
 }
 
 void Arena::begin(const Descriptor& descriptor, const Limits& limits) {

@@ -29,31 +29,28 @@
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
+#include "allhands/base/tuning.hpp"
 
 namespace allhands {
 
-// How long a wait burns CPU before it sleeps; see wait.cpp.
-struct WaitPolicy {
-  int spins;
-  int yields;
-
-  // For `size` ranks that share this host's CPUs.
-  static WaitPolicy for_ranks(int size);
-};
-
 class Arena {
  public:
-  // Takes the first Layout(size).total_bytes() of `memory`.
+  // Makes the first Layout(size).total_bytes() of fresh `memory` a group's: once,
+  // before any rank's Arena.
+  static void prepare(SharedMemory& memory, int size, const Tuning& tuning);
+
   Arena(std::shared_ptr<SharedMemory> memory, Membership membership);
 
   int rank() const { return membership_.rank; }
   int size() const { return layout_.size(); }
-  std::size_t slot_bytes() const { return layout_.slot_bytes(); }
+  const Tuning& tuning() const { return tuning_; }
+  // What a rank stages in one round; a multiple of 64.
+  std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t sequence() const { return sequence_; }
 
   // Opens the next operation. Throws what broke the group, if something did.
   void begin(const Descriptor& descriptor, const Limits& limits);
-  // Where `rank` stages the operation's i-th chunk, slot_bytes() at most.
+  // Where `rank` stages the operation's i-th chunk, chunk_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
   // The same for an operation that stages `bytes` per rank in all: within the rank's
   // Line where they fit.
@@ -109,7 +106,8 @@ class Arena {
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
   Layout layout_;
-  WaitPolicy policy_;
+  Tuning tuning_;
+  std::size_t chunk_bytes_;
   std::uint64_t sequence_ = 0;  // of the current operation; the first has 1
   std::uint32_t clock_ = 0;
   std::uint64_t first_chunk_ = 0;

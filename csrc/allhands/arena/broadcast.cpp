@@ -9,7 +9,7 @@ void broadcast(Arena& arena, const Buffer& buffer, int root, const Limits& limit
       {.op = Op::Broadcast, .dtype = buffer.dtype, .root = root, .count = buffer.count},
       limits);
   const bool is_root = arena.rank() == root;
-  const Cut cut = {buffer.count, arena.slot_bytes() / size_of(buffer.dtype)};
+  const Cut cut = {buffer.count, arena.chunk_bytes() / size_of(buffer.dtype)};
   run_rounds(
       arena, cut.rounds(),
       [&](std::size_t i) {

@@ -9,18 +9,24 @@ void gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& inpu
   arena.begin(
       {.op = Op::Gather, .dtype = input.dtype, .root = root, .count = input.count},
       limits);
-  const Cut cut = {input.count, arena.slot_bytes() / size_of(input.dtype)};
+  const Cut cut = {input.count, arena.chunk_bytes() / size_of(input.dtype)};
   const std::size_t bytes = input.num_bytes();
   run_rounds(
       arena, cut.rounds(),
       [&](std::size_t i) {
-        pack(input, cut.begin(i), cut.length(i), arena.staging(arena.rank(), i, bytes));
+        if (arena.rank() != root)
+          pack(input, cut.begin(i), cut.length(i),
+               arena.staging(arena.rank(), i, bytes));
       },
       [&](std::size_t i) {
         if (arena.rank() != root) return;
-        for (int rank = 0; rank < arena.size(); ++rank)
-          unpack(arena.staging(rank, i, bytes), outputs[static_cast<std::size_t>(rank)],
-                 cut.begin(i), cut.length(i));
+        for (int rank = 0; rank < arena.size(); ++rank) {
+          const Buffer& output = outputs[static_cast<std::size_t>(rank)];
+          if (rank == root)
+            copy(input, output, cut.begin(i), cut.length(i));
+          else
+            unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i));
+        }
       });
 }
 

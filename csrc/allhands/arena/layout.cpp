@@ -7,9 +7,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// A slot holds one chunk. 1 MiB keeps the per-chunk synchronisation (about 1 us) below
-// 1 % of the copying while two ranks' chunks stay in a shared cache; the total is
-// bounded, so that a group of many ranks takes no more than 64 MiB.
+// A slot holds one chunk, of Tuning::chunk_bytes at most. The total is bounded, so that
+// a group of many ranks takes no more than 64 MiB.
 constexpr std::size_t kMaxSlot = std::size_t{1} << 20;
 constexpr std::size_t kMaxTotal = std::size_t{64} << 20;
 
@@ -21,8 +20,10 @@ std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
 }
 
+std::size_t least_chunk(std::size_t size) { return round_up(size * kMinPart, kPage); }
+
 std::size_t slot_bytes_of(std::size_t size) {
-  const std::size_t least = std::max(kMinSlot, round_up(size * kMinPart, kPage));
+  const std::size_t least = std::max(kMinSlot, least_chunk(size));
   return std::clamp(kMaxTotal / 2 / size / kPage * kPage, least,
                     std::max(least, kMaxSlot));
 }
@@ -37,6 +38,11 @@ Layout::Layout(int size)
 
 std::size_t Layout::total_bytes() const {
   return slots_at_ + 2 * static_cast<std::size_t>(size_) * slot_bytes_;
+}
+
+std::size_t Layout::chunk_bytes(const Tuning& tuning) const {
+  return std::clamp(static_cast<std::size_t>(tuning.chunk_bytes) / kPage * kPage,
+                    least_chunk(static_cast<std::size_t>(size_)), slot_bytes_);
 }
 
 Header& Layout::header(std::byte* base) const {

@@ -4,7 +4,7 @@
 //   n-1]
 //
 // Each rank writes only its own Post and slots (and, once, the failure in the Header);
-// everybody reads everything. All of it is zero at first.
+// everybody reads everything. All but the tuning is zero at first.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 
 #include "allhands/arena/descriptor.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/tuning.hpp"
 
 namespace allhands {
 
@@ -50,6 +51,7 @@ struct Failure {
 };
 
 struct alignas(64) Header {
+  Tuning tuning;  // of whoever made the segment, so that all ranks have the same
   Failure failure;
 };
 
@@ -61,6 +63,8 @@ class Layout {
   int size() const { return size_; }
   // Staging bytes per rank and parity of the chunk number; a multiple of 64.
   std::size_t slot_bytes() const { return slot_bytes_; }
+  // `tuning`'s chunk, if a slot can hold it and it can hold a part for every rank.
+  std::size_t chunk_bytes(const Tuning& tuning) const;
   std::size_t total_bytes() const;
 
   Header& header(std::byte* base) const;

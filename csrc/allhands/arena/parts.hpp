@@ -32,7 +32,7 @@ class Parts {
   static std::size_t whole_lines(const Arena& arena, std::size_t element) {
     constexpr std::size_t kCacheLine = 64;
     const std::size_t part =
-        arena.slot_bytes() / static_cast<std::size_t>(arena.size());
+        arena.chunk_bytes() / static_cast<std::size_t>(arena.size());
     return part / kCacheLine * kCacheLine / element;
   }
 

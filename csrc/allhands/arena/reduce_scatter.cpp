@@ -23,10 +23,13 @@ void reduce_scatter(Arena& arena, const Buffer& output,
   arena.set_factor(factor);
   const Parts parts(arena, output.dtype, most);
   Reduction reduction(arena, output.dtype, op);
+  const Buffer& own = inputs[static_cast<std::size_t>(arena.rank())];
+  const bool is_direct = own.is_contiguous();
   run_rounds(
       arena, Cut{most, parts.most()}.rounds(),
       [&](std::size_t i) {
         for (int rank = 0; rank < arena.size(); ++rank) {
+          if (rank == arena.rank() && is_direct) continue;
           const Buffer& input = inputs[static_cast<std::size_t>(rank)];
           const Cut cut = {input.count, parts.most()};
           pack(input, cut.begin(i), cut.length(i), parts.at(arena.rank(), i, rank));
@@ -36,6 +39,8 @@ void reduce_scatter(Arena& arena, const Buffer& output,
         const Cut cut = {output.count, parts.most()};
         for (int rank = 0; rank < arena.size(); ++rank)
           reduction.source(rank) = parts.at(rank, i, arena.rank());
+        if (is_direct)
+          reduction.source(arena.rank()) = own.slice(cut.begin(i), cut.length(i)).data;
         reduction.run(output, cut.begin(i), cut.length(i));
       });
 }

@@ -1,4 +1,4 @@
-// The root's slot holds one part per rank, each of slot_bytes / n.
+// The root's slot holds one part per rank, each of chunk_bytes / n.
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -18,10 +18,14 @@ void scatter(Arena& arena, const Buffer& output, const std::vector<Buffer>& inpu
       [&](std::size_t i) {
         if (arena.rank() != root) return;
         for (int rank = 0; rank < arena.size(); ++rank)
-          pack(inputs[static_cast<std::size_t>(rank)], cut.begin(i), cut.length(i),
-               parts.at(root, i, rank));
+          if (rank != root)
+            pack(inputs[static_cast<std::size_t>(rank)], cut.begin(i), cut.length(i),
+                 parts.at(root, i, rank));
       },
       [&](std::size_t i) {
+        if (arena.rank() == root)
+          return copy(inputs[static_cast<std::size_t>(root)], output, cut.begin(i),
+                      cut.length(i));
         unpack(parts.at(root, i, arena.rank()), output, cut.begin(i), cut.length(i));
       });
 }

@@ -52,16 +52,9 @@ std::string list(const std::vector<int>& ranks) {
 
 }  // namespace
 
-WaitPolicy WaitPolicy::for_ranks(int size) {
-  // A pause is 15 to 65 ns, a yield 300 ns on an idle machine. A long spin wins nothing
-  // over yields when all ranks run, and loses whole time slices when one does not,
-  // because something else wants its CPU: 50 pauses cover a peer that is on its way.
-  return size <= num_cpus() ? WaitPolicy{50, 300} : WaitPolicy{10, 300};
-}
-
 void Arena::wait(int rank, std::uint32_t clock) {
   const Line& theirs = line(rank);
-  for (int i = 0; i < policy_.spins; ++i) {
+  for (std::uint64_t i = 0; i < tuning_.spins; ++i) {
     if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
     pause_cpu();
   }
@@ -71,7 +64,7 @@ void Arena::wait(int rank, std::uint32_t clock) {
 void Arena::wait_slowly(int rank, std::uint32_t clock) {
   Line& theirs = line(rank);
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 1; i <= policy_.yields; ++i) {
+  for (std::uint64_t i = 1; i <= tuning_.yields; ++i) {
     if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
     sched_yield();
     if (i % 8 == 0 && std::chrono::steady_clock::now() - start > kLongestYielding)

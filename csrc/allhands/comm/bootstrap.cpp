@@ -115,9 +115,10 @@ int dup_of(int fd) {
 // The rank that opens, and what ends its waiting.
 class Opening {
  public:
-  Opening(std::size_t bytes, const Membership& membership, const Token& token,
-          const Limits& limits)
+  Opening(std::size_t bytes, const std::function<void(SharedMemory&)>& prepare,
+          const Membership& membership, const Token& token, const Limits& limits)
       : bytes_(bytes),
+        prepare_(prepare),
         membership_(membership),
         token_(token),
         limits_(limits),
@@ -156,6 +157,7 @@ class Opening {
                          "group '" + membership_.name + "': listen on a Unix socket",
                          errno);
     auto memory = SharedMemory::create(bytes_);
+    prepare_(*memory);
     if (membership_.size() == 1) return {std::move(memory), nullptr};
     auto server = std::make_unique<SegmentServer>(std::move(listener), *memory,
                                                   membership_.size(), token_);
@@ -195,6 +197,7 @@ class Opening {
   }
 
   const std::size_t bytes_;
+  const std::function<void(SharedMemory&)>& prepare_;
   const Membership& membership_;
   const Token& token_;
   const Limits& limits_;
@@ -203,9 +206,11 @@ class Opening {
 
 }  // namespace
 
-Segment open_segment(std::size_t bytes, const Membership& membership,
-                     const Token& token, const Limits& limits) {
-  return Opening(bytes, membership, token, limits).run();
+Segment open_segment(std::size_t bytes,
+                     const std::function<void(SharedMemory&)>& prepare,
+                     const Membership& membership, const Token& token,
+                     const Limits& limits) {
+  return Opening(bytes, prepare, membership, token, limits).run();
 }
 
 // The thread of a SegmentServer; owns all it needs.

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -47,9 +48,12 @@ struct Segment {
   std::unique_ptr<SegmentServer> server;  // on the rank that made it
 };
 
-// Makes the group's segment of `bytes`, or fetches it from the rank that did. Waits for
-// nobody but that rank's thread. Throws Backend, Timeout or Interrupted.
-Segment open_segment(std::size_t bytes, const Membership& membership,
-                     const Token& token, const Limits& limits);
+// Makes the group's segment of `bytes` and prepares it, or fetches it from the rank
+// that did. Waits for nobody but that rank's thread. Throws Backend, Timeout or
+// Interrupted.
+Segment open_segment(std::size_t bytes,
+                     const std::function<void(SharedMemory&)>& prepare,
+                     const Membership& membership, const Token& token,
+                     const Limits& limits);
 
 }  // namespace allhands

@@ -13,8 +13,12 @@ constexpr std::chrono::seconds kAbortGrace{1};  // opening takes milliseconds
 
 }  // namespace
 
-Communicator::Communicator(Membership membership, const Token& token)
-    : membership_(std::move(membership)), token_(token), owner_pid_(getpid()) {
+Communicator::Communicator(Membership membership, const Token& token,
+                           const Tuning& tuning)
+    : membership_(std::move(membership)),
+      token_(token),
+      tuning_(tuning),
+      owner_pid_(getpid()) {
   const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
     if (membership_.peers[static_cast<std::size_t>(peer)].host !=
@@ -83,7 +87,10 @@ void Communicator::open(const Limits& limits) {
   if (broken_) throw *broken_;
   if (is_open_) return;
   const std::size_t arena_bytes = Layout(size()).total_bytes();
-  Segment segment = open_segment(arena_bytes + Mailroom(size()).total_bytes(),
+  const auto prepare = [this](SharedMemory& memory) {
+    Arena::prepare(memory, size(), tuning_);
+  };
+  Segment segment = open_segment(arena_bytes + Mailroom(size()).total_bytes(), prepare,
                                  membership_, token_, limits);
   arena_ = std::make_unique<Arena>(segment.memory, membership_);
   engine_ = std::make_unique<ProgressEngine>(

@@ -35,7 +35,8 @@ class Communicator {
   using Operation = std::function<void(Arena&, const Limits&)>;
 
   // No communication. Throws Backend where a peer is on another host.
-  Communicator(Membership membership, const Token& token);
+  // `tuning` holds if this rank makes the group's segment.
+  Communicator(Membership membership, const Token& token, const Tuning& tuning);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -103,6 +104,7 @@ class Communicator {
 
   const Membership membership_;
   const Token token_;
+  const Tuning tuning_;
   const int owner_pid_;  // a forked child must not end its parent's group
   Turns turns_;
   std::atomic<bool> stop_ = false;

@@ -131,4 +131,27 @@ void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t 
   }
 }
 
+void copy(const Buffer& from, const Buffer& to, std::size_t offset, std::size_t count) {
+  const std::size_t size = size_of(from.dtype);
+  if (from.is_contiguous() && to.is_contiguous()) {
+    const char* in = static_cast<const char*>(from.data) + offset * size;
+    char* out = static_cast<char*>(to.data) + offset * size;
+    if (count > 0 && in != out) std::memmove(out, in, count * size);
+    return;
+  }
+  if (from.is_contiguous())
+    return unpack(static_cast<const char*>(from.data) + offset * size, to, offset,
+                  count);
+  if (to.is_contiguous())
+    return pack(from, offset, count, static_cast<char*>(to.data) + offset * size);
+  std::byte piece[4096];
+  for (const std::size_t most = sizeof(piece) / size; count > 0;) {
+    const std::size_t length = std::min(most, count);
+    pack(from, offset, length, piece);
+    unpack(piece, to, offset, length);
+    offset += length;
+    count -= length;
+  }
+}
+
 }  // namespace allhands

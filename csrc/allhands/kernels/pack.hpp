@@ -18,4 +18,7 @@ void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to);
 // The way back. The elements of `to` must not overlap each other.
 void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t count);
 
+// From array to array, which may be the same one.
+void copy(const Buffer& from, const Buffer& to, std::size_t offset, std::size_t count);
+
 }  // namespace allhands

@@ -2,6 +2,7 @@
 // Communicator holds them until it next looks and finds them done.
 #include "allhands/python/communicator.hpp"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -50,12 +52,20 @@ Token token_of(const nb::bytes& bytes) {
   return token;
 }
 
+Tuning tuning_of(int size, const std::map<std::string, std::uint64_t>& changes) {
+  Tuning tuning = Tuning::for_ranks(size);
+  for (const auto& [name, value] : changes) tuning.set(name, value);
+  return tuning;
+}
+
 class PyCommunicator {
  public:
   PyCommunicator(int rank, int size, const std::string& name, const nb::bytes& token,
-                 const std::vector<Peer>& peers)
+                 const std::vector<Peer>& peers,
+                 const std::map<std::string, std::uint64_t>& tuning)
       : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
-                                             token_of(token))) {
+                                             token_of(token),
+                                             tuning_of(size, tuning))) {
     if (static_cast<std::size_t>(size) != peers.size())
       throw Error(ErrorKind::Value, "group '" + name + "' of size " +
                                         std::to_string(size) + " has " +
@@ -419,12 +429,25 @@ void bind_communicator(nb::module_& m) {
       },
       "(host, pid, start time) of this process, by which its peers know it.");
 
+  m.def(
+      "default_tuning",
+      [](int size) {
+        const Tuning tuning = Tuning::for_ranks(size);
+        std::map<std::string, std::uint64_t> values;
+        for (const Tuning::Entry& entry : Tuning::entries())
+          values[entry.name] = tuning.*entry.value;
+        return values;
+      },
+      "size"_a, "The tuning of a group of `size` ranks, by name.");
+
   nb::class_<PyCommunicator> c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
-                 const std::vector<Peer>&>(),
-        "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a,
+                 const std::vector<Peer>&,
+                 const std::map<std::string, std::uint64_t>&>(),
+        "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
-        "only this group's ranks know; `peers`: process_identity() of each rank.")
+        "only this group's ranks know; `peers`: process_identity() of each rank; "
+        "`tuning`: changes of default_tuning().")
       .def_prop_ro("rank",
                    [](const PyCommunicator& self) { return self.core().rank(); })
       .def_prop_ro("size",

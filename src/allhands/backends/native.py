@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from allhands import _C
+from allhands import _C, settings
 from allhands._C import Buffer, DType
 from allhands.arrays import Array, as_buffer
 from allhands.communicator import Communicator, CommunicatorOptions
@@ -88,6 +88,7 @@ class NativeCommunicator(Communicator):
             name=options.group_id,
             token=roster.token_for(ranks, options.num_alike),
             peers=[roster.identities[rank] for rank in ranks],
+            tuning=settings.tuning.get(),
         )
 
     def all_reduce(

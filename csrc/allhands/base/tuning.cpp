@@ -1,0 +1,57 @@
+#include "allhands/base/tuning.hpp"
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/process.hpp"
+
+namespace allhands {
+
+Tuning Tuning::for_ranks(int size) {
+  const bool is_crowded = size > num_cpus();
+  return {
+      // Of a reduction, all ranks' inputs together: below it every rank reduces
+      // everything itself, which costs less than a second meeting (about 0.3 us, some
+      // 10 us where ranks outnumber the CPUs).
+      .one_phase_bytes = std::uint64_t{32} << 10,
+      // Of what a rank stages before the ranks meet. Less keeps both ranks' slots in
+      // the second-level cache (two of 256 KiB each); more makes meetings rarer, which
+      // cost a turn of every rank where ranks outnumber the CPUs.
+      .chunk_bytes = std::uint64_t{is_crowded ? 1024u : 256u} << 10,
+      // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
+      // wins nothing over yields when all ranks run, and loses whole time slices when
+      // one does not, because something else wants its CPU: 50 pauses cover a peer
+      // that is on its way.
+      .spins = is_crowded ? 10u : 50u,
+      .yields = 300,
+  };
+}
+
+std::span<const Tuning::Entry> Tuning::entries() {
+  static constexpr Entry kEntries[] = {
+      {"one_phase_bytes", &Tuning::one_phase_bytes, 0, std::uint64_t{1} << 20},
+      {"chunk_bytes", &Tuning::chunk_bytes, 4096, std::uint64_t{1} << 20},
+      {"spins", &Tuning::spins, 0, 1'000'000},
+      {"yields", &Tuning::yields, 0, 1'000'000},
+  };
+  return kEntries;
+}
+
+void Tuning::set(const std::string& name, std::uint64_t value) {
+  std::string names;
+  for (const Entry& entry : entries()) {
+    if (name != entry.name) {
+      names += (names.empty() ? "" : ", ") + std::string(entry.name);
+      continue;
+    }
+    if (value < entry.least || value > entry.most)
+      throw Error(ErrorKind::Value, "tuning: " + name + " must be in [" +
+                                        std::to_string(entry.least) + ", " +
+                                        std::to_string(entry.most) + "], got " +
+                                        std::to_string(value));
+    this->*entry.value = value;
+    return;
+  }
+  throw Error(ErrorKind::Value,
+              "tuning: there is no '" + name + "'; there are " + names);
+}
+
+}  // namespace allhands

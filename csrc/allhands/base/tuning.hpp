@@ -1,0 +1,31 @@
+// The sizes at which one way of moving bytes gives way to another, and how long a rank
+// waits awake: all of them in one table, with the reason for each in tuning.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace allhands {
+
+struct Tuning {
+  std::uint64_t one_phase_bytes;
+  std::uint64_t chunk_bytes;
+  std::uint64_t spins;
+  std::uint64_t yields;
+
+  // For `size` ranks that share this host's CPUs.
+  static Tuning for_ranks(int size);
+
+  struct Entry {
+    const char* name;
+    std::uint64_t Tuning::* value;
+    std::uint64_t least;
+    std::uint64_t most;
+  };
+  static std::span<const Entry> entries();
+  // Throws Value for a name or a number that does not exist.
+  void set(const std::string& name, std::uint64_t value);
+};
+
+}  // namespace allhands

@@ -1,0 +1,62 @@
+"""Settings: what their texts mean, and what is said of texts that mean nothing."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands import _C, settings
+from harness.ranks import RanksFailed, run_ranks
+
+SETTINGS_PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
+
+
+def test_tuning_numbers_have_units(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_TUNING", "chunk_bytes=64K, one_phase_bytes=1m,spins=7")
+    assert settings.tuning.get() == {
+        "chunk_bytes": 65536,
+        "one_phase_bytes": 1 << 20,
+        "spins": 7,
+    }
+
+
+@pytest.mark.parametrize("text", ["chunk_bytes", "spins=many", "spins=-1", "spins=K"])
+def test_tuning_that_is_no_number_is_refused(monkeypatch, text):
+    monkeypatch.setenv("ALLHANDS_TUNING", text)
+    with pytest.raises(ValueError, match=f"ALLHANDS_TUNING.*'{text}' is not name=num"):
+        settings.tuning.get()
+
+
+def test_every_tuning_is_on_the_settings_page():
+    page = SETTINGS_PAGE.read_text().partition("## Tuning")[2]
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.default_tuning(2))
+
+
+def test_tuning_of_any_size_gives_the_same_bits(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_TUNING", "chunk_bytes=4K,one_phase_bytes=0,spins=0")
+
+    def body(rank):
+        small = np.full(3, rank + 1.0)
+        large = np.arange(100_003.0) * (rank + 1)
+        dist.all_reduce(small)
+        dist.all_reduce(large)
+        return small, large
+
+    for small, large in run_ranks(3, body):
+        np.testing.assert_array_equal(small, [6.0, 6.0, 6.0])
+        np.testing.assert_array_equal(large, np.arange(100_003.0) * 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("speed=9", "there is no 'speed'; there are one_phase_bytes, chunk_bytes"),
+        ("chunk_bytes=2M", "chunk_bytes must be in .4096, 1048576., got 2097152"),
+    ],
+)
+def test_unknown_tuning_is_refused(monkeypatch, text, problem):
+    monkeypatch.setenv("ALLHANDS_TUNING", text)
+    with pytest.raises(RanksFailed, match=f"ValueError: tuning: {problem}"):
+        run_ranks(2, lambda rank: None)
