@@ -1,5 +1,6 @@
 # make demo   train a small network on 2 ranks            make test    the test suite
-# make check  format, lint, types, sanitizers             make bench   all_reduce against Gloo
+# make check  format, lint, types, sanitizers, docs       make bench   all_reduce against Gloo
+# make docs   the documents as a site, in build/site; a broken link or page is an error
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test check bench build lint format types stubs sanitizers native clean
+.PHONY: demo test check bench build docs lint format types stubs sanitizers native clean
 
 build: $(VENV)/built
 
@@ -43,7 +44,18 @@ demo: $(VENV)/built
 bench: $(VENV)/test
 	$(BIN)/python benchmarks/all_reduce.py
 
-check: lint types stubs sanitizers
+# Built from links, so that every way between documents is the repository's. Not --quiet: what
+# mkdocs does not say, --strict does not count.
+$(VENV)/docs: $(VENV)/tools
+	$(PIP) install --group docs
+	touch $@
+
+docs: $(VENV)/docs
+	rm -rf build/pages && mkdir -p build/pages
+	ln -s $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs) build/pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+check: lint types stubs sanitizers docs
 
 SOURCES_CPP = $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 lint: $(VENV)/lint

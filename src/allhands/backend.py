@@ -110,7 +110,10 @@ class Backend(str):
             ValueError: `name` is one of the backends built in.
 
         Example:
-            `Backend.register_backend("mine", make_mine, devices="cpu")`
+            ```python
+            dist.Backend.register_backend("mine", make_mine, devices="cpu")
+            dist.init_process_group("mine")
+            ```
         """
         key = name.lower()
         if key in cls._plugins:

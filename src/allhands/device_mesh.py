@@ -154,7 +154,10 @@ class DeviceMesh:
             ValueError: an argument is missing, or `mesh` has other ranks than a group.
 
         Example:
-            `DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh_dim_names=("dp",))`
+            ```python
+            world = dist.group.WORLD
+            mesh = DeviceMesh.from_group(world, "cpu", mesh_dim_names=("dp",))
+            ```
         """
         groups = [group] if isinstance(group, ProcessGroup) else list(group)
         for member in groups:
@@ -284,7 +287,12 @@ class DeviceMesh:
             KeyError: there is no such dimension, or the order is another.
 
         Example:
-            `mesh_3d["dp", "tp"]`
+            ```python
+            mesh = dist.init_device_mesh(
+                "cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp")
+            )
+            plane = mesh["dp", "tp"]  # 2 x 2 ranks, this one among them
+            ```
         """
         if not self._names:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")

@@ -184,6 +184,7 @@ class _DeprecatedReduceOp:
 
 
 reduce_op = _DeprecatedReduceOp()
+"""torch.distributed's older spelling of `ReduceOp`; every use warns."""
 
 
 @dataclass

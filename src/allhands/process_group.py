@@ -62,7 +62,23 @@ class GroupMaker(Protocol):
 
 
 class ProcessGroup(TorchSpelling):
-    """See the module. `rank` is this process's rank in the group of `size` ranks."""
+    """Some ranks of the world that communicate, as one of them sees it.
+
+    Made by `init_process_group`, `new_group` and their kin, and passed as `group=` to
+    the functions of the package. Ranks in its methods are ranks of the group. Any
+    thread may use it, but its members must agree on the order of operations.
+
+    Args:
+        rank: this process's rank in the group.
+        size: how many ranks the group has.
+
+    Example:
+        ```python
+        pair = dist.new_group([0, 1])
+        dist.all_reduce(array, group=pair)  # the package's functions
+        pair.allreduce([array]).wait()  # torch's methods
+        ```
+    """
 
     group_name: str = ""
     """Known to all members and no other group of the world's."""

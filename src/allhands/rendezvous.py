@@ -62,7 +62,9 @@ def rendezvous(
         AssertionError: `rank` or `world_size` is given twice.
 
     Example:
-        >>> store, rank, world_size = next(rendezvous("file:///tmp/job", 0, 2))
+        ```python
+        store, rank, world_size = next(dist.rendezvous("file:///tmp/job", 0, 2))
+        ```
     """
     if not isinstance(url, str):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")

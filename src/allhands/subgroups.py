@@ -46,8 +46,8 @@ def new_subgroups(
     subgroup. The other arguments are those of `new_group`.
 
     Returns:
-        The subgroup that this rank is in, and all of them: those that it is not in as
-        `GroupMember.NON_GROUP_MEMBER`.
+        The subgroup that this rank is in, and a list of all of them, in which
+        `GroupMember.NON_GROUP_MEMBER` stands for those that it is not in.
 
     Raises:
         ValueError: `group_size` is not positive or does not divide the group's size.
@@ -84,8 +84,9 @@ def new_subgroups_by_enumeration(
     Every rank of the world calls it. The other arguments are those of `new_group`.
 
     Returns:
-        The subgroup that this rank is in, None where there is none, and all of them:
-        those that it is not in as `GroupMember.NON_GROUP_MEMBER`.
+        The subgroup that this rank is in, None where there is none, and a list of all
+        of them, in which `GroupMember.NON_GROUP_MEMBER` stands for those that it is
+        not in.
 
     Raises:
         ValueError: there is no list, or one is empty; a rank comes twice or is out of

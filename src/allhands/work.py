@@ -37,7 +37,17 @@ class WorkResult(IntEnum):
 
 
 class Work(ABC):
-    """An operation under way; see the module."""
+    """An operation under way, as `async_op=True` returns it.
+
+    It keeps its arrays alive until it is dropped. Any thread may use it.
+
+    Example:
+        ```python
+        work = dist.all_reduce(array, async_op=True)
+        ...  # compute; leave the array alone
+        work.wait()  # or, in asyncio: await work
+        ```
+    """
 
     def __init__(self, outputs: list[Array]) -> None:
         self._outputs = outputs

@@ -8,6 +8,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_REFERENCE = re.compile(r"^::: (\S+)$((?:\n    .*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class Document:
     def links(self):
         prose = _BLOCK.sub("", self.text)
         return _LINK.findall(prose)
+
+    def references(self):
+        """What mkdocstrings puts here: pairs of a name and its options, as text."""
+        return _REFERENCE.findall(self.text)
 
     def anchors(self):
         """What a link to a heading of this document is called, as GitHub makes it."""

@@ -44,10 +44,11 @@ class Store:
     `DistStoreError`. Threads may share an object unless its class says otherwise.
 
     Example:
-        >>> store = HashStore()
-        >>> store.set("answer", "42")
-        >>> store.get("answer")
-        b'42'
+        ```python
+        store = dist.HashStore()
+        store.set("answer", "42")
+        store.get("answer")  # b"42"
+        ```
     """
 
     # On the class, so that a subclass need not call Store.__init__.

@@ -63,11 +63,12 @@ class TCPStore(Store):
         ValueError: `port` or `world_size` is out of range.
 
     Example:
-        >>> store = TCPStore("127.0.0.1", 0, is_master=True)
-        >>> worker = TCPStore("127.0.0.1", store.port)
-        >>> worker.set("answer", "42")
-        >>> store.get("answer")
-        b'42'
+        ```python
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+        worker = dist.TCPStore("127.0.0.1", store.port)
+        worker.set("answer", "42")
+        store.get("answer")  # b"42"
+        ```
     """
 
     def __init__(
