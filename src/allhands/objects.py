@@ -1,16 +1,20 @@
 """Any Python objects between ranks, by pickle.
 
-An object goes as *sections*: its pickle (protocol 5), then each large buffer that this
-refers to, such as the data of a NumPy array. A buffer is sent from where it lies and
-received where the new object keeps it, so it is never copied. First go the numbers of
-sections, then their sizes, which are checked before memory is taken for them.
+An object goes as the sections of a `Parcel`: first how many there are, then their
+sizes, which are checked before memory is taken for them, then one after the other. So
+the data of NumPy arrays and torch CPU tensors is not copied on its way, and receiving
+takes little more memory than the object has; only a `str` is there twice while it is
+decoded.
 
 What holds for all of these functions, and is not repeated below:
 
 - Only for ranks that trust each other: unpickling runs code that the sender chose. The
   ranks of a world are processes of one user who proved that they know the job's secret.
 - Arguments are checked before anything is sent. An object that cannot be pickled raises
-  on its rank, and `DistBackendError` on the others of a collective.
+  on its rank, and `DistBackendError` on the others of a collective. One that a rank has
+  no memory for raises `DistBackendError` or `MemoryError` there, and
+  `CollectiveMismatchError` on the others of a collective and the sender of a message.
+- A large torch tensor arrives in memory that cannot be resized (`Tensor.resize_`).
 - `device` and `use_batch` are accepted as in torch.distributed and change nothing:
   objects come to CPU memory.
 - `timeout` limits the whole call; by default the group's timeout does.
@@ -19,17 +23,17 @@ What holds for all of these functions, and is not repeated below:
 from __future__ import annotations
 
 import itertools
-import os
-import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import numpy as np
 
 from allhands.arguments import Group, check_one_root, root_of, warn_non_member
-from allhands.errors import DistBackendError
+from allhands.errors import CollectiveMismatchError, DistBackendError
+from allhands.parcel import NOTHING, Numbers, Parcel, Section, pack, room_for, unpack
 from allhands.process_group import ProcessGroup
 from allhands.world import resolve
 
@@ -42,12 +46,10 @@ __all__ = [
     "send_object_list",
 ]
 
-Section: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
-Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+T = TypeVar("T")
 
-_LEAST_BUFFER = 1 << 16  # smaller ones cost less as a part of the pickle
-_NOTHING: Section = np.empty(0, np.uint8)
-_FAILED = -1  # as a number of sections: the object could not be pickled
+_FAILED = -1  # as a count: the object could not be pickled
+_SMALL = 1 << 16  # bytes that a receiver always has memory for
 
 # Tags that no caller can use. What follows an announcement has a tag of its own, so
 # that nothing is mistaken for the remains of a call that failed.
@@ -289,26 +291,33 @@ class _Wire:
         self._rank = member.rank()
         self._size = member.size()
         self._end = time.monotonic() + member.limit(timeout)
-        self._communicator = member.serving(_NOTHING)
+        self._communicator = member.serving(NOTHING)
 
     def _left(self) -> float:
         return max(0.0, self._end - time.monotonic())
 
     def collect(self, obj: Any, root: int | None) -> list[Any]:
         """The objects of all ranks; on other ranks than `root`, if given, none."""
-        sections, error = _try(lambda: _pickled(obj))
+        return [unpack(parcel) for parcel in self._parcels(obj, root)]
+
+    def _parcels(self, obj: Any, root: int | None) -> list[Parcel]:
+        mine, error = _try(lambda: pack(obj))
+        own = np.empty(0) if mine is None else mine.numbers()
         counts: Numbers = np.empty(self._size, np.int64)
-        mine = np.array([_FAILED if error else len(sections)])
-        self._communicator.all_gather_single(counts, mine, self._left(), False)
+        count = np.array([_FAILED if mine is None else own.size])
+        self._communicator.all_gather_single(counts, count, self._left(), False)
         _check_counts(counts, error)
+        assert mine is not None, "or there was an error"
         receives = root is None or root == self._rank
-        sizes = [np.empty(n, np.int64) for n in counts] if receives else []
-        self._gather(_sizes(sections), sizes, root)
-        parcels = [_room_for(numbers) for numbers in sizes]
-        for place in range(int(counts.max())):
-            outputs = [_at(parcel, place) for parcel in parcels]
-            self._gather(_at(sections, place), outputs, root)
-        return [_unpickled(parcel) for parcel in parcels]
+        numbers = [np.empty(n, np.int64) for n in counts] if receives else []
+        self._gather(own, numbers, root)
+        parcels = self._room_for(
+            numbers, lambda: self._gather(NOTHING, [NOTHING] * self._size, root)
+        )
+        for place in range(int(counts.max()) - 1):
+            outputs = [parcel.at(place) for parcel in parcels]
+            self._gather(mine.at(place), outputs, root)
+        return parcels
 
     def _gather(self, tensor: Any, outputs: list[Any], root: int | None) -> None:
         limit = self._left()
@@ -327,51 +336,76 @@ class _Wire:
         inputs = inputs or [nothing] * self._size
         self._communicator.all_to_all(outputs, inputs, self._left(), False)
 
-    def broadcast(self, objects: list[Any], root: int) -> None:
-        sections, error = _try(lambda: _pickled(objects))
-        counts = np.full(len(objects), _FAILED if error else len(sections))
-        self._communicator.broadcast(counts, root, self._left(), False)
-        _check_counts(counts, error)
-        for tensor in [_sizes(sections), *sections] if objects else []:
+    def _broadcast(self, root: int, *tensors: Any) -> None:
+        for tensor in tensors:
             self._communicator.broadcast(tensor, root, self._left(), False)
 
+    @staticmethod
+    def _room_for(numbers: list[Numbers], refuse: Callable[[], object]) -> list[Parcel]:
+        """`room_for`; where there is none, `refuse` is to let the peers know.
+
+        It takes part in what comes next with other sizes than announced.
+        """
+        try:
+            return room_for(numbers)
+        except (DistBackendError, MemoryError):
+            with suppress(CollectiveMismatchError):
+                refuse()
+            raise
+
+    def broadcast(self, objects: list[Any], root: int) -> None:
+        """Send `objects` to all others."""
+        parcel, error = _try(lambda: pack(objects))
+        count = _FAILED if parcel is None else len(parcel.numbers())
+        counts = np.full(len(objects), count)
+        self._broadcast(root, counts)
+        _check_counts(counts, error)
+        if objects and parcel is not None:
+            self._broadcast(root, parcel.numbers(), *parcel.sections())
+
     def receive_broadcast(self, length: int, root: int) -> list[Any]:
+        """The `length` objects of `root`."""
         # An entry for each object, so that lists of different lengths are a mismatch.
         counts: Numbers = np.empty(length, np.int64)
-        self._communicator.broadcast(counts, root, self._left(), False)
+        self._broadcast(root, counts)
         _check_counts(counts, None, root)
         if not length:
             return []
-        sizes: Numbers = np.empty(counts[0], np.int64)
-        self._communicator.broadcast(sizes, root, self._left(), False)
-        sections = _room_for(sizes)
-        for section in sections:
-            self._communicator.broadcast(section, root, self._left(), False)
-        return list(_unpickled(sections))
+        numbers: Numbers = np.empty(counts[0], np.int64)
+        self._broadcast(root, numbers)
+        [parcel] = self._room_for([numbers], lambda: self._broadcast(root, NOTHING))
+        self._broadcast(root, *parcel.sections())
+        return list(unpack(parcel))
 
     def scatter(self, inputs: list[Any] | None, root: int) -> Any:
         """This rank's object; `inputs` on `root` only."""
-        parcels, error = _try(lambda: [_pickled(obj) for obj in inputs or []])
+        return unpack(self._scattered(inputs, root))
+
+    def _scattered(self, inputs: list[Any] | None, root: int) -> Parcel:
+        parcels, error = _try(lambda: [pack(obj) for obj in inputs or []])
         counts: Numbers = np.full(self._size, _FAILED)
-        if inputs is not None and error is None:
-            counts[:] = [len(parcel) for parcel in parcels]
-        self._communicator.broadcast(counts, root, self._left(), False)
+        if inputs is not None and parcels is not None:
+            counts[:] = [len(parcel.numbers()) for parcel in parcels]
+        self._broadcast(root, counts)
         _check_counts(counts, error, root)
-        sizes: Numbers = np.empty(counts[self._rank], np.int64)
-        self._scatter(sizes, [_sizes(parcel) for parcel in parcels], root)
-        mine = _room_for(sizes)
-        for place in range(int(counts.max())):
-            sections = [_at(parcel, place) for parcel in parcels]
-            self._scatter(_at(mine, place), sections, root)
-        return _unpickled(mine)
+        assert parcels is not None, "or there was an error"
+        numbers: Numbers = np.empty(counts[self._rank], np.int64)
+        self._scatter(numbers, [parcel.numbers() for parcel in parcels], root)
+        [mine] = self._room_for([numbers], lambda: self._scatter(NOTHING, [], root))
+        for place in range(int(counts.max()) - 1):
+            sections = [parcel.at(place) for parcel in parcels]
+            self._scatter(mine.at(place), sections, root)
+        return mine
 
     def send(self, objects: list[Any], peer: int) -> None:
-        sections = _pickled(objects)
+        """Send `objects` to `peer`."""
+        parcel = pack(objects)
+        numbers = parcel.numbers()
         serial = next(_serials) % _NUM_SERIALS
         # An entry for each object, so that lists of different lengths are a mismatch.
-        announcement = np.full(len(objects), serial << 32 | len(sections))
+        announcement = np.full(len(objects), serial << 32 | len(numbers))
         self._communicator.send(announcement, peer, _ANNOUNCEMENT, self._left())
-        for tensor in [_sizes(sections), *sections] if objects else []:
+        for tensor in [numbers, *parcel.sections()] if objects else []:
             tag = _ANNOUNCEMENT + 1 + serial
             self._communicator.send(tensor, peer, tag, self._left())
 
@@ -385,60 +419,30 @@ class _Wire:
             return source, []
         serial, count = divmod(int(announcement[0]), 1 << 32)
         tag = _ANNOUNCEMENT + 1 + serial
-        sizes: Numbers = np.empty(count, np.int64)
-        self._communicator.recv(sizes, source, tag, self._left())
-        sections = _room_for(sizes)
-        for section in sections:
-            self._communicator.recv(section, source, tag, self._left())
-        return source, list(_unpickled(sections))
+
+        def receive(*tensors: Any) -> None:
+            for tensor in tensors:
+                self._communicator.recv(tensor, source, tag, self._left())
+
+        numbers: Numbers = np.empty(count, np.int64)
+        receive(numbers)
+        [parcel] = self._room_for([numbers], lambda: _refuse(numbers[1:], receive))
+        receive(*parcel.sections())
+        return source, list(unpack(parcel))
 
 
-def _pickled(obj: Any) -> list[Section]:
-    """The pickle of `obj` and the large buffers that it refers to."""
-    buffers: list[Section] = []
-
-    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < _LEAST_BUFFER:
-            return True
-        buffers.append(np.frombuffer(raw, np.uint8))
-        return False
-
-    stream = pickle.dumps(obj, protocol=5, buffer_callback=stays_inside)
-    return [np.frombuffer(stream, np.uint8), *buffers]
+def _refuse(sizes: Numbers, receive: Callable[[Section], object]) -> None:
+    """Receive what is small, which may have left already, up to the first large one."""
+    for size in sizes:
+        receive(np.empty(size, np.uint8) if size < _SMALL else NOTHING)
 
 
-def _unpickled(sections: list[Section]) -> Any:
-    return pickle.loads(sections[0].data, buffers=sections[1:])
-
-
-def _sizes(sections: Sequence[Section]) -> Numbers:
-    return np.array([section.nbytes for section in sections], np.int64)
-
-
-def _room_for(sizes: Numbers) -> list[Section]:
-    """Memory for sections of these sizes, if they can be true."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    total = sum(int(size) for size in sizes)
-    if any(size < 0 for size in sizes) or total > memory:
-        raise DistBackendError(
-            f"an object of {total} bytes is announced, this host has {memory}"
-        )
-    return [np.empty(size, np.uint8) for size in sizes]
-
-
-def _at(sections: list[Section], place: int) -> Section:
-    return sections[place] if place < len(sections) else _NOTHING
-
-
-def _try(
-    call: Callable[[], list[Any]],
-) -> tuple[list[Any], BaseException | None]:
-    """What `call` returns, or nothing and what it raised."""
+def _try(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """What `call` returns, or what it raised."""
     try:
         return call(), None
     except Exception as error:
-        return [], error
+        return None, error
 
 
 def _check_counts(
@@ -447,7 +451,7 @@ def _check_counts(
     """Raise this rank's error, or tell that of another."""
     if error is not None:
         raise error
-    failed = [rank for rank, count in enumerate(counts) if count == _FAILED]
+    failed = [rank for rank, count in enumerate(counts.tolist()) if count == _FAILED]
     if failed:
         who = failed if root is None else [root]
         raise DistBackendError(f"ranks {who} of the group could not pickle an object")

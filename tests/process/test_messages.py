@@ -145,30 +145,67 @@ def test_the_sender_raises_where_nobody_receives(count):
     assert "were not received" in text
 
 
-OBJECT_CALLS = {
-    "broadcast": "dist.broadcast_object_list(objects)",
-    "scatter": "dist.scatter_object_list(objects, [0, payload] if rank == 0 else None)",
-    "send": "getattr(dist, ['send', 'recv'][rank] + '_object_list')(objects, 1 - rank)",
-}
+def test_a_receiver_takes_memory_once():
+    source = """
+        import torch
 
-
-@pytest.mark.parametrize("call", OBJECT_CALLS.values(), ids=OBJECT_CALLS)
-def test_a_receiver_takes_memory_once(call):
-    source = f"""
         def status(name):
             for line in open("/proc/self/status"):
                 if line.startswith(name):
                     return int(line.split()[1]) / 1e3
 
-        megabytes = 64
-        payload = np.ones(megabytes * 125_000) if rank == 0 else None
-        objects = [payload]
-        dist.all_gather_object([0, 0], 0)
-        before = status("VmRSS")
-        {call}
-        if rank == 1:
-            assert objects[0].sum() == megabytes * 125_000
-            give((status("VmHWM") - before) / megabytes)
+        def extra(make, call, num_received):
+            mine = make() if rank == 0 or num_received == size else None
+            dist.barrier()
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")  # what VmHWM counts from
+            before = status("VmRSS")
+            received = call(mine)
+            taken = (status("VmHWM") - before) / (num_received * MEGABYTES)
+            assert rank == 0 or len(received) == num_received
+            return taken
+
+        def all_gather(mine):
+            received = [None] * size
+            dist.all_gather_object(received, mine)
+            return received
+
+        def gather(mine):
+            received = [None] * size if rank == 1 else None
+            dist.gather_object(mine, received, 1)
+            return received
+
+        def broadcast(mine):
+            dist.broadcast_object_list(objects := [mine])
+            return objects
+
+        def scatter(mine):
+            parts = [None, mine] if rank == 0 else None
+            dist.scatter_object_list(objects := [None], parts)
+            return objects
+
+        def send(mine):
+            if rank == 0:
+                dist.send_object_list([mine], 1)
+                return None
+            dist.recv_object_list(objects := [None], 0)
+            return objects
+
+        MEGABYTES = 40  # more than malloc ever keeps for later
+        payloads = {
+            "array": lambda: np.ones(MEGABYTES * 125_000),
+            "tensor": lambda: torch.ones(MEGABYTES * 250_000),
+            "bytes": lambda: b"x" * (MEGABYTES * 1_000_000),
+        }
+        calls = {all_gather: 2, gather: 2, broadcast: 1, scatter: 1, send: 1}
+        for call in calls:
+            call(b"")
+        give([
+            (name, call.__name__, extra(make, call, num_received))
+            for name, make in payloads.items()
+            for call, num_received in calls.items()
+        ])
     """
     with Processes(2, source) as job:
-        assert 0.9 < job.join()[1] < 1.2
+        for name, call, taken in job.join()[1]:
+            assert 0.9 < taken < 1.2, (name, call, taken)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands import objects, parcel
 from harness.ranks import outcomes, run_ranks
 
 OUTSIDE = dist.GroupMember.NON_GROUP_MEMBER
@@ -212,3 +213,38 @@ def test_an_array_arrives_in_memory_of_its_own_and_can_be_written():
         return float(array.sum())
 
     assert run_ranks(2, body) == [0.0, 0.0]
+
+
+PAYLOAD = np.ones(100_000)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rank: dist.all_gather_object([0, 0], PAYLOAD),
+        lambda rank: dist.gather_object(PAYLOAD, [0, 0] if rank == 1 else None, 1),
+        lambda rank: dist.broadcast_object_list([PAYLOAD]),
+        lambda rank: dist.scatter_object_list([0], [0, PAYLOAD]),
+        lambda rank: (dist.recv_object_list if rank else dist.send_object_list)(
+            [PAYLOAD], 1 - rank
+        ),
+    ],
+    ids=["all_gather", "gather", "broadcast", "scatter", "send"],
+)
+def test_a_rank_without_memory_lets_its_peer_know(call, monkeypatch):
+    def room_for(numbers):
+        if numbers and dist.get_rank() == 1:
+            raise MemoryError("none left")
+        return parcel.room_for(numbers)
+
+    monkeypatch.setattr(objects, "room_for", room_for)
+
+    def body(rank):
+        try:
+            call(rank)
+        finally:
+            dist.barrier()  # the group still works
+
+    peer, mine = outcomes(2, body)
+    assert isinstance(peer, dist.CollectiveMismatchError)
+    assert isinstance(mine, MemoryError)

@@ -10,13 +10,15 @@ any thread may use it.
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from allhands._C import Buffer
 
-__all__ = ["Array", "Library", "as_buffer", "device_of", "library_of"]
+__all__ = ["Array", "Library", "as_buffer", "device_of", "library_of", "reducers"]
 
 Array: TypeAlias = Any
 """An array of a library in the table below (`numpy.ndarray`, `torch.Tensor`)."""
@@ -24,6 +26,9 @@ Array: TypeAlias = Any
 
 class Library(Protocol):
     """What a module of this folder must have."""
+
+    reducers: Mapping[type, Callable[[Any], Any]]
+    """See `allhands.arrays.reducers`."""
 
     def accepts(self, kind: type) -> bool:
         """Whether `kind`, a class of the library or derived from one, is an array."""
@@ -78,6 +83,19 @@ def library_of(array: Array, name: str = "tensor") -> Library:
     if kind not in _libraries:
         _libraries[kind] = _find(kind, name)
     return _libraries[kind]
+
+
+def reducers() -> dict[type, Callable[[Any], Any]]:
+    """How pickle takes apart objects of which it would copy the memory, by class.
+
+    For `Pickler.dispatch_table`: with these, memory goes as a `PickleBuffer`. Of the
+    libraries that the program has imported.
+    """
+    found: dict[type, Callable[[Any], Any]] = {}
+    for name, module in _MODULES.items():
+        if name in sys.modules:
+            found |= cast(Library, importlib.import_module(module)).reducers
+    return found
 
 
 def _find(kind: type, name: str) -> Library:

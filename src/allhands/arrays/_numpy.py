@@ -7,6 +7,7 @@ and to say what is wrong with the rest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,7 +16,9 @@ import numpy as np
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 
-__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future"]
+__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future", "reducers"]
+
+reducers: dict[type, Callable[[Any], Any]] = {}  # arrays do so by themselves
 
 _from_buffer_protocol = Buffer.from_buffer_protocol
 

@@ -1,21 +1,24 @@
 """torch tensors on the CPU.
 
-Loaded when the first tensor comes, so torch is in `sys.modules` and taken from there.
+Loaded when the first tensor comes, or an object that holds one, which imports torch if
+nothing has done so yet.
 A tensor is taken as memory: whether it requires grad makes no difference, and autograd
 does not see what an operation writes, as in torch.distributed.
 """
 
 from __future__ import annotations
 
-import sys
+import importlib
+import pickle
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 
-__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future"]
+__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future", "reducers"]
 
-_torch: Any = sys.modules["torch"]
+_torch: Any = importlib.import_module("torch")
 _STRIDED = _torch.strided
 _DTYPES: dict[Any, DType] = {
     _torch.bool: DType.Bool,
@@ -86,6 +89,42 @@ def from_numpy(array: Any) -> Any:
 def new_future() -> Any:
     """See `allhands.arrays.Library`."""
     return _torch.futures.Future()
+
+
+def _reduce_typed(storage: Any) -> Any:
+    """The storage that a pickled tensor refers to: one without dtype, and the dtype."""
+    untyped = storage._untyped_storage  # its other attributes warn
+    if untyped.device.type != "cpu":
+        return storage.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    return _typed_storage, (untyped, storage.dtype)
+
+
+def _reduce_untyped(storage: Any) -> Any:
+    """Its memory as a buffer, which pickle need not copy; on the CPU only."""
+    if storage.device.type != "cpu":
+        return storage.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    memory = _torch.empty(0, dtype=_torch.uint8).set_(storage)
+    return _untyped_storage, (pickle.PickleBuffer(memory.numpy()),)
+
+
+def _typed_storage(untyped: Any, dtype: Any) -> Any:
+    return _torch.storage.TypedStorage(
+        wrap_storage=untyped, dtype=dtype, _internal=True
+    )
+
+
+def _untyped_storage(memory: Any) -> Any:
+    if not len(memory):
+        return _torch.UntypedStorage(0)
+    return _torch.frombuffer(memory, dtype=_torch.uint8).untyped_storage()
+
+
+# Tensors are left to torch, with all that they may have: views of one storage, grad,
+# hooks, classes. It refers to their memory by storages, of which it would make copies.
+reducers: dict[type, Callable[[Any], Any]] = {
+    _torch.UntypedStorage: _reduce_untyped,
+    _torch.storage.TypedStorage: _reduce_typed,
+}
 
 
 def _materialise(array: Any, writable: bool) -> Any:
