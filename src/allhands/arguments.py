@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import TypeAlias
 
@@ -35,14 +36,27 @@ def root_of(group: ProcessGroup, root: int | None, group_root: int | None) -> in
 
     Raises:
         ValueError: both are given or none, or the global rank is not in the group.
+        TypeError: it is no int.
     """
     if root is not None:
         if group_root is not None:
-            raise ValueError("Can't specify both group_rank and global_rank")
-        return group.group_rank(root)
+            raise ValueError(
+                f"Can't specify both group_rank and global_rank: {_EITHER}"
+            )
+        return group.group_rank(_as_rank(root))
     if group_root is None:
-        raise ValueError("Must specify global_rank or group_rank")
-    return group_root
+        raise ValueError(f"Must specify global_rank or group_rank: {_EITHER}")
+    return _as_rank(group_root)
+
+
+_EITHER = "pass src or dst, a rank of the world, or else group_src or group_dst"
+
+
+def _as_rank(value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"a rank must be an int, got {value!r}") from None
 
 
 def check_one_root(

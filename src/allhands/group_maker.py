@@ -6,6 +6,7 @@ its first operation. For one thread at a time.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -232,7 +233,10 @@ def check_members(
     ranks: Sequence[int] | None, world_size: int, sort: bool
 ) -> list[int]:
     """The global ranks of a group to be made, checked and in order."""
-    members = list(range(world_size)) if ranks is None else [int(r) for r in ranks]
+    try:
+        members = [*map(operator.index, range(world_size) if ranks is None else ranks)]
+    except TypeError:
+        raise TypeError(f"ranks must be a list of ints, got {ranks!r}") from None
     if not members:
         raise ValueError("ranks list must not be empty")
     if len(members) > world_size:

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from allhands.arguments import Group, check_one_root, root_of, warn_non_member
-from allhands.errors import CollectiveMismatchError, DistBackendError
+from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
 from allhands.parcel import NOTHING, Numbers, Parcel, Section, pack, room_for, unpack
 from allhands.process_group import ProcessGroup
 from allhands.world import resolve
@@ -81,8 +81,8 @@ def all_gather_object(
         warn_non_member("all_gather_object")
         return
     _check_room("object_list", object_list, member.size())
-    wire = _Wire(member, timeout)
-    object_list[: member.size()] = wire.collect(obj, None)
+    with _Wire("all_gather_object", member, timeout) as wire:
+        object_list[: member.size()] = wire.collect(obj, None)
 
 
 def gather_object(
@@ -126,7 +126,8 @@ def gather_object(
         )
     if object_gather_list:
         _check_room("object_gather_list", object_gather_list, member.size())
-    objects = _Wire(member, timeout).collect(obj, root)
+    with _Wire("gather_object", member, timeout) as wire:
+        objects = wire.collect(obj, root)
     if object_gather_list:
         object_gather_list[: member.size()] = objects
 
@@ -158,11 +159,11 @@ def broadcast_object_list(
         warn_non_member("broadcast_object_list")
         return
     root = check_one_root("broadcast_object_list", member, src, group_src)
-    wire = _Wire(member, timeout)
-    if member.rank() == root:
-        wire.broadcast(object_list, root)
-    else:
-        object_list[:] = wire.receive_broadcast(len(object_list), root)
+    with _Wire("broadcast_object_list", member, timeout) as wire:
+        if member.rank() == root:
+            wire.broadcast(object_list, root)
+        else:
+            object_list[:] = wire.receive_broadcast(len(object_list), root)
 
 
 def scatter_object_list(
@@ -212,7 +213,8 @@ def scatter_object_list(
                 f"scatter_object_input_list has {len(inputs)} entries, it needs one "
                 f"per rank: {member.size()}"
             )
-    scatter_object_output_list[0] = _Wire(member, timeout).scatter(inputs, root)
+    with _Wire("scatter_object_list", member, timeout) as wire:
+        scatter_object_output_list[0] = wire.scatter(inputs, root)
 
 
 def send_object_list(
@@ -246,7 +248,8 @@ def send_object_list(
     member = _member(group)
     target = root_of(member, dst, group_dst)
     member.check_peer("destination", target)
-    _Wire(member, timeout).send(object_list, target)
+    with _Wire("send_object_list", member, timeout) as wire:
+        wire.send(object_list, target)
 
 
 def recv_object_list(
@@ -279,19 +282,30 @@ def recv_object_list(
     if src is not None or group_src is not None:
         source = root_of(member, src, group_src)
         member.check_peer("source", source)
-    sender, objects = _Wire(member, timeout).receive(len(object_list), source)
+    with _Wire("recv_object_list", member, timeout) as wire:
+        sender, objects = wire.receive(len(object_list), source)
     object_list[:] = objects
     return member.global_rank(sender)
 
 
 class _Wire:
-    """The arrays of one call, each in turn, within one time limit."""
+    """The arrays of one call, each in turn, in one time limit; errors name the call."""
 
-    def __init__(self, member: ProcessGroup, timeout: timedelta | None) -> None:
+    def __init__(
+        self, operation: str, member: ProcessGroup, timeout: timedelta | None
+    ) -> None:
+        self._operation = operation
         self._rank = member.rank()
         self._size = member.size()
         self._end = time.monotonic() + member.limit(timeout)
         self._communicator = member.serving(NOTHING)
+
+    def __enter__(self) -> _Wire:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DistError):
+            error.args = (f"{self._operation}: {error}",)
 
     def _left(self) -> float:
         return max(0.0, self._end - time.monotonic())

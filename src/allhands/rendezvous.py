@@ -206,7 +206,11 @@ def _as_port(name: str, text: str) -> int:
 def _variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        raise _incomplete("env", f"environment variable {name} expected, but not set")
+        raise _incomplete(
+            "env",
+            f"environment variable {name} expected, but not set. Start the program "
+            f"with `allhands run --nproc-per-node N program.py`, which sets it",
+        )
     return value
 
 

@@ -112,7 +112,7 @@ def test_the_root_is_a_global_rank_or_a_group_rank():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, ValueError, "Must specify global_rank or group_rank"),
+        ({}, ValueError, "Must specify global_rank or group_rank: pass src or dst"),
         (
             {"src": 0, "group_src": 0},
             ValueError,
@@ -120,6 +120,8 @@ def test_the_root_is_a_global_rank_or_a_group_rank():
         ),
         ({"src": 5}, RuntimeError, r"invalid root rank: 5; it must be in \[0, 2\)"),
         ({"group_src": -1}, RuntimeError, "invalid root rank: -1"),
+        ({"src": "1"}, TypeError, "a rank must be an int, got '1'"),
+        ({"group_src": 1.0}, TypeError, r"a rank must be an int, got 1\.0"),
     ],
 )
 def test_roots_that_are_none_are_refused(options, error, message):

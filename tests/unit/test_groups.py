@@ -231,6 +231,15 @@ def test_new_group_refuses(ranks, message):
     assert run_ranks(2, body) == [1, 1]
 
 
+@pytest.mark.parametrize("ranks", [0, "01", [0.0]])
+def test_ranks_must_be_integers(ranks):
+    def body(rank):
+        with pytest.raises(TypeError, match="ranks must be a list of ints, got"):
+            dist.new_group(ranks)
+
+    run_ranks(1, body)
+
+
 def test_a_group_inherits_the_worlds_timeout():
     def body(rank):
         assert dist.new_group().timeout == timedelta(seconds=7)

@@ -195,6 +195,9 @@ def test_bad_peers_and_tags_are_refused_at_once(name):
             call(array, **{role: rank})
         with pytest.raises(ValueError, match="Can't specify both"):
             call(array, **{role: 1 - rank, f"group_{role}": 1 - rank})
+        for peer in ("1", 1.0):
+            with pytest.raises(TypeError, match=f"a rank must be an int, got {peer!r}"):
+                call(array, **{role: peer})
         peer = {role: 1 - rank}
         with pytest.raises(RuntimeError, match=r"Tag must be nonnegative.*got -1"):
             call(array, **peer, tag=-1)

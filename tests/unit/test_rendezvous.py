@@ -245,7 +245,8 @@ def test_a_variable_that_is_not_set(variables, name, is_empty):
         variables.delenv(name)
     message = (
         "Error initializing allhands using env:// rendezvous: "
-        f"environment variable {name} expected, but not set"
+        f"environment variable {name} expected, but not set. "
+        "Start the program with `allhands run"
     )
     with pytest.raises(ValueError, match=message):
         meet("env://")

@@ -156,5 +156,6 @@ def _short(failure: Failure) -> str:
     raised = failure.raised
     if raised is None:
         return failure.cause()
-    head = raised.message.split("\n")[0][:80]
+    head = raised.message.split("\n")[0]
+    head = head if len(head) <= 80 else f"{head[:80]}..."
     return f"{raised.type}: {head}" if head else raised.type

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.world import World, use
 from harness.ranks import run_ranks
 
 
@@ -37,10 +38,13 @@ def test_a_profiler_shows_it():
 
     @dist.record_comm("gradients")
     def step():
-        torch.ones(1)
+        dist.all_reduce(tensor)
 
-    with torch.profiler.profile() as profile:
+    tensor = torch.ones(20, 10)
+    with use(World()), torch.profiler.profile() as profile:
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
         step()
         step()
+        dist.destroy_process_group()
     counts = {event.key: event.count for event in profile.key_averages()}
     assert counts["gradients"] == 2

@@ -70,6 +70,13 @@ def test_report_is_short_whatever_the_message(num_lines):
     assert ("more lines above" in "".join(lines)) == (num_lines > 6)
 
 
+def test_the_messages_of_the_others_are_cut_visibly():
+    other = replace(PLAIN, rank=1, stderr=traceback("E: " + "x" * 90))
+    assert f"  1 more failed after it: rank 1 (E: {'x' * 80}...)" in report(
+        [PLAIN, other], 0
+    )
+
+
 def test_a_rank_that_followed_is_not_named():
     followed = replace(PLAIN, rank=0, stderr=FOLLOWED)
     assert first_failure([followed, PLAIN]) is PLAIN
