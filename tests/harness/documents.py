@@ -66,7 +66,8 @@ def read(path):
 
 def documents():
     """Every document of the repository, by its path."""
-    paths = [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]
+    names = ["README.md", "CHANGELOG.md", "examples/README.md"]
+    paths = [*(ROOT / name for name in names), *ROOT.glob("docs/**/*.md")]
     return {str(path.relative_to(ROOT)): read(path) for path in sorted(paths)}
 
 

@@ -26,6 +26,7 @@ def test_command_prints_what_is_shown(name, command, tmp_path):
         if file in command.line and "import torch\n" in text:
             pytest.importorskip("torch")
         (tmp_path / file).write_text(text)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command.line],
