@@ -1,5 +1,5 @@
 # make demo   train a small network on 2 ranks            make test    the test suite
-# make check  format, lint, types, sanitizers, docs       make bench   all_reduce against Gloo
+# make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
 # make docs   the documents as a site, in build/site; a broken link or page is an error
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git.
 PYTHON ?= python3
@@ -42,7 +42,7 @@ demo: $(VENV)/built
 	$(BIN)/allhands run --standalone --nproc-per-node 2 examples/train_digits.py
 
 bench: $(VENV)/test
-	$(BIN)/python benchmarks/all_reduce.py
+	$(BIN)/allhands bench
 
 # Built from links, so that every way between documents is the repository's. Not --quiet: what
 # mkdocs does not say, --strict does not count.

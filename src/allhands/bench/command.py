@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,9 +24,11 @@ from allhands.bench.cells import (
     readable_size,
 )
 from allhands.bench.job import JobError
+from allhands.bench.limits import measure_limits
 from allhands.bench.machine import describe
 from allhands.bench.measure import Effort
 from allhands.bench.peers import OURS, PEERS
+from allhands.bench.plot import check_plot, plot
 from allhands.bench.results import Result
 from allhands.bench.suite import Suite
 from allhands.bench.table import form, results_table, summary_table
@@ -62,11 +64,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(
         "--min-time",
         type=_seconds,
-        default=0.01,
+        default=0.02,
         metavar="SECONDS",
-        help="that a block of calls takes at least; a block per round (0.01)",
+        help="that a block of calls takes at least; a block per round (0.02)",
     )
-    add("--json", type=Path, metavar="FILE", help="write every figure there")
+    add("--json", type=_file, metavar="FILE", help="write every figure there")
+    add("--plot", type=_picture, metavar="FILE.png", help="draw a picture there")
     return parser
 
 
@@ -125,6 +128,22 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no file in a directory there is")
+    return path
+
+
+def _picture(text: str) -> Path:
+    path = _file(text)
+    try:
+        check_plot(path)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return path
+
+
 def main(args: Sequence[str] | None = None, prog: str = "allhands bench") -> int:
     """The command; returns its exit code."""
     parser = _parser(prog)
@@ -149,7 +168,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     if peers is None:
         peers = [peer for peer in _OTHERS if not missing[peer]]
     cells = {ranks: list(_cells(options, ranks)) for ranks in options.ranks}
-    machine = describe()
+    machine = {**describe(), "limits": measure_limits(options.sizes)}
     rows = _measure(
         cells,
         [OURS, *peers],
@@ -167,6 +186,8 @@ def _run(options: argparse.Namespace, console: Console) -> None:
                 console.print(f"{peer} was not measured: {problem}")
     if options.json:
         options.json.write_text(json.dumps(_record(options, machine, rows), indent=1))
+    if options.plot:
+        plot(options.plot, rows, machine["limits"], _title(machine))
 
 
 def _cells(options: argparse.Namespace, ranks: int) -> Any:
@@ -217,7 +238,7 @@ def _measure(
             if not sizes_left[key]:
                 same = [other for other in rows if form(other[0].cell) == key]
                 console.print(key, style="bold")
-                console.print(results_table(same))
+                console.print(results_table(same, machine["limits"]["copy"]))
     return rows
 
 
@@ -227,14 +248,31 @@ def _where(cell: Cell) -> str:
 
 
 def _print_machine(console: Console, machine: dict[str, Any]) -> None:
-    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
-    used = ", ".join(map(str, machine["affinity"]))
-    for line in (
-        f"{machine['cpu']}, {machine['cpus']} CPUs, used: {used}",
-        f"Linux {machine['linux']}, Python {machine['python']}, {versions}",
-        f"load {machine['load']:.1f} at the start",
-    ):
+    for line in (_title(machine), *_limits(machine["limits"])):
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def _title(machine: dict[str, Any]) -> str:
+    """What the figures depend on."""
+    used = ", ".join(map(str, machine["affinity"]))
+    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
+    return (
+        f"{machine['cpu']}, {machine['cpus']} CPUs, used: {used}; "
+        f"load {machine['load']:.1f} at the start\n"
+        f"Linux {machine['linux']}, Python {machine['python']}, {versions}"
+    )
+
+
+def _limits(limits: dict[str, Any]) -> Iterator[str]:
+    """What the machine can do at best, in words."""
+    copies = (
+        f"{rate / 1e9:.3g} GB/s at {readable_size(size)}"
+        for size, rate in limits["copy"].items()
+    )
+    yield f"one core copies {', '.join(copies)}"
+    yield f"a process that sleeps wakes up in {limits['wake_up'] * 1e6:.3g} µs"
+    if limits["hand_over"]:
+        yield f"one that looks at memory sees it in {limits['hand_over'] * 1e6:.2g} µs"
 
 
 def _record(

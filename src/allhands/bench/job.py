@@ -125,11 +125,14 @@ class Job:
         printed = self._log.read_text(errors="replace").splitlines()[-_LINES:]
         return JobError("\n".join([f"{self.peer}: {problem}", *printed]))
 
-    def close(self, is_failed: bool) -> None:
-        """End the ranks: let them leave, or kill them where something failed."""
+    def leave(self) -> None:
+        """Tell the ranks to end by themselves."""
         self._listener.close()
         for connection in self._connections:
             connection.close()
+
+    def close(self, is_failed: bool) -> None:
+        """Give ranks that leave time for it, unless something failed; then kill."""
         limit = time.monotonic() + (0 if is_failed else _LEAVE_S)
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):

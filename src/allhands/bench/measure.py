@@ -17,7 +17,7 @@ from allhands.bench.results import Result
 
 __all__ = ["Effort", "measure"]
 
-_WARM_UP = 10  # a block's warm-up is this part of its calls
+_WARM_UP = 4  # a block's calls per call of warm-up: woken ranks must spread first
 _SAMPLES = 200  # calls timed alone in a round, if the block has as many
 
 

@@ -69,5 +69,7 @@ def _jobs(peers: Sequence[str], ranks: int) -> Iterator[list[Job]]:
             is_failed = False
     finally:
         for job in jobs:
+            job.leave()
+        for job in jobs:
             job.close(is_failed)
         guard.sweep()

@@ -20,25 +20,34 @@ def form(cell: Cell) -> str:
     return ", ".join([*shown, cell.mode])
 
 
-def results_table(rows: Sequence[Sequence[Result]]) -> Table:
-    """A line per size of one `form`; `rows` have all peers' results, ours first."""
+def results_table(rows: Sequence[Sequence[Result]], copy: dict[int, float]) -> Table:
+    """A line per size of one `form`; `rows` have all peers' results, ours first.
+
+    `copy` has the bytes per second that one core copies, by size.
+    """
     ours, *others = rows[0]
     table = Table(box=SIMPLE_HEAD)
     table.add_column("size")
-    for name in (f"{ours.peer}\nµs", "p99\nµs", "algbw\nGB/s", "busbw\nGB/s"):
+    for name in (
+        f"{ours.peer}\nµs",
+        "p99\nµs",
+        "algbw\nGB/s",
+        "busbw\nGB/s",
+        "of a\ncopy",
+    ):
         table.add_column(name, justify="right")
     for other in others:
         for name in (f"{other.peer}\nµs", "p99\nµs", "\nx"):
             table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(*_line(row))
+        table.add_row(*_line(row, copy))
     return table
 
 
-def _line(row: Sequence[Result]) -> list[str]:
+def _line(row: Sequence[Result], copy: dict[int, float]) -> list[str]:
     ours, *others = row
     shown = ["" if ours.cell.op == "barrier" else readable_size(ours.cell.size)]
-    shown += [*_times(ours), *_bandwidths(ours)]
+    shown += [*_times(ours), *_bandwidths(ours, copy.get(ours.cell.size))]
     for other in others:
         times = ratio(other, ours)
         shown += [*_times(other), "" if times is None else f"{times:,.2f}"]
@@ -56,10 +65,11 @@ def _microseconds(seconds: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _bandwidths(result: Result) -> list[str]:
+def _bandwidths(result: Result, copy: float | None) -> list[str]:
     if result.absent or not result.cell.num_bytes:
-        return ["", ""]
-    return [f"{rate / 1e9:.3g}" for rate in (result.algbw, result.busbw)]
+        return ["", "", ""]
+    rates = [f"{rate / 1e9:.3g}" for rate in (result.algbw, result.busbw)]
+    return [*rates, f"{result.busbw / copy:.2f}" if copy else ""]
 
 
 def summary_table(rows: Sequence[Sequence[Result]]) -> Table | None:

@@ -100,11 +100,8 @@ class Mpi(Peer):
 
     def prepare(self, cell: Cell, data: Data) -> Call:
         """See `Peer.prepare`."""
-        datatype = getattr(self.mpi, _DATATYPES[cell.dtype], None)
-        if datatype is None or datatype == self.mpi.DATATYPE_NULL:
-            raise Absent(f"mpi has no datatype for {cell.dtype}")
         input, output = (
-            None if array is None else [_plain(array), datatype]
+            None if array is None else self._buffer(cell, array)
             for array in (data.input, data.output)
         )
         if cell.op == "send_recv":
@@ -119,6 +116,17 @@ class Mpi(Peer):
         if not hasattr(self.comm, f"{name}_init"):
             raise Absent(f"mpi has no {name}_init; mpi4py 4 on an MPI-4 library has")
         return _started(getattr(self.comm, f"{name}_init")(*args))
+
+    def _buffer(self, cell: Cell, array: np.ndarray[Any, Any]) -> list[Any]:
+        """`array` with its datatype; what is not reduced may be bytes."""
+        datatype = getattr(self.mpi, _DATATYPES[cell.dtype], self.mpi.DATATYPE_NULL)
+        # The buffer protocol does not know bfloat16, so mpi4py is shown its bytes.
+        shown = array.view(np.uint8) if cell.dtype == "bfloat16" else array
+        if datatype != self.mpi.DATATYPE_NULL:
+            return [shown, datatype]
+        if cell.operation.reduces:
+            raise Absent(f"this MPI does not reduce {cell.dtype}")
+        return [array.view(np.uint8), self.mpi.BYTE]
 
     def _arguments(self, cell: Cell, data: Data, input: Any, output: Any) -> Any:
         """What is passed, by position; one rank's share is sent to each rank."""
@@ -150,11 +158,6 @@ class Mpi(Peer):
 
     def close(self) -> None:
         """MPI ends with the process, by mpi4py."""
-
-
-def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`array` as bytes where the buffer protocol does not know its dtype."""
-    return array.view(np.uint8) if array.dtype.name == "bfloat16" else array
 
 
 def _started(request: Any) -> Call:
