@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_AFTER = re.compile(r"^(?!-)[ +]?(.*\n)", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _REFERENCE = re.compile(r"^::: (\S+)$((?:\n    .*)*)", re.MULTILINE)
@@ -28,11 +29,18 @@ class Document:
         found = _BLOCK.finditer(self.text)
         return [block[2] for block in found if block[1] == language]
 
+    def languages(self):
+        return {block[1] for block in _BLOCK.finditer(self.text)}
+
     def programs(self):
-        """Text of each ```python block by the file name in its first line."""
+        """Text of each program by the file name in its first line.
+
+        A program is a ```python block, or what a ```diff block makes of another one.
+        """
+        changed = ["".join(_AFTER.findall(block)) for block in self.blocks("diff")]
         return {
             block.splitlines()[0].removeprefix("# "): block
-            for block in self.blocks("python")
+            for block in self.blocks("python") + changed
         }
 
     def commands(self):
