@@ -1,5 +1,8 @@
 """The reference's collectives: each number that goes in, each that must come out."""
 
+import threading
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -76,6 +79,41 @@ def test_all_reduce_async_then_use_of_the_result(xp):
         return output.tolist()
 
     assert run_ranks(2, body) == [[101]] * 2
+
+
+def test_a_future_of_the_average(xp):
+    """The example's hook for gradients, without the model that would call it."""
+
+    def all_reduce(group, buffer):
+        group = group or dist.group.WORLD
+        buffer /= group.size()
+        return dist.all_reduce(buffer, group=group, async_op=True).get_future()
+
+    def body(rank):
+        buffer = xp.ones(3) * (rank + 1)
+        future = all_reduce(None, buffer)
+        result = future.wait() if hasattr(future, "wait") else future.result()
+        return result[0].tolist(), buffer.tolist()
+
+    assert run_ranks(2, body) == [([1.5] * 3, [1.5] * 3)] * 2
+
+
+def test_wait_with_a_limit(xp):
+    late = threading.Event()
+
+    def body(rank):
+        tensor = xp.ones(1)
+        if rank == 1:
+            assert late.wait(20)
+        work = dist.all_reduce(tensor, async_op=True)
+        if rank == 0:
+            with pytest.raises(RuntimeError, match=r"did not finish in 0\.1"):
+                work.wait(timedelta(seconds=0.1))
+            late.set()
+        work.wait()
+        return tensor.tolist()
+
+    assert run_ranks(2, body) == [[2.0]] * 2
 
 
 def test_reduce(xp):

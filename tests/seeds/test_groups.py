@@ -1,5 +1,6 @@
 """The pages' groups, subgroups and meshes."""
 
+import numpy as np
 import pytest
 
 import allhands as dist
@@ -117,3 +118,35 @@ def test_device_mesh_of_rows_and_columns(xp):
         ((rank // 4, rank % 4), 2 * (rank % 4) + 4, 6 if rank < 4 else 22)
         for rank in range(8)
     ]
+
+
+def test_slices_of_a_mesh():
+    def body(rank):
+        names = ("dp", "pp", "cp")
+        plane = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+        cube = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=names)
+        with pytest.raises(KeyError, match="should be in ascending order"):
+            cube["cp", "dp"]  # on the page, but torch 2.13 refuses it with these words
+        return ranks_of(plane["tp"]), ranks_of(plane["dp"]), ranks_of(cube["dp", "cp"])
+
+    rows, columns, slices = zip(*run_ranks(8, body), strict=True)
+    assert rows == ([0, 1, 2, 3],) * 4 + ([4, 5, 6, 7],) * 4
+    assert columns == ([0, 4], [1, 5], [2, 6], [3, 7]) * 2
+    near, far = [[0, 1], [4, 5]], [[2, 3], [6, 7]]
+    assert slices == (near, near, far, far) * 2
+
+
+def test_flatten_a_mesh():
+    def body(rank):
+        names = ("dp", "cp", "tp")
+        mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=names)
+        flat = mesh["dp", "cp"]._flatten()
+        assert ranks_of(mesh["dp_cp"]) == ranks_of(flat)
+        return flat.mesh_dim_names, ranks_of(flat)
+
+    expected = [(("dp_cp",), [0, 2, 4, 6]), (("dp_cp",), [1, 3, 5, 7])] * 4
+    assert run_ranks(8, body) == expected
+
+
+def ranks_of(mesh):
+    return np.asarray(mesh.mesh).tolist()

@@ -99,6 +99,21 @@ def test_batch_isend_irecv(xp, size):
     assert size != 2 or expected == [[2.0, 3.0], [0.0, 1.0]]  # as the page has it
 
 
+def test_the_order_of_a_batch_matters_in_one_direction_only(xp):
+    def body(rank):
+        first, second = xp.zeros(1), xp.zeros(1)
+        receives = [
+            dist.P2POp(dist.irecv, array, 1 - rank) for array in (first, second)
+        ]
+        sends = [dist.P2POp(dist.isend, xp.ones(1) * n, 1 - rank) for n in (1, 2)]
+        batch = receives + sends if rank == 0 else sends + receives
+        for request in dist.batch_isend_irecv(batch):
+            request.wait()
+        return first.item(), second.item()
+
+    assert run_ranks(2, body) == [(1.0, 2.0)] * 2
+
+
 def test_batch_as_the_older_page_prints_it_is_refused(xp):
     """It sends int64 into float32: an error on both ranks instead of foreign bits."""
 
