@@ -80,8 +80,11 @@ OPERATIONS = {
     "broadcast": Operation(_NONE, _WHOLE, _one),
     "reduce": Operation(_NONE, _WHOLE, _one, reduces=True),
     "all_gather_single": Operation(_SHARE, _WHOLE, _others),
+    "all_gather": Operation(_SHARE, _WHOLE, _others),
     "reduce_scatter_single": Operation(_WHOLE, _SHARE, _others, reduces=True),
+    "reduce_scatter": Operation(_WHOLE, _SHARE, _others, reduces=True),
     "all_to_all_single": Operation(_WHOLE, _WHOLE, _others),
+    "all_to_all": Operation(_WHOLE, _WHOLE, _others),
     "gather": Operation(_SHARE, _WHOLE, _others, root_only="output"),
     "scatter": Operation(_WHOLE, _SHARE, _others, root_only="input"),
     "send_recv": Operation(_WHOLE, _WHOLE, _one),
@@ -106,14 +109,18 @@ class Cell:
         return OPERATIONS[self.op]
 
     @property
+    def collective(self) -> str:
+        """The operation, whether its shares are one array or a list of arrays."""
+        return self.op.removesuffix("_single")
+
+    @property
     def count(self) -> int:
         """Elements of the larger buffer: at least one, and for every rank one share."""
         if self.op == "barrier":
             return 0
         count = max(1, self.size // DTYPES[self.dtype])
-        if Part.SHARE in (self.operation.input, self.operation.output) or (
-            self.op == "all_to_all_single"
-        ):
+        parts = (self.operation.input, self.operation.output)
+        if Part.SHARE in parts or self.collective == "all_to_all":
             return -(-count // self.ranks) * self.ranks
         return count
 

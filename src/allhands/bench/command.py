@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -146,6 +147,7 @@ def _picture(text: str) -> Path:
 
 def main(args: Sequence[str] | None = None, prog: str = "allhands bench") -> int:
     """The command; returns its exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
     parser = _parser(prog)
     options = parser.parse_args(args)
     console = Console()

@@ -87,18 +87,19 @@ class Data:
 
     def _expected(self) -> list[tuple[int, int, np.ndarray[Any, Any]]]:
         """Where the output has which period."""
-        op, rank, share, count = self.cell.op, self.rank, self.share, self.cell.count
+        op, rank = self.cell.collective, self.rank
+        share, count = self.share, self.cell.count
         ranks = range(self.cell.ranks)
         if op in ("all_reduce", "reduce"):
             return [(0, count, sum(map(self._values, ranks), np.zeros(1, int)))]
-        if op == "reduce_scatter_single":
+        if op == "reduce_scatter":
             values = [self._values(r, rank * share) for r in ranks]
             return [(0, share, sum(values, np.zeros(1, int)))]
         if op == "broadcast":
             return [(0, count, self._values(0))]
-        if op in ("all_gather_single", "gather"):
+        if op in ("all_gather", "gather"):
             return [(r * share, (r + 1) * share, self._values(r)) for r in ranks]
-        if op == "all_to_all_single":
+        if op == "all_to_all":
             return [
                 (r * share, (r + 1) * share, self._values(r, rank * share))
                 for r in ranks

@@ -39,10 +39,14 @@ class Worker:
         data = Data(cell, self._peer.rank)
         try:
             self._call = self._peer.prepare(cell, data)
+            self._data = data
+            self.check()
         except Absent as absent:
             return str(absent)
-        self._data = data
-        self.check()
+        except RuntimeError as error:  # how torch says it, at the call
+            if "not support" not in str(error):
+                raise
+            return str(error)
         return ""
 
     def check(self) -> None:

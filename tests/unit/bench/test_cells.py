@@ -39,6 +39,9 @@ def test_sizes_are_shown_in_the_largest_unit_that_divides_them(text):
     [
         ("all_reduce", 1.5),
         ("all_gather_single", 0.75),
+        ("all_gather", 0.75),
+        ("reduce_scatter", 0.75),
+        ("all_to_all", 0.75),
         ("reduce_scatter_single", 0.75),
         ("all_to_all_single", 0.75),
         ("gather", 0.75),

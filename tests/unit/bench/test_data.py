@@ -19,6 +19,7 @@ def data_of(op, dtype="float32", size=1000):
 
 def perform(op, ranks):
     """The operation, by NumPy alone."""
+    op = op.removesuffix("_single")
     inputs, outputs = [d.input for d in ranks], [d.output for d in ranks]
     parts = [None if x is None else np.array_split(x, RANKS) for x in inputs]
     if op in ("all_reduce", "reduce"):
@@ -28,18 +29,18 @@ def perform(op, ranks):
     elif op == "broadcast":
         for output in outputs[1:]:
             output[:] = outputs[0]
-    elif op in ("all_gather_single", "gather"):
+    elif op in ("all_gather", "gather"):
         for output in outputs:
             if output is not None:
                 output[:] = np.concatenate(inputs)
-    elif op == "reduce_scatter_single":
+    elif op == "reduce_scatter":
         for output, total in zip(
             outputs,
             np.array_split(sum(x.astype(np.float64) for x in inputs), 3),
             strict=True,
         ):
             output[:] = total
-    elif op == "all_to_all_single":
+    elif op == "all_to_all":
         for rank, output in enumerate(outputs):
             output[:] = np.concatenate([part[rank] for part in parts])
     elif op == "scatter":

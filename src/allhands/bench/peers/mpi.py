@@ -32,9 +32,9 @@ _FUNCTIONS = {
     "all_reduce": "Allreduce",
     "broadcast": "Bcast",
     "reduce": "Reduce",
-    "all_gather_single": "Allgather",
-    "reduce_scatter_single": "Reduce_scatter_block",
-    "all_to_all_single": "Alltoall",
+    "all_gather": "Allgather",
+    "reduce_scatter": "Reduce_scatter_block",
+    "all_to_all": "Alltoall",
     "gather": "Gather",
     "scatter": "Scatter",
     "barrier": "Barrier",
@@ -106,7 +106,7 @@ class Mpi(Peer):
         )
         if cell.op == "send_recv":
             return self.ping_pong(partial(self._ends, cell, input, output))
-        name = _FUNCTIONS[cell.op]
+        name = _FUNCTIONS[cell.collective]
         args = self._arguments(cell, data, input, output)
         if cell.mode == "sync":
             return partial(getattr(self.comm, name), *args)

@@ -68,8 +68,11 @@ class TorchApi(Peer):
             "broadcast": lambda: (output, 0),
             "reduce": lambda: (output, 0),
             "all_gather_single": lambda: (output, input),
+            "all_gather": lambda: (shares(output), input),
             "reduce_scatter_single": lambda: (output, input),
+            "reduce_scatter": lambda: (output, shares(input)),
             "all_to_all_single": lambda: (output, input),
+            "all_to_all": lambda: (shares(output), shares(input)),
             "gather": lambda: (input, shares(output), 0),
             "scatter": lambda: (output, shares(input), 0),
             "barrier": tuple,
@@ -91,7 +94,7 @@ class TorchApi(Peer):
 
 
 def _shares(cell: Cell, data: Data, whole: Any) -> Sequence[Any] | None:
-    """One view per rank of the root's buffer; None on the others."""
+    """One view of the buffer per rank; None where this rank passes none."""
     if whole is None:
         return None
     return [whole[r * data.share : (r + 1) * data.share] for r in range(cell.ranks)]
