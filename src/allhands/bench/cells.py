@@ -34,7 +34,7 @@ DTYPES = {
     "int32": 4,
     "int64": 8,
 }
-ARRAYS = ("numpy", "torch")
+ARRAYS = ("numpy", "torch", "shared")
 MODES = ("sync", "async", "persistent")
 
 

@@ -58,7 +58,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--ranks", type=_list(_ranks), default="2,4", help="numbers (default: 2,4)")
     add("--sizes", type=_list(_size), default=_SIZES, help=f"(default: {_SIZES})")
     add("--dtypes", type=_some(DTYPES), default="float32", help=", ".join(DTYPES))
-    add("--arrays", type=_some(ARRAYS), default="numpy", help="ours: numpy, torch")
+    add(
+        "--arrays",
+        type=_some(ARRAYS),
+        default="numpy",
+        help=f"ours: {', '.join(ARRAYS)}",
+    )
     add("--modes", type=_some(MODES), default="sync", help=", ".join(MODES))
     add("--peers", type=_peers, help="gloo, mpi, none (default: those installed)")
     add("--rounds", type=_positive, default=5, help="of all peers, per cell (5)")
@@ -267,11 +272,12 @@ def _title(machine: dict[str, Any]) -> str:
 
 def _limits(limits: dict[str, Any]) -> Iterator[str]:
     """What the machine can do at best, in words."""
-    copies = (
+    copies = [
         f"{rate / 1e9:.3g} GB/s at {readable_size(size)}"
         for size, rate in limits["copy"].items()
-    )
-    yield f"one core copies {', '.join(copies)}"
+    ]
+    if copies:
+        yield f"one core copies {', '.join(copies)}"
     yield f"a process that sleeps wakes up in {limits['wake_up'] * 1e6:.3g} µs"
     if limits["hand_over"]:
         yield f"one that looks at memory sees it in {limits['hand_over'] * 1e6:.2g} µs"

@@ -1,20 +1,24 @@
 """The arrays of one rank for one cell: filled, checked, and cleared for timing.
 
 Every array is NumPy's, whatever library the peer wants to see it through, so that all
-peers have the same kind of memory. Values repeat with a small period: a few elements
-say what millions must be, and sums stay exact in every dtype.
+peers have the same kind of memory, unless shared arrays are measured. Values repeat
+with a small period: a few elements say what millions must be, and sums stay exact in
+every dtype.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from allhands.bench.cells import Cell, Part
 
-__all__ = ["Data", "numpy_dtype"]
+__all__ = ["Allocate", "Data", "numpy_dtype"]
+
+Allocate = Callable[[int, np.dtype[Any]], np.ndarray[Any, Any]]
 
 _MOVED = 61  # period of values that are only moved; prime, so that a shift shows
 _REDUCED = 5  # of values that are summed: the sum of 25 ranks still fits int8
@@ -32,22 +36,28 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 class Data:
-    """`input` and `output` of one rank; None where the operation has none there."""
+    """`input` and `output` of one rank; None where the operation has none there.
 
-    def __init__(self, cell: Cell, rank: int) -> None:
+    All ranks call `allocate` alike, also for an array that only the root passes.
+    """
+
+    def __init__(self, cell: Cell, rank: int, allocate: Allocate = np.zeros) -> None:
         self.cell = cell
         self.rank = rank
         operation = cell.operation
         self._period = _REDUCED if operation.reduces else _MOVED
-        self.input = self._allocate("input", operation.input)
-        self.output = self._allocate("output", operation.output)
+        self.input = self._make("input", operation.input, allocate)
+        self.output = self._make("output", operation.output, allocate)
 
-    def _allocate(self, name: str, part: Part) -> np.ndarray[Any, Any] | None:
-        is_absent = self.cell.operation.root_only == name and self.rank != 0
-        if part is Part.NONE or is_absent:
+    def _make(
+        self, name: str, part: Part, allocate: Allocate
+    ) -> np.ndarray[Any, Any] | None:
+        if part is Part.NONE:
             return None
-        count = self.cell.count // (self.cell.ranks if part is Part.SHARE else 1)
-        return np.zeros(count, numpy_dtype(self.cell.dtype))
+        count = self.share if part is Part.SHARE else self.cell.count
+        array = allocate(count, numpy_dtype(self.cell.dtype))
+        is_absent = self.cell.operation.root_only == name and self.rank != 0
+        return None if is_absent else array
 
     @property
     def share(self) -> int:

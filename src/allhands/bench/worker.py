@@ -36,8 +36,8 @@ class Worker:
     def prepare(self, cell: Cell) -> str:
         """Make ready for `cell` and check one call; if the peer can't: why."""
         self.drop()
-        data = Data(cell, self._peer.rank)
         try:
+            data = Data(cell, self._peer.rank, self._peer.allocate(cell))
             self._call = self._peer.prepare(cell, data)
             self._data = data
             self.check()

@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from allhands.bench.cells import Cell
-from allhands.bench.data import Data
+from allhands.bench.data import Allocate, Data
 
 __all__ = ["Absent", "Call", "Peer"]
 
@@ -59,6 +61,14 @@ class Peer(ABC):
     @abstractmethod
     def barrier(self) -> None:
         """Return when all ranks have called it."""
+
+    def allocate(self, cell: Cell) -> Allocate:
+        """What makes the arrays of `cell`, zeros.
+
+        Raises:
+            Absent: the peer has no such arrays.
+        """
+        return np.zeros
 
     @abstractmethod
     def prepare(self, cell: Cell, data: Data) -> Call:

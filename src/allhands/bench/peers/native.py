@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from allhands.bench.cells import Cell
+from allhands.bench.data import Allocate
 from allhands.bench.peers.torch_api import TorchApi, as_tensor
 
 __all__ = ["Native"]
 
 
 class Native(TorchApi):
-    """A rank of ours, on NumPy arrays or on torch tensors."""
+    """A rank of ours, on NumPy arrays, torch tensors or shared arrays."""
 
     name = "allhands"
 
@@ -34,6 +35,10 @@ class Native(TorchApi):
     def versions(self) -> dict[str, str]:
         """See `Peer.versions`."""
         return {name: version(name) for name in ("allhands", "numpy")}
+
+    def allocate(self, cell: Cell) -> Allocate:
+        """In shared memory, where the cell says so."""
+        return self.find("empty_shared") if cell.arrays == "shared" else np.zeros
 
     def wrap(self, cell: Cell, array: np.ndarray[Any, Any]) -> Any:
         """As the cell says."""

@@ -41,16 +41,17 @@ class TorchApi(Peer):
         """See `Peer.prepare`."""
         if cell.op == "send_recv":
             return self.ping_pong(partial(self._ends, cell, data))
-        function = self._find(cell.op)
+        function = self.find(cell.op)
         args = self._arguments(cell, data)
         if cell.mode == "sync":
             return partial(function, *args)
         if cell.mode == "async":
             return lambda: function(*args, async_op=True).wait()
-        request: Call = self._find(f"{cell.op}_init")(*args)
+        request: Call = self.find(f"{cell.op}_init")(*args)
         return request
 
-    def _find(self, name: str) -> Callable[..., Any]:
+    def find(self, name: str) -> Callable[..., Any]:
+        """The function, or Absent."""
         function: Callable[..., Any] | None = getattr(self.dist, name, None)
         if function is None:
             raise Absent(f"{self.name} has no {name}")
@@ -88,7 +89,7 @@ class TorchApi(Peer):
         if cell.mode == "sync":
             return partial(self.dist.send, *sent), partial(self.dist.recv, *received)
         if cell.mode == "persistent":
-            return self._find("send_init")(*sent), self._find("recv_init")(*received)
+            return self.find("send_init")(*sent), self.find("recv_init")(*received)
         isend, irecv = self.dist.isend, self.dist.irecv
         return (lambda: isend(*sent).wait()), (lambda: irecv(*received).wait())
 
