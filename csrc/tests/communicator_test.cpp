@@ -113,7 +113,7 @@ void test_abort_reaches_every_rank() {
   run_communicators(3, [&](Communicator& comm) {
     comm.run(comm.barrier(), soon());
     if (comm.rank() == 1) {
-      comm.abort("no more disk");
+      comm.fail(Error(ErrorKind::Backend, "no more disk"));
       return;
     }
     try {

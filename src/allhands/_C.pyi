@@ -120,6 +120,11 @@ class Communicator:
     def abort(self, reason: str) -> None:
         """Breaks the group for every rank; everybody who waits in it raises."""
 
+    def disagree(self, reason: str) -> None:
+        """
+        abort() with a CollectiveMismatchError: the ranks made the group unlike.
+        """
+
     def close(self, grace: float = 0.0) -> None:
         """
         Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.

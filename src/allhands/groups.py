@@ -1,8 +1,8 @@
 """The life of groups: `init_process_group`, `new_group`, `destroy_process_group`.
 
-Only `init_process_group` communicates. A group made later is known by its members, so
-making it needs no message, and a rank that makes its groups in another order than its
-peers blocks nobody. For one thread at a time.
+Only `init_process_group` waits for the others. A group made later is known by its
+members, so making it needs no message; `new_group` asks the store whether all ranks
+make the same groups, see `group_order`. For one thread at a time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from allhands import excepthook
 from allhands.backend import Backend, BackendConfig
 from allhands.group_maker import add_group, check_members, hashed, make_world
+from allhands.group_order import check_order
 from allhands.identity import exchange
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.process_group import ProcessGroup
@@ -119,9 +120,16 @@ def new_group(
 ) -> ProcessGroup | int | None:
     """Make a group of some ranks of the world.
 
-    It does not communicate and returns at once. Every rank of the world calls it, so
-    that names agree; with `use_local_synchronization` only the members need to. Groups
-    of the same ranks must be made in the same order by their members.
+    It waits for nobody. Every rank of the world calls it, and makes the same groups in
+    the same order; with `use_local_synchronization` only the members need to, whatever
+    else they make in between.
+
+    That order is checked by one operation on the world's store: the n-th calls of all
+    ranks must have the same ranks, `backend` and `group_desc`. A rank whose call
+    differs from that of the rank which came first raises `CollectiveMismatchError`, as
+    do those that come after it; they get no group. Ranks that came before have theirs.
+    Where such a group, or one made by a later call, should have had a rank that raised,
+    it is broken: its next operation, or the one that waits in it, raises the same.
 
     Args:
         ranks: global ranks; all by default. Group ranks follow their sorted order, or
@@ -130,7 +138,7 @@ def new_group(
         backend: as in `init_process_group`; by default that of the world.
         pg_options: for the backend.
         use_local_synchronization: the name is made from `ranks` instead of a counter
-            that all ranks of the world share.
+            that all ranks of the world share, and nothing is compared.
         group_desc: free text, seen as `group_desc`.
         device_id: kept as `ProcessGroup.bound_device_id`.
         sort_ranks: see `ranks`.
@@ -141,6 +149,8 @@ def new_group(
 
     Raises:
         ValueError: no world; a rank twice or out of range.
+        CollectiveMismatchError: other ranks made another group as their n-th; names
+            both calls.
 
     Example:
         ```python
@@ -153,11 +163,13 @@ def new_group(
     members = check_members(ranks, whole.size(), sort_ranks)
     limit = _limit(timeout, whole.timeout)
     BackendConfig(backend or whole.backend)  # refuses what it does not know
-    num_alike = world.count_alike(members)
     if use_local_synchronization:
+        num_alike = world.count_alike(members)
         name = f"{hashed(members)}:{num_alike}"
     else:
         name = world.next_name()
+        check_order(name, members, (backend or whole.backend).lower(), group_desc)
+        num_alike = world.count_alike(members)
     if whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
     return add_group(

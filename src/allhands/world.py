@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 
+from allhands.communicator import Communicator
 from allhands.identity import Roster
 from allhands.options import DebugLevel
 from allhands.process_group import LONGEST_GOODBYE, ProcessGroup
@@ -55,6 +56,7 @@ class World:
         self._store: Store | None = None
         self._exchange: Callable[[], Roster] | None = None
         self._roster: Roster | None = None
+        self._others: list[Communicator] = []
 
     def open(self, store: Store, exchange: Callable[[], Roster]) -> None:
         """Begin: the ranks share `store`, and `exchange` tells who they are."""
@@ -67,6 +69,11 @@ class World:
         """What the world was initialized with."""
         assert self._store is not None, "open() comes first"
         return self._store
+
+    @property
+    def has_met(self) -> bool:
+        """Whether it is known who the ranks are; some backends need not know."""
+        return self._roster is not None
 
     def roster(self) -> Roster:
         """The processes of this world; the first call waits until all have come."""
@@ -86,6 +93,10 @@ class World:
         self._num_alike[key] += 1
         return self._num_alike[key] - 1
 
+    def num_alike(self, ranks: Iterable[int]) -> int:
+        """How many groups of these ranks were made."""
+        return self._num_alike[tuple(ranks)]
+
     def next_name(self) -> str:
         """The next of the names "1", "2", ... that all ranks count alike."""
         self._num_named += 1
@@ -100,6 +111,10 @@ class World:
             if self is _process_world:
                 atexit.register(self._destroy_at_exit)
 
+    def close_with_it(self, communicator: Communicator) -> None:
+        """Close `communicator`, which is in no group, when this world ends."""
+        self._others.append(communicator)
+
     def remove(self, group: ProcessGroup) -> None:
         """Shut `group` down and forget it."""
         del self.groups[group.group_name]
@@ -112,10 +127,12 @@ class World:
         same.
         """
         atexit.unregister(self._destroy_at_exit)
-        groups = list(self.groups.values())
+        groups, others = list(self.groups.values()), self._others
         self._reset()
         end = time.monotonic() + grace.total_seconds()
         with ExitStack() as shutdowns:  # runs them from the last to the first
+            for communicator in others:
+                shutdowns.callback(communicator.close, 0.0)
             for group in groups:
                 shutdowns.callback(_shut_down, group, end)
 

@@ -282,15 +282,20 @@ def test_local_groups_do_not_shift_the_names_of_others():
     assert run_ranks(2, body) == ["1", "1"]
 
 
-def test_crossed_creation_order_blocks_nobody():
+def test_a_rank_destroys_a_group_that_it_never_used():
     def body(rank):
-        members = [[0, 1], [0, 1, 2]]
-        if rank == 1:
-            members.reverse()
-        groups = {len(ranks): dist.new_group(ranks) for ranks in members}
-        return total(groups[3])
+        group = dist.new_group()
+        if rank == 0:
+            with pytest.raises(dist.RankFailedError, match=r"rank 1 .* left the group"):
+                total(group)
+        else:
+            time.sleep(0.1)  # until rank 0 waits; later would be too late to tell it
+            start = time.monotonic()
+            dist.destroy_process_group(group)
+            assert time.monotonic() - start < 1
+        return total()
 
-    assert run_ranks(3, body) == [3, 3, 3]
+    assert run_ranks(2, body) == [1, 1]
 
 
 def test_destroying_a_group_ends_it():

@@ -182,16 +182,6 @@ def test_groups_of_the_same_members_stay_apart():
     assert run_ranks(2, body) == [[0, 2, 4, 6]] * 2
 
 
-def test_groups_made_in_crossed_order_work():
-    def body(rank):
-        lists = [[0, 1], [0, 1, 2]]
-        made = [dist.new_group(ranks) for ranks in (lists if rank else lists[::-1])]
-        pair, all_three = made if rank else made[::-1]
-        return total(pair) if rank < 2 else pair, total(all_three)
-
-    assert run_ranks(3, body) == [(1, 3), (1, 3), (OUT, 3)]
-
-
 def test_groups_of_the_same_members_in_crossed_order_say_so():
     def body(rank):
         made = [dist.new_group([0, 1]), dist.new_group([0, 1])]

@@ -22,10 +22,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "allhands/arena/layout.hpp"
+#include "allhands/base/error.hpp"
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
@@ -80,6 +82,8 @@ class Arena {
   // this rank says it noticed. The first failure of a group is the one that stays.
   void fail(const Error& error);
   bool has_failed() const;
+  // What broke the group, as another rank tells it.
+  std::optional<Error> told_failure() const;
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
   void leave();
 

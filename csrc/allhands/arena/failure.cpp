@@ -34,17 +34,22 @@ void Arena::wake_everybody() const {
     for (Line& line : post(peer).lines) futex_wake_all(line.clock);
 }
 
+std::optional<Error> Arena::told_failure() const {
+  if (!has_failed()) return std::nullopt;
+  const Failure& record = failure();
+  return Error(record.kind,
+               "rank " + std::to_string(record.reporter) + " reports: " + record.text,
+               std::vector<int>(record.ranks, record.ranks + record.num_ranks));
+}
+
 void Arena::throw_failure() const {
   const Failure& record = failure();
-  const std::string text(record.text);
-  const std::vector<int> ranks(record.ranks, record.ranks + record.num_ranks);
-  if (record.reporter == rank())
-    throw Error(record.kind, describe_call() + ": the group is broken since: " + text,
-                ranks);
-  throw Error(record.kind,
-              describe_call() + ": rank " + std::to_string(record.reporter) +
-                  " reports: " + text,
-              ranks);
+  const Error told = *told_failure();
+  const std::string text =
+      record.reporter == rank()
+          ? std::string("the group is broken since: ") + record.text
+          : told.what();
+  throw Error(told.kind(), describe_call() + ": " + text, told.ranks());
 }
 
 void Arena::fail_and_throw(ErrorKind kind, const std::string& problem,

@@ -115,26 +115,28 @@ int dup_of(int fd) {
 // The rank that opens, and what ends its waiting.
 class Opening {
  public:
-  Opening(std::size_t bytes, const std::function<void(SharedMemory&)>& prepare,
-          const Membership& membership, const Token& token, const Limits& limits)
-      : bytes_(bytes),
-        prepare_(prepare),
-        membership_(membership),
+  Opening(const Membership& membership, const Token& token, const Limits& limits)
+      : membership_(membership),
         token_(token),
         limits_(limits),
         address_(address_of(token)) {}
 
-  Segment run() {
+  Segment run(std::size_t bytes, const Prepare& prepare) const {
     while (true) {
       if (Fd listener = bind_name(); listener.is_open())
-        return make(std::move(listener));
-      if (Fd segment = fetch(); segment.is_open())
-        return {SharedMemory::map(std::move(segment)), nullptr};
+        return make(std::move(listener), bytes, prepare);
+      if (std::optional<Segment> theirs = find()) return std::move(*theirs);
       // Between bind and listen of the rank that makes it, or between its last rank
       // served and its close: a moment.
       look_around();
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
+  }
+
+  std::optional<Segment> find() const {
+    Fd segment = fetch();
+    if (!segment.is_open()) return std::nullopt;
+    return Segment{SharedMemory::map(std::move(segment)), nullptr};
   }
 
  private:
@@ -151,13 +153,13 @@ class Opening {
     return Fd();
   }
 
-  Segment make(Fd listener) const {
+  Segment make(Fd listener, std::size_t bytes, const Prepare& prepare) const {
     if (listen(listener.get(), membership_.size()) != 0)
       throw system_error(ErrorKind::Backend,
                          "group '" + membership_.name + "': listen on a Unix socket",
                          errno);
-    auto memory = SharedMemory::create(bytes_);
-    prepare_(*memory);
+    auto memory = SharedMemory::create(bytes);
+    prepare(*memory);
     if (membership_.size() == 1) return {std::move(memory), nullptr};
     auto server = std::make_unique<SegmentServer>(std::move(listener), *memory,
                                                   membership_.size(), token_);
@@ -196,8 +198,6 @@ class Opening {
                   group + ": the rank that made its shared memory did not answer");
   }
 
-  const std::size_t bytes_;
-  const std::function<void(SharedMemory&)>& prepare_;
   const Membership& membership_;
   const Token& token_;
   const Limits& limits_;
@@ -206,11 +206,15 @@ class Opening {
 
 }  // namespace
 
-Segment open_segment(std::size_t bytes,
-                     const std::function<void(SharedMemory&)>& prepare,
+Segment open_segment(std::size_t bytes, const Prepare& prepare,
                      const Membership& membership, const Token& token,
                      const Limits& limits) {
-  return Opening(bytes, prepare, membership, token, limits).run();
+  return Opening(membership, token, limits).run(bytes, prepare);
+}
+
+std::optional<Segment> find_segment(const Membership& membership, const Token& token,
+                                    const Limits& limits) {
+  return Opening(membership, token, limits).find();
 }
 
 // The thread of a SegmentServer; owns all it needs.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "allhands/base/fd.hpp"
@@ -48,12 +49,18 @@ struct Segment {
   std::unique_ptr<SegmentServer> server;  // on the rank that made it
 };
 
+// What a new segment needs before others see it.
+using Prepare = std::function<void(SharedMemory&)>;
+
 // Makes the group's segment of `bytes` and prepares it, or fetches it from the rank
 // that did. Waits for nobody but that rank's thread. Throws Backend, Timeout or
 // Interrupted.
-Segment open_segment(std::size_t bytes,
-                     const std::function<void(SharedMemory&)>& prepare,
+Segment open_segment(std::size_t bytes, const Prepare& prepare,
                      const Membership& membership, const Token& token,
                      const Limits& limits);
+// The group's segment, if some rank has made it and still hands it out. Throws as
+// open_segment.
+std::optional<Segment> find_segment(const Membership& membership, const Token& token,
+                                    const Limits& limits);
 
 }  // namespace allhands

@@ -9,7 +9,7 @@
 namespace allhands {
 namespace {
 
-constexpr std::chrono::seconds kAbortGrace{1};  // opening takes milliseconds
+constexpr std::chrono::seconds kOpeningTime{1};  // it takes milliseconds
 
 }  // namespace
 
@@ -90,11 +90,15 @@ void Communicator::open(const Limits& limits) {
   const auto prepare = [this](SharedMemory& memory) {
     Arena::prepare(memory, size(), tuning_);
   };
-  Segment segment = open_segment(arena_bytes + Mailroom(size()).total_bytes(), prepare,
-                                 membership_, token_, limits);
+  adopt(open_segment(arena_bytes + Mailroom(size()).total_bytes(), prepare, membership_,
+                     token_, limits));
+}
+
+void Communicator::adopt(Segment segment) {
   arena_ = std::make_unique<Arena>(segment.memory, membership_);
   engine_ = std::make_unique<ProgressEngine>(
-      segment.memory, segment.memory->data() + arena_bytes, membership_);
+      segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
+      membership_, [this] { return arena_->told_failure(); });
   server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
 }
@@ -109,22 +113,20 @@ void Communicator::break_off(const Error& error) {
   if (arena_) arena_->fail(*broken_);
 }
 
-void Communicator::abort(const std::string& reason) {
+void Communicator::fail(const Error& error) {
   // Peers may wait where this rank has not been yet; they see only what is written
   // there.
   try {
     if (!is_open_.load(std::memory_order_acquire))
-      open({Deadline::after(kAbortGrace), nullptr, &stop_});
+      open({Deadline::after(kOpeningTime), nullptr, &stop_});
   } catch (const Error&) {
     // Broken, closed, or out of memory: then it is broken for this rank at least.
   }
-  const Error error(ErrorKind::Backend,
-                    "rank " + std::to_string(rank()) + " aborted it: " + reason);
   break_off(error);
   if (is_open_.load(std::memory_order_acquire))
-    engine_->leave(Error(ErrorKind::Backend,
-                         "group '" + name() + "' is broken since: " + error.what()),
-                   kAborted);
+    engine_->leave(
+        Error(error.kind(), "group '" + name() + "' is broken since: " + error.what()),
+        kAborted);
 }
 
 void Communicator::progress() {
@@ -205,8 +207,20 @@ bool Communicator::wait_until_idle(const Limits& limits) const {
   return true;
 }
 
+// This rank never used the group and leaves: peers that do use it shall know.
+void Communicator::join_those_who_wait() {
+  if (size() == 1) return;
+  try {
+    auto theirs = find_segment(membership_, token_, {Deadline::after(kOpeningTime)});
+    if (theirs) adopt(std::move(*theirs));
+  } catch (const Error&) {
+    // Then they learn of it as of any rank that does not come.
+  }
+}
+
 void Communicator::leave(const Limits& limits) {
   const std::lock_guard lock(open_mutex_);
+  if (!is_open_ && !broken_) join_those_who_wait();
   const bool was_open = is_open_.exchange(false);
   if (!broken_)
     broken_ = Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");

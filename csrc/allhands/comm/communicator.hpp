@@ -74,8 +74,9 @@ class Communicator {
   // There once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
-  // Breaks the group for every rank; what waits in it ends. From any thread.
-  void abort(const std::string& reason);
+  // Breaks the group for every rank, with this error; what waits in it ends. From any
+  // thread.
+  void fail(const Error& error);
   // Waits for queued operations and unreceived messages until `limits` end, ends those
   // that are left, and tells the peers that this rank is gone. Further calls throw.
   // Throws Timeout if messages were lost and Interrupted, once all that is done.
@@ -95,6 +96,8 @@ class Communicator {
 
   void perform(const Operation& operation, const Limits& limits);
   void open(const Limits& limits);
+  void adopt(Segment segment);
+  void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
   void break_off(const Error& error);
   bool wait_until_idle(const Limits& limits) const;

@@ -53,6 +53,18 @@ bool ProgressEngine::is_gone(int peer) const {
          !membership_.is_peer_alive(peer);
 }
 
+bool ProgressEngine::has_aborted(int peer) const {
+  const Bell& bell = channels_[static_cast<std::size_t>(peer)].their_bell;
+  return bell.has_left.load(std::memory_order_acquire) == kAborted;
+}
+
+Error ProgressEngine::abortion(int peer) const {
+  const std::string who = "group '" + membership_.name + "': ";
+  if (const std::optional<Error> told = failure_())
+    return Error(told->kind(), who + told->what(), told->ranks());
+  return Error(ErrorKind::Backend, who + membership_.describe(peer) + " aborted it");
+}
+
 // Reading /proc takes microseconds, so it is not done for every message.
 bool ProgressEngine::was_gone_lately(int peer) {
   Channel& c = channel(peer);
@@ -85,10 +97,7 @@ void ProgressEngine::look_around() {
   std::vector<int> gone;
   for (int peer = 0; peer < membership_.size(); ++peer) {
     if (peer == membership_.rank) continue;
-    if (channel(peer).their_bell.has_left.load(std::memory_order_acquire) == kAborted)
-      return leave(Error(ErrorKind::Backend, "group '" + membership_.name +
-                                                 "': " + membership_.describe(peer) +
-                                                 " aborted it"));
+    if (has_aborted(peer)) return leave(abortion(peer));
     if (is_gone(peer)) gone.push_back(peer);
   }
   if (!gone.empty()) fail_gone_peers(gone);

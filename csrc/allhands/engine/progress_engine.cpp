@@ -36,9 +36,10 @@ std::vector<Channel> channels_of(std::byte* base, const Membership& membership) 
 }  // namespace
 
 ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* base,
-                               const Membership& membership)
+                               const Membership& membership, Failure failure)
     : memory_(std::move(memory)),
       membership_(membership),
+      failure_(std::move(failure)),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
       channels_(channels_of(base, membership)) {
   bell_.is_here.store(1, std::memory_order_release);
@@ -58,6 +59,7 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t
     const std::lock_guard lock(mutex_);
     if (ended_) throw *ended_;
     throw_refusals(to);
+    if (has_aborted(to)) throw abortion(to);
     if (was_gone_lately(to))
       throw Error(
           ErrorKind::RankFailed,

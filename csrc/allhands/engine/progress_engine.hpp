@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,10 +47,13 @@ class Lookout {
 class ProgressEngine {
  public:
   enum class AtEnd { GiveUp, GoOn };
+  // Why a rank has aborted the group, if it said so.
+  using Failure = std::function<std::optional<Error>()>;
 
   // `base`: where the mailroom of the group lies in `memory`.
-  ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* base,
-                 const Membership& membership);
+  ProgressEngine(
+      std::shared_ptr<SharedMemory> memory, std::byte* base,
+      const Membership& membership, Failure failure = [] { return std::nullopt; });
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
@@ -102,6 +106,8 @@ class ProgressEngine {
   std::vector<TransferPtr> pending();
   std::vector<int> unserved_peers();
   bool is_gone(int peer) const;
+  bool has_aborted(int peer) const;
+  Error abortion(int peer) const;
   bool was_gone_lately(int peer);
   void throw_refusals(int peer);
   void run();
@@ -116,6 +122,7 @@ class ProgressEngine {
 
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
+  Failure failure_;
   Bell& bell_;
 
   std::mutex mutex_;

@@ -139,7 +139,13 @@ class PyCommunicator {
 
   void abort(const std::string& reason) {
     const nb::gil_scoped_release unlocked;
-    core_->abort(reason);
+    core_->fail(Error(ErrorKind::Backend, "rank " + std::to_string(core_->rank()) +
+                                              " aborted it: " + reason));
+  }
+
+  void disagree(const std::string& reason) {
+    const nb::gil_scoped_release unlocked;
+    core_->fail(Error(ErrorKind::Mismatch, reason));
   }
 
   void close(double grace) {
@@ -456,6 +462,8 @@ void bind_communicator(nb::module_& m) {
                    [](const PyCommunicator& self) { return self.core().name(); })
       .def("abort", &PyCommunicator::abort, "reason"_a,
            "Breaks the group for every rank; everybody who waits in it raises.")
+      .def("disagree", &PyCommunicator::disagree, "reason"_a,
+           "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
       .def("close", &PyCommunicator::close, "grace"_a = 0.0,
            "Waits up to `grace` seconds for queued operations, ends the others, and "
            "tells the peers that this rank is gone.");

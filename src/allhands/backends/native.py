@@ -299,6 +299,10 @@ class NativeCommunicator(Communicator):
         """See `Communicator.abort`."""
         self._native.abort(reason)
 
+    def disagree(self, reason: str) -> None:
+        """`abort`, but with `CollectiveMismatchError` on every rank."""
+        self._native.disagree(reason)
+
     def close(self, grace: float) -> None:
         """See `Communicator.close`."""
         self._native.close(grace)

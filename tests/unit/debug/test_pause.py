@@ -1,5 +1,6 @@
 """breakpoint: who stops and who waits. The debugger itself is tested with processes."""
 
+import threading
 from datetime import timedelta
 
 import pytest
@@ -44,9 +45,15 @@ def test_the_first_calls_of_a_line_can_be_skipped(debugger):
 
 
 def test_the_others_wait_no_longer_than_they_are_told(debugger):
+    is_over = threading.Event()
+
     def body(rank):
         if rank == 0:
-            dist.breakpoint(rank=1, timeout_s=0.2)
+            try:
+                dist.breakpoint(rank=1, timeout_s=0.2)
+            finally:
+                is_over.set()
+        is_over.wait(20)
 
     late, _ = outcomes(2, body)
     assert isinstance(late, dist.CollectiveTimeoutError)
@@ -54,10 +61,16 @@ def test_the_others_wait_no_longer_than_they_are_told(debugger):
 
 
 def test_without_a_limit_it_is_the_groups(debugger):
+    is_over = threading.Event()
+
     def body(rank):
         dist.group.WORLD.set_timeout(timedelta(seconds=0.2))
         if rank == 0:
-            dist.breakpoint(timeout_s=None)
+            try:
+                dist.breakpoint(timeout_s=None)
+            finally:
+                is_over.set()
+        is_over.wait(20)
 
     late, _ = outcomes(2, body)
     assert isinstance(late, dist.CollectiveTimeoutError)

@@ -1,0 +1,178 @@
+"""Ranks that make their groups in different orders; ranks are threads."""
+
+import contextlib
+import time
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from harness.ranks import outcomes, patient, run_ranks
+from harness.stores import DictStore
+
+Mismatch = dist.CollectiveMismatchError
+
+
+def total(group=None):
+    """The sum of the members' global ranks, by all_reduce."""
+    array = np.array([dist.get_rank()])
+    dist.all_reduce(array, group=group)
+    return int(array[0])
+
+
+USES = {
+    "all_reduce": total,
+    "async_op": lambda group: dist.barrier(group, async_op=True).wait(),
+    "send": lambda group: dist.send(np.ones(9999), 1, group),
+    "recv": lambda group: dist.recv(np.ones(3), 1, group),
+    "recv from any": lambda group: dist.recv(np.ones(3), group=group),
+    "irecv": lambda group: dist.irecv(np.ones(3), 1, group).wait(),
+    "objects": lambda group: dist.all_gather_object([0, 0], 0, group),
+}
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_both_sides_get_both_calls(use, is_waiting):
+    def body(rank):
+        if rank == 0:
+            group = dist.new_group([0, 1])
+            dist.barrier()
+            if not is_waiting:
+                dist.barrier()
+            start = time.monotonic()
+            try:
+                use(group)
+            finally:
+                assert time.monotonic() - start < patient(1)
+        else:
+            dist.barrier()
+            if is_waiting:
+                time.sleep(0.05)  # so that rank 0 waits, most of the time
+            try:
+                dist.new_group([1])
+            finally:
+                if not is_waiting:
+                    dist.barrier()
+
+    for error in outcomes(2, body):
+        assert isinstance(error, Mismatch), error
+        assert "rank 0's call #1 was new_group([0, 1])" in str(error)
+        assert "rank 1's was new_group([1])" in str(error)
+
+
+def test_a_later_group_with_the_rank_that_raised_is_broken_too():
+    """Rank 2 makes [0, 2] and then [1, 2], rank 1 begins with [1, 2]."""
+
+    def body(rank):
+        if rank == 2:
+            groups = dist.new_group([0, 2]), dist.new_group([1, 2])
+            dist.barrier()
+            dist.barrier()
+            dist.barrier()
+            for group in groups:  # rank 0 raised, and so did rank 1
+                with pytest.raises(Mismatch, match=r"rank 2's call #1 was new_group"):
+                    total(group)
+            return total()
+        dist.barrier()
+        if rank == 0:
+            dist.barrier()
+        message = r"rank 2's call #1 .*\(\[0, 2\]\), rank 1's was new_group\(\[1, 2\]\)"
+        with pytest.raises(Mismatch, match=message) as caught:
+            dist.new_group([0, 2] if rank == 0 else [1, 2])
+        assert caught.value.ranks == [[1], [2]][rank]
+        dist.barrier()
+        if rank == 1:
+            dist.barrier()
+        return total()
+
+    assert run_ranks(3, body) == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ({"group_desc": "dp"}, {"group_desc": "tp"}, "[0, 1], group_desc='dp'"),
+        ({"backend": "gloo"}, {}, "[0, 1], backend='gloo'"),
+        ({"ranks": [1, 0], "sort_ranks": False}, {"ranks": [0, 1]}, "([1, 0])"),
+    ],
+)
+def test_what_else_must_be_alike(one, other, text):
+    def body(rank):
+        group = dist.new_group(**(other if rank else one))
+        dist.barrier(group)
+
+    for error in outcomes(2, body):
+        assert isinstance(error, Mismatch), error
+        assert text in str(error)
+
+
+def test_limits_and_devices_may_differ():
+    def body(rank):
+        limit = dist.default_pg_timeout * (1 + rank)
+        return total(dist.new_group(timeout=limit, device_id=rank))
+
+    assert run_ranks(2, body) == [1, 1]
+
+
+def test_later_calls_succeed():
+    def body(rank):
+        made = []
+        for _ in range(3):
+            with contextlib.suppress(Mismatch):
+                made.append(dist.new_group([rank]))
+            dist.barrier()
+        group = dist.new_group([0, 1])
+        return len(made), group.group_name, total(group)
+
+    found = run_ranks(2, body)
+    assert sum(num_made for num_made, _, _ in found) == 3  # who came first
+    assert [rest for _, *rest in found] == [["4", 1]] * 2
+
+
+class CountingStore(DictStore):
+    num_compared = 0
+
+    def compare_set(self, *arguments):
+        CountingStore.num_compared += 1
+        return super().compare_set(*arguments)
+
+
+def test_what_it_costs():
+    store, size = CountingStore(), 4
+    CountingStore.num_compared = 0
+
+    def body(rank):
+        dist.init_process_group(store=store, rank=rank, world_size=size)
+        dist.init_device_mesh("cpu", (2, 2))
+        dist.new_group([0, 1], use_local_synchronization=True)
+        dist.split_group(split_ranks=[[0, 1], [2, 3]])
+        for _ in range(5):
+            dist.new_group([0, 1])
+
+    run_ranks(size, body, init=False)
+    assert CountingStore.num_compared == 5 * size
+
+
+class StoreThatCannot(DictStore):
+    def compare_set(self, *arguments):
+        raise NotImplementedError
+
+
+class StoreThatIsGone(DictStore):
+    def compare_set(self, *arguments):
+        raise dist.DistNetworkError("connection lost")
+
+
+@pytest.mark.parametrize("kind", [StoreThatCannot, StoreThatIsGone])
+def test_without_the_store_groups_work_unchecked(kind):
+    store = kind()
+
+    def body(rank):
+        dist.init_process_group(store=store, rank=rank, world_size=3)
+        lists = [[0, 1], [0, 1, 2]]
+        made = [dist.new_group(ranks) for ranks in (lists if rank else lists[::-1])]
+        pair, all_three = made if rank else made[::-1]
+        return total(pair) if rank < 2 else 1, total(all_three)
+
+    assert run_ranks(3, body, init=False) == [(1, 3)] * 3
