@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <string>
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/futex.hpp"
+#include "allhands/base/seconds.hpp"
 
 namespace allhands {
 namespace {
@@ -35,13 +35,6 @@ void pause_cpu() {
 // of them would be a second in which we neither see that a peer has died nor get the
 // CPU as soon as a peer wakes us.
 constexpr std::chrono::milliseconds kLongestYielding{5};
-
-std::string seconds(Deadline::Duration duration) {
-  char text[32];
-  const double value = std::chrono::duration<double>(duration).count();
-  std::snprintf(text, sizeof(text), value < 10 ? "%.2f s" : "%.0f s", value);
-  return text;
-}
 
 std::string list(const std::vector<int>& ranks) {
   std::string text = "[";

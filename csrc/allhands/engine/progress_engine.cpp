@@ -8,15 +8,12 @@
 #include <string>
 
 #include "allhands/base/futex.hpp"
+#include "allhands/base/seconds.hpp"
 
 namespace allhands {
 namespace {
 
 constexpr int kPolls = 300;  // yields before a wait sleeps, as in the arena
-
-double seconds(const Deadline& deadline) {
-  return std::chrono::duration<double>(deadline.limit()).count();
-}
 
 std::vector<std::byte> kept_data(const Message& message, const std::byte* data) {
   if (message.kind != MessageKind::Eager) return {};
@@ -201,8 +198,7 @@ Error ProgressEngine::timeout_of(const Transfer& transfer,
   if (transfer.peer != kAnySource) missing.push_back(transfer.peer);
   return Error(ErrorKind::Timeout,
                describe(transfer) + ": rank " + std::to_string(membership_.rank) +
-                   " (this process) waited " + std::to_string(seconds(deadline)) +
-                   " s for " +
+                   " (this process) waited " + seconds(deadline.limit()) + " for " +
                    (missing.empty() ? "any rank" : membership_.describe(missing[0])),
                missing);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/seconds.hpp"
 
 namespace allhands {
 
@@ -18,12 +19,9 @@ void Work::wait(const Limits& limits) {
     if (limits.interrupt != nullptr && limits.interrupt())
       throw Error(ErrorKind::Interrupted, "interrupted");
     if (limits.deadline.is_expired())
-      throw Error(
-          ErrorKind::Timeout,
-          "Work.wait: the operation did not finish in " +
-              std::to_string(
-                  std::chrono::duration<double>(limits.deadline.limit()).count()) +
-              " s; it goes on, wait again for its result");
+      throw Error(ErrorKind::Timeout, "Work.wait: the operation did not finish in " +
+                                          seconds(limits.deadline.limit()) +
+                                          "; it goes on, wait again for its result");
     lock.lock();
   }
   if (error_) std::rethrow_exception(error_);

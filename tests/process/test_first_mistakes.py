@@ -1,0 +1,87 @@
+"""What somebody who tries the examples gets wrong first, and what they are told."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.documents import ROOT
+from harness.launcher import environment, launch
+
+EXAMPLES = ROOT / "examples"
+
+
+def changed(folder, name, old, new):
+    """A copy of an example with one piece of its text replaced."""
+    text = (EXAMPLES / name).read_text()
+    assert old in text
+    path = folder / name
+    path.write_text(text.replace(old, new, 1))
+    return str(path)
+
+
+def failed(*arguments):
+    """What the launcher says at the end of a job that fails."""
+    done = launch("--standalone", *arguments)
+    assert done.returncode != 0
+    lines = done.stderr.splitlines()
+    [start] = [i for i, s in enumerate(lines) if s.startswith("allhands run: rank")]
+    return lines[start:]
+
+
+@pytest.mark.parametrize("name", ["point_to_point.py", "work_queue.py"])
+def test_started_without_the_launcher(name):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "environment variable RANK expected, but not set" in last
+    assert "Start the program with `allhands run" in last
+
+
+def test_one_rank_alone_has_nobody_to_send_to():
+    head, place, *_ = failed(str(EXAMPLES / "point_to_point.py"))
+    assert "1 is not in group '0'; it must be in [0, 1)" in head
+    assert place.endswith("in blocking: dist.send(array, dst=1)")
+
+
+def test_a_rank_that_does_not_exist(tmp_path):
+    path = changed(tmp_path, "point_to_point.py", "dst=1", "dst=2")
+    head, place, *_ = failed("--nproc-per-node=2", path)
+    assert "rank 0 failed: ValueError: Invalid destination rank: 2" in head
+    assert place.endswith("in blocking: dist.send(array, dst=2)")
+
+
+def test_arrays_of_different_sizes(tmp_path):
+    old, new = "np.arange(1_000_003) *", "np.arange(1_000_003 + rank) *"
+    path = changed(tmp_path, "ring_all_reduce.py", old, new)
+    head, place, *_ = failed("--nproc-per-node=2", path)
+    assert "CollectiveMismatchError: recv(int64, count 100000" in head
+    assert "sent int64, count 100000" in head
+    assert place.endswith("in whole: dist.recv(incoming, left)")
+
+
+def test_a_rank_that_dies(tmp_path):
+    old = "    for _ in range(dist.get_world_size() - 1):\n"
+    new = (
+        "    import signal\n    dist.get_rank() == 1 and signal.raise_signal(9)\n" + old
+    )
+    path = changed(tmp_path, "ring_all_reduce.py", old, new)
+    report = failed("--nproc-per-node=3", path)
+    assert report[0] == "allhands run: rank 1 failed: killed by SIGKILL"
+    assert "2 others stopped because of rank 1" in report[-1]
+
+
+def test_a_rank_that_leaves_early(tmp_path):
+    old = "    dist.gather(before"
+    new = "    if rank == 1:\n        raise SystemExit\n" + old
+    path = changed(tmp_path, "collectives.py", old, new)
+    head, place, *_ = failed("--nproc-per-node=2", path)
+    assert "RankFailedError: gather(int64, count 2, root 0) #5 on group '0'" in head
+    assert "left the group; rank 1 was last in all_gather #4" in head
+    assert place.endswith("in tour: dist.gather(before, arrays, dst=0)")
