@@ -112,6 +112,7 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path):
         ("--sizes", "8,many", "size is 'many'; want bytes such as 8, 16K"),
         ("--ranks", "1", "'1'; want a number from 2 up"),
         ("--min-time", "0", "'0'; want seconds, above 0 to 10"),
+        ("--json", "no/such/place.json", "'no/such/place.json' cannot be written"),
     ],
 )
 def test_wrong_input_is_named(option, value, problem):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from allhands.bench.cells import (
     ARRAYS,
@@ -136,8 +143,8 @@ def _seconds(text: str) -> float:
 
 def _file(text: str) -> Path:
     path = Path(text)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is no file in a directory there is")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written")
     return path
 
 
@@ -215,11 +222,12 @@ def _measure(
     console: Console,
     machine: dict[str, Any],
 ) -> list[list[Result]]:
-    """All results; each table is shown as soon as its last line is there."""
+    """All results; a table is shown once the first cell of the next one is there."""
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TimeElapsedColumn(),
         console=console,
         transient=True,
         auto_refresh=False,  # no thread that wakes up while ranks are measured
@@ -231,21 +239,16 @@ def _measure(
 
     versions = machine.setdefault("versions", {})
     rows: list[list[Result]] = []
-    sizes_left = {
-        key: len(list(group))
-        for ranks in cells.values()
-        for key, group in groupby(ranks, form)
-    }
     with progress:
-        for row in Suite(cells, peers, effort, tell).run(versions):
-            rows.append(row)
-            progress.advance(task)
-            key = form(row[0].cell)
-            sizes_left[key] -= 1
-            if not sizes_left[key]:
-                same = [other for other in rows if form(other[0].cell) == key]
-                console.print(key, style="bold")
-                console.print(results_table(same, machine["limits"]["copy"]))
+        measured = Suite(cells, peers, effort, tell).run(versions)
+        for key, group in groupby(measured, lambda row: form(row[0].cell)):
+            same = []
+            for row in group:
+                same.append(row)
+                progress.advance(task)
+            console.print(key, style="bold")
+            console.print(results_table(same, machine["limits"]["copy"]))
+            rows += same
     return rows
 
 
