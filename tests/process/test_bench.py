@@ -6,9 +6,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
+import allhands as dist
 from allhands.bench.peers.mpi import Mpi
 from harness.launcher import environment
 
@@ -69,6 +71,25 @@ def test_every_operation_of_ours(tmp_path):
     assert record["machine"]["affinity"] == sorted(os.sched_getaffinity(0))
     assert "all_to_all_single, 2 ranks, float32, numpy, sync" in text
     assert "4 KiB" in text
+
+
+@pytest.mark.parametrize("mode", ["async", "persistent"])
+def test_forms(tmp_path, mode):
+    options = ["--ops", "all_reduce,broadcast", "--sizes", "1K", "--modes", mode]
+    options += ["--dtypes", "float64,int8", "--peers", "none"]
+    record, text = measured(tmp_path / "figures.json", *options)
+    forms = [(row["op"], row["dtype"], row["mode"]) for row in record["results"]]
+    assert forms == [
+        (op, dtype, mode)
+        for op in ("all_reduce", "broadcast")
+        for dtype in ("float64", "int8")
+    ]
+    for row in record["results"]:
+        if mode == "async" or hasattr(dist, f"{row['op']}_init"):
+            assert row["median"] > 0
+        else:
+            assert row["absent"] == f"allhands has no {row['op']}_init"
+    assert f"broadcast, 2 ranks, int8, numpy, {mode}" in text
 
 
 @pytest.mark.timeout(120)  # torch takes long to start where many tests run at once
@@ -148,22 +169,26 @@ def is_there(pid):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_rank_outlives_the_command(sent):
-    with subprocess.Popen(
-        command(*SLOW),
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with (
+        tempfile.TemporaryDirectory() as folder,  # a short path, for the socket's name
+        subprocess.Popen(
+            command(*SLOW),
+            env=environment(TMPDIR=folder),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         ranks = under_way(process)
         process.send_signal(sent)
         _, error = process.communicate(timeout=30)
-    if sent != signal.SIGKILL:
-        assert process.returncode == 130
-        assert error.endswith("interrupted\n")
-        assert not any(map(is_there, ranks))
-    while any(map(is_there, ranks)):  # the test's timeout ends a loop without end
-        pass
+        if sent != signal.SIGKILL:
+            assert process.returncode == 130
+            assert error.endswith("interrupted\n")
+            assert not any(map(is_there, ranks))
+            assert not os.listdir(folder)
+        while any(map(is_there, ranks)):  # the test's timeout ends a loop without end
+            pass
 
 
 def test_a_rank_that_dies_ends_it():

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -167,7 +168,7 @@ def main(args: Sequence[str] | None = None, prog: str = "allhands bench") -> int
         console = Console(width=_WIDTH)
     try:
         _run(options, console)
-    except JobError as error:
+    except (JobError, OSError) as error:
         sys.stderr.write(f"{prog}: {error}\n")
         return 1
     except KeyboardInterrupt:
@@ -239,8 +240,8 @@ def _measure(
 
     versions = machine.setdefault("versions", {})
     rows: list[list[Result]] = []
-    with progress:
-        measured = Suite(cells, peers, effort, tell).run(versions)
+    suite = Suite(cells, peers, effort, tell)
+    with progress, closing(suite.run(versions)) as measured:
         for key, group in groupby(measured, lambda row: form(row[0].cell)):
             same = []
             for row in group:

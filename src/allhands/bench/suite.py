@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ class Suite:
     effort: Effort
     tell: Callable[[Cell, str], None]
 
-    def run(self, versions: dict[str, str]) -> Iterator[list[Result]]:
+    def run(self, versions: dict[str, str]) -> Generator[list[Result], None, None]:
         """The results of all peers, cell by cell; adds to `versions` what ranks say.
 
         Raises:
