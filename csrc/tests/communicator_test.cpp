@@ -158,12 +158,62 @@ void test_two_groups_at_once() {
   });
 }
 
+void test_shared_array(int size) {
+  std::vector<std::shared_ptr<SharedArray>> kept(static_cast<std::size_t>(size));
+  run_communicators(size, [&](Communicator& comm) {
+    for (int round = 0; round < 3; ++round) {
+      const auto array = comm.empty_shared(DType::Float32, {300, 100}, soon());
+      CHECK(array->num_bytes() == 120000);
+      auto* floats = reinterpret_cast<float*>(array->data());
+      CHECK(std::all_of(floats, floats + 30000, [](float x) { return x == 0; }));
+      std::fill_n(floats, 30000, static_cast<float>(comm.rank()));
+      const Buffer buffer = {floats, DType::Float32, 30000, {}, 0};
+      comm.run(comm.all_reduce(buffer, buffer, ReduceOp::Max, 1), soon());
+      CHECK(floats[0] == static_cast<float>(size - 1) && floats[29999] == floats[0]);
+      floats[7] = 100.0f + static_cast<float>(comm.rank());
+      comm.run(comm.barrier(), soon());
+      const int next = (comm.rank() + 1) % size;
+      const auto* theirs = reinterpret_cast<float*>(comm.peer_data(buffer, next));
+      CHECK(theirs[7] == 100.0f + static_cast<float>(next));
+      comm.run(comm.barrier(), soon());
+      kept[static_cast<std::size_t>(comm.rank())] = array;
+    }
+  });
+  for (int rank = 0; rank < size; ++rank) {  // outlives the group
+    const auto& array = kept[static_cast<std::size_t>(rank)];
+    CHECK(reinterpret_cast<float*>(array->data())[7] == 100.0f + float(rank));
+  }
+}
+
+void test_shared_array_that_cannot_be_made() {
+  run_communicators(3, [&](Communicator& comm) {
+    const Error none = error_of(
+        [&] { comm.empty_shared(DType::UInt8, {std::size_t{1} << 50}, soon()); });
+    CHECK(none.kind() == ErrorKind::Backend);
+    CHECK(std::string(none.what()).find("rank 0: needs 3145728.0 GiB") !=
+          std::string::npos);
+    const auto too_large = {std::size_t{1} << 40, std::size_t{1} << 40};
+    const Error never =
+        error_of([&] { comm.empty_shared(DType::UInt8, too_large, soon()); });
+    CHECK(never.kind() == ErrorKind::Value);
+    const std::size_t count = comm.rank() == 1 ? 3 : 4;
+    const Error unlike =
+        error_of([&] { comm.empty_shared(DType::Float32, {count}, soon()); });
+    CHECK(unlike.kind() == ErrorKind::Mismatch);
+    CHECK(comm.empty_shared(DType::Float32, {0}, soon())->num_bytes() == 0);
+    std::vector<float> own(1);
+    CHECK(error_of([&] { comm.peer_data(buffer_of(own), 0); }).kind() ==
+          ErrorKind::Value);
+  });
+}
+
 }  // namespace
 
 int main() {
   for (const int size : {1, 2, 3, 5}) {
     test_run(size);
     test_post_and_run_keep_their_order(size);
+    test_shared_array(size);
   }
   test_callback_runs_once_done();
   test_wait_that_expires_leaves_the_operation_running();
@@ -171,4 +221,5 @@ int main() {
   test_abort_reaches_every_rank();
   test_arguments();
   test_two_groups_at_once();
+  test_shared_array_that_cannot_be_made();
 }

@@ -4,6 +4,10 @@ The native core of allhands. Private: use the names that allhands exports.
 
 from collections.abc import Callable, Mapping, Sequence
 import enum
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
 
 
 class DType(enum.Enum):
@@ -116,6 +120,16 @@ class Communicator:
 
     @property
     def name(self) -> str: ...
+
+    def empty_shared(self, dtype: DType, shape: Sequence[int], timeout: float) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """
+        Collective: this rank's bytes of a new array in memory that all ranks share, zero at first.
+        """
+
+    def peer_bytes(self, buffer: object, peer: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """
+        The bytes of rank `peer` that are where `buffer` is in a shared array of this rank; they keep `buffer` alive.
+        """
 
     def abort(self, reason: str) -> None:
         """Breaks the group for every rank; everybody who waits in it raises."""

@@ -104,6 +104,7 @@ from allhands.reductions import (
     reduce_scatter_tensor,
 )
 from allhands.rendezvous import register_rendezvous_handler, rendezvous
+from allhands.shared_arrays import empty_shared, peer_array
 from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from allhands.subgroups import (
     new_subgroups,
@@ -161,6 +162,7 @@ __all__ = [
     "broadcast_object_list",
     "default_pg_timeout",
     "destroy_process_group",
+    "empty_shared",
     "gather",
     "gather_object",
     "get_backend",
@@ -192,6 +194,7 @@ __all__ = [
     "new_group",
     "new_subgroups",
     "new_subgroups_by_enumeration",
+    "peer_array",
     "record_comm",
     "recv",
     "recv_object_list",

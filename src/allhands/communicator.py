@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from allhands.arrays import Array
 from allhands.identity import Roster
@@ -155,6 +155,14 @@ class Communicator(ABC):
     def barrier(self, timeout: float, async_op: bool) -> Work | None:
         """See `allhands.barrier`."""
         self._refuse("barrier")
+
+    def empty_shared(self, shape: tuple[int, ...], dtype: Any, timeout: float) -> Array:
+        """See `allhands.empty_shared`."""
+        self._refuse("empty_shared")
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """See `allhands.peer_array`."""
+        self._refuse("peer_array")
 
     def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
         """See `allhands.send`."""

@@ -14,7 +14,10 @@ from allhands.work import Work
 __all__ = ["Posting"]
 
 _STARTED = {"isend", "irecv"}
-_UNCHANGED = {"name", "send", "recv", "sendrecv", "abort", "close"}
+_UNCHANGED = {
+    *("name", "send", "recv", "sendrecv", "empty_shared", "peer_array"),
+    *("abort", "close"),
+}
 
 
 class Posting:

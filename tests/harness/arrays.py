@@ -25,13 +25,15 @@ _GUARD = 64  # bytes before and after
 class Guarded:
     """A one- or two-dimensional array of `values` in guarded memory."""
 
-    def __init__(self, values, layout):
+    def __init__(self, values, layout, block=None):
+        """`block(num_bytes)` gives the memory, as bytes."""
         self.layout = layout
         self.dtype = values.dtype
         self.count = values.size
         itemsize = values.dtype.itemsize
         num_bytes = 2 * _GUARD + (3 * self.count + 4) * itemsize
-        self.memory = np.arange(num_bytes, dtype=np.uint64).astype(np.uint8) | 0x41
+        self.memory = (block or _private)(num_bytes)
+        self.memory[:] = np.arange(num_bytes, dtype=np.uint64).astype(np.uint8) | 0x41
         self.array = self._carve(self.memory)
         self.array[...] = values.reshape(self.array.shape)
         self._before = self.memory.copy()
@@ -61,6 +63,10 @@ class Guarded:
         allowed = self._before.copy()
         self._carve(allowed)[...] = self.array
         np.testing.assert_array_equal(self.memory, allowed)
+
+
+def _private(num_bytes):
+    return np.empty(num_bytes, np.uint8)
 
 
 def random_values(generator, dtype, count):

@@ -39,6 +39,7 @@ class Case:
     root: int
     is_async: bool
     inputs: list
+    block: object = None  # where arrays get their memory, see Guarded
 
     def __str__(self):
         counts = [[part.size for part in parts] for parts in self.inputs]
@@ -58,11 +59,13 @@ class Case:
     def layout(self, *place, flat=False):
         """The layout of an array, by numbers that tell it apart; `flat`: rows are 1."""
         layouts = [layout for layout in LAYOUTS if not flat or layout != "transposed"]
+        if self.block and self.number % 4:  # else they seldom are on all ranks
+            layouts = ["contiguous", "unaligned"]
         return layouts[hash((self.seed, self.number, *place)) % len(layouts)]
 
     def read(self, values, *place, flat=False):
         """An array that may only be read."""
-        guarded = Guarded(values, self.layout(*place, flat=flat))
+        guarded = Guarded(values, self.layout(*place, flat=flat), self.block)
         guarded.array.flags.writeable = False
         guarded.expected = values
         return guarded
@@ -70,7 +73,7 @@ class Case:
     def write(self, count, *place, flat=False):
         """An array to be written."""
         layout = self.layout(*place, flat=flat)
-        return Guarded(np.zeros(count, self.dtype), layout)
+        return Guarded(np.zeros(count, self.dtype), layout, self.block)
 
     def reduce_op(self, rank):
         """What this rank passes as `op`."""
@@ -99,11 +102,15 @@ class Case:
         check_reduced(result, self.column(part), self.op, self.factors)
 
 
-def draw(name, size, seed, number):
-    """The cases of one seed for the operation `name` on `size` ranks."""
+def draw(name, size, seed, number, usual=None, block=None):
+    """The cases of one seed for the operation `name` on `size` ranks.
+
+    `usual` are the counts of most parts; `block` gives the arrays their memory.
+    """
+    usual = usual or [0, 1, 7, size - 1, size + 1, 63, 64, 65, 257, 1000]
     generator = np.random.default_rng([seed, size])
     for index in range(number):
-        counts = _counts(generator, size, *SHAPES[name])
+        counts = _counts(generator, size, usual, *SHAPES[name])
         dtype = DTYPES[generator.integers(len(DTYPES))]
         integral = dtype in INTEGERS
         factors = generator.integers(-3, 4, size) if integral else None
@@ -116,22 +123,22 @@ def draw(name, size, seed, number):
             int(generator.integers(size)),
             bool(generator.integers(2)),
             [[random_values(generator, dtype, n) for n in row] for row in counts],
+            block,
         )
 
 
-def _count(generator, size, num_parts):
-    usual = [0, 1, 7, size - 1, size + 1, 63, 64, 65, 257, 1000]
+def _count(generator, usual, num_parts):
     if generator.random() < 0.02:
         return int(generator.choice([40_003, 150_001])) // num_parts
     return int(generator.choice(usual))
 
 
-def _counts(generator, size, num_parts, uneven):
+def _counts(generator, size, usual, num_parts, uneven):
     """counts[rank][part], where `uneven` says what they depend on."""
     parts = range(size if num_parts == "ranks" else 1)
 
     def count():
-        return _count(generator, size, len(parts))
+        return _count(generator, usual, len(parts))
 
     if uneven == "any":
         return [[count() for _ in parts] for _ in range(size)]
@@ -168,7 +175,7 @@ def _check(*arrays):
 
 
 def _all_reduce(rank, case):
-    mine = Guarded(case.inputs[rank][0], case.layout(rank))
+    mine = Guarded(case.inputs[rank][0], case.layout(rank), case.block)
     if case.reduces(dist.all_reduce, mine.array, case.reduce_op(rank)):
         case.check_reduced(mine.values(), 0)
     else:

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
 
@@ -18,6 +19,7 @@ void all_gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& 
               limits);
   const std::size_t per_round = arena.chunk_bytes() / size_of(input.dtype);
   const std::size_t bytes = most * size_of(input.dtype);
+  if (direct_all_gather(arena, outputs, input, bytes)) return;
   run_rounds(
       arena, Cut{most, per_round}.rounds(),
       [&](std::size_t i) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
@@ -145,6 +146,7 @@ void all_reduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceO
                .count = input.count},
               limits);
   arena.set_factor(factor);
+  if (direct_all_reduce(arena, output, input, op)) return;
   AllReduce(arena, &output, input, op).run();
 }
 
@@ -157,6 +159,7 @@ void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op, double fa
                .count = buffer.count},
               limits);
   arena.set_factor(factor);
+  if (direct_reduce(arena, buffer, root, op)) return;
   AllReduce(arena, arena.rank() == root ? &buffer : nullptr, buffer, op).run();
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
+#include "allhands/arena/peer_buffers.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/kernels/pack.hpp"
@@ -29,6 +31,9 @@ class AllToAll {
 
   void run() {
     stage_counts();
+    if (direct_all_to_all(arena_, outputs_, inputs_, [this] { check_counts(); }))
+      return;
+    stage_counts();  // the direct way may have used up the first chunk
     stage(0);
     arena_.enter();
     check_counts();
@@ -45,13 +50,16 @@ class AllToAll {
  private:
   static constexpr std::size_t kCacheLine = 64;
 
-  // In every slot: how much this rank sends to each rank, how much it expects from
-  // each, then one part per receiving rank.
+  // In every slot: room for what PeerBuffers says there, how much this rank sends to
+  // each rank, how much it expects from each, then one part per receiving rank.
   std::size_t counts_bytes() const {
-    return (2 * size_ * sizeof(Count) + kCacheLine - 1) / kCacheLine * kCacheLine;
+    const std::size_t bytes =
+        PeerBuffers::said_bytes(size_) + 2 * size_ * sizeof(Count);
+    return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
   Count* sent_by(int rank) const {
-    return reinterpret_cast<Count*>(arena_.slot(rank, 0));
+    return reinterpret_cast<Count*>(arena_.slot(rank, 0) +
+                                    PeerBuffers::said_bytes(size_));
   }
   Count* expected_by(int rank) const { return sent_by(rank) + size_; }
   std::byte* part(int from, std::size_t i, int to) const {

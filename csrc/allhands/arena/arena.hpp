@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "allhands/arena/layout.hpp"
+#include "allhands/arena/shared_arrays.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
@@ -68,6 +69,9 @@ class Arena {
   void enter();
   // Tells how many chunks the operation uses; needed when it is more than one.
   void use_chunks(std::uint64_t count) { next_chunk_ = first_chunk_ + count; }
+  // After enter: the operation goes on as if nothing of it had been staged yet. It may
+  // enter again.
+  void start_over() { first_chunk_ = next_chunk_++; }
 
   std::uint32_t clock() const { return clock_; }
   // Moves this rank's clock on; everything written before is visible to who waits for
@@ -86,6 +90,9 @@ class Arena {
   std::optional<Error> told_failure() const;
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
   void leave();
+
+  // Shared with the arrays that are in it, which may outlive the group.
+  const std::shared_ptr<SharedArrays>& shared_arrays() const { return shared_arrays_; }
 
   // "all_reduce(float32, count 10, SUM) #17 on group 'dp'", for messages.
   std::string describe_call() const;
@@ -116,6 +123,7 @@ class Arena {
   std::uint32_t clock_ = 0;
   std::uint64_t first_chunk_ = 0;
   std::uint64_t next_chunk_ = 0;
+  const std::shared_ptr<SharedArrays> shared_arrays_ = std::make_shared<SharedArrays>();
   Descriptor descriptor_;
   Limits limits_;
 };

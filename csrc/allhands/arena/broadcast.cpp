@@ -1,4 +1,5 @@
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
 
@@ -8,6 +9,7 @@ void broadcast(Arena& arena, const Buffer& buffer, int root, const Limits& limit
   arena.begin(
       {.op = Op::Broadcast, .dtype = buffer.dtype, .root = root, .count = buffer.count},
       limits);
+  if (direct_broadcast(arena, buffer, root)) return;
   const bool is_root = arena.rank() == root;
   const Cut cut = {buffer.count, arena.chunk_bytes() / size_of(buffer.dtype)};
   run_rounds(

@@ -25,6 +25,8 @@ const char* name_of(Op op) {
       return "scatter";
     case Op::AllToAll:
       return "all_to_all";
+    case Op::EmptyShared:
+      return "empty_shared";
     case Op::None:
       break;
   }

@@ -23,6 +23,7 @@ enum class Op : std::uint8_t {
   Gather,
   Scatter,
   AllToAll,
+  EmptyShared,
 };
 
 // torch.distributed's name of the call.

@@ -1,4 +1,5 @@
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
 
@@ -9,6 +10,7 @@ void gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& inpu
   arena.begin(
       {.op = Op::Gather, .dtype = input.dtype, .root = root, .count = input.count},
       limits);
+  if (direct_gather(arena, outputs, input, root)) return;
   const Cut cut = {input.count, arena.chunk_bytes() / size_of(input.dtype)};
   const std::size_t bytes = input.num_bytes();
   run_rounds(

@@ -1,6 +1,9 @@
 // Every rank stages its contribution to every other rank's result; each reduces its own
 // straight into its output.
+#include <numeric>
+
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -21,6 +24,9 @@ void reduce_scatter(Arena& arena, const Buffer& output,
                .shares = digest_of(counts)},
               limits);
   arena.set_factor(factor);
+  const std::size_t total = std::reduce(counts.begin(), counts.end());
+  if (direct_reduce_scatter(arena, output, inputs, op, total * size_of(output.dtype)))
+    return;
   const Parts parts(arena, output.dtype, most);
   Reduction reduction(arena, output.dtype, op);
   const Buffer& own = inputs[static_cast<std::size_t>(arena.rank())];

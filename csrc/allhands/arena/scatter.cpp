@@ -1,5 +1,6 @@
 // The root's slot holds one part per rank, each of chunk_bytes / n.
 #include "allhands/arena/collectives.hpp"
+#include "allhands/arena/direct.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
@@ -11,6 +12,7 @@ void scatter(Arena& arena, const Buffer& output, const std::vector<Buffer>& inpu
   arena.begin(
       {.op = Op::Scatter, .dtype = output.dtype, .root = root, .count = output.count},
       limits);
+  if (direct_scatter(arena, output, inputs, root)) return;
   const Parts parts(arena, output.dtype, output.count);
   const Cut cut = {output.count, parts.most()};
   run_rounds(

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <string>
 
 #include "allhands/base/error.hpp"
@@ -18,6 +20,10 @@ namespace {
       std::string(call) + " of " + std::to_string(size) + " bytes of shared memory",
       errno);
 }
+
+#ifndef MADV_COLLAPSE  // since Linux 6.1
+constexpr int MADV_COLLAPSE = 25;
+#endif
 
 }  // namespace
 
@@ -37,12 +43,41 @@ std::shared_ptr<SharedMemory> SharedMemory::map(Fd fd) {
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(fd), size));
 }
 
-SharedMemory::SharedMemory(Fd fd, std::size_t size) : fd_(std::move(fd)), size_(size) {
-  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
-  if (address == MAP_FAILED) fail("mmap", size);
-  data_ = static_cast<std::byte*>(address);
+// Inside a larger reservation, which has a boundary of huge pages somewhere.
+SharedMemory::SharedMemory(Fd fd, std::size_t size)
+    : fd_(std::move(fd)), size_(size), reserved_bytes_(size + kHugePage) {
+  reserved_ = mmap(nullptr, reserved_bytes_, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved_ == MAP_FAILED) fail("mmap", size);
+  const auto begin = reinterpret_cast<std::uintptr_t>(reserved_);
+  data_ = reinterpret_cast<std::byte*>((begin + kHugePage - 1) / kHugePage * kHugePage);
+  if (mmap(data_, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_.get(), 0) ==
+      MAP_FAILED) {
+    const int code = errno;
+    munmap(reserved_, reserved_bytes_);
+    errno = code;
+    fail("mmap", size);
+  }
 }
 
-SharedMemory::~SharedMemory() { munmap(data_, size_); }
+void SharedMemory::reserve(std::size_t at, std::size_t bytes) const {
+  // A signal ends the call and undoes it: in pieces that take a few milliseconds, so
+  // that a profiler's signals leave time for one.
+  constexpr std::size_t kPiece = std::size_t{8} << 20;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t piece = std::min(kPiece, bytes - done);
+    if (fallocate(fd_.get(), 0, static_cast<off_t>(at + done),
+                  static_cast<off_t>(piece)) == 0)
+      done += piece;
+    else if (errno != EINTR)
+      fail("fallocate", bytes);
+  }
+  // Only of pages that are there. Where it fails, as on older kernels or for want of
+  // huge pages, small ones serve.
+  if (at % kHugePage == 0 && bytes >= kHugePage)
+    (void)madvise(data_ + at, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
+}
+
+SharedMemory::~SharedMemory() { munmap(reserved_, reserved_bytes_); }
 
 }  // namespace allhands

@@ -16,6 +16,9 @@ Tuning Tuning::for_ranks(int size) {
       // the second-level cache (two of 256 KiB each); more makes meetings rarer, which
       // cost a turn of every rank where ranks outnumber the CPUs.
       .chunk_bytes = std::uint64_t{is_crowded ? 1024u : 256u} << 10,
+      // Of what a rank contributes: below it the copies through the slots cost less
+      // than the meeting at which ranks learn that their arrays are shared.
+      .direct_bytes = std::uint64_t{16} << 10,
       // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
       // wins nothing over yields when all ranks run, and loses whole time slices when
       // one does not, because something else wants its CPU: 50 pauses cover a peer
@@ -29,6 +32,7 @@ std::span<const Tuning::Entry> Tuning::entries() {
   static constexpr Entry kEntries[] = {
       {"one_phase_bytes", &Tuning::one_phase_bytes, 0, std::uint64_t{1} << 20},
       {"chunk_bytes", &Tuning::chunk_bytes, 4096, std::uint64_t{1} << 20},
+      {"direct_bytes", &Tuning::direct_bytes, 64, std::uint64_t{1} << 40},
       {"spins", &Tuning::spins, 0, 1'000'000},
       {"yields", &Tuning::yields, 0, 1'000'000},
   };

@@ -11,6 +11,7 @@ namespace allhands {
 struct Tuning {
   std::uint64_t one_phase_bytes;
   std::uint64_t chunk_bytes;
+  std::uint64_t direct_bytes;
   std::uint64_t spins;
   std::uint64_t yields;
 

@@ -63,6 +63,28 @@ std::shared_ptr<Work> Communicator::post(Operation operation, Deadline deadline)
   return work;
 }
 
+std::shared_ptr<SharedArray> Communicator::empty_shared(
+    DType dtype, const std::vector<std::size_t>& shape, const Limits& limits) {
+  SharedArrayMaker maker(membership_, token_, dtype, shape);
+  run([&](Arena& arena, const Limits& inner) { maker.run(arena, inner); }, limits);
+  return maker.result();
+}
+
+std::byte* Communicator::peer_data(const Buffer& buffer, int peer) const {
+  check_peer("peer_array", peer);
+  std::optional<SharedRegion> region;
+  if (is_open_.load(std::memory_order_acquire))
+    region = arena_->shared_arrays()->find(buffer);
+  if (!region)
+    throw Error(ErrorKind::Value,
+                "peer_array: the array is not in the shared memory of group '" +
+                    name() +
+                    "'; pass what empty_shared made on this group, or a contiguous "
+                    "view of it");
+  const auto* mine = static_cast<const std::byte*>(buffer.data);
+  return region->part(peer) + (mine - region->part(rank()));
+}
+
 void Communicator::perform(const Operation& operation, const Limits& limits) {
   try {
     if (!is_open_.load(std::memory_order_acquire)) open(limits);

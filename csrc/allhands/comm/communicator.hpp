@@ -23,6 +23,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/comm/bootstrap.hpp"
+#include "allhands/comm/shared_array.hpp"
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/engine/work.hpp"
@@ -62,6 +63,14 @@ class Communicator {
 
   // Runs it now, in this thread.
   void run(const Operation& operation, Limits limits);
+  // An array of this rank in memory that all ranks share, zero at first; collective.
+  // Throws as run, and Backend where a rank has no memory for it: the group works on.
+  std::shared_ptr<SharedArray> empty_shared(DType dtype,
+                                            const std::vector<std::size_t>& shape,
+                                            const Limits& limits);
+  // Where `peer` has what `buffer` is here, which lies in a shared array: memory that
+  // lives as long as this rank's. Throws Value for any other.
+  std::byte* peer_data(const Buffer& buffer, int peer) const;
   // Queues it.
   std::shared_ptr<Work> post(Operation operation, Deadline deadline);
 

@@ -2,6 +2,7 @@
 // Communicator holds them until it next looks and finds them done.
 #include "allhands/python/communicator.hpp"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -57,6 +58,8 @@ Tuning tuning_of(int size, const std::map<std::string, std::uint64_t>& changes) 
   for (const auto& [name, value] : changes) tuning.set(name, value);
   return tuning;
 }
+
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
 class PyCommunicator {
  public:
@@ -135,6 +138,28 @@ class PyCommunicator {
     }
     core_->engine().wait(received, limits, ProgressEngine::AtEnd::GiveUp);
     return received->source;
+  }
+
+  // This rank's bytes of a new shared array.
+  Bytes empty_shared(DType dtype, const std::vector<std::size_t>& shape,
+                     double timeout) {
+    std::shared_ptr<SharedArray> array;
+    {
+      const nb::gil_scoped_release unlocked;
+      array = core_->empty_shared(
+          dtype, shape, {Deadline::after(duration_of(timeout)), python_interrupt});
+    }
+    using Pointer = std::shared_ptr<SharedArray>;
+    const nb::capsule owner(new Pointer(array), [](void* pointer) noexcept {
+      delete static_cast<Pointer*>(pointer);
+    });
+    return Bytes(array->data(), {array->num_bytes()}, owner);
+  }
+
+  // The bytes of `peer`'s that `buffer` are here; they keep `buffer`.
+  Bytes peer_bytes(nb::handle buffer, int peer) const {
+    const Buffer& mine = nb::cast<const PyBuffer&>(buffer).buffer();
+    return Bytes(core_->peer_data(mine, peer), {mine.num_bytes()}, buffer);
   }
 
   void abort(const std::string& reason) {
@@ -460,6 +485,13 @@ void bind_communicator(nb::module_& m) {
                    [](const PyCommunicator& self) { return self.core().size(); })
       .def_prop_ro("name",
                    [](const PyCommunicator& self) { return self.core().name(); })
+      .def("empty_shared", &PyCommunicator::empty_shared, "dtype"_a, "shape"_a,
+           "timeout"_a,
+           "Collective: this rank's bytes of a new array in memory that all ranks "
+           "share, zero at first.")
+      .def("peer_bytes", &PyCommunicator::peer_bytes, "buffer"_a, "peer"_a,
+           "The bytes of rank `peer` that are where `buffer` is in a shared array of "
+           "this rank; they keep `buffer` alive.")
       .def("abort", &PyCommunicator::abort, "reason"_a,
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,

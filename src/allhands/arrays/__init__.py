@@ -18,7 +18,15 @@ import numpy as np
 
 from allhands._C import Buffer
 
-__all__ = ["Array", "Library", "as_buffer", "device_of", "library_of", "reducers"]
+__all__ = [
+    "Array",
+    "Library",
+    "as_buffer",
+    "device_of",
+    "library_of",
+    "library_of_dtype",
+    "reducers",
+]
 
 Array: TypeAlias = Any
 """An array of a library in the table below (`numpy.ndarray`, `torch.Tensor`)."""
@@ -41,6 +49,11 @@ class Library(Protocol):
 
     def from_numpy(self, array: np.ndarray[Any, Any]) -> Array:
         """`array` as one of the library's own, without a copy."""
+
+    def from_bytes(
+        self, memory: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any
+    ) -> Array:
+        """`memory`, all of it, as an array of the library's own, without a copy."""
 
     def new_future(self) -> Any:
         """A future of the library's own kind: set_result, set_exception."""
@@ -96,6 +109,12 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
         if name in sys.modules:
             found |= cast(Library, importlib.import_module(module)).reducers
     return found
+
+
+def library_of_dtype(dtype: Any) -> Library:
+    """The library whose arrays have elements of `dtype`; NumPy if in doubt."""
+    root = type(dtype).__module__.partition(".")[0]
+    return cast(Library, importlib.import_module(_MODULES.get(root, _MODULES["numpy"])))
 
 
 def _find(kind: type, name: str) -> Library:

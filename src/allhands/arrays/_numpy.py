@@ -16,7 +16,15 @@ import numpy as np
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 
-__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future", "reducers"]
+__all__ = [
+    "accepts",
+    "as_buffer",
+    "device_of",
+    "from_bytes",
+    "from_numpy",
+    "new_future",
+    "reducers",
+]
 
 reducers: dict[type, Callable[[Any], Any]] = {}  # arrays do so by themselves
 
@@ -47,6 +55,14 @@ def device_of(array: np.ndarray[Any, Any]) -> str:
 def from_numpy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """See `allhands.arrays.Library`."""
     return array
+
+
+def from_bytes(
+    memory: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any
+) -> np.ndarray[Any, Any]:
+    """See `allhands.arrays.Library`."""
+    array: np.ndarray[Any, Any] = memory.view(dtype)
+    return array.reshape(shape)
 
 
 def new_future() -> Future[Any]:

@@ -16,7 +16,15 @@ from typing import Any, NoReturn
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 
-__all__ = ["accepts", "as_buffer", "device_of", "from_numpy", "new_future", "reducers"]
+__all__ = [
+    "accepts",
+    "as_buffer",
+    "device_of",
+    "from_bytes",
+    "from_numpy",
+    "new_future",
+    "reducers",
+]
 
 _torch: Any = importlib.import_module("torch")
 _STRIDED = _torch.strided
@@ -84,6 +92,13 @@ def device_of(array: Any) -> str:
 def from_numpy(array: Any) -> Any:
     """See `allhands.arrays.Library`."""
     return _torch.from_numpy(array)
+
+
+def from_bytes(memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """See `allhands.arrays.Library`."""
+    if not memory.size:  # torch makes no other dtype of no bytes
+        return _torch.empty(shape, dtype=dtype)
+    return _torch.from_numpy(memory).view(dtype).view(shape)
 
 
 def new_future() -> Any:

@@ -6,10 +6,13 @@ what they held.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from allhands.arrays import Array
+import numpy as np
+
+from allhands.arrays import Array, library_of_dtype
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.options import RedOpType, ReduceOp
 from allhands.work import Work
@@ -149,6 +152,17 @@ class FakeCommunicator(Communicator):
     def barrier(self, timeout: float, async_op: bool) -> Work | None:
         """Wait for nobody."""
         return _done([], async_op)
+
+    def empty_shared(self, shape: tuple[int, ...], dtype: Any, timeout: float) -> Array:
+        """Make an array of this process's own."""
+        library = library_of_dtype(dtype)
+        itemsize = library.from_bytes(np.empty(0, np.uint8), (0,), dtype).itemsize
+        memory = np.zeros(math.prod(shape) * itemsize, np.uint8)
+        return library.from_bytes(memory, shape, dtype)
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """Return `array`."""
+        return array
 
     def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
         """Send nothing."""

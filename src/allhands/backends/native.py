@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from allhands import _C, settings
 from allhands._C import Buffer, DType
-from allhands.arrays import Array, as_buffer
+from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.options import RedOpType, ReduceOp
 from allhands.work import Work
@@ -251,6 +253,19 @@ class NativeCommunicator(Communicator):
         """See `allhands.barrier`."""
         native = self._native.barrier(timeout, async_op)
         return None if native is None else NativeWork(native, [])
+
+    def empty_shared(self, shape: tuple[int, ...], dtype: Any, timeout: float) -> Array:
+        """See `Communicator.empty_shared`."""
+        library = library_of_dtype(dtype)
+        nothing = library.from_bytes(np.empty(0, np.uint8), (0,), dtype)
+        element = as_buffer(nothing, writable=True).dtype
+        memory = self._native.empty_shared(element, shape, timeout)
+        return library.from_bytes(memory, shape, dtype)
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """See `Communicator.peer_array`."""
+        memory = self._native.peer_bytes(as_buffer(array, writable=False), peer)
+        return library_of(array).from_bytes(memory, array.shape, array.dtype)
 
     def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
         """See `Communicator.send`."""

@@ -1,0 +1,55 @@
+// The collectives on shared arrays, which need no staging: each rank reads the others'
+// arrays where they lie (see PeerBuffers). They are tried first, after Arena::begin;
+// where they return false the operation has to go through the slots.
+//
+// Each begins with the ranks' meeting, and ends when no rank reads or writes another's
+// array any more, so that its owner may use it at once. Cost is given per rank for n
+// ranks and B bytes of input.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/base/buffer.hpp"
+#include "allhands/base/reduce_op.hpp"
+
+namespace allhands {
+
+// Each rank reduces its part of the arrays from all inputs straight into all outputs.
+// B bytes read and B written, however many ranks there are.
+bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
+                       ReduceOp op);
+
+// The same straight into the root's array. B bytes read, B / n written.
+bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op);
+
+// Each rank copies the root's array. B bytes read and written.
+bool direct_broadcast(Arena& arena, const Buffer& buffer, int root);
+
+// Each rank copies all inputs, of `most_bytes` at most. n B bytes read and written.
+bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
+                       const Buffer& input, std::size_t most_bytes);
+
+// The root does.
+bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
+                   const Buffer& input, int root);
+
+// Each rank reduces its part of all inputs, of `bytes` together on each rank, into its
+// output. B bytes read, B / n written.
+bool direct_reduce_scatter(Arena& arena, const Buffer& output,
+                           const std::vector<Buffer>& inputs, ReduceOp op,
+                           std::size_t bytes);
+
+// Each rank copies its part of all inputs. 2 B read and written. Counts are not agreed
+// on before: `check` is called once all ranks have entered, and may throw.
+bool direct_all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
+                       const std::vector<Buffer>& inputs,
+                       const std::function<void()>& check);
+
+// Each rank copies its part of the root's inputs. B bytes read and written.
+bool direct_scatter(Arena& arena, const Buffer& output,
+                    const std::vector<Buffer>& inputs, int root);
+
+}  // namespace allhands

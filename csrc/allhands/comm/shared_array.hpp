@@ -1,0 +1,72 @@
+// An array in the memory that the ranks of a group share: how it is made, and what
+// keeps it.
+//
+// One piece of memory holds the arrays of all ranks (see SharedArrays). It belongs to
+// the ranks' SharedArrays alone: no file system has a name for it, it is gone when the
+// last of them is, however its process ends, and it outlives the group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/base/dtype.hpp"
+#include "allhands/base/limits.hpp"
+#include "allhands/base/membership.hpp"
+#include "allhands/base/shared_memory.hpp"
+#include "allhands/comm/bootstrap.hpp"
+
+namespace allhands {
+
+// One rank's hold of it. Thread-safe.
+class SharedArray {
+ public:
+  SharedArray(std::shared_ptr<SharedMemory> memory,
+              std::shared_ptr<SharedArrays> arrays, const SharedRegion& region);
+  SharedArray(const SharedArray&) = delete;
+  SharedArray& operator=(const SharedArray&) = delete;
+  ~SharedArray();
+
+  // This rank's own, zero at first.
+  std::byte* data() const { return region_.part(region_.rank); }
+  std::size_t num_bytes() const { return region_.bytes; }
+
+ private:
+  const std::shared_ptr<SharedMemory> memory_;
+  const std::shared_ptr<SharedArrays> arrays_;
+  const SharedRegion region_;
+};
+
+// The operation that makes one, on every rank at once.
+class SharedArrayMaker {
+ public:
+  // Throws Value where the arrays have more bytes than can be counted.
+  SharedArrayMaker(const Membership& membership, const Token& token, DType dtype,
+                   const std::vector<std::size_t>& shape);
+
+  // What a rank cannot do is agreed on, so that the group works on; see result().
+  void run(Arena& arena, const Limits& limits);
+
+  // After run. Throws Backend, naming the ranks that failed and why, on every rank.
+  std::shared_ptr<SharedArray> result() const;
+
+ private:
+  std::size_t total_bytes() const;
+  void open(Arena& arena, const Limits& limits);
+  void reserve(const Arena& arena) const;
+  std::string failures(const Arena& arena) const;
+
+  const Membership& membership_;
+  const Token& token_;
+  Descriptor descriptor_;
+  std::size_t bytes_;   // of one rank's array
+  std::size_t stride_;  // the same in whole pages
+  Segment segment_;
+  std::string failure_;
+  std::shared_ptr<SharedArray> result_;
+};
+
+}  // namespace allhands

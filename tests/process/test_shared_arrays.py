@@ -1,0 +1,94 @@
+"""Shared arrays between processes: what they cost, and what a dead rank leaves."""
+
+import os
+import signal
+
+from harness.ranks import Processes
+
+REPORT = """
+    def status(field):
+        for line in open("/proc/self/status"):
+            if line.startswith(field):
+                return int(line.split()[1])
+
+    def mapped():
+        return open("/proc/self/maps").read().count("memfd:allhands")
+"""
+
+
+def test_hundreds_of_arrays_leave_nothing():
+    program = """
+    def cycle():
+        array = dist.empty_shared(50_000, np.float32)
+        array[:] = rank + 1
+        dist.all_reduce(array)
+        assert (array == 3).all()
+
+    for _ in range(20):
+        cycle()
+    before = len(os.listdir("/proc/self/fd")), status("Threads"), mapped()
+    memory = status("VmRSS")
+    for _ in range(300):
+        cycle()
+    after = len(os.listdir("/proc/self/fd")), status("Threads"), mapped()
+    give((before == after, before, after, status("VmRSS") - memory))
+    """
+    with Processes(2, REPORT + program) as processes:
+        for is_same, before, after, growth in processes.join():
+            assert is_same, (before, after)
+            assert growth < 2000  # kB; the arrays had 60 MB
+
+
+def test_a_dead_rank_leaves_the_others_their_arrays():
+    program = """
+    array = dist.empty_shared(100_000, np.float32)
+    array[:] = rank
+    dist.all_reduce(array)
+    say("ready")
+    if rank == 1:
+        time.sleep(60)
+    try:
+        dist.all_reduce(array)
+    except dist.RankFailedError as error:
+        theirs = dist.peer_array(array, 1)
+        say(f"{error.ranks} {theirs[0] >= 0} {array[0] >= 0}")
+    del array, theirs
+    dist.destroy_process_group()
+    give(mapped())
+    """
+    with Processes(3, REPORT + program) as processes:
+        for rank in range(3):
+            assert processes.read(rank) == "ready"
+        processes.ranks[1].send_signal(signal.SIGKILL)
+        for rank in (0, 2):
+            assert processes.read(rank) == "[1] True True"
+        assert processes.join(codes=[0, -signal.SIGKILL, 0]) == [0, None, 0]
+
+
+def test_a_rank_that_dies_while_others_make_an_array_is_named():
+    program = """
+    dist.barrier()
+    if rank == 1:
+        say("ready")
+        time.sleep(60)
+    try:
+        dist.empty_shared(100, np.float32)
+    except dist.RankFailedError as error:
+        give(error.ranks)
+    """
+    with Processes(3, REPORT + program) as processes:
+        assert processes.read(1) == "ready"
+        processes.ranks[1].send_signal(signal.SIGKILL)
+        assert processes.join(codes=[0, -signal.SIGKILL, 0]) == [[1], None, [1]]
+
+
+def test_nothing_is_left_in_dev_shm():
+    before = set(os.listdir("/dev/shm"))
+    program = """
+    array = dist.empty_shared(100, np.float32)
+    dist.barrier()
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with Processes(2, REPORT + program) as processes:
+        processes.join(codes=[-signal.SIGKILL] * 2)
+    assert set(os.listdir("/dev/shm")) <= before
