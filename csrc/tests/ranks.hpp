@@ -2,6 +2,7 @@
 // thread sanitizer sees what one rank writes and another reads.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -27,14 +28,32 @@ inline Limits soon() { return within(std::chrono::seconds(60)); }
 
 // Runs body(arena) as every rank of a fresh group.
 template <class Body>
-void run_arenas(int size, Body body) {
+void run_arenas(int size, const Tuning& tuning, Body body) {
   const std::shared_ptr<SharedMemory> memory =
       SharedMemory::create(Layout(size).total_bytes());
-  Arena::prepare(*memory, size, Tuning::for_ranks(size));
+  Arena::prepare(*memory, size, tuning);
   run_ranks(size, [&](int rank) {
     Arena arena(memory, membership(rank, size));
     body(arena);
   });
+}
+
+template <class Body>
+void run_arenas(int size, Body body) {
+  run_arenas(size, Tuning::for_ranks(size), body);
+}
+
+// Whether nothing has gone through this rank's slots but what ranks tell each other
+// when they meet.
+inline bool is_staging_untouched(const Arena& arena) {
+  const std::size_t told = 48 * (1 + static_cast<std::size_t>(arena.size()));
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const std::byte* slot = arena.slot(arena.rank(), i);
+    if (!std::all_of(slot + told, slot + arena.chunk_bytes(),
+                     [](std::byte byte) { return byte == std::byte{0}; }))
+      return false;
+  }
+  return true;
 }
 
 // What `call` throws; the test fails if it throws nothing.

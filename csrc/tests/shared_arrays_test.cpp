@@ -58,19 +58,6 @@ void run_sharing(int size, Body body) {
   });
 }
 
-// Nothing of these operations has gone through the slots but what the ranks tell each
-// other when they meet.
-bool is_staging_untouched(const Arena& arena) {
-  const std::size_t told = 8 * (1 + static_cast<std::size_t>(arena.size()));
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    const std::byte* slot = arena.slot(arena.rank(), i);
-    if (!std::all_of(slot + told, slot + arena.chunk_bytes(),
-                     [](std::byte byte) { return byte == std::byte{0}; }))
-      return false;
-  }
-  return true;
-}
-
 void test_lookup() {
   std::vector<std::byte> memory(3000);
   SharedArrays arrays;

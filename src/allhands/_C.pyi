@@ -101,9 +101,6 @@ class Transfer(Work):
 def process_identity() -> tuple[str, int, int]:
     """(host, pid, start time) of this process, by which its peers know it."""
 
-def default_tuning(size: int) -> dict[str, int]:
-    """The tuning of a group of `size` ranks, by name."""
-
 class Communicator:
     """A group of ranks, seen by one."""
 
@@ -235,3 +232,6 @@ class StoreClient:
     def join(self, timeout: float) -> int: ...
 
     def await_workers(self, count: int, timeout: float) -> None: ...
+
+def default_tuning(size: int) -> dict[str, int]:
+    """The tuning of a group of `size` ranks, by name."""

@@ -1,6 +1,7 @@
 // Every pair of ranks must agree on how much goes from one to the other. Each rank
 // stages its send and receive counts with its first round; everybody checks all pairs,
-// so that a disagreement is raised on every rank.
+// so that a disagreement is raised on every rank. Large shares are not staged if the
+// host allows the receiver to read them where they lie.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -16,6 +17,12 @@ namespace allhands {
 namespace {
 
 using Count = std::uint64_t;
+
+// What a rank sends to another.
+struct Share {
+  Count count;
+  std::uint64_t address;  // where the receiver reads it; 0: it is staged
+};
 
 class AllToAll {
  public:
@@ -34,10 +41,12 @@ class AllToAll {
     if (direct_all_to_all(arena_, outputs_, inputs_, [this] { check_counts(); }))
       return;
     stage_counts();  // the direct way may have used up the first chunk
+    offer_large_shares();
     stage(0);
     arena_.enter();
     check_counts();
-    const std::size_t rounds = Cut{largest(), most_}.rounds();
+    take_notes();
+    const std::size_t rounds = Cut{largest_staged_, most_}.rounds();
     if (rounds > 1) arena_.use_chunks(rounds);
     collect(0);
     for (std::size_t i = 1; i < rounds; ++i) {
@@ -45,6 +54,7 @@ class AllToAll {
       arena_.wait_all(arena_.publish());
       collect(i);
     }
+    if (is_any_read_) arena_.wait_all(arena_.publish());  // until all have read ours
   }
 
  private:
@@ -54,14 +64,16 @@ class AllToAll {
   // each rank, how much it expects from each, then one part per receiving rank.
   std::size_t counts_bytes() const {
     const std::size_t bytes =
-        PeerBuffers::said_bytes(size_) + 2 * size_ * sizeof(Count);
+        PeerBuffers::said_bytes(size_) + size_ * (sizeof(Share) + sizeof(Count));
     return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
-  Count* sent_by(int rank) const {
-    return reinterpret_cast<Count*>(arena_.slot(rank, 0) +
+  Share* sent_by(int rank) const {
+    return reinterpret_cast<Share*>(arena_.slot(rank, 0) +
                                     PeerBuffers::said_bytes(size_));
   }
-  Count* expected_by(int rank) const { return sent_by(rank) + size_; }
+  Count* expected_by(int rank) const {
+    return reinterpret_cast<Count*>(sent_by(rank) + size_);
+  }
   std::byte* part(int from, std::size_t i, int to) const {
     return arena_.slot(from, i) + counts_bytes() +
            static_cast<std::size_t>(to) * most_ * element_;
@@ -69,30 +81,48 @@ class AllToAll {
 
   void stage_counts() {
     for (std::size_t rank = 0; rank < size_; ++rank) {
-      sent_by(arena_.rank())[rank] = inputs_[rank].count;
+      sent_by(arena_.rank())[rank] = {inputs_[rank].count, 0};
       expected_by(arena_.rank())[rank] = outputs_[rank].count;
+    }
+  }
+
+  void offer_large_shares() {
+    if (!arena_.can_read_peers()) return;
+    const Tuning& tuning = arena_.tuning();
+    const auto self = static_cast<std::size_t>(arena_.rank());
+    for (std::size_t to = 0; to < size_; ++to) {
+      const std::size_t bytes = inputs_[to].num_bytes();
+      if (to == self || !inputs_[to].is_contiguous() || bytes < tuning.read_bytes ||
+          bytes * size_ >= tuning.stream_bytes)
+        continue;
+      if (writes_inputs(outputs_, inputs_, self)) return;
+      sent_by(arena_.rank())[to].address =
+          reinterpret_cast<std::uint64_t>(inputs_[to].data);
     }
   }
 
   void stage(std::size_t i) {
     for (int to = 0; to < arena_.size(); ++to) {
-      if (to == arena_.rank()) continue;
+      if (to == arena_.rank() || sent_by(arena_.rank())[to].address != 0) continue;
       const Buffer& input = inputs_[static_cast<std::size_t>(to)];
       const Cut cut = {input.count, most_};
       pack(input, cut.begin(i), cut.length(i), part(arena_.rank(), i, to));
     }
   }
 
+  // What is not staged comes whole, in the first round.
   void collect(std::size_t i) {
     for (int step = 0; step < arena_.size(); ++step) {
       const int from = (arena_.rank() + step) % arena_.size();  // spread the readers
       const Buffer& output = outputs_[static_cast<std::size_t>(from)];
+      const std::uint64_t address = addresses_[static_cast<std::size_t>(from)];
       const Cut cut = {output.count, most_};
-      if (from == arena_.rank())
-        copy(inputs_[static_cast<std::size_t>(from)], output, cut.begin(i),
-             cut.length(i));
-      else
+      if (from != arena_.rank() && address == 0)
         unpack(part(from, i, arena_.rank()), output, cut.begin(i), cut.length(i));
+      else if (i == 0 && address != 0)
+        arena_.read_peer(from, address, output);
+      else if (i == 0)
+        copy(inputs_[static_cast<std::size_t>(from)], output, 0, output.count);
     }
   }
 
@@ -101,7 +131,7 @@ class AllToAll {
     std::vector<int> ranks;
     for (int from = 0; from < arena_.size(); ++from)
       for (int to = 0; to < arena_.size(); ++to) {
-        const Count sent = sent_by(from)[to], expected = expected_by(to)[from];
+        const Count sent = sent_by(from)[to].count, expected = expected_by(to)[from];
         if (sent == expected) continue;
         text += (text.empty() ? "rank " : "; rank ") + std::to_string(from) +
                 " sends " + std::to_string(sent) + " elements to rank " +
@@ -114,11 +144,19 @@ class AllToAll {
       throw Error(ErrorKind::Mismatch, arena_.describe_call() + ": " + text, ranks);
   }
 
-  std::size_t largest() const {
-    Count most = 0;
-    for (int from = 0; from < arena_.size(); ++from)
-      most = std::max(most, *std::max_element(sent_by(from), sent_by(from) + size_));
-    return most;
+  // What the slots say that is needed once peers may be in the next operation.
+  void take_notes() {
+    for (int from = 0; from < arena_.size(); ++from) {
+      for (std::size_t to = 0; to < size_; ++to) {
+        const Share share = sent_by(from)[to];
+        if (static_cast<std::size_t>(from) == to) continue;
+        if (share.address == 0)
+          largest_staged_ = std::max(largest_staged_, share.count);
+        else
+          is_any_read_ = true;
+      }
+      addresses_.push_back(sent_by(from)[arena_.rank()].address);
+    }
   }
 
   Arena& arena_;
@@ -127,6 +165,9 @@ class AllToAll {
   const std::size_t size_;
   const std::size_t element_;
   const std::size_t most_;  // elements of one part in one round
+  Count largest_staged_ = 0;
+  bool is_any_read_ = false;
+  std::vector<std::uint64_t> addresses_;  // of what each rank sends here
 };
 
 }  // namespace

@@ -1,9 +1,22 @@
 #include "allhands/arena/arena.hpp"
 
+#include <cstring>
+
 #include "allhands/base/error.hpp"
 #include "allhands/base/futex.hpp"
+#include "allhands/base/random.hpp"
 
 namespace allhands {
+
+namespace {
+
+std::unique_ptr<const std::uint64_t> make_probe() {
+  std::uint64_t number;
+  std::memcpy(&number, random_bytes(sizeof(number)).data(), sizeof(number));
+  return std::make_unique<const std::uint64_t>(number);
+}
+
+}  // namespace
 
 void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
   Layout(size).header(memory.data()).tuning = tuning;
@@ -13,6 +26,7 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership)
     : memory_(std::move(memory)),
       membership_(std::move(membership)),
       layout_(membership_.size()),
+      probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {
   if (memory_->size() < layout_.total_bytes())
     throw Error(ErrorKind::Backend,
@@ -47,6 +61,7 @@ double Arena::factor(int rank) const { return post(rank).factors[sequence_ & 1];
 
 void Arena::enter() {
   wait_all(publish());
+  if (!can_read_peers_) try_to_read_peers();
   check_match();
 }
 

@@ -28,6 +28,7 @@
 
 #include "allhands/arena/layout.hpp"
 #include "allhands/arena/shared_arrays.hpp"
+#include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
@@ -91,6 +92,21 @@ class Arena {
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
   void leave();
 
+  // Whether every rank can read the others' memory; the same on all of them, and known
+  // once they have entered the group's first operation.
+  bool can_read_peers() const { return can_read_peers_.value_or(false); }
+  // Copies from where `rank` has `address`. That rank must leave it alone until this
+  // one publishes. Throws RankFailed, or what broke the group.
+  void read_peer(int rank, std::uint64_t address, void* to, std::size_t bytes);
+  // The same for an array of any layout.
+  void read_peer(int rank, std::uint64_t address, const Buffer& to);
+
+  // Memory of this rank's own, for the current operation; kept for the next.
+  std::byte* scratch(std::size_t bytes) {
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    return scratch_.data();
+  }
+
   // Shared with the arrays that are in it, which may outlive the group.
   const std::shared_ptr<SharedArrays>& shared_arrays() const { return shared_arrays_; }
 
@@ -105,6 +121,7 @@ class Arena {
   Failure& failure() const { return layout_.header(memory_->data()).failure; }
 
   void check_match() const;
+  void try_to_read_peers();
   void wait_slowly(int rank, std::uint32_t clock);
   void look_around(std::uint32_t clock);
   void throw_failure() const;
@@ -119,10 +136,14 @@ class Arena {
   Layout layout_;
   Tuning tuning_;
   std::size_t chunk_bytes_;
+  // What the others read first, and whether all could.
+  const std::unique_ptr<const std::uint64_t> probe_;
+  std::optional<bool> can_read_peers_;
   std::uint64_t sequence_ = 0;  // of the current operation; the first has 1
   std::uint32_t clock_ = 0;
   std::uint64_t first_chunk_ = 0;
   std::uint64_t next_chunk_ = 0;
+  std::vector<std::byte> scratch_;
   const std::shared_ptr<SharedArrays> shared_arrays_ = std::make_shared<SharedArrays>();
   Descriptor descriptor_;
   Limits limits_;

@@ -20,6 +20,9 @@ constexpr std::size_t kCacheLine = 64;
 // long.
 constexpr std::size_t kBlock = std::size_t{4} << 10;
 
+// The same of what is read by system calls, in the second cache.
+constexpr std::size_t kReadBlock = std::size_t{128} << 10;
+
 // No rank uses another's array any more.
 void part_from(Arena& arena) { arena.wait_all(arena.publish()); }
 
@@ -30,39 +33,14 @@ struct Part {
   std::size_t end;
 };
 
-Part part_of(const Arena& arena, std::size_t num_bytes) {
+Part part_of(const Arena& arena, int owner, std::size_t num_bytes) {
   const auto size = static_cast<std::size_t>(arena.size());
-  const auto rank = static_cast<std::size_t>(arena.rank());
+  const auto rank = static_cast<std::size_t>(owner);
   const std::size_t share = (num_bytes / size + kCacheLine) / kCacheLine *
                             kCacheLine;  // the last may be less
   return {std::min(num_bytes, share * rank), std::min(num_bytes, share * (rank + 1))};
 }
 
-// The memory that an array lies in, between its lowest and its highest element.
-struct Extent {
-  std::intptr_t begin;
-  std::intptr_t end;
-};
-
-Extent extent_of(const Buffer& buffer) {
-  const auto at = reinterpret_cast<std::intptr_t>(buffer.data);
-  if (buffer.is_contiguous())
-    return {at, at + static_cast<std::intptr_t>(buffer.num_bytes())};
-  Extent extent = {at, at + static_cast<std::intptr_t>(size_of(buffer.dtype))};
-  for (const Dimension& dimension : buffer.dimensions) {
-    const std::int64_t reach = (dimension.size - 1) * dimension.stride;
-    (reach < 0 ? extent.begin : extent.end) += reach;
-  }
-  return extent;
-}
-
-bool overlap(const Buffer& a, const Buffer& b) {
-  if (a.count == 0 || b.count == 0) return false;
-  const Extent one = extent_of(a), other = extent_of(b);
-  return one.begin < other.end && other.begin < one.end;
-}
-
-constexpr std::size_t kNone = SIZE_MAX;
 constexpr std::size_t kAnySize = SIZE_MAX;  // where ranks do not know it beforehand
 
 // Whether `buffer` shares memory with one of `list` other than that of this rank: then
@@ -74,40 +52,86 @@ bool overlaps_another(const Buffer& buffer, const std::vector<Buffer>& list,
   return false;
 }
 
-// Nothing to do where a rank gathers into the array that it contributes from.
-void fetch(const std::byte* from, const Buffer& to) {
-  if (from != to.data) unpack(from, to, 0, to.count);
+// Into all outputs, which are memory of this process.
+void reduce_mapped(const Arena& arena, const PeerBuffers& peers, Reduction& reduction,
+                   Part part, std::size_t element) {
+  const int self = arena.rank(), size = arena.size();
+  for (std::size_t at = part.begin; at < part.end; at += kBlock) {
+    const std::size_t bytes = std::min(kBlock, part.end - at);
+    for (int rank = 0; rank < size; ++rank)
+      reduction.source(rank) = peers.at(rank, 0) + at;
+    std::byte* const result = peers.at(self, 1) + at;
+    reduction.run(result, bytes / element);
+    for (int step = 1; step < size; ++step)
+      std::memcpy(peers.at((self + step) % size, 1) + at, result, bytes);
+  }
+}
+
+// Reduces what this rank has at `own`, into elements [0, count) of `output`, with what
+// the others have from byte `begin` on of their i-th buffer.
+void reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reduction,
+                 std::size_t i, std::size_t begin, const std::byte* own,
+                 const Buffer& output) {
+  const std::size_t element = size_of(output.dtype);
+  std::byte* const blocks =
+      arena.scratch(static_cast<std::size_t>(arena.size()) * kReadBlock);
+  const Cut cut = {output.count, kReadBlock / element};
+  for (std::size_t k = 0; k < cut.rounds(); ++k) {
+    const std::size_t at = cut.begin(k) * element, bytes = cut.length(k) * element;
+    for (int rank = 0; rank < arena.size(); ++rank) {
+      std::byte* const block = blocks + static_cast<std::size_t>(rank) * kReadBlock;
+      if (rank != arena.rank()) peers.read(rank, i, begin + at, block, bytes);
+      reduction.source(rank) = rank == arena.rank() ? own + at : block;
+    }
+    reduction.run(output, cut.begin(k), cut.length(k));
+  }
+}
+
+// Each rank reduces its part into its output, where the others read it.
+void all_reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reduction,
+                     const Buffer& output, const Buffer& input) {
+  const std::size_t element = size_of(input.dtype);
+  const auto slice = [&](const Buffer& buffer, Part part) {
+    return buffer.slice(part.begin / element, (part.end - part.begin) / element);
+  };
+  const Part own = part_of(arena, arena.rank(), input.num_bytes());
+  reduce_read(arena, peers, reduction, 0, own.begin,
+              static_cast<const std::byte*>(input.data) + own.begin,
+              slice(output, own));
+  const std::uint32_t reduced = arena.publish();
+  for (int step = 1; step < arena.size(); ++step) {
+    const int owner = (arena.rank() + step) % arena.size();
+    const Part part = part_of(arena, owner, input.num_bytes());
+    const Buffer target = slice(output, part);
+    arena.wait(owner, reduced);
+    peers.read(owner, 1, part.begin, target.data, target.num_bytes());
+  }
 }
 
 }  // namespace
 
 bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
                        ReduceOp op) {
-  const auto peers =
-      PeerBuffers::meet(arena, std::array{input, output}, input.num_bytes());
+  const auto peers = PeerBuffers::meet(arena, std::array{input, output},
+                                       input.num_bytes(), &Tuning::read_reduce_bytes);
   if (!peers) return false;
   Reduction reduction(arena, input.dtype, op);
-  const Part part = part_of(arena, input.num_bytes());
-  const int self = arena.rank(), size = arena.size();
-  for (std::size_t at = part.begin; at < part.end; at += kBlock) {
-    const std::size_t bytes = std::min(kBlock, part.end - at);
-    for (int rank = 0; rank < size; ++rank)
-      reduction.source(rank) = peers->at(rank, 0) + at;
-    std::byte* const result = peers->at(self, 1) + at;
-    reduction.run(result, bytes / size_of(input.dtype));
-    for (int step = 1; step < size; ++step)
-      std::memcpy(peers->at((self + step) % size, 1) + at, result, bytes);
-  }
+  if (peers->is_mapped())
+    reduce_mapped(arena, *peers, reduction,
+                  part_of(arena, arena.rank(), input.num_bytes()),
+                  size_of(input.dtype));
+  else
+    all_reduce_read(arena, *peers, reduction, output, input);
   part_from(arena);
   return true;
 }
 
 bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
   const auto peers =
-      PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes());
+      PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(), nullptr);
   if (!peers) return false;
   Reduction reduction(arena, buffer.dtype, op);
-  const Part part = part_of(arena, buffer.num_bytes());
+  const Part part = part_of(arena, arena.rank(), buffer.num_bytes());
   for (int rank = 0; rank < arena.size(); ++rank)
     reduction.source(rank) = peers->at(rank, 0) + part.begin;
   reduction.run(peers->at(root, 0) + part.begin,
@@ -117,10 +141,10 @@ bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
 }
 
 bool direct_broadcast(Arena& arena, const Buffer& buffer, int root) {
-  const auto peers =
-      PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes());
+  const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(),
+                                       &Tuning::read_bytes);
   if (!peers) return false;
-  fetch(peers->at(root, 0), buffer);
+  if (arena.rank() != root) peers->fetch(root, 0, buffer);
   part_from(arena);
   return true;
 }
@@ -129,12 +153,12 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
                        const Buffer& input, std::size_t most_bytes) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(input, outputs, self);
-  const auto peers =
-      PeerBuffers::meet(arena, std::span(&input, is_overwritten ? 0 : 1), most_bytes);
+  const auto peers = PeerBuffers::meet(arena, std::span(&input, is_overwritten ? 0 : 1),
+                                       most_bytes, &Tuning::read_bytes);
   if (!peers) return false;
   for (std::size_t step = 0; step < outputs.size(); ++step) {
     const std::size_t rank = (self + step) % outputs.size();  // spread the readers
-    fetch(peers->at(static_cast<int>(rank), 0), outputs[rank]);
+    peers->fetch(static_cast<int>(rank), 0, outputs[rank]);
   }
   part_from(arena);
   return true;
@@ -142,13 +166,13 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
 
 bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
                    const Buffer& input, int root) {
-  const auto peers = PeerBuffers::meet(arena, std::span(&input, 1), input.num_bytes());
+  const auto peers = PeerBuffers::meet(arena, std::span(&input, 1), input.num_bytes(),
+                                       &Tuning::read_bytes);
   if (!peers) return false;
   if (arena.rank() == root) {
-    fetch(peers->at(root, 0), outputs[static_cast<std::size_t>(root)]);
+    peers->fetch(root, 0, outputs[static_cast<std::size_t>(root)]);
     for (int rank = 0; rank < arena.size(); ++rank)
-      if (rank != root)
-        fetch(peers->at(rank, 0), outputs[static_cast<std::size_t>(rank)]);
+      if (rank != root) peers->fetch(rank, 0, outputs[static_cast<std::size_t>(rank)]);
   }
   part_from(arena);
   return true;
@@ -160,9 +184,16 @@ bool direct_reduce_scatter(Arena& arena, const Buffer& output,
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(output, inputs, self);
   const auto peers = PeerBuffers::meet(
-      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), bytes);
+      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), bytes,
+      &Tuning::read_reduce_bytes);
   if (!peers) return false;
   Reduction reduction(arena, output.dtype, op);
+  if (!peers->is_mapped()) {
+    reduce_read(arena, *peers, reduction, self, 0,
+                static_cast<const std::byte*>(inputs[self].data), output);
+    part_from(arena);
+    return true;
+  }
   const Cut blocks = {output.count, kBlock / size_of(output.dtype)};
   for (std::size_t i = 0; i < blocks.rounds(); ++i) {
     for (int rank = 0; rank < arena.size(); ++rank)
@@ -174,20 +205,27 @@ bool direct_reduce_scatter(Arena& arena, const Buffer& output,
   return true;
 }
 
+bool writes_inputs(const std::vector<Buffer>& outputs,
+                   const std::vector<Buffer>& inputs, std::size_t self) {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (overlaps_another(outputs[i], inputs, i == self ? self : inputs.size()))
+      return true;
+  return false;
+}
+
 bool direct_all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
                        const std::vector<Buffer>& inputs,
                        const std::function<void()>& check) {
   const auto self = static_cast<std::size_t>(arena.rank());
-  bool is_overwritten = false;
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    is_overwritten |= overlaps_another(outputs[i], inputs, i == self ? self : kNone);
+  const bool is_overwritten = writes_inputs(outputs, inputs, self);
   const auto peers = PeerBuffers::meet(
-      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), kAnySize);
+      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), kAnySize,
+      nullptr);
   if (!peers) return false;
   check();
   for (std::size_t step = 0; step < outputs.size(); ++step) {
     const std::size_t rank = (self + step) % outputs.size();  // spread the readers
-    fetch(peers->at(static_cast<int>(rank), self), outputs[rank]);
+    peers->fetch(static_cast<int>(rank), self, outputs[rank]);
   }
   part_from(arena);
   return true;
@@ -201,7 +239,7 @@ bool direct_scatter(Arena& arena, const Buffer& output,
       arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), root,
       output.num_bytes());
   if (!peers) return false;
-  fetch(peers->at(root, self), output);
+  peers->fetch(root, self, output);
   part_from(arena);
   return true;
 }

@@ -42,6 +42,10 @@ bool direct_reduce_scatter(Arena& arena, const Buffer& output,
                            const std::vector<Buffer>& inputs, ReduceOp op,
                            std::size_t bytes);
 
+// Whether an all_to_all writes to what a peer may read, if it is read where it lies.
+bool writes_inputs(const std::vector<Buffer>& outputs,
+                   const std::vector<Buffer>& inputs, std::size_t self);
+
 // Each rank copies its part of all inputs. 2 B read and written. Counts are not agreed
 // on before: `check` is called once all ranks have entered, and may throw.
 bool direct_all_to_all(Arena& arena, const std::vector<Buffer>& outputs,

@@ -35,6 +35,9 @@ struct alignas(64) Post {
   double factors[2];  // PREMUL_SUM's factor of this rank, same parity
   std::atomic<std::uint64_t> entered;  // sequence number << 8 | Op, for error messages
   std::atomic<std::uint32_t> has_left;
+  std::atomic<std::uint32_t> reads_peers;  // see Arena::can_read_peers
+  std::uint64_t probe_address;             // in the rank's own memory
+  std::uint64_t probe;                     // what is there
 };
 
 // The failure that broke the group, written by whoever noticed first.

@@ -1,17 +1,34 @@
 #include "allhands/arena/peer_buffers.hpp"
 
+#include <cstring>
+
+#include "allhands/kernels/pack.hpp"
+
 namespace allhands {
+bool PeerBuffers::may_share(const Arena& arena, std::size_t bytes) {
+  return arena.shared_arrays()->is_used() && bytes >= arena.tuning().direct_bytes;
+}
+
+bool PeerBuffers::may_read(const Arena& arena, std::size_t bytes,
+                           LeastRead least_read) {
+  return least_read != nullptr && arena.size() > 1 && arena.can_read_peers() &&
+         bytes >= arena.tuning().*least_read && bytes < arena.tuning().stream_bytes;
+}
 
 std::optional<PeerBuffers> PeerBuffers::meet(Arena& arena, std::span<const Buffer> mine,
-                                             std::size_t bytes) {
-  if (!arena.shared_arrays()->is_used() || bytes < arena.tuning().direct_bytes)
-    return std::nullopt;
-  const std::optional<SharedRegion> region = say(arena, mine);
+                                             std::size_t bytes, LeastRead least_read) {
+  const bool reads = may_read(arena, bytes, least_read);
+  if (!reads && !may_share(arena, bytes)) return std::nullopt;
+  std::optional<SharedRegion> region = say(arena, mine);
   arena.enter();
-  bool is_common = region.has_value();
-  for (int rank = 0; is_common && rank < arena.size(); ++rank)
-    is_common = places(arena, rank)[0] == region->number;
-  if (is_common) return PeerBuffers(arena, {*region, nullptr});  // the caller keeps it
+  bool is_readable = reads;
+  for (int rank = 0; rank < arena.size(); ++rank) {
+    is_readable = is_readable && said(arena, rank).is_readable;
+    if (region && said(arena, rank).region != region->number) region.reset();
+  }
+  if (region)  // the caller keeps it
+    return PeerBuffers(arena, SharedArrays::Held{*region, nullptr});
+  if (is_readable) return PeerBuffers(arena, std::nullopt);
   arena.start_over();
   return std::nullopt;
 }
@@ -19,43 +36,79 @@ std::optional<PeerBuffers> PeerBuffers::meet(Arena& arena, std::span<const Buffe
 std::optional<PeerBuffers> PeerBuffers::meet_root(Arena& arena,
                                                   std::span<const Buffer> own, int root,
                                                   std::size_t bytes) {
-  if (!arena.shared_arrays()->is_used() || bytes < arena.tuning().direct_bytes)
-    return std::nullopt;
+  const bool reads = may_read(arena, bytes, &Tuning::read_bytes);
+  if (!reads && !may_share(arena, bytes)) return std::nullopt;
   if (arena.rank() == root) say(arena, own);
   arena.enter();
-  arena.use_chunks(2);
-  auto held = arena.shared_arrays()->hold(places(arena, root)[0]);
-  const auto has_it = [&](int rank) -> std::byte& { return *arena.slot(rank, 1); };
-  has_it(arena.rank()) = std::byte{held.has_value()};
-  arena.wait_all(arena.publish());
-  bool is_common = true;
-  for (int rank = 0; rank < arena.size(); ++rank)
-    is_common &= has_it(rank) == std::byte{1};
-  if (is_common) return PeerBuffers(arena, std::move(*held));
+  if (said(arena, root).region != 0)
+    if (auto held = hold(arena, root)) return PeerBuffers(arena, std::move(held));
+  if (reads && said(arena, root).is_readable) return PeerBuffers(arena, std::nullopt);
   arena.start_over();
   return std::nullopt;
 }
 
+// The root's shared array, if every rank can still have it.
+std::optional<SharedArrays::Held> PeerBuffers::hold(Arena& arena, int root) {
+  arena.use_chunks(2);
+  auto held = arena.shared_arrays()->hold(said(arena, root).region);
+  const auto has_it = [&](int rank) -> std::byte& { return *arena.slot(rank, 1); };
+  has_it(arena.rank()) = std::byte{held.has_value()};
+  arena.wait_all(arena.publish());
+  for (int rank = 0; rank < arena.size(); ++rank)
+    if (has_it(rank) != std::byte{1}) return std::nullopt;
+  return held;
+}
+
 std::optional<SharedRegion> PeerBuffers::say(const Arena& arena,
                                              std::span<const Buffer> mine) {
-  std::optional<SharedRegion> common;
-  std::uint64_t* const said = places(arena, arena.rank());
-  said[0] = 0;
+  bool is_readable = !mine.empty();
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    said[1 + i] = 0;
+    is_readable = is_readable && mine[i].is_contiguous();
+    places(arena, arena.rank())[i] = {reinterpret_cast<std::uint64_t>(mine[i].data), 0};
+  }
+  std::optional<SharedRegion> region;
+  if (arena.shared_arrays()->is_used()) region = say_region(arena, mine);
+  said(arena, arena.rank()) = {region ? region->number : 0, is_readable};
+  return region;
+}
+
+std::optional<SharedRegion> PeerBuffers::say_region(const Arena& arena,
+                                                    std::span<const Buffer> mine) {
+  std::optional<SharedRegion> common;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
     if (mine[i].count == 0) continue;  // nobody reads it
     const auto region = arena.shared_arrays()->find(mine[i]);
     if (!region || (common && common->number != region->number)) return std::nullopt;
     common = region;
-    said[1 + i] = static_cast<std::uint64_t>(static_cast<std::byte*>(mine[i].data) -
-                                             region->part(region->rank));
+    places(arena, arena.rank())[i].offset = static_cast<std::uint64_t>(
+        static_cast<std::byte*>(mine[i].data) - region->part(region->rank));
   }
-  if (common) said[0] = common->number;
   return common;
 }
 
 std::byte* PeerBuffers::at(int rank, std::size_t i) const {
-  return held_.region.part(rank) + places(arena_, rank)[1 + i];
+  return held_->region.part(rank) + places(arena_, rank)[i].offset;
+}
+
+void PeerBuffers::read(int rank, std::size_t i, std::size_t begin, void* to,
+                       std::size_t bytes) const {
+  if (is_mapped())
+    std::memcpy(to, at(rank, i) + begin, bytes);
+  else
+    arena_.read_peer(rank, places(arena_, rank)[i].address + begin, to, bytes);
+}
+
+void PeerBuffers::fetch(int rank, std::size_t i, const Buffer& to) const {
+  const std::byte* here = nullptr;
+  if (is_mapped())
+    here = at(rank, i);
+  else if (rank == arena_.rank())
+    here = reinterpret_cast<const std::byte*>(places(arena_, rank)[i].address);
+  if (here != nullptr) {
+    if (here != to.data) unpack(here, to, 0, to.count);
+    return;
+  }
+  arena_.read_peer(rank, places(arena_, rank)[i].address, to);
 }
 
 }  // namespace allhands

@@ -1,10 +1,14 @@
-// The arrays that the other ranks pass to an operation, read where they lie.
+// The arrays that the other ranks pass to an operation, reached where they lie.
+//
+// In a shared array they are memory of this process too. Others are read by a system
+// call, where the host allows that: one copy instead of the two through the slots.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/buffer.hpp"
@@ -13,41 +17,68 @@ namespace allhands {
 
 class PeerBuffers {
  public:
-  // After Arena::begin, in an operation of `bytes`, which all ranks know alike. Every
-  // rank says where its buffers lie; if all of them, on all ranks, are in one shared
-  // array, each rank can reach all. Else there is none, on any rank, and the operation
-  // goes on as if nothing had happened yet. Costs nothing in a group that has never had
-  // a shared array.
-  static std::optional<PeerBuffers> meet(Arena& arena, std::span<const Buffer> mine,
-                                         std::size_t bytes);
+  // What of the tuning says from which size on arrays are read by system calls; null
+  // where the operation has to write to them.
+  using LeastRead = const std::uint64_t Tuning::*;
 
-  // The same where only the root has buffers: if they are in one shared array that all
-  // ranks still have mapped, each rank can reach them. One more synchronisation.
+  // After Arena::begin, in an operation of `bytes`, which all ranks know alike. Every
+  // rank says where its buffers lie; none does where they must not be read in place.
+  // Where one rank's cannot be reached there is no result, on any rank, and the
+  // operation goes on as if nothing had happened yet. Costs nothing where it could not
+  // be otherwise.
+  static std::optional<PeerBuffers> meet(Arena& arena, std::span<const Buffer> mine,
+                                         std::size_t bytes, LeastRead least_read);
+
+  // The same where only the root has buffers. For a shared array, which all ranks must
+  // still have mapped, one more synchronisation.
   static std::optional<PeerBuffers> meet_root(Arena& arena, std::span<const Buffer> own,
                                               int root, std::size_t bytes);
 
-  // Where the i-th buffer of `rank` lies.
+  // Whether they lie in a shared array; then at() says where the i-th of `rank` does.
+  bool is_mapped() const { return held_.has_value(); }
   std::byte* at(int rank, std::size_t i) const;
+
+  // Copies `bytes` from byte `begin` on of the i-th buffer of `rank`.
+  void read(int rank, std::size_t i, std::size_t begin, void* to,
+            std::size_t bytes) const;
+  // Copies all of it to `to`, which may be that buffer.
+  void fetch(int rank, std::size_t i, const Buffer& to) const;
 
   // What a rank says at a meeting about `count` buffers takes so much of its slot.
   static std::size_t said_bytes(std::size_t count) {
-    return (1 + count) * sizeof(std::uint64_t);
+    return sizeof(Said) + count * sizeof(Place);
   }
 
  private:
-  PeerBuffers(const Arena& arena, SharedArrays::Held held)
+  // What a rank says, in its slot: this, then a Place for each buffer.
+  struct Said {
+    std::uint64_t region;       // the number of the shared array, 0 for none
+    std::uint64_t is_readable;  // by a system call
+  };
+  struct Place {
+    std::uint64_t address;  // in the rank's memory
+    std::uint64_t offset;   // in its part of the shared array
+  };
+
+  PeerBuffers(Arena& arena, std::optional<SharedArrays::Held> held)
       : arena_(arena), held_(std::move(held)) {}
 
-  // What a rank says, in its slot: the number of the shared array, 0 for none, then for
-  // each buffer the offset in its part.
-  static std::uint64_t* places(const Arena& arena, int rank) {
-    return reinterpret_cast<std::uint64_t*>(arena.slot(rank, 0));
+  static Said& said(const Arena& arena, int rank) {
+    return *reinterpret_cast<Said*>(arena.slot(rank, 0));
   }
+  static Place* places(const Arena& arena, int rank) {
+    return reinterpret_cast<Place*>(&said(arena, rank) + 1);
+  }
+  static bool may_share(const Arena& arena, std::size_t bytes);
+  static bool may_read(const Arena& arena, std::size_t bytes, LeastRead least_read);
   static std::optional<SharedRegion> say(const Arena& arena,
                                          std::span<const Buffer> mine);
+  static std::optional<SharedRegion> say_region(const Arena& arena,
+                                                std::span<const Buffer> mine);
+  static std::optional<SharedArrays::Held> hold(Arena& arena, int root);
 
-  const Arena& arena_;
-  SharedArrays::Held held_;
+  Arena& arena_;
+  std::optional<SharedArrays::Held> held_;
 };
 
 }  // namespace allhands

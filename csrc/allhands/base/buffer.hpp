@@ -39,4 +39,7 @@ struct Buffer {
   }
 };
 
+// Whether two arrays have memory in common, between their lowest and highest elements.
+bool overlap(const Buffer& a, const Buffer& b);
+
 }  // namespace allhands

@@ -19,6 +19,18 @@ Tuning Tuning::for_ranks(int size) {
       // Of what a rank contributes: below it the copies through the slots cost less
       // than the meeting at which ranks learn that their arrays are shared.
       .direct_bytes = std::uint64_t{16} << 10,
+      // Of what one rank gets from another: from this size on it is read from the
+      // other process by a system call: one copy instead of two, for 0.5 us and 50 to
+      // 100 ns per page of 4 KiB. Where ranks take turns, the system call's own turns
+      // cost more.
+      .read_bytes = std::uint64_t{is_crowded ? 512u : 64u} << 10,
+      // The same for reductions, of what a rank contributes. They can compute on what
+      // is in the slots, but have to read what is elsewhere into memory of their own
+      // first; that pays where the slots' memory is the limit.
+      .read_reduce_bytes = std::uint64_t{is_crowded ? 1u << 20 : 4u} << 20,
+      // From this size on the copies through the slots are faster again, because both
+      // ranks copy at once.
+      .stream_bytes = std::uint64_t{48} << 20,
       // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
       // wins nothing over yields when all ranks run, and loses whole time slices when
       // one does not, because something else wants its CPU: 50 pauses cover a peer
@@ -33,6 +45,9 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"one_phase_bytes", &Tuning::one_phase_bytes, 0, std::uint64_t{1} << 20},
       {"chunk_bytes", &Tuning::chunk_bytes, 4096, std::uint64_t{1} << 20},
       {"direct_bytes", &Tuning::direct_bytes, 64, std::uint64_t{1} << 40},
+      {"read_bytes", &Tuning::read_bytes, 4096, std::uint64_t{1} << 40},
+      {"read_reduce_bytes", &Tuning::read_reduce_bytes, 4096, std::uint64_t{1} << 40},
+      {"stream_bytes", &Tuning::stream_bytes, 4096, std::uint64_t{1} << 40},
       {"spins", &Tuning::spins, 0, 1'000'000},
       {"yields", &Tuning::yields, 0, 1'000'000},
   };

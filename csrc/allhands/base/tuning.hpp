@@ -12,6 +12,9 @@ struct Tuning {
   std::uint64_t one_phase_bytes;
   std::uint64_t chunk_bytes;
   std::uint64_t direct_bytes;
+  std::uint64_t read_bytes;
+  std::uint64_t read_reduce_bytes;
+  std::uint64_t stream_bytes;
   std::uint64_t spins;
   std::uint64_t yields;
 

@@ -25,6 +25,7 @@
 #include "allhands/comm/communicator.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/tuning.hpp"
 #include "allhands/python/work.hpp"
 
 namespace nb = nanobind;
@@ -51,12 +52,6 @@ Token token_of(const nb::bytes& bytes) {
                                       std::to_string(bytes.size()));
   std::memcpy(token.data(), bytes.data(), token.size());
   return token;
-}
-
-Tuning tuning_of(int size, const std::map<std::string, std::uint64_t>& changes) {
-  Tuning tuning = Tuning::for_ranks(size);
-  for (const auto& [name, value] : changes) tuning.set(name, value);
-  return tuning;
 }
 
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
@@ -459,17 +454,6 @@ void bind_communicator(nb::module_& m) {
         return Peer(self.host, self.pid, self.start);
       },
       "(host, pid, start time) of this process, by which its peers know it.");
-
-  m.def(
-      "default_tuning",
-      [](int size) {
-        const Tuning tuning = Tuning::for_ranks(size);
-        std::map<std::string, std::uint64_t> values;
-        for (const Tuning::Entry& entry : Tuning::entries())
-          values[entry.name] = tuning.*entry.value;
-        return values;
-      },
-      "size"_a, "The tuning of a group of `size` ranks, by name.");
 
   nb::class_<PyCommunicator> c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,

@@ -6,6 +6,7 @@
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/store.hpp"
+#include "allhands/python/tuning.hpp"
 
 namespace nb = nanobind;
 
@@ -18,4 +19,5 @@ NB_MODULE(_C, m) {
   allhands::python::bind_buffer(m);
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
+  allhands::python::bind_tuning(m);
 }

@@ -1,0 +1,79 @@
+// Reading the memory of the other ranks' processes. Where the host refuses that of one
+// rank, no rank does it: all must agree on how an operation goes.
+#include <algorithm>
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/arena/rounds.hpp"
+#include "allhands/base/error.hpp"
+#include "allhands/base/peer_memory.hpp"
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr std::uint32_t kReads = 1, kCannot = 2;
+
+// Between two of them we look whether the group has failed.
+constexpr std::size_t kPiece = std::size_t{4} << 20;
+
+// What is read for a strided array passes through a block of this size.
+constexpr std::size_t kBlock = std::size_t{64} << 10;
+
+}  // namespace
+
+void Arena::try_to_read_peers() {
+  let_siblings_read();
+  post(rank()).probe_address = reinterpret_cast<std::uint64_t>(probe_.get());
+  post(rank()).probe = *probe_;
+  wait_all(publish());
+  bool can = true;
+  for (int peer = 0; peer < size(); ++peer) {
+    const int pid = membership_.peers[static_cast<std::size_t>(peer)].pid;
+    std::uint64_t seen = 0;
+    can = can && read_memory_of(pid, post(peer).probe_address, &seen, sizeof(seen)) ==
+                     PeerRead::Done;
+    can = can && seen == post(peer).probe;
+  }
+  post(rank()).reads_peers.store(can ? kReads : kCannot, std::memory_order_relaxed);
+  wait_all(publish());
+  for (int peer = 0; peer < size(); ++peer)
+    can = can && post(peer).reads_peers.load(std::memory_order_relaxed) == kReads;
+  can_read_peers_ = can;
+}
+
+void Arena::read_peer(int rank, std::uint64_t address, void* to, std::size_t bytes) {
+  const int pid = membership_.peers[static_cast<std::size_t>(rank)].pid;
+  for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
+    if (has_failed()) throw_failure();
+    const std::size_t piece = std::min(bytes, kPiece);
+    switch (read_memory_of(pid, address, at, piece)) {
+      case PeerRead::Done:
+        break;
+      case PeerRead::Gone:
+        fail_and_throw(ErrorKind::RankFailed, membership_.describe(rank) + " died",
+                       {rank});
+      case PeerRead::Refused:
+        if (has_failed()) throw_failure();
+        fail_and_throw(
+            ErrorKind::Backend,
+            "the memory of " + membership_.describe(rank) + " cannot be read any more",
+            {});
+    }
+    at += piece;
+    address += piece;
+    bytes -= piece;
+  }
+}
+
+void Arena::read_peer(int rank, std::uint64_t address, const Buffer& to) {
+  if (to.is_contiguous()) return read_peer(rank, address, to.data, to.num_bytes());
+  const std::size_t element = size_of(to.dtype);
+  const Cut cut = {to.count, kBlock / element};
+  std::byte* const block = scratch(kBlock);
+  for (std::size_t i = 0; i < cut.rounds(); ++i) {
+    read_peer(rank, address + cut.begin(i) * element, block, cut.length(i) * element);
+    unpack(block, to, cut.begin(i), cut.length(i));
+  }
+}
+
+}  // namespace allhands

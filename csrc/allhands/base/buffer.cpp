@@ -1,0 +1,31 @@
+#include "allhands/base/buffer.hpp"
+
+namespace allhands {
+namespace {
+
+struct Extent {
+  std::intptr_t begin;
+  std::intptr_t end;
+};
+
+Extent extent_of(const Buffer& buffer) {
+  const auto at = reinterpret_cast<std::intptr_t>(buffer.data);
+  if (buffer.is_contiguous())
+    return {at, at + static_cast<std::intptr_t>(buffer.num_bytes())};
+  Extent extent = {at, at + static_cast<std::intptr_t>(size_of(buffer.dtype))};
+  for (const Dimension& dimension : buffer.dimensions) {
+    const std::int64_t reach = (dimension.size - 1) * dimension.stride;
+    (reach < 0 ? extent.begin : extent.end) += reach;
+  }
+  return extent;
+}
+
+}  // namespace
+
+bool overlap(const Buffer& a, const Buffer& b) {
+  if (a.count == 0 || b.count == 0) return false;
+  const Extent one = extent_of(a), other = extent_of(b);
+  return one.begin < other.end && other.begin < one.end;
+}
+
+}  // namespace allhands

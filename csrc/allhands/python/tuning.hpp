@@ -1,0 +1,19 @@
+// The tuning for Python: numbers by name.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "allhands/base/tuning.hpp"
+
+namespace allhands::python {
+
+// That of a group of `size` ranks, with `changes`.
+Tuning tuning_of(int size, const std::map<std::string, std::uint64_t>& changes);
+
+void bind_tuning(nanobind::module_& m);
+
+}  // namespace allhands::python

@@ -1,0 +1,128 @@
+"""Large arrays, which ranks read from each other's memory where the host allows it."""
+
+import signal
+import sys
+
+import pytest
+
+from harness.ranks import Processes
+
+ALL_OPERATIONS = """
+    import math
+
+    def check(count):
+        mine = np.arange(count, dtype=np.int64) * (rank + 1)
+        parts = [np.arange(count, dtype=np.int64) * (r + 1) for r in range(size)]
+        whole = np.concatenate(parts)
+
+        x = mine.copy()
+        dist.all_reduce(x)
+        np.testing.assert_array_equal(x, sum(parts))
+
+        x = mine.copy()
+        dist.broadcast(x, size - 1)
+        np.testing.assert_array_equal(x, parts[-1])
+
+        x = mine[::-1].copy()[::-1]  # strided
+        dist.broadcast(x, 0)
+        np.testing.assert_array_equal(x, parts[0])
+
+        out = np.empty_like(whole)
+        dist.all_gather_single(out, mine)
+        np.testing.assert_array_equal(out, whole)
+
+        outs = [np.empty((count, 2), np.int64)[:, 0] for _ in range(size)]  # strided
+        dist.all_gather(outs, mine)
+        np.testing.assert_array_equal(np.concatenate(outs), whole)
+
+        out = whole.copy()  # in place
+        dist.all_gather_single(out, out[rank * count : (rank + 1) * count])
+        np.testing.assert_array_equal(out, whole)
+
+        out = np.empty_like(mine)
+        dist.reduce_scatter_single(out, whole * (rank + 1))
+        np.testing.assert_array_equal(out, parts[rank] * (size * (size + 1) // 2))
+
+        out = np.empty_like(whole)
+        sent = np.concatenate([mine * 100**r for r in range(size)])
+        dist.all_to_all_single(out, sent)
+        np.testing.assert_array_equal(out, whole * 100**rank)
+
+        # Some pairs exchange much, others little.
+        sent = [np.full(count if (rank + r) % 2 else 3, rank) for r in range(size)]
+        came = [np.empty(count if (rank + r) % 2 else 3, int) for r in range(size)]
+        dist.all_to_all(came, sent)
+        for r, x in enumerate(came):
+            np.testing.assert_array_equal(x, np.full(len(x), r))
+
+        outs = [np.empty_like(mine) for _ in range(size)] if rank == 0 else None
+        dist.gather(mine, outs, 0)
+        if rank == 0:
+            np.testing.assert_array_equal(np.concatenate(outs), whole)
+
+        out = np.empty_like(mine)
+        dist.scatter(out, parts if rank == 1 else None, 1)
+        np.testing.assert_array_equal(out, parts[rank])
+
+    for count in (999, 10_001, 300_007):
+        check(count)
+    give("right")
+    dist.destroy_process_group()
+"""
+
+# Tells the kernel to refuse process_vm_readv to this process (seccomp, see seccomp(2)).
+REFUSE = """
+    import ctypes, struct
+    number = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
+    program = b"".join(struct.pack("HBBI", *line) for line in [
+        (0x20, 0, 0, 0),                # load the number of the system call
+        (0x15, 0, 1, number),           # if it is this one
+        (0x06, 0, 0, 0x00050000 | 1),   # refuse with EPERM
+        (0x06, 0, 0, 0x7FFF0000),       # else allow
+    ])
+    text = ctypes.create_string_buffer(program)
+    filter = struct.pack("HxxxxxxP", 4, ctypes.addressof(text))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, ctypes.c_char_p(filter), 0, 0) == 0  # PR_SET_SECCOMP
+"""
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("stream_bytes", ["48M", "1M"])
+def test_every_operation_on_large_arrays(monkeypatch, size, stream_bytes):
+    tuning = f"read_bytes=16K,read_reduce_bytes=64K,stream_bytes={stream_bytes}"
+    monkeypatch.setenv("ALLHANDS_TUNING", tuning)
+    with Processes(size, ALL_OPERATIONS) as ranks:
+        assert ranks.join() == ["right"] * size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
+def test_a_host_that_refuses_one_rank(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_TUNING", "read_bytes=16K,read_reduce_bytes=64K")
+    source = f"    if rank == 1:\n{REFUSE.replace(chr(10), chr(10) + '    ')}\n"
+    with Processes(3, source + ALL_OPERATIONS) as ranks:
+        assert ranks.join() == ["right"] * 3
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_rank_that_dies_is_named(dead):
+    source = """
+        x = np.ones(1 << 20)
+        said = False
+        try:
+            while True:
+                dist.broadcast(x, 0)
+                if not said:
+                    say("reads")
+                    said = True
+        except dist.RankFailedError as error:
+            give(error.ranks)
+            os._exit(0)
+    """
+    with Processes(2, source) as ranks:
+        assert ranks.read(dead) == "reads"
+        ranks.ranks[dead].kill()
+        codes = [0, 0]
+        codes[dead] = -signal.SIGKILL
+        assert ranks.join(codes=codes)[1 - dead] == [dead]
