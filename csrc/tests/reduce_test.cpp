@@ -136,7 +136,14 @@ struct Memory {
   std::vector<unsigned char> bytes;
 };
 
-const double kFactors[] = {2, -1, 3, 0, 7, 1, -5, 1000, 4};
+constexpr int kMany = 257;  // sums of so many 16-bit integers do not fit a float
+
+const std::vector<double> kFactors = [] {
+  const double some[] = {2, -1, 3, 0, 7, 1, -5, 1000, 4};
+  std::vector<double> factors;
+  for (std::size_t k = 0; k < kMany; ++k) factors.push_back(some[k % 9]);
+  return factors;
+}();
 
 template <class T>
 void test_kernel(ReduceKernel kernel, ReduceOp op, int n, std::size_t count) {
@@ -146,13 +153,13 @@ void test_kernel(ReduceKernel kernel, ReduceOp op, int n, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<T> elements;
     for (const Memory<T>& source : sources) elements.push_back(source.at(i));
-    expected.push_back(reference(op, elements, kFactors));
+    expected.push_back(reference(op, elements, kFactors.data()));
   }
   Memory<T> apart(count, random_below(9));
   Memory<T>& dst = random_below(2) ? apart : sources[random_below(sources.size())];
   std::vector<const void*> pointers;
   for (Memory<T>& source : sources) pointers.push_back(source.data());
-  kernel(dst.data(), pointers.data(), n, count, kFactors);
+  kernel(dst.data(), pointers.data(), n, count, kFactors.data());
   for (std::size_t i = 0; i < count; ++i) CHECK(is_same(dst.at(i), expected[i]));
   CHECK(dst.is_guard_untouched());
 }
@@ -169,6 +176,8 @@ void test_all_kernels_against_the_reference() {
           for (const int n : {1, 2, 3, 4, 5, 9})
             for (const std::size_t count : {0, 1, 2, 15, 16, 31, 33, 64, 65, 129, 257})
               test_kernel<decltype(element)>(kernel, op, n, count);
+          for (const int n : {kMany - 1, kMany})
+            test_kernel<decltype(element)>(kernel, op, n, 65);
         });
       }
 }
@@ -190,6 +199,41 @@ void test_16_bit_floats_survive() {
         }
       }
     }
+}
+
+// Averages next to a whole number are not rounded up to it.
+template <class T>
+void test_averages_of_extremes(DType dtype) {
+  using Limits = std::numeric_limits<T>;
+  const T extremes[] = {Limits::min(), Limits::max(), 0};
+  for (int n = 1; n <= kMany; ++n)
+    for (const T most : extremes)
+      for (const T other : {static_cast<T>(most + 1), static_cast<T>(most - 1)}) {
+        std::vector<T> elements(static_cast<std::size_t>(n), most);
+        elements[0] = other;
+        std::vector<const void*> pointers;
+        for (const T& element : elements) pointers.push_back(&element);
+        for (auto table = runnable_reduce_tables(); *table != nullptr; ++table) {
+          T result;
+          (*table)->find(dtype, ReduceOp::Avg)(&result, pointers.data(), n, 1, nullptr);
+          CHECK(result == reference(ReduceOp::Avg, elements, kFactors.data()));
+        }
+      }
+}
+
+// The bits of a NaN factor would carry into the sign where they are rounded off.
+void test_a_nan_with_all_bits_as_factor() {
+  const std::vector<BFloat16> ones(100, BFloat16::nearest(1));
+  const std::uint64_t bits = ~std::uint64_t{0} >> 1;
+  double factor;
+  std::memcpy(&factor, &bits, sizeof factor);
+  const void* pointers[] = {ones.data()};
+  for (auto table = runnable_reduce_tables(); *table != nullptr; ++table) {
+    std::vector<BFloat16> result(ones.size());
+    (*table)->find(DType::BFloat16, ReduceOp::PremulSum)(result.data(), pointers, 1,
+                                                         result.size(), &factor);
+    for (const BFloat16 element : result) CHECK(element.bits == 0x7fc0);
+  }
 }
 
 template <class T>
@@ -280,5 +324,12 @@ int main() {
   test_what_is_refused();
   test_what_the_documentation_promises();
   test_16_bit_floats_survive();
+  test_averages_of_extremes<std::int8_t>(DType::Int8);
+  test_averages_of_extremes<std::uint8_t>(DType::UInt8);
+  test_averages_of_extremes<std::int16_t>(DType::Int16);
+  test_averages_of_extremes<std::uint16_t>(DType::UInt16);
+  test_averages_of_extremes<std::int32_t>(DType::Int32);
+  test_averages_of_extremes<std::uint32_t>(DType::UInt32);
+  test_a_nan_with_all_bits_as_factor();
   test_all_kernels_against_the_reference();
 }

@@ -32,8 +32,56 @@ ALLHANDS_INLINE V one_nan(V x) {
 template <class T>
 struct Numbers : Elements<T, sizeof(T)> {
   using Stored = FullVector<T>;
+  template <int kVectors>
+  static ALLHANDS_INLINE bool has_special(const Stored (&x)[kVectors]) {
+    Words differences{};  // a finite number less itself is +0
+    for (const Stored& lanes : x) differences |= bits_as<Words>(lanes - lanes);
+    return any(differences);
+  }
   static ALLHANDS_INLINE Stored widen(Stored x, int) { return x; }
   static ALLHANDS_INLINE Stored narrow(const Stored (&x)[1]) { return x[0]; }
+};
+
+// Integers of 8 and 16 bits that are computed with as floats: parts as of BFloat16s, of
+// each 32-bit word. C's conversion back rounds toward zero.
+template <class T>
+struct SmallIntegers : Elements<float, sizeof(T), 4 / sizeof(T)> {
+  using Base = Elements<float, sizeof(T), 4 / sizeof(T)>;
+  using Integer = T;
+  using Stored = Words;
+  using Integers = FullVector<std::int32_t>;
+  static constexpr bool kHasSpecials = false;
+  static constexpr int kBits = 8 * sizeof(T);
+  static ALLHANDS_INLINE typename Base::Lanes widen(Stored x, int part) {
+    const Words upper = x << (32 - kBits * (part + 1));  // and fill with the sign:
+    const Integers integers = static_cast<T>(-1) < 0
+                                  ? bits_as<Integers>(upper) >> (32 - kBits)
+                                  : bits_as<Integers>(upper >> (32 - kBits));
+    return __builtin_convertvector(integers, typename Base::Lanes);
+  }
+  static ALLHANDS_INLINE Stored narrow(const typename Base::Parts& x) {
+    Stored words{};
+    for (int part = 0; part < Base::kParts; ++part) {
+      const auto integers = __builtin_convertvector(x[part], Integers);
+      words |= (bits_as<Words>(integers) & ((1u << kBits) - 1)) << (kBits * part);
+    }
+    return words;
+  }
+};
+
+// Integers of 32 bits that are computed with as doubles.
+template <class T>
+struct LargeIntegers : Elements<double, sizeof(T)> {
+  using Base = Elements<double, sizeof(T)>;
+  using Integer = T;
+  using Stored = Vector<T, kFullLanes<double>>;
+  static constexpr bool kHasSpecials = false;
+  static ALLHANDS_INLINE typename Base::Lanes widen(Stored x, int) {
+    return __builtin_convertvector(x, typename Base::Lanes);
+  }
+  static ALLHANDS_INLINE Stored narrow(const typename Base::Parts& x) {
+    return __builtin_convertvector(x[0], Stored);
+  }
 };
 
 // bool: any nonzero byte is true, only 0 and 1 are written.
@@ -45,6 +93,19 @@ struct Truths : Elements<std::uint8_t, 1> {
   static ALLHANDS_INLINE Stored narrow(const Parts& x) { return x[0]; }
 };
 
+// Whether any of vectors of 16-bit floats is infinite or NaN: not below infinity's
+// bits.
+template <std::int16_t kInfinity, class Stored, int kVectors>
+ALLHANDS_INLINE bool has_special_16_bit(const Stored (&x)[kVectors]) {
+  using Halves = Vector<std::int16_t, sizeof(Stored) / 2>;
+  Halves most{};
+  for (const Stored& lanes : x) {
+    const Halves magnitude = bits_as<Halves>(lanes) & static_cast<std::int16_t>(0x7fff);
+    most = most < magnitude ? magnitude : most;
+  }
+  return any(most >= kInfinity);
+}
+
 // A bfloat16 is the upper half of a float32. Of each pair in a 32-bit word, one part
 // works on the lower (even) element, the other on the upper: no lane ever moves.
 struct BFloat16s : Elements<float, 2, 2> {
@@ -55,13 +116,17 @@ struct BFloat16s : Elements<float, 2, 2> {
   static ALLHANDS_INLINE Stored narrow(const Parts& x) {
     return (round(x[0]) >> 16) | (round(x[1]) & 0xffff0000u);
   }
+  template <int kVectors>
+  static ALLHANDS_INLINE bool has_special(const Stored (&x)[kVectors]) {
+    return has_special_16_bit<0x7f80>(x);
+  }
 
  private:
   // To nearest even, in the upper half: what is below carries into it when more than
   // half, or half and the result would be odd.
   static ALLHANDS_INLINE Words round(Lanes x) {
     const auto bits = bits_as<Words>(x);
-    return bits + 0x7fffu + ((bits >> 16) & 1u);
+    return bits - ((~(bits >> 16) & 1u) | 0xffff8000u);
   }
 };
 
@@ -69,6 +134,10 @@ struct Float16s : Elements<float, 2> {
   using Stored = Vector<std::uint16_t, kFullLanes<float>>;
   static ALLHANDS_INLINE Lanes widen(Stored x, int) { return to_float32(x); }
   static ALLHANDS_INLINE Stored narrow(const Parts& x) { return to_float16(x[0]); }
+  template <int kVectors>
+  static ALLHANDS_INLINE bool has_special(const Stored (&x)[kVectors]) {
+    return has_special_16_bit<0x7c00>(x);
+  }
 
  private:
 #if defined(ALLHANDS_AVX512)

@@ -67,8 +67,10 @@ struct Partial {
 #if defined(ALLHANDS_AVX512)
     if constexpr (sizeof(V) == 64)
       return bits_as<V>(_mm512_maskz_loadu_epi8(mask(), from));
-    else
+    else if constexpr (sizeof(V) == 32)
       return bits_as<V>(_mm256_maskz_loadu_epi8(static_cast<__mmask32>(mask()), from));
+    else
+      return bits_as<V>(_mm_maskz_loadu_epi8(static_cast<__mmask16>(mask()), from));
 #else
     V lanes{};
     __builtin_memcpy(&lanes, from, bytes);
@@ -80,9 +82,11 @@ struct Partial {
 #if defined(ALLHANDS_AVX512)
     if constexpr (sizeof(V) == 64)
       _mm512_mask_storeu_epi8(to, mask(), bits_as<__m512i>(lanes));
-    else
+    else if constexpr (sizeof(V) == 32)
       _mm256_mask_storeu_epi8(to, static_cast<__mmask32>(mask()),
                               bits_as<__m256i>(lanes));
+    else
+      _mm_mask_storeu_epi8(to, static_cast<__mmask16>(mask()), bits_as<__m128i>(lanes));
 #else
     __builtin_memcpy(to, &lanes, bytes);
 #endif
@@ -95,16 +99,25 @@ struct Partial {
 // Whether any lane of a comparison's result is true.
 template <class V>
 ALLHANDS_INLINE bool any(V mask) {
-#if defined(ALLHANDS_AVX512)
-  const auto lanes = bits_as<__m512i>(mask);
-  return _mm512_test_epi32_mask(lanes, lanes) != 0;
-#elif defined(__AVX2__)
-  const auto lanes = bits_as<__m256i>(mask);
-  return _mm256_testz_si256(lanes, lanes) == 0;
-#else
-  const auto halves = bits_as<Vector<std::uint64_t, 2>>(mask);
-  return (halves[0] | halves[1]) != 0;
+#if defined(__AVX2__)
+  if constexpr (sizeof(V) == 16) {
+    const auto lanes = bits_as<__m128i>(mask);
+    return _mm_testz_si128(lanes, lanes) == 0;
+  } else if constexpr (sizeof(V) == 32) {
+    const auto lanes = bits_as<__m256i>(mask);
+    return _mm256_testz_si256(lanes, lanes) == 0;
+  }
 #endif
+#if defined(ALLHANDS_AVX512)
+  if constexpr (sizeof(V) == 64) {
+    const auto lanes = bits_as<__m512i>(mask);
+    return _mm512_test_epi32_mask(lanes, lanes) != 0;
+  }
+#endif
+  std::uint64_t words[sizeof(V) / 8], some = 0;
+  __builtin_memcpy(words, &mask, sizeof words);
+  for (const std::uint64_t word : words) some |= word;
+  return some != 0;
 }
 
 }  // namespace
