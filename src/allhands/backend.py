@@ -152,6 +152,11 @@ class BackendConfig:
     Raises:
         ValueError: a pair is malformed, or a device type comes twice.
         AssertionError: there is no backend of that name.
+
+    Example:
+        ```python
+        str(dist.BackendConfig("cpu:native"))  # "cpu:native"
+        ```
     """
 
     def __init__(self, backend: str) -> None:
@@ -207,7 +212,14 @@ def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) 
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether `init_process_group` could use `backend`, a name or "device:name"."""
+    """Whether `init_process_group` could use `backend`, a name or "device:name".
+
+    Example:
+        ```python
+        dist.is_backend_available("native")  # True
+        dist.is_backend_available("nccl")  # False
+        ```
+    """
     name = backend.lower().rpartition(":")[2]
     return name in _MODULES or name in Backend._plugins
 
@@ -244,6 +256,11 @@ def get_default_backend_for_device(device: Any) -> str:
 
     Raises:
         ValueError: none does.
+
+    Example:
+        ```python
+        dist.get_default_backend_for_device("cpu")  # "native"
+        ```
     """
     kind = str(device).partition(":")[0]
     try:

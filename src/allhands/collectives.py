@@ -9,14 +9,15 @@ repeated below:
 - A call returns None when this rank's outputs hold the result, or with `async_op=True`
   a `Work` at once; then the arrays must be left alone until `Work.wait()` returns. Bad
   arguments raise at once in both forms, failures in `Work.wait()`.
-- `timeout` limits this call; by default the group's timeout does.
-- `RankFailedError`, `CollectiveTimeoutError` or another `DistBackendError` breaks the
-  group: further calls raise at once.
-- On a rank that is not in the group it returns None and warns.
+- `timeout`, a timedelta, limits this call; by default the group's timeout does.
+- `RankFailedError`, `CollectiveTimeoutError` or any other `DistBackendError` than the
+  mismatch breaks the group: further calls raise at once.
+- Before `init_process_group` it is a `ValueError`. On a rank that is not in the group
+  it returns None and warns.
 - Arrays are numpy arrays or torch CPU tensors of bool, integers, float16/32/64,
   bfloat16 or complex64/128, contiguous or strided, of any shape; numbers are matched in
-  row-major order. An output must be writable and must not overlap itself
-  (`ValueError`).
+  row-major order. Anything else is a `TypeError`. An output must be writable and must
+  not overlap itself (`ValueError`).
 """
 
 from __future__ import annotations

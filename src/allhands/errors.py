@@ -33,8 +33,9 @@ class DistError(RuntimeError):
 class DistBackendError(DistError):
     """A collective or point-to-point operation failed.
 
-    After it the group is broken: every further call on it raises at once. To go on in
-    the same processes, `shrink_group` to the ranks that are left, destroy the group, or
+    After a collective has failed the group is broken, except by
+    `CollectiveMismatchError`: every further call on it raises at once. To go on in the
+    same processes, `shrink_group` to the ranks that are left, destroy the group, or
     destroy and re-initialize the world.
 
     A point-to-point message fails alone, and its group works on.
@@ -46,6 +47,14 @@ class RankFailedError(DistBackendError):
 
     You don't get it for a rank that is merely late: see `CollectiveTimeoutError`.
     Every surviving rank of the group gets the same `ranks`.
+
+    Example:
+        ```python
+        try:
+            dist.all_reduce(array)
+        except dist.RankFailedError as error:
+            dist.shrink_group(error.ranks)
+        ```
     """
 
     ranks: list[int]
@@ -61,6 +70,14 @@ class CollectiveMismatchError(DistBackendError):
 
     Raised on every rank, before any output is written; the next operation on the group
     works again.
+
+    Example:
+        ```python
+        try:
+            dist.all_reduce(np.ones(dist.get_rank() + 1))
+        except dist.CollectiveMismatchError as error:
+            print(error)  # what each rank called
+        ```
     """
 
     ranks: list[int]
@@ -72,7 +89,16 @@ class CollectiveMismatchError(DistBackendError):
 
 
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
-    """Some ranks of the group did not come within the time limit, but are alive."""
+    """Some ranks of the group did not come within the time limit, but are alive.
+
+    Example:
+        ```python
+        try:
+            dist.barrier(timeout=timedelta(seconds=10))
+        except dist.CollectiveTimeoutError as error:
+            print("still missing:", error.ranks)
+        ```
+    """
 
     ranks: list[int]
     """Ranks (of the group) that had not arrived."""
@@ -91,4 +117,13 @@ class DistStoreError(DistError):
 
 
 class QueueEmptyError(DistStoreError):
-    """`Store.queue_pop(key, block=False)` found nothing."""
+    """`Store.queue_pop(key, block=False)` found nothing.
+
+    Example:
+        ```python
+        try:
+            task = store.queue_pop("tasks", block=False)
+        except dist.QueueEmptyError:
+            task = None
+        ```
+    """

@@ -199,6 +199,14 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
         AssertionError: there is no world.
         CollectiveTimeoutError: peers have not received messages of this rank; it has
             left all the same.
+
+    Example:
+        ```python
+        evens = dist.new_group(range(0, dist.get_world_size(), 2))
+        ...
+        dist.destroy_process_group(evens)
+        dist.destroy_process_group()  # the world, and what groups are left
+        ```
     """
     world = current()
     if group == NON_GROUP_MEMBER:

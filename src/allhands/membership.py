@@ -40,11 +40,25 @@ class _HasWorld(type):
 
 
 class group(metaclass=_HasWorld):
-    """`group.WORLD` is the group of all ranks; None before `init_process_group`."""
+    """`group.WORLD` is the group of all ranks; None before `init_process_group`.
+
+    Example:
+        ```python
+        assert dist.group.WORLD.size() == dist.get_world_size()
+        ```
+    """
 
 
 class GroupMember(metaclass=_HasWorld):
-    """`GroupMember.WORLD`, as `group.WORLD`, and the mark of a non-member."""
+    """`GroupMember.WORLD`, as `group.WORLD`, and the mark of a non-member.
+
+    Example:
+        ```python
+        evens = dist.new_group(range(0, dist.get_world_size(), 2))
+        if evens is not dist.GroupMember.NON_GROUP_MEMBER:
+            dist.all_reduce(array, group=evens)
+        ```
+    """
 
     NON_GROUP_MEMBER = NON_GROUP_MEMBER
 
@@ -55,7 +69,14 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether `init_process_group` has succeeded and nothing was destroyed since."""
+    """Whether there is a world: made by `init_process_group`, not destroyed since.
+
+    Example:
+        ```python
+        if dist.is_initialized():  # a library that also works on one process
+            dist.all_reduce(array)
+        ```
+    """
     return current().default is not None
 
 
@@ -69,6 +90,12 @@ def get_rank(group: Group = None) -> int:
 
     Raises:
         ValueError: no world, or no such group.
+
+    Example:
+        ```python
+        if dist.get_rank() == 0:
+            print("once, not on every rank")
+        ```
     """
     member = resolve(group)
     return -1 if member is None else member.rank()
@@ -79,6 +106,12 @@ def get_world_size(group: Group = None) -> int:
 
     Raises:
         ValueError: no world, or no such group.
+
+    Example:
+        ```python
+        dist.all_reduce(gradient)
+        gradient /= dist.get_world_size()
+        ```
     """
     member = resolve(group)
     return -1 if member is None else member.size()
@@ -91,6 +124,12 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
     Raises:
         ValueError: the process is not in `group`, or there is no such group.
+
+    Example:
+        ```python
+        pair = dist.new_group([3, 5])  # on a rank that is in it
+        dist.get_group_rank(pair, 5)  # 1
+        ```
     """
     return member_of(group).group_rank(global_rank)
 
@@ -102,6 +141,12 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
     Raises:
         ValueError: `group` has no such rank, or there is no such group.
+
+    Example:
+        ```python
+        pair = dist.new_group([3, 5])  # on a rank that is in it
+        dist.get_global_rank(pair, 1)  # 5
+        ```
     """
     return member_of(group).global_rank(group_rank)
 
@@ -111,6 +156,11 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
 
     Raises:
         ValueError: this process is not in it, or there is no such group.
+
+    Example:
+        ```python
+        dist.get_process_group_ranks(None)  # [0, 1, 2, ...]
+        ```
     """
     return list(member_of(group).global_ranks)
 
@@ -120,6 +170,12 @@ def get_backend(group: Group = None) -> str:
 
     Raises:
         ValueError: this process is not in it, or there is no such group.
+
+    Example:
+        ```python
+        dist.init_process_group("gloo")
+        dist.get_backend()  # "gloo"
+        ```
     """
     return member_of(group).backend
 
@@ -129,6 +185,12 @@ def get_backend_config(group: Group = None) -> str:
 
     Raises:
         ValueError: this process is not in it, or there is no such group.
+
+    Example:
+        ```python
+        dist.init_process_group()
+        dist.get_backend_config()  # "cpu:native"
+        ```
     """
     return str(member_of(group).config)
 
@@ -137,6 +199,13 @@ def get_pg_count() -> int:
     """How many groups were made since `init_process_group`, the world included.
 
     Counts also those that this rank is not in, and those destroyed since.
+
+    Example:
+        ```python
+        dist.init_process_group()
+        dist.new_group([0])
+        dist.get_pg_count()  # 2
+        ```
     """
     default_group()
     return current().num_groups
@@ -147,6 +216,11 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
     Raises:
         RuntimeError: there was no launcher, and no `fallback_rank` is given.
+
+    Example:
+        ```python
+        device = dist.get_node_local_rank(fallback_rank=0)
+        ```
     """
     text = os.environ.get("LOCAL_RANK", "")
     if text:

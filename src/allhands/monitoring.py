@@ -20,7 +20,8 @@ def monitored_barrier(
 
     With `wait_all_ranks` it begins with all of them. In both forms every rank that came
     gets the error at the first rank's `timeout`, and a late one when it comes; `ranks`
-    of the error holds all missing ranks of `group`.
+    of the error holds all missing ranks of `group`. A `timeout` in seconds instead of
+    as a timedelta is taken, with a warning.
 
     Raises:
         CollectiveTimeoutError: some ranks did not come, but are alive.

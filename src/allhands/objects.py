@@ -145,7 +145,7 @@ def broadcast_object_list(
 
     The source is `src`, a global rank (0 by default), or `group_src`, a rank of
     `group`; its list stays as it is. All lists have the same length, or every rank
-    raises `CollectiveMismatchError`.
+    raises `CollectiveMismatchError`. What is no list is a `TypeError`.
 
     Example:
         ```python
@@ -274,7 +274,9 @@ def recv_object_list(
         ValueError: no such rank, or this rank itself; this rank is not in the group.
 
     Example:
-        see `send_object_list`
+        ```python
+        sender = dist.recv_object_list(task)  # of whichever rank sends first
+        ```
     """
     _check_is_list("object_list", object_list)
     member = _member(group)

@@ -41,7 +41,7 @@ default_pg_timeout = timedelta(minutes=30)
 
 
 class DebugLevel(IntEnum):
-    """How much a program wants to be told; see `allhands.set_debug_level`."""
+    """How much a program wants to be told: OFF, INFO, DETAIL; see `set_debug_level`."""
 
     name: str
     value: int
@@ -72,11 +72,18 @@ class _CountsPlainOps(type):
 
 
 class ReduceOp(metaclass=_CountsPlainOps):
-    """How the values of several ranks become one.
+    """How the values of several ranks become one, element by element.
 
-    SUM, AVG, PRODUCT, MIN, MAX work on numbers (MIN and MAX not on complex ones), BAND,
-    BOR, BXOR on integers and bool. PREMUL_SUM needs a factor, which may differ from
-    rank to rank: `ReduceOp.PREMUL_SUM(1 / num_samples)`.
+    - SUM, AVG, PRODUCT, MIN, MAX work on numbers; MIN and MAX not on complex ones.
+    - BAND, BOR, BXOR work on the bits of integers, and on bool.
+    - PREMUL_SUM(factor) multiplies by a factor, which may differ from rank to rank, and
+      sums.
+
+    Example:
+        ```python
+        dist.all_reduce(array, op=dist.ReduceOp.MAX)
+        dist.all_reduce(array, op=dist.ReduceOp.PREMUL_SUM(1 / num_samples))
+        ```
     """
 
     class RedOpType(IntEnum):
@@ -162,6 +169,12 @@ def supports_complex(reduceOp: RedOpType | ReduceOp) -> bool:
     """Whether the operation can reduce complex numbers.
 
     SUM, AVG, PRODUCT and PREMUL_SUM can: those that need no order and no bits.
+
+    Example:
+        ```python
+        dist.supports_complex(dist.ReduceOp.SUM)  # True
+        dist.supports_complex(dist.ReduceOp.MAX)  # False
+        ```
     """
     kind = reduceOp.op if type(reduceOp) is ReduceOp else reduceOp
     able = (RedOpType.SUM, RedOpType.AVG, RedOpType.PRODUCT, RedOpType.PREMUL_SUM)

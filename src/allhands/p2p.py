@@ -9,7 +9,9 @@ What holds for all of them, and is not repeated below:
   returned before the receive came: then this rank's next call with that peer raises.
 - `dst` and `src` are global ranks, `group_dst` and `group_src` ranks of `group`. A rank
   that does not exist, or this rank itself, is a `ValueError` at once.
-- `tag` is an int in [0, 2**31). Tags need not be received in the order of sending.
+- `tag` is an int in [0, 2**31), 0 by default, else it is a `TypeError`, or for a
+  negative one a `RuntimeError`. Tags need not be received in the order of sending.
+- Arrays are those of the collectives; an array to send may be read-only.
 - `timeout` limits this call; by default the group's timeout does. When it passes the
   message is given up, `CollectiveTimeoutError` is raised, and the group works on. So it
   does after `RankFailedError`: the peer died or left.
@@ -207,6 +209,13 @@ class P2POp:
     Raises:
         ValueError: `op` is neither; no such peer; this rank is not in the group.
         TypeError: `tensor` is no array.
+
+    Example:
+        ```python
+        op = dist.P2POp(dist.isend, array, peer=1)
+        (work,) = dist.batch_isend_irecv([op])
+        work.wait()
+        ```
     """
 
     def __init__(

@@ -95,6 +95,16 @@ def register_rendezvous_handler(scheme: str, handler: Handler) -> None:
 
     Raises:
         RuntimeError: `scheme` has a handler already.
+
+    Example:
+        ```python
+        def meet(url, **kwargs):
+            query = dict(parse_qsl(urlsplit(url).query))
+            yield my_store(), int(query["rank"]), int(query["world_size"])
+
+        dist.register_rendezvous_handler("mine", meet)
+        dist.init_process_group(init_method="mine://", rank=rank, world_size=size)
+        ```
     """
     if scheme in _handlers:
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")

@@ -28,7 +28,11 @@ _NO_LIMIT = timedelta(0)
 
 
 class WorkResult(IntEnum):
-    """How an operation ended; what `Work.get_future_result` resolves to."""
+    """How an operation ended; what `Work.get_future_result` resolves to.
+
+    SUCCESS; TIMEOUT, a `CollectiveTimeoutError`; COMM_ERROR, another `DistError`; or
+    UNKNOWN, any other exception.
+    """
 
     SUCCESS = 0
     TIMEOUT = 1

@@ -17,10 +17,16 @@ _VARIABLE = "TORCH_DISTRIBUTED_DEBUG"
 
 
 def get_debug_level() -> DebugLevel:
-    """The level that was set; first that of the environment, see below.
+    """The level that was set, at first that of `set_debug_level_from_env`.
 
     Raises:
         ValueError: as `set_debug_level_from_env`, where nothing was set before.
+
+    Example:
+        ```python
+        if dist.get_debug_level() >= dist.DebugLevel.INFO:
+            print("step", step, flush=True)
+        ```
     """
     world = current()
     if world.debug_level is None:
@@ -31,8 +37,16 @@ def get_debug_level() -> DebugLevel:
 def set_debug_level(level: DebugLevel) -> None:
     """Set the level of this process.
 
+    It is kept for programs and backends that look at it. The native engine checks and
+    tells the same at every level.
+
     Raises:
         TypeError: `level` is no `DebugLevel`.
+
+    Example:
+        ```python
+        dist.set_debug_level(dist.DebugLevel.DETAIL)
+        ```
     """
     if not isinstance(level, DebugLevel):
         raise TypeError(
@@ -47,6 +61,12 @@ def set_debug_level_from_env() -> None:
 
     Raises:
         ValueError: it has another value.
+
+    Example:
+        ```python
+        os.environ["TORCH_DISTRIBUTED_DEBUG"] = "INFO"
+        dist.set_debug_level_from_env()
+        ```
     """
     current().debug_level = _from_environment()
 

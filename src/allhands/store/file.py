@@ -45,6 +45,12 @@ class FileStore(TableStore):
 
     Raises:
         DistStoreError: the file cannot be opened or is something else's.
+
+    Example:
+        ```python
+        store = dist.FileStore("/shared/job_17", world_size=2)
+        store.add("arrived", 1)
+        ```
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:

@@ -23,6 +23,12 @@ class HashStore(TableStore):
     """A store in the memory of this process. Threads may share it; processes cannot.
 
     A process that forks gets a copy in the child, which the parent does not see.
+
+    Example:
+        ```python
+        store = dist.HashStore()
+        dist.init_process_group(store=store, rank=0, world_size=1)
+        ```
     """
 
     def __init__(self) -> None:

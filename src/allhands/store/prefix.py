@@ -18,6 +18,13 @@ class PrefixStore(Store):
 
     Raises:
         ValueError: `store` is None.
+
+    Example:
+        ```python
+        store = dist.HashStore()
+        dist.PrefixStore("epoch_1", store).set("loss", "0.3")
+        store.get("epoch_1/loss")  # b"0.3"
+        ```
     """
 
     def __init__(self, prefix: str, store: Store) -> None:
