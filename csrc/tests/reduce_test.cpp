@@ -274,7 +274,7 @@ void test_what_the_documentation_promises() {
 
 void check_refused(DType dtype, ReduceOp op, ErrorKind kind, const std::string& words) {
   try {
-    check_supported(dtype, op);
+    check_supported("all_reduce", dtype, op);
     CHECK(false);
   } catch (const Error& error) {
     CHECK(error.kind() == kind);
@@ -285,12 +285,13 @@ void check_refused(DType dtype, ReduceOp op, ErrorKind kind, const std::string& 
 
 void test_what_is_refused() {
   check_refused(DType::Complex64, ReduceOp::Max, ErrorKind::Value,
-                "does not support ReduceOp.MAX on complex tensors");
-  check_refused(DType::Float32, ReduceOp::BitAnd, ErrorKind::Type,
-                "Cannot use ReduceOp.BAND with non-integral dtype float32");
+                "all_reduce does not support RedOpType.MAX on complex tensors");
+  check_refused(DType::Float32, ReduceOp::BitAnd, ErrorKind::Unsupported,
+                "Cannot use ReduceOp.BAND with non-integral dtype: all_reduce got "
+                "float32");
   check_refused(DType::Bool, ReduceOp::Avg, ErrorKind::Type,
                 "Cannot use ReduceOp.AVG with dtype bool");
-  check_supported(DType::Bool, ReduceOp::BitXor);
+  check_supported("all_reduce", DType::Bool, ReduceOp::BitXor);
   CHECK_THROWS(check_factor(DType::Int32, 0.5), Error);
   CHECK_THROWS(check_factor(DType::UInt64, 0x1p63), Error);
   CHECK_THROWS(check_factor(DType::Int8, std::nan("")), Error);
@@ -309,7 +310,7 @@ void test_tables_are_complete() {
         const auto op = static_cast<ReduceOp>(o);
         bool is_supported = true;
         try {
-          check_supported(dtype, op);
+          check_supported("all_reduce", dtype, op);
         } catch (const Error&) {
           is_supported = false;
         }

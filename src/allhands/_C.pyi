@@ -3,8 +3,9 @@ The native core of allhands. Private: use the names that allhands exports.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+import datetime
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -52,8 +53,10 @@ class Buffer:
         """
 
     @staticmethod
-    def from_buffer_protocol(array: object, writable: bool) -> Buffer:
-        """The memory of an object that has the buffer protocol (PEP 3118)."""
+    def from_buffer_protocol(array: object, writable: bool) -> Buffer | None:
+        """
+        The memory of a numpy.ndarray through the buffer protocol (PEP 3118); None if that refuses it.
+        """
 
     @property
     def address(self) -> int: ...
@@ -69,6 +72,11 @@ class Buffer:
 
     @property
     def is_contiguous(self) -> bool: ...
+
+def register_dlpack(type: type, api: object, is_lazy: Callable[[Any], bool]) -> None:
+    """
+    Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. `is_lazy` says of one whether its value is not what its memory holds.
+    """
 
 class Work:
     """A queued operation."""
@@ -98,6 +106,21 @@ class Transfer(Work):
     def peer(self) -> int:
         """The rank at the other end; -1 for any source until it is known."""
 
+class Request:
+    """A persistent request; see allhands.PersistentRequest."""
+
+    def __call__(self) -> None:
+        """See PersistentRequest.__call__."""
+
+    def start(self) -> None:
+        """See PersistentRequest.start."""
+
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
+        """See PersistentRequest.wait."""
+
+    def is_active(self) -> bool:
+        """See PersistentRequest.is_active."""
+
 def process_identity() -> tuple[str, int, int]:
     """(host, pid, start time) of this process, by which its peers know it."""
 
@@ -118,16 +141,6 @@ class Communicator:
     @property
     def name(self) -> str: ...
 
-    def empty_shared(self, dtype: DType, shape: Sequence[int], timeout: float) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
-        """
-        Collective: this rank's bytes of a new array in memory that all ranks share, zero at first.
-        """
-
-    def peer_bytes(self, buffer: object, peer: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
-        """
-        The bytes of rank `peer` that are where `buffer` is in a shared array of this rank; they keep `buffer` alive.
-        """
-
     def abort(self, reason: str) -> None:
         """Breaks the group for every rank; everybody who waits in it raises."""
 
@@ -141,40 +154,50 @@ class Communicator:
         Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.
         """
 
-    def send(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> None: ...
+    def send(self, tensor: Any, peer: int, tag: int, timeout: float) -> None: ...
 
-    def recv(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> int:
+    def recv(self, tensor: Any, peer: int, tag: int, timeout: float) -> int:
         """The rank it came from; peer -1: from any."""
 
-    def isend(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> Transfer: ...
+    def isend(self, tensor: Any, peer: int, tag: int, timeout: float) -> Transfer: ...
 
-    def irecv(self, buffer: Buffer, peer: int, tag: int, timeout: float) -> Transfer: ...
+    def irecv(self, tensor: Any, peer: int, tag: int, timeout: float) -> Transfer: ...
 
-    def sendrecv(self, output: Buffer, to: int, send_tag: int, input: Buffer, from_: int, recv_tag: int, timeout: float) -> int: ...
+    def sendrecv(self, tensor: Any, to: int, send_tag: int, output: Any, from_: int, recv_tag: int, timeout: float) -> int: ...
 
-    def all_reduce(self, output: Buffer, input: Buffer, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+    def empty_shared(self, dtype: DType, shape: Sequence[int], timeout: float) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """
+        Collective: this rank's bytes of a new array in memory that all ranks share, zero at first.
+        """
 
-    def reduce(self, buffer: Buffer, root: int, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+    def peer_bytes(self, buffer: object, peer: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """
+        The bytes of rank `peer` that are where `buffer` is in a shared array of this rank; they keep `buffer` alive.
+        """
 
-    def reduce_scatter(self, output: Buffer, inputs: list[Buffer], op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+    def all_reduce(self, tensor: Any, op: Any, timeout: float, async_op: bool | None) -> Any: ...
 
-    def broadcast(self, buffer: Buffer, root: int, timeout: float, async_op: bool) -> Work | None: ...
+    def reduce(self, tensor: Any, root: int, op: Any, timeout: float, async_op: bool | None) -> Any: ...
 
-    def all_gather(self, outputs: list[Buffer], input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
+    def reduce_scatter(self, output: Any, input_list: list[Any], op: Any, timeout: float, async_op: bool | None) -> Any: ...
 
-    def gather(self, outputs: list[Buffer], input: Buffer, root: int, timeout: float, async_op: bool) -> Work | None: ...
+    def reduce_scatter_single(self, output: Any, input: Any, op: Any, timeout: float, async_op: bool | None) -> Any: ...
 
-    def scatter(self, output: Buffer, inputs: list[Buffer], root: int, timeout: float, async_op: bool) -> Work | None: ...
+    def broadcast(self, tensor: Any, root: int, timeout: float, async_op: bool | None) -> Any: ...
 
-    def all_to_all(self, outputs: list[Buffer], inputs: list[Buffer], timeout: float, async_op: bool) -> Work | None: ...
+    def gather(self, tensor: Any, gather_list: list[Any], root: int, timeout: float, async_op: bool | None) -> Any: ...
 
-    def all_gather_single(self, output: Buffer, input: Buffer, timeout: float, async_op: bool) -> Work | None: ...
+    def scatter(self, tensor: Any, scatter_list: list[Any], root: int, timeout: float, async_op: bool | None) -> Any: ...
 
-    def reduce_scatter_single(self, output: Buffer, input: Buffer, op: int, factor: float, timeout: float, async_op: bool) -> Work | None: ...
+    def all_gather(self, tensor_list: list[Any], tensor: Any, timeout: float, async_op: bool | None) -> Any: ...
 
-    def all_to_all_single(self, output: Buffer, input: Buffer, output_counts: Sequence[int], input_counts: Sequence[int], timeout: float, async_op: bool) -> Work | None: ...
+    def all_gather_single(self, output: Any, input: Any, timeout: float, async_op: bool | None) -> Any: ...
 
-    def barrier(self, timeout: float, async_op: bool) -> Work | None: ...
+    def all_to_all(self, output_list: list[Any], input_list: list[Any], timeout: float, async_op: bool | None) -> Any: ...
+
+    def all_to_all_single(self, output: Any, input: Any, output_splits: Sequence[int], input_splits: Sequence[int], timeout: float, async_op: bool | None) -> Any: ...
+
+    def barrier(self, timeout: float, async_op: bool | None) -> Any: ...
 
 class StoreServer:
     """

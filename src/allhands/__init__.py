@@ -95,6 +95,17 @@ from allhands.p2p import (
     send,
     sendrecv,
 )
+from allhands.persistent import (
+    all_gather_single_init,
+    all_reduce_init,
+    all_to_all_single_init,
+    barrier_init,
+    broadcast_init,
+    gather_init,
+    reduce_init,
+    reduce_scatter_single_init,
+    scatter_init,
+)
 from allhands.process_group import ProcessGroup
 from allhands.reductions import (
     all_reduce,
@@ -104,6 +115,7 @@ from allhands.reductions import (
     reduce_scatter_tensor,
 )
 from allhands.rendezvous import register_rendezvous_handler, rendezvous
+from allhands.request import PersistentRequest
 from allhands.shared_arrays import empty_shared, peer_array
 from allhands.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from allhands.subgroups import (
@@ -135,6 +147,7 @@ __all__ = [
     "GroupMember",
     "HashStore",
     "P2POp",
+    "PersistentRequest",
     "PrefixStore",
     "ProcessGroup",
     "QueueEmptyError",
@@ -151,19 +164,25 @@ __all__ = [
     "all_gather_into_tensor",
     "all_gather_object",
     "all_gather_single",
+    "all_gather_single_init",
     "all_reduce",
     "all_reduce_coalesced",
+    "all_reduce_init",
     "all_to_all",
     "all_to_all_single",
+    "all_to_all_single_init",
     "barrier",
+    "barrier_init",
     "batch_isend_irecv",
     "breakpoint",
     "broadcast",
+    "broadcast_init",
     "broadcast_object_list",
     "default_pg_timeout",
     "destroy_process_group",
     "empty_shared",
     "gather",
+    "gather_init",
     "gather_object",
     "get_backend",
     "get_backend_config",
@@ -199,13 +218,16 @@ __all__ = [
     "recv",
     "recv_object_list",
     "reduce",
+    "reduce_init",
     "reduce_op",
     "reduce_scatter",
     "reduce_scatter_single",
+    "reduce_scatter_single_init",
     "reduce_scatter_tensor",
     "register_rendezvous_handler",
     "rendezvous",
     "scatter",
+    "scatter_init",
     "scatter_object_list",
     "send",
     "send_object_list",

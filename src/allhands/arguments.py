@@ -6,11 +6,14 @@ import operator
 import warnings
 from typing import TypeAlias
 
+from allhands.arrays import Array
+from allhands.lists import check_list
 from allhands.process_group import ProcessGroup
 from allhands.world import current
 
 __all__ = [
     "Group",
+    "check_list_of_root",
     "check_one_root",
     "root_of",
     "warn_non_member",
@@ -73,3 +76,34 @@ def check_one_root(
     rank = root_of(group, root, group_root)
     group.check_root(operation, rank)
     return rank
+
+
+def check_list_of_root(
+    group: ProcessGroup,
+    operation: str,
+    which: str,
+    tensors: list[Array] | None,
+    root: int,
+) -> list[Array]:
+    """The list that only `root` passes; empty elsewhere.
+
+    Raises:
+        ValueError: it is missing on `root`, or given elsewhere.
+        TypeError: it is not a list.
+        RuntimeError: it does not have one entry per rank.
+    """
+    role = "destination" if operation == "gather" else "source"
+    if group.rank() != root:
+        if tensors:
+            raise ValueError(
+                f"Argument ``{operation}_list`` must NOT be specified on non-{role} "
+                f"ranks; the {role} is group rank {root}, this is {group.rank()}."
+            )
+        return []
+    if tensors is None:
+        raise ValueError(
+            f"Argument ``{operation}_list`` must be specified on {role} rank."
+        )
+    check_list(f"{operation}_list", tensors)
+    group.check_list(operation, which, tensors)
+    return tensors

@@ -26,10 +26,15 @@ import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 
-from allhands.arguments import Group, check_one_root, root_of, warn_non_member
+from allhands.arguments import (
+    Group,
+    check_list_of_root,
+    check_one_root,
+    root_of,
+    warn_non_member,
+)
 from allhands.arrays import Array
 from allhands.lists import check_list, split_sizes
-from allhands.process_group import ProcessGroup
 from allhands.work import Work
 from allhands.world import resolve
 
@@ -200,7 +205,7 @@ def gather(
         warn_non_member("gather")
         return None
     root = check_one_root("gather", member, dst, group_dst)
-    outputs = _list_of_root(member, "gather", "output", gather_list, root)
+    outputs = check_list_of_root(member, "gather", "output", gather_list, root)
     limit = member.limit(timeout)
     return member.serving(tensor).gather(tensor, outputs, root, limit, async_op)
 
@@ -237,7 +242,7 @@ def scatter(
         warn_non_member("scatter")
         return None
     root = check_one_root("scatter", member, src, group_src)
-    inputs = _list_of_root(member, "scatter", "input", scatter_list, root)
+    inputs = check_list_of_root(member, "scatter", "input", scatter_list, root)
     limit = member.limit(timeout)
     return member.serving(tensor).scatter(tensor, inputs, root, limit, async_op)
 
@@ -345,28 +350,3 @@ def barrier(
         warn_non_member("barrier")
         return None
     return member.any_communicator().barrier(member.limit(timeout), async_op)
-
-
-def _list_of_root(
-    group: ProcessGroup,
-    operation: str,
-    which: str,
-    tensors: list[Array] | None,
-    root: int,
-) -> list[Array]:
-    """The list that only `root` passes; empty elsewhere."""
-    role = "destination" if operation == "gather" else "source"
-    if group.rank() != root:
-        if tensors:
-            raise ValueError(
-                f"Argument ``{operation}_list`` must NOT be specified on non-{role} "
-                f"ranks; the {role} is group rank {root}, this is {group.rank()}."
-            )
-        return []
-    if tensors is None:
-        raise ValueError(
-            f"Argument ``{operation}_list`` must be specified on {role} rank."
-        )
-    check_list(f"{operation}_list", tensors)
-    group.check_list(operation, which, tensors)
-    return tensors

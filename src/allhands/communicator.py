@@ -19,11 +19,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 from allhands.arrays import Array
 from allhands.identity import Roster
 from allhands.options import RedOpType, ReduceOp
+from allhands.request import PersistentRequest, PlainRequest
 from allhands.store import Store
 from allhands.work import Work
 
@@ -155,6 +157,13 @@ class Communicator(ABC):
     def barrier(self, timeout: float, async_op: bool) -> Work | None:
         """See `allhands.barrier`."""
         self._refuse("barrier")
+
+    def persistent(
+        self, operation: str, *arguments: Any, timeout: float
+    ) -> PersistentRequest:
+        """A request that runs the collective of that name with these `arguments`."""
+        call = partial(getattr(self, operation), *arguments, timeout)
+        return PlainRequest(operation, call)
 
     def empty_shared(self, shape: tuple[int, ...], dtype: Any, timeout: float) -> Array:
         """See `allhands.empty_shared`."""

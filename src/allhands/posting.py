@@ -16,7 +16,7 @@ __all__ = ["Posting"]
 _STARTED = {"isend", "irecv"}
 _UNCHANGED = {
     *("name", "send", "recv", "sendrecv", "empty_shared", "peer_array"),
-    *("abort", "close"),
+    *("persistent", "abort", "close"),
 }
 
 

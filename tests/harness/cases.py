@@ -1,9 +1,9 @@
 """Random calls of every collective, each with what it must give.
 
-A `Case` is one call: dtype, counts, layouts, root, reduce op, synchronous or not, and
-what each rank contributes. `OPERATIONS` has a function per collective that makes the
-call as one rank, with guard bytes around every array and inputs that cannot be
-written, and holds the outcome against NumPy.
+A `Case` is one call: dtype, counts, layouts, root, reduce op, in which form each rank
+makes it, and what each contributes. `OPERATIONS` has a function per collective that
+makes the call as one rank, with guard bytes around every array and inputs that cannot
+be written, and holds the outcome against NumPy.
 """
 
 import itertools
@@ -24,6 +24,8 @@ from harness.arrays import (
     supports,
 )
 
+# Plain calls, and what persistent requests can do.
+FORMS = ["sync", "async", "run", "start"]
 REDUCE_OPS = [op.name for op in ReduceOp.RedOpType]
 
 
@@ -37,7 +39,7 @@ class Case:
     op: str
     factors: list
     root: int
-    is_async: bool
+    forms: list
     inputs: list
     block: object = None  # where arrays get their memory, see Guarded
 
@@ -45,7 +47,7 @@ class Case:
         counts = [[part.size for part in parts] for parts in self.inputs]
         return (
             f"case {self.number} of seed {self.seed}: {self.dtype} {self.op} root "
-            f"{self.root} {'async' if self.is_async else 'sync'} counts {counts}"
+            f"{self.root} forms {self.forms} counts {counts}"
         )
 
     @property
@@ -82,9 +84,19 @@ class Case:
         return getattr(ReduceOp, self.op)
 
     def call(self, function, *arguments, **options):
-        """Call it and wait for it."""
-        work = function(*arguments, async_op=self.is_async, **options)
-        assert (work is not None) == self.is_async
+        """Call it in this rank's form and wait for it."""
+        form = self.forms[dist.get_rank()]
+        prepare = getattr(dist, f"{function.__name__}_init", None)
+        if form in ("run", "start") and prepare is not None:
+            request = prepare(*arguments, **options)
+            if form == "run":
+                assert request() is None
+            else:
+                assert request.start() is None
+                assert request.wait()
+            return
+        work = function(*arguments, async_op=form == "async", **options)
+        assert (work is not None) == (form == "async")
         if work is not None:
             assert work.wait()
 
@@ -94,7 +106,7 @@ class Case:
             self.call(function, *arguments, **options)
             return True
         with pytest.raises((ValueError, TypeError, RuntimeError), match=self.op):
-            function(*arguments, async_op=self.is_async, **options)
+            self.call(function, *arguments, **options)
         return False
 
     def check_reduced(self, result, part):
@@ -121,7 +133,7 @@ def draw(name, size, seed, number, usual=None, block=None):
             REDUCE_OPS[generator.integers(len(REDUCE_OPS))],
             (generator.uniform(-2, 2, size) if factors is None else factors).tolist(),
             int(generator.integers(size)),
-            bool(generator.integers(2)),
+            generator.choice(FORMS, size).tolist(),
             [[random_values(generator, dtype, n) for n in row] for row in counts],
             block,
         )

@@ -188,3 +188,52 @@ def test_a_module_is_no_tensor():
         TypeError, match=r"torch.Tensor.*torch.nn.modules.linear.Linear"
     ):
         as_buffer(torch.nn.Linear(1, 1), writable=False)
+
+
+def refuse(array, writable):
+    raise AssertionError(f"{array.dtype} came to Python")
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="an older torch"
+)
+def test_the_core_reads_usual_tensors_itself(monkeypatch):
+    as_buffer(torch.ones(1), writable=True)  # tells the core of torch
+    monkeypatch.setattr("allhands.arrays._torch.as_buffer", refuse)
+
+    def body(rank):
+        for dtype in DTYPES:
+            if not dtype.is_complex:  # those may be conjugated lazily
+                dist.broadcast(torch.ones(2, dtype=dtype), src=0)
+        dist.all_reduce(torch.nn.Parameter(torch.ones(2, 1, 3)))
+
+    run_ranks(2, body)
+
+
+def test_lazily_negated_inputs_are_resolved():
+    def body(rank):
+        lazy = torch.tensor([1 + 2j]).conj().imag  # contiguous, of one element
+        assert lazy.is_neg()
+        parts = [torch.zeros(1) for _ in range(2)]
+        dist.all_gather(parts, lazy)
+        dist.barrier()
+        with pytest.raises(ValueError, match="lazily conjugated or negated"):
+            dist.all_reduce(lazy)
+        return [part.item() for part in parts]
+
+    assert run_ranks(2, body) == [[-2, -2]] * 2
+
+
+def test_persistent_requests():
+    def body(rank):
+        tensor = torch.zeros(3)
+        parameter = torch.nn.Parameter(torch.full((2,), float(rank)))
+        total = dist.all_reduce_init(tensor)
+        share = dist.broadcast_init(parameter, src=1)
+        share()
+        for i in range(3):
+            tensor.fill_(i)
+            total()
+        return tensor.tolist(), parameter.tolist()
+
+    assert run_ranks(2, body) == [([4, 4, 4], [1, 1])] * 2

@@ -70,7 +70,7 @@ def test_reduce_scatter_refuses():
         ]:
             with pytest.raises(error, match=message):
                 dist.reduce_scatter(output, inputs)
-        with pytest.raises(ValueError, match="found float64 and float32"):
+        with pytest.raises(ValueError, match="found float32 and float64"):
             dist.reduce_scatter_single(one.astype("f4"), two)
         with pytest.raises(ValueError, match="has 3 elements, expected 2"):
             dist.reduce_scatter_single(one, np.zeros(3))

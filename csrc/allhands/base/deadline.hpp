@@ -12,26 +12,44 @@ class Deadline {
   using Duration = std::chrono::nanoseconds;
 
   // `limit` counts from now; beyond a century it means never.
-  static Deadline after(Duration limit) { return Deadline(Clock::now(), limit); }
+  static Deadline after(Duration limit) {
+    const Deadline deadline(limit);
+    deadline.look();
+    return deadline;
+  }
+  // `limit` counts from the first question to this object: a call that never has to
+  // wait then never reads the clock. For one thread.
+  static Deadline after_first_look(Duration limit) { return Deadline(limit); }
 
-  bool is_expired() const { return Clock::now() >= at_; }
+  bool is_expired() const { return remaining() == Duration::zero(); }
   Duration remaining() const {
-    const Duration left = at_ - Clock::now();
+    const Clock::time_point now = look();
+    const Duration left = at_ - now;
     return left > Duration::zero() ? left : Duration::zero();
   }
-  Duration elapsed() const { return Clock::now() - start_; }
+  Duration elapsed() const {
+    const Clock::time_point now = look();
+    return now - start_;
+  }
   Duration limit() const { return limit_; }
 
  private:
-  Deadline(Clock::time_point start, Duration limit)
-      : start_(start),
-        limit_(limit),
-        at_(limit > kForever ? Clock::time_point::max() : start + limit) {}
+  explicit Deadline(Duration limit) : limit_(limit) {}
+
+  // The time now; the first time it is when this began.
+  Clock::time_point look() const {
+    const Clock::time_point now = Clock::now();
+    if (start_ == Clock::time_point()) {
+      start_ = now;
+      at_ = limit_ > kForever ? Clock::time_point::max() : now + limit_;
+    }
+    return now;
+  }
 
   static constexpr Duration kForever = std::chrono::hours(24 * 365 * 100);
-  Clock::time_point start_;
   Duration limit_;
-  Clock::time_point at_;
+  mutable Clock::time_point start_;  // not begun: the clock's epoch
+  mutable Clock::time_point at_;
 };
 
 }  // namespace allhands

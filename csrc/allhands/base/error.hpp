@@ -12,6 +12,7 @@ namespace allhands {
 enum class ErrorKind {
   Value,        // the caller's mistake: ValueError
   Type,         // the caller's mistake: TypeError
+  Unsupported,  // the caller's mistake: RuntimeError
   Backend,      // DistBackendError
   Network,      // DistNetworkError
   Store,        // DistStoreError

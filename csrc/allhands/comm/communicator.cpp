@@ -37,7 +37,14 @@ Communicator::~Communicator() {
   }
 }
 
-void Communicator::run(const Operation& operation, Limits limits) {
+void Communicator::run(const Operation& operation, const Limits& limits) {
+  run_in_turn(
+      [&operation](Arena& arena, const Limits& inner) { operation.run(arena, inner); },
+      limits);
+}
+
+// `body` refers to one object at most, so that it takes no memory.
+void Communicator::run_in_turn(const Body& body, Limits limits) {
   limits.stop = &stop_;
   const Turns::Ticket ticket = turns_.take();
   try {
@@ -47,7 +54,7 @@ void Communicator::run(const Operation& operation, Limits limits) {
     throw;
   }
   const Turn turn{turns_};
-  perform(operation, limits);
+  perform(body, limits);
 }
 
 std::shared_ptr<Work> Communicator::post(Operation operation, Deadline deadline) {
@@ -66,7 +73,8 @@ std::shared_ptr<Work> Communicator::post(Operation operation, Deadline deadline)
 std::shared_ptr<SharedArray> Communicator::empty_shared(
     DType dtype, const std::vector<std::size_t>& shape, const Limits& limits) {
   SharedArrayMaker maker(membership_, token_, dtype, shape);
-  run([&](Arena& arena, const Limits& inner) { maker.run(arena, inner); }, limits);
+  run_in_turn([&maker](Arena& arena, const Limits& inner) { maker.run(arena, inner); },
+              limits);
   return maker.result();
 }
 
@@ -85,7 +93,7 @@ std::byte* Communicator::peer_data(const Buffer& buffer, int peer) const {
   return region->part(peer) + (mine - region->part(rank()));
 }
 
-void Communicator::perform(const Operation& operation, const Limits& limits) {
+void Communicator::perform(const Body& body, const Limits& limits) {
   try {
     if (!is_open_.load(std::memory_order_acquire)) open(limits);
   } catch (const Error& error) {
@@ -93,7 +101,7 @@ void Communicator::perform(const Operation& operation, const Limits& limits) {
     throw;
   }
   try {
-    operation(*arena_, limits);
+    body(*arena_, limits);
   } catch (const Error& error) {
     // A mismatch leaves every rank at the same point; anything else does not.
     if (error.kind() != ErrorKind::Mismatch) arena_->fail(error);
@@ -170,11 +178,12 @@ void Communicator::process(Entry& entry) {
   try {
     turns_.wait(entry.ticket, {Deadline::after(Deadline::Duration::max())});
     const Turn turn{turns_};
-    perform(entry.operation, limits);
+    perform([&entry](Arena& arena,
+                     const Limits& inner) { entry.operation.run(arena, inner); },
+            limits);
   } catch (...) {
     error = std::current_exception();
   }
-  entry.operation = nullptr;  // before the caller may free its arrays
   entry.work->complete(error);
 }
 

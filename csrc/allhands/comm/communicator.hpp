@@ -23,6 +23,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/comm/bootstrap.hpp"
+#include "allhands/comm/operation.hpp"
 #include "allhands/comm/shared_array.hpp"
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/progress_engine.hpp"
@@ -32,9 +33,6 @@ namespace allhands {
 
 class Communicator {
  public:
-  // One operation, ready to run.
-  using Operation = std::function<void(Arena&, const Limits&)>;
-
   // No communication. Throws Backend where a peer is on another host.
   // `tuning` holds if this rank makes the group's segment.
   Communicator(Membership membership, const Token& token, const Tuning& tuning);
@@ -62,7 +60,7 @@ class Communicator {
   Operation barrier() const;
 
   // Runs it now, in this thread.
-  void run(const Operation& operation, Limits limits);
+  void run(const Operation& operation, const Limits& limits);
   // An array of this rank in memory that all ranks share, zero at first; collective.
   // Throws as run, and Backend where a rank has no memory for it: the group works on.
   std::shared_ptr<SharedArray> empty_shared(DType dtype,
@@ -103,7 +101,10 @@ class Communicator {
     std::shared_ptr<Work> work;
   };
 
-  void perform(const Operation& operation, const Limits& limits);
+  using Body = std::function<void(Arena&, const Limits&)>;
+
+  void run_in_turn(const Body& body, Limits limits);
+  void perform(const Body& body, const Limits& limits);
   void open(const Limits& limits);
   void adopt(Segment segment);
   void join_those_who_wait();

@@ -1,7 +1,6 @@
 // The collectives of a Communicator: what is checked before anything moves.
 #include <string>
 
-#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/comm/communicator.hpp"
 #include "allhands/kernels/reduce.hpp"
@@ -9,27 +8,28 @@
 namespace allhands {
 namespace {
 
-void check_reduction(DType dtype, ReduceOp op, double factor) {
-  check_supported(dtype, op);
+void check_reduction(const char* operation, DType dtype, ReduceOp op, double factor) {
+  check_supported(operation, dtype, op);
   if (op == ReduceOp::PremulSum) check_factor(dtype, factor);
 }
 
-void check_dtype(const std::string& what, const Buffer& buffer, DType expected) {
+// These are on the path of every call: they make no text but for an error.
+
+void check_dtype(const Buffer& buffer, DType expected) {
   if (buffer.dtype != expected)
-    throw Error(ErrorKind::Type, what + " has dtype " + name_of(buffer.dtype) +
-                                     ", expected " + name_of(expected));
+    throw Error(ErrorKind::Value,
+                std::string("Invalid usage of tensors with different dtypes: found ") +
+                    name_of(expected) + " and " + name_of(buffer.dtype));
 }
 
-void check_count(const std::string& what, const Buffer& buffer, std::size_t expected) {
+// Entry `index` of a list; -1: the only one.
+void check_count(const char* what, const Buffer& buffer, std::size_t expected,
+                 int index = -1) {
   if (buffer.count != expected)
-    throw Error(ErrorKind::Value, what + " has " + std::to_string(buffer.count) +
-                                      " elements, expected " +
-                                      std::to_string(expected));
-}
-
-void check_same(const std::string& what, const Buffer& buffer, const Buffer& expected) {
-  check_dtype(what, buffer, expected.dtype);
-  check_count(what, buffer, expected.count);
+    throw Error(ErrorKind::Value,
+                what + (index < 0 ? "" : " " + std::to_string(index)) + " has " +
+                    std::to_string(buffer.count) + " elements, expected " +
+                    std::to_string(expected));
 }
 
 void check_root(const char* op, int root, int size) {
@@ -40,70 +40,70 @@ void check_root(const char* op, int root, int size) {
 }
 
 // One array per rank, all of one dtype.
-void check_list(const std::string& what, const std::vector<Buffer>& list, int size,
+void check_list(const char* what, const std::vector<Buffer>& list, int size,
                 DType dtype) {
   if (list.size() != static_cast<std::size_t>(size))
-    throw Error(ErrorKind::Value, what + " list has " + std::to_string(list.size()) +
-                                      " arrays, expected " + std::to_string(size) +
-                                      ", one per rank");
-  for (std::size_t i = 0; i < list.size(); ++i)
-    check_dtype(what + " " + std::to_string(i), list[i], dtype);
+    throw Error(ErrorKind::Value,
+                std::string(what) + " list has " + std::to_string(list.size()) +
+                    " arrays, expected " + std::to_string(size) + ", one per rank");
+  for (const Buffer& buffer : list) check_dtype(buffer, dtype);
 }
 
-void check_equal_counts(const std::string& what, const std::vector<Buffer>& list,
+void check_equal_counts(const char* what, const std::vector<Buffer>& list,
                         std::size_t count) {
   for (std::size_t i = 0; i < list.size(); ++i)
-    check_count(what + " " + std::to_string(i), list[i], count);
+    check_count(what, list[i], count, static_cast<int>(i));
 }
 
 }  // namespace
 
-using Operation = Communicator::Operation;
-
 Operation Communicator::all_reduce(const Buffer& output, const Buffer& input,
                                    ReduceOp op, double factor) const {
-  check_reduction(input.dtype, op, factor);
-  check_same("all_reduce: the output", output, input);
-  return [=](Arena& arena, const Limits& limits) {
-    allhands::all_reduce(arena, output, input, op, factor, limits);
-  };
+  check_reduction("all_reduce", input.dtype, op, factor);
+  check_dtype(output, input.dtype);
+  check_count("all_reduce: the output", output, input.count);
+  return {.op = Op::AllReduce,
+          .reduce_op = op,
+          .factor = factor,
+          .output = output,
+          .input = input};
 }
 
 Operation Communicator::reduce(const Buffer& buffer, int root, ReduceOp op,
                                double factor) const {
-  check_reduction(buffer.dtype, op, factor);
+  check_reduction("reduce", buffer.dtype, op, factor);
   check_root("reduce", root, size());
-  return [=](Arena& arena, const Limits& limits) {
-    allhands::reduce(arena, buffer, root, op, factor, limits);
-  };
+  return {.op = Op::Reduce,
+          .reduce_op = op,
+          .root = root,
+          .factor = factor,
+          .input = buffer};
 }
 
 Operation Communicator::reduce_scatter(const Buffer& output, std::vector<Buffer> inputs,
                                        ReduceOp op, double factor) const {
-  check_reduction(output.dtype, op, factor);
+  check_reduction("reduce_scatter", output.dtype, op, factor);
   check_list("reduce_scatter: input", inputs, size(), output.dtype);
   check_count("reduce_scatter: the output", output,
               inputs[static_cast<std::size_t>(rank())].count);
-  return [=, inputs = std::move(inputs)](Arena& arena, const Limits& limits) {
-    allhands::reduce_scatter(arena, output, inputs, op, factor, limits);
-  };
+  return {.op = Op::ReduceScatter,
+          .reduce_op = op,
+          .factor = factor,
+          .output = output,
+          .inputs = std::move(inputs)};
 }
 
 Operation Communicator::broadcast(const Buffer& buffer, int root) const {
   check_root("broadcast", root, size());
-  return [=](Arena& arena, const Limits& limits) {
-    allhands::broadcast(arena, buffer, root, limits);
-  };
+  return {.op = Op::Broadcast, .root = root, .input = buffer};
 }
 
 Operation Communicator::all_gather(std::vector<Buffer> outputs,
                                    const Buffer& input) const {
   check_list("all_gather: output", outputs, size(), input.dtype);
-  check_count("all_gather: output " + std::to_string(rank()) + " (this rank's)",
-              outputs[static_cast<std::size_t>(rank())], input.count);
-  return [=, outputs = std::move(outputs)](Arena& arena, const Limits& limits) {
-    allhands::all_gather(arena, outputs, input, limits);
-  };
+  check_count("all_gather: output (this rank's)",
+              outputs[static_cast<std::size_t>(rank())], input.count, rank());
+  return {.op = Op::AllGather, .input = input, .outputs = std::move(outputs)};
 }
 
 Operation Communicator::gather(std::vector<Buffer> outputs, const Buffer& input,
@@ -113,9 +113,8 @@ Operation Communicator::gather(std::vector<Buffer> outputs, const Buffer& input,
     check_list("gather: output", outputs, size(), input.dtype);
     check_equal_counts("gather: output", outputs, input.count);
   }
-  return [=, outputs = std::move(outputs)](Arena& arena, const Limits& limits) {
-    allhands::gather(arena, outputs, input, root, limits);
-  };
+  return {
+      .op = Op::Gather, .root = root, .input = input, .outputs = std::move(outputs)};
 }
 
 Operation Communicator::scatter(const Buffer& output, std::vector<Buffer> inputs,
@@ -125,9 +124,8 @@ Operation Communicator::scatter(const Buffer& output, std::vector<Buffer> inputs
     check_list("scatter: input", inputs, size(), output.dtype);
     check_equal_counts("scatter: input", inputs, output.count);
   }
-  return [=, inputs = std::move(inputs)](Arena& arena, const Limits& limits) {
-    allhands::scatter(arena, output, inputs, root, limits);
-  };
+  return {
+      .op = Op::Scatter, .root = root, .output = output, .inputs = std::move(inputs)};
 }
 
 Operation Communicator::all_to_all(std::vector<Buffer> outputs,
@@ -135,14 +133,10 @@ Operation Communicator::all_to_all(std::vector<Buffer> outputs,
   const DType dtype = inputs.empty() ? DType::UInt8 : inputs.front().dtype;
   check_list("all_to_all: input", inputs, size(), dtype);
   check_list("all_to_all: output", outputs, size(), dtype);
-  return [outputs = std::move(outputs), inputs = std::move(inputs)](
-             Arena& arena, const Limits& limits) {
-    allhands::all_to_all(arena, outputs, inputs, limits);
-  };
+  return {
+      .op = Op::AllToAll, .outputs = std::move(outputs), .inputs = std::move(inputs)};
 }
 
-Operation Communicator::barrier() const {
-  return [](Arena& arena, const Limits& limits) { allhands::barrier(arena, limits); };
-}
+Operation Communicator::barrier() const { return {.op = Op::Barrier}; }
 
 }  // namespace allhands

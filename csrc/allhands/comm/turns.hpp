@@ -1,8 +1,14 @@
 // Operations of a group run one at a time in the order in which they were issued,
 // whether in the calling thread or in the progress thread: each takes a ticket when it
 // is issued and runs when that number comes up.
+//
+// A ticket whose turn it is already costs no lock. Who has to wait does so under the
+// mutex, and counts in `attention_` from before it first looks at `current_` until it
+// is served: so whoever ends a turn either sees that somebody waits, or ended it in
+// time to be seen.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -16,23 +22,31 @@ class Turns {
  public:
   using Ticket = std::uint64_t;
 
-  Ticket take();
+  Ticket take() { return next_.fetch_add(1, std::memory_order_relaxed); }
   // Returns when it is this ticket's turn. Throws Timeout or Interrupted, and gives the
   // ticket up then.
-  void wait(Ticket ticket, const Limits& limits);
+  void wait(Ticket ticket, const Limits& limits) {
+    if (current_.load(std::memory_order_acquire) != ticket)
+      wait_in_line(ticket, limits);
+  }
   // Ends the current turn.
-  void pass();
+  void pass() {
+    current_.fetch_add(1);
+    if (attention_.load() != 0) call_next();
+  }
   // Every ticket taken has had its turn.
-  bool is_idle() const;
+  bool is_idle() const { return current_.load() == next_.load(); }
 
  private:
-  void advance();
+  void wait_in_line(Ticket ticket, const Limits& limits);
+  void call_next();
+  void skip_given_up();
 
-  mutable std::mutex mutex_;
+  std::atomic<Ticket> next_ = 0;
+  std::atomic<Ticket> current_ = 0;
+  std::atomic<int> attention_ = 0;  // tickets that are waited for or given up
+  std::mutex mutex_;                // guards what follows
   std::condition_variable changed_;
-  Ticket next_ = 0;
-  Ticket current_ = 0;
-  int num_waiting_ = 0;
   std::set<Ticket> given_up_;
 };
 

@@ -17,22 +17,20 @@ bool is_order(ReduceOp op) { return op == ReduceOp::Min || op == ReduceOp::Max; 
 
 }  // namespace
 
-void check_supported(DType dtype, ReduceOp op) {
-  const std::string name = std::string("ReduceOp.") + name_of(op);
-  if (is_complex(dtype) && is_order(op)) {
-    throw Error(ErrorKind::Value, "a reduction does not support " + name +
+void check_supported(const char* operation, DType dtype, ReduceOp op) {
+  if (is_complex(dtype) && is_order(op))
+    throw Error(ErrorKind::Value, std::string(operation) +
+                                      " does not support RedOpType." + name_of(op) +
                                       " on complex tensors, got " + name_of(dtype) +
                                       "; complex numbers have no order");
-  }
-  if (!is_integral(dtype) && is_bitwise(op)) {
-    throw Error(ErrorKind::Type,
-                "Cannot use " + name + " with non-integral dtype " + name_of(dtype));
-  }
-  if (dtype == DType::Bool && (op == ReduceOp::Avg || op == ReduceOp::PremulSum)) {
-    throw Error(ErrorKind::Type, "Cannot use " + name +
+  if (!is_integral(dtype) && is_bitwise(op))
+    throw Error(ErrorKind::Unsupported, std::string("Cannot use ReduceOp.") +
+                                            name_of(op) + " with non-integral dtype: " +
+                                            operation + " got " + name_of(dtype));
+  if (dtype == DType::Bool && (op == ReduceOp::Avg || op == ReduceOp::PremulSum))
+    throw Error(ErrorKind::Type, std::string("Cannot use ReduceOp.") + name_of(op) +
                                      " with dtype bool, whose values cannot hold the "
                                      "result; convert to a number type first");
-  }
 }
 
 void check_factor(DType dtype, double factor) {
@@ -48,7 +46,7 @@ void check_factor(DType dtype, double factor) {
 void reduce(DType dtype, ReduceOp op, void* dst, const void* const* sources,
             int num_sources, std::size_t count, const double* factors) {
   const ReduceKernel kernel = runnable_reduce_tables()[0]->find(dtype, op);
-  if (kernel == nullptr) check_supported(dtype, op);
+  if (kernel == nullptr) check_supported("a reduction", dtype, op);
   if (op == ReduceOp::PremulSum)
     for (int k = 0; k < num_sources; ++k) check_factor(dtype, factors[k]);
   kernel(dst, sources, num_sources, count, factors);

@@ -23,9 +23,10 @@
 
 namespace allhands {
 
-// Throws Error(Value) for an order of complex numbers and Error(Type) for any other
-// pair that has no meaning: bitwise on floats, AVG and PREMUL_SUM on bool.
-void check_supported(DType dtype, ReduceOp op);
+// Throws for a pair that has no meaning, naming the `operation`: Error(Value) for an
+// order of complex numbers, Error(Unsupported) for bitwise on floats, Error(Type) for
+// AVG and PREMUL_SUM on bool.
+void check_supported(const char* operation, DType dtype, ReduceOp op);
 
 // Throws Error(Value) if `factor` cannot multiply elements of `dtype` in PREMUL_SUM:
 // that of integers must be an integer in [-2**63, 2**63).

@@ -13,12 +13,6 @@ namespace nb = nanobind;
 namespace allhands::python {
 namespace {
 
-DType integer_of(std::size_t size, bool is_signed) {
-  const DType first = is_signed ? DType::Int8 : DType::UInt8;
-  const int step = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
-  return static_cast<DType>(static_cast<int>(first) + step);
-}
-
 // A struct-module format of one element in native byte order, as NumPy writes it.
 std::optional<DType> dtype_of(const char* format, std::size_t size) {
   if (format == nullptr) return DType::UInt8;
@@ -51,6 +45,51 @@ std::vector<Dimension> layout(const std::int64_t* shape, const std::int64_t* str
 
 }  // namespace
 
+std::optional<DType> integer_of(std::size_t size, bool is_signed) {
+  switch (size) {
+    case 1:
+      return is_signed ? DType::Int8 : DType::UInt8;
+    case 2:
+      return is_signed ? DType::Int16 : DType::UInt16;
+    case 4:
+      return is_signed ? DType::Int32 : DType::UInt32;
+    case 8:
+      return is_signed ? DType::Int64 : DType::UInt64;
+    default:
+      return std::nullopt;
+  }
+}
+
+BufferView::BufferView(nb::handle object, bool writable) {
+  const int flags = writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO;
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) PyErr_Clear();
+}
+
+BufferView::~BufferView() {
+  if (view_.obj != nullptr) PyBuffer_Release(&view_);
+}
+
+bool BufferView::is_contiguous() const {
+  return view_.obj != nullptr && PyBuffer_IsContiguous(&view_, 'C');
+}
+
+std::optional<Buffer> BufferView::buffer() const {
+  if (view_.obj == nullptr) return std::nullopt;
+  static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
+  const auto ndim = static_cast<std::size_t>(view_.ndim);
+  const auto* shape = reinterpret_cast<const std::int64_t*>(view_.shape);
+  const auto dtype = dtype_of(view_.format, static_cast<std::size_t>(view_.itemsize));
+  if (!dtype) return std::nullopt;
+  Buffer buffer;
+  buffer.data = view_.buf;
+  buffer.dtype = *dtype;
+  buffer.count = product(shape, ndim);
+  if (!is_contiguous())
+    buffer.dimensions =
+        layout(shape, reinterpret_cast<const std::int64_t*>(view_.strides), ndim);
+  return buffer;
+}
+
 PyBuffer::PyBuffer(std::uintptr_t address, DType dtype,
                    const std::vector<std::int64_t>& shape,
                    const std::optional<std::vector<std::int64_t>>& strides,
@@ -64,31 +103,6 @@ PyBuffer::PyBuffer(std::uintptr_t address, DType dtype,
   buffer_.dtype = dtype;
   buffer_.count = product(shape.data(), shape.size());
   if (strides) buffer_.dimensions = layout(shape.data(), strides->data(), shape.size());
-}
-
-PyBuffer::PyBuffer(nb::handle array, bool writable) {
-  const int flags = writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO;
-  if (PyObject_GetBuffer(array.ptr(), &view_, flags) != 0) nb::raise_python_error();
-  static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
-  const auto ndim = static_cast<std::size_t>(view_.ndim);
-  const auto* shape = reinterpret_cast<const std::int64_t*>(view_.shape);
-  const auto dtype = dtype_of(view_.format, static_cast<std::size_t>(view_.itemsize));
-  if (!dtype) {
-    const std::string format = view_.format;
-    PyBuffer_Release(&view_);
-    throw Error(ErrorKind::Type, "elements of format '" + format +
-                                     "' cannot be sent; use a numeric or bool dtype");
-  }
-  buffer_.data = view_.buf;
-  buffer_.dtype = *dtype;
-  buffer_.count = product(shape, ndim);
-  if (!PyBuffer_IsContiguous(&view_, 'C'))
-    buffer_.dimensions =
-        layout(shape, reinterpret_cast<const std::int64_t*>(view_.strides), ndim);
-}
-
-PyBuffer::~PyBuffer() {
-  if (view_.obj != nullptr) PyBuffer_Release(&view_);
 }
 
 void bind_buffer(nb::module_& m) {
@@ -109,9 +123,14 @@ void bind_buffer(nb::module_& m) {
            "contiguous in C order.")
       .def_static(
           "from_buffer_protocol",
-          [](nb::object array, bool writable) { return new PyBuffer(array, writable); },
-          nb::arg("array"), nb::arg("writable"), nb::rv_policy::take_ownership,
-          "The memory of an object that has the buffer protocol (PEP 3118).")
+          [](nb::object array, bool writable) -> std::optional<PyBuffer> {
+            auto buffer = BufferView(array, writable).buffer();
+            if (!buffer) return std::nullopt;
+            return PyBuffer(std::move(*buffer), std::move(array));
+          },
+          nb::arg("array"), nb::arg("writable"),
+          "The memory of a numpy.ndarray through the buffer protocol (PEP 3118); None "
+          "if that refuses it.")
       .def_prop_ro("address",
                    [](const PyBuffer& self) {
                      return reinterpret_cast<std::uintptr_t>(self.buffer().data);

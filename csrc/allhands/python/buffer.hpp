@@ -1,34 +1,51 @@
+// The memory of an array that takes more than a look; see array.hpp for the usual ones.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "allhands/base/buffer.hpp"
 
 namespace allhands::python {
 
-// A Buffer and what keeps its memory alive. Not copied: it may hold a Py_buffer.
+// The integer of so many bytes; nothing where there is none.
+std::optional<DType> integer_of(std::size_t size, bool is_signed);
+
+// An object seen through the buffer protocol (PEP 3118).
+class BufferView {
+ public:
+  BufferView(nanobind::handle object, bool writable);
+  BufferView(const BufferView&) = delete;
+  BufferView& operator=(const BufferView&) = delete;
+  ~BufferView();
+
+  bool is_contiguous() const;
+  // Nothing: it was refused, or its elements are of no dtype of ours.
+  std::optional<Buffer> buffer() const;
+
+ private:
+  Py_buffer view_ = {};  // held while view_.obj is set
+};
+
+// A Buffer and what keeps its memory alive.
 class PyBuffer {
  public:
   // `strides` in bytes; none: contiguous in C order.
   PyBuffer(std::uintptr_t address, DType dtype, const std::vector<std::int64_t>& shape,
            const std::optional<std::vector<std::int64_t>>& strides,
            nanobind::object owner);
-  // Takes the array through the buffer protocol (PEP 3118).
-  PyBuffer(nanobind::handle array, bool writable);
-  PyBuffer(const PyBuffer&) = delete;
-  PyBuffer& operator=(const PyBuffer&) = delete;
-  ~PyBuffer();
+  PyBuffer(Buffer buffer, nanobind::object owner)
+      : buffer_(std::move(buffer)), owner_(std::move(owner)) {}
 
   const Buffer& buffer() const { return buffer_; }
 
  private:
   Buffer buffer_;
   nanobind::object owner_;
-  Py_buffer view_ = {};  // held while view_.obj is set
 };
 
 void bind_buffer(nanobind::module_& m);

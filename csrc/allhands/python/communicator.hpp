@@ -1,9 +1,62 @@
+// A Communicator for Python: runs what it is given without the GIL, and keeps the
+// arrays of queued operations alive until it next looks and finds them done.
+//
+// Its methods are bound area by area: collectives.cpp, messages.cpp, shared_arrays.cpp.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "allhands/comm/communicator.hpp"
+#include "allhands/python/work.hpp"
+
 namespace allhands::python {
 
+class PyCommunicator {
+ public:
+  using Peer = std::tuple<std::string, int, std::uint64_t>;
+
+  // By name; see Tuning.
+  using TuningChanges = std::map<std::string, std::uint64_t>;
+
+  PyCommunicator(int rank, int size, const std::string& name,
+                 const nanobind::bytes& token, const std::vector<Peer>& peers,
+                 const TuningChanges& tuning);
+  ~PyCommunicator();
+
+  Communicator& core() { return *core_; }
+
+  // Runs `operation` now.
+  void run(const Operation& operation, Deadline::Duration timeout);
+  // Queues it; `arrays` live until it has ended. Returns its Work.
+  std::shared_ptr<Work> post(Operation operation, nanobind::object arrays,
+                             Deadline::Duration timeout);
+  // `arrays` live until `work` has ended and something else is posted.
+  void keep(std::shared_ptr<Work> work, nanobind::object arrays);
+
+  void abort(const std::string& reason);
+  void disagree(const std::string& reason);
+  void close(double grace);
+
+ private:
+  using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
+
+  std::unique_ptr<Communicator> core_;
+  std::vector<Pending> pending_;
+};
+
+using CommunicatorClass = nanobind::class_<PyCommunicator>;
+
 void bind_communicator(nanobind::module_& m);
+void bind_collectives(CommunicatorClass& c);
+void bind_messages(CommunicatorClass& c);
+void bind_shared_arrays(CommunicatorClass& c);
 
 }  // namespace allhands::python

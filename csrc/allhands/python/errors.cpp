@@ -3,6 +3,9 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <exception>
+#include <new>
+
 #include "allhands/base/error.hpp"
 
 namespace nb = nanobind;
@@ -43,6 +46,8 @@ nb::object to_exception(const Error& error) {
       return make(PyExc_ValueError, error.what());
     case ErrorKind::Type:
       return make(PyExc_TypeError, error.what());
+    case ErrorKind::Unsupported:
+      return make(PyExc_RuntimeError, error.what());
     default:
       break;
   }
@@ -54,16 +59,30 @@ nb::object to_exception(const Error& error) {
   return exception;
 }
 
+void raise(const std::exception_ptr& pending) {
+  try {
+    std::rethrow_exception(pending);
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const Error& error) {
+    // Interrupted: the signal handler's own exception is set already.
+    if (error.kind() == ErrorKind::Interrupted && PyErr_Occurred()) return;
+    const nb::object exception = to_exception(error);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
+                    exception.ptr());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
 void bind_errors(nb::module_&) {
   nb::register_exception_translator([](const std::exception_ptr& pending, void*) {
     try {
       std::rethrow_exception(pending);
-    } catch (const Error& error) {
-      // Interrupted: the signal handler's own exception is set already.
-      if (error.kind() == ErrorKind::Interrupted && PyErr_Occurred()) return;
-      const nb::object exception = to_exception(error);
-      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
-                      exception.ptr());
+    } catch (const Error&) {
+      raise(pending);
     }
   });
 }

@@ -2,12 +2,17 @@
 
 #include <nanobind/nanobind.h>
 
+#include <exception>
+
 #include "allhands/base/error.hpp"
 
 namespace allhands::python {
 
 // The exception object that stands for `error`, with its `ranks`.
 nanobind::object to_exception(const Error& error);
+
+// Sets the Python exception that stands for a C++ one.
+void raise(const std::exception_ptr& pending);
 
 // Registers the translation of allhands::Error into the classes of allhands.errors.
 void bind_errors(nanobind::module_& m);

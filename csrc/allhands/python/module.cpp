@@ -2,11 +2,14 @@
 // errors out. One file here per area of the core.
 #include <nanobind/nanobind.h>
 
+#include "allhands/python/array.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/request.hpp"
 #include "allhands/python/store.hpp"
 #include "allhands/python/tuning.hpp"
+#include "allhands/python/work.hpp"
 
 namespace nb = nanobind;
 
@@ -17,6 +20,9 @@ NB_MODULE(_C, m) {
   nb::set_leak_warnings(false);
   allhands::python::bind_errors(m);
   allhands::python::bind_buffer(m);
+  allhands::python::bind_array(m);
+  allhands::python::bind_work(m);
+  allhands::python::bind_request(m);
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
   allhands::python::bind_tuning(m);

@@ -1,8 +1,8 @@
 """NumPy arrays; also the extension dtype bfloat16 of ml_dtypes.
 
-The usual array is taken by one native call through the buffer protocol. What that
-refuses is looked at again here, to take bfloat16 (which the protocol cannot express)
-and to say what is wrong with the rest.
+The core reads usual arrays itself, see csrc/allhands/python/array.hpp. Here come
+strided ones and subclasses, bfloat16 (which the buffer protocol cannot express), and
+all that has to be refused with a reason.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ __all__ = [
 
 reducers: dict[type, Callable[[Any], Any]] = {}  # arrays do so by themselves
 
-_from_buffer_protocol = Buffer.from_buffer_protocol
-
 
 def accepts(kind: type) -> bool:
     """See `allhands.arrays.Library`; a mask could not follow its data."""
@@ -38,10 +36,9 @@ def accepts(kind: type) -> bool:
 
 def as_buffer(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
     """See `allhands.arrays.as_buffer`."""
-    try:
-        buffer = _from_buffer_protocol(array, writable)
-    except (TypeError, ValueError, BufferError):
-        buffer = _from_parts(array, writable)
+    buffer = Buffer.from_buffer_protocol(array, writable) or _from_parts(
+        array, writable
+    )
     if writable and not buffer.is_contiguous:
         _refuse_overlap(array)
     return buffer

@@ -2,6 +2,9 @@
 
 Loaded when the first tensor comes, or an object that holds one, which imports torch if
 nothing has done so yet.
+From then on the core reads usual tensors itself, where torch has the means for it; here
+come the others, and all that has to be refused with a reason.
+
 A tensor is taken as memory: whether it requires grad makes no difference, and autograd
 does not see what an operation writes, as in torch.distributed.
 """
@@ -13,7 +16,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from allhands._C import Buffer, DType
+from allhands._C import Buffer, DType, register_dlpack
 from allhands.arrays._layout import may_overlap
 
 __all__ = [
@@ -49,6 +52,11 @@ for _name, _dtype in (
 ):
     if hasattr(_torch, _name):  # since torch 2.3
         _DTYPES[getattr(_torch, _name)] = _dtype
+
+for _kind in (_torch.Tensor, _torch.nn.Parameter):
+    _api = getattr(_kind, "__dlpack_c_exchange_api__", None)
+    if _api is not None:
+        register_dlpack(_kind, _api, _torch.Tensor.is_neg)
 
 
 def accepts(kind: type) -> bool:

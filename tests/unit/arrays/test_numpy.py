@@ -7,8 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import allhands as dist
 from allhands.arrays import as_buffer, device_of, library_of
 from harness.arrays import DTYPES, LAYOUTS, Guarded
+from harness.ranks import run_ranks
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -93,6 +95,22 @@ def test_other_dtypes_are_refused(array, writable):
 def test_what_is_no_array_is_refused(thing):
     with pytest.raises(TypeError, match="parameter `input_tensor` of an array type"):
         as_buffer(thing, writable=False, name="input_tensor")
+
+
+def test_the_core_reads_usual_arrays_itself(monkeypatch):
+    def refuse(array, writable):
+        raise AssertionError(f"{array.dtype} came to Python")
+
+    monkeypatch.setattr("allhands.arrays._numpy.as_buffer", refuse)
+
+    def body(rank):
+        for dtype in DTYPES:
+            if dtype != ml_dtypes.bfloat16:
+                dist.broadcast(np.ones((2, 1, 3), dtype), src=0)
+        with pytest.raises(AssertionError, match="came to Python"):
+            dist.all_reduce(np.ones((2, 2)).T)
+
+    run_ranks(2, body)
 
 
 def test_numpy_arrays_are_on_the_cpu():

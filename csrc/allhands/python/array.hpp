@@ -1,0 +1,49 @@
+// How arrays of any library become Buffers, for every operation alike.
+//
+// The usual array is read on the spot, without memory taken or Python run: a plain
+// numpy.ndarray through the buffer protocol, tensors of the types that
+// `register_dlpack` was told of through their library's DLPack C exchange API. All
+// else, and all that has to be refused, goes to allhands.arrays.as_buffer.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+#include "allhands/base/buffer.hpp"
+
+namespace allhands::python {
+
+enum class Access { Read, Write };
+
+// An array that a caller passed. Its memory lives as long as `owner()`.
+class Array {
+ public:
+  // `name`: of the parameter, for messages.
+  Array(nanobind::handle array, Access access, const char* name);
+
+  const Buffer& buffer() const { return buffer_; }
+  nanobind::object owner() const { return nanobind::borrow(owner_); }
+
+ private:
+  Buffer buffer_;
+  nanobind::handle owner_;
+  nanobind::object made_;  // what as_buffer made
+};
+
+// A list of them.
+class Arrays {
+ public:
+  Arrays(nanobind::handle list, Access access, const char* name);
+
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  nanobind::object owner() const { return nanobind::object(owners_); }
+
+ private:
+  std::vector<Buffer> buffers_;
+  nanobind::list owners_;
+};
+
+void bind_array(nanobind::module_& m);
+
+}  // namespace allhands::python

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace allhands::python {
+
+// Attribute `name` of a Python module. Owned for good: to be kept in a static variable.
+inline PyObject* imported(const char* module, const char* name) {
+  return nanobind::object(nanobind::module_::import_(module).attr(name))
+      .release()
+      .ptr();
+}
+
+}  // namespace allhands::python

@@ -1,0 +1,54 @@
+#include "allhands/python/reduction.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/python/imported.hpp"
+
+namespace nb = nanobind;
+
+namespace allhands::python {
+namespace {
+
+PyObject* plain_type() {
+  static PyObject* const type = imported("allhands.options", "RedOpType");
+  return type;
+}
+
+bool is_plain(nb::handle given) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(given.ptr())) == plain_type();
+}
+
+// The numbers are the core's.
+ReduceOp number_of(nb::handle plain) {
+  return static_cast<ReduceOp>(PyLong_AsLong(plain.ptr()));
+}
+
+}  // namespace
+
+Reduction::Reduction(const char* operation, nb::handle given) {
+  if (is_plain(given)) {
+    op = number_of(given);
+    if (op == ReduceOp::PremulSum)
+      throw Error(ErrorKind::Type,
+                  std::string(operation) +
+                      ": PREMUL_SUM needs a factor: ReduceOp.PREMUL_SUM(0.5)");
+    return;
+  }
+  const nb::object plain = nb::getattr(given, "op", nb::none());
+  if (!is_plain(plain)) {
+    const std::string text = nb::cast<std::string>(nb::repr(given));
+    const nb::handle type = given.type();
+    throw Error(ErrorKind::Type,
+                std::string(operation) + ": op must be an allhands.ReduceOp, got " +
+                    text + " of type " +
+                    nb::cast<std::string>(type.attr("__module__")) + "." +
+                    nb::cast<std::string>(type.attr("__qualname__")));
+  }
+  op = number_of(plain);
+  if (op == ReduceOp::PremulSum) factor = nb::cast<double>(given.attr("factor"));
+}
+
+}  // namespace allhands::python

@@ -1,0 +1,99 @@
+#include "allhands/python/request.hpp"
+
+#include <nanobind/stl/chrono.h>
+#include <nanobind/stl/optional.h>
+
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/python/errors.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+Error misuse(Op op, const char* problem) {
+  return Error(ErrorKind::Unsupported,
+               "persistent " + std::string(name_of(op)) + ": " + problem);
+}
+
+// `request()`, as a slot of its type: the shortest way into it that Python has.
+PyObject* call(PyObject* self, PyObject* arguments, PyObject* keywords) noexcept {
+  const bool has_keywords = keywords != nullptr && PyDict_GET_SIZE(keywords) != 0;
+  if (PyTuple_GET_SIZE(arguments) != 0 || has_keywords) {
+    PyErr_SetString(PyExc_TypeError, "a persistent request takes no arguments");
+    return nullptr;
+  }
+  try {
+    nb::inst_ptr<Request>(self)->run();
+    Py_RETURN_NONE;
+  } catch (...) {
+    raise(std::current_exception());
+    return nullptr;
+  }
+}
+
+PyType_Slot kSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call)}, {0, nullptr}};
+
+}  // namespace
+
+void Request::activate() {
+  if (is_active_)
+    throw misuse(operation_.op,
+                 "it is under way already; wait() for what was started first");
+  is_active_ = true;
+}
+
+void Request::run() {
+  activate();
+  struct End {
+    bool& is_active;
+    ~End() { is_active = false; }
+  } const end{is_active_};
+  communicator().run(operation_, timeout_);
+}
+
+void Request::start() {
+  activate();
+  try {
+    work_ = communicator().post(operation_, arrays_, timeout_);
+  } catch (...) {
+    is_active_ = false;
+    throw;
+  }
+}
+
+bool Request::wait(std::optional<Seconds> timeout) {
+  const std::shared_ptr<Work> work = work_;
+  if (!work) throw misuse(operation_.op, "nothing to wait for; call start() first");
+  const double seconds = timeout ? timeout->count() : 0;
+  struct End {
+    Request& request;
+    const Work& work;
+    ~End() {
+      if (request.work_.get() != &work || !work.is_completed()) return;
+      request.work_ = nullptr;
+      request.is_active_ = false;
+    }
+  } const end{*this, *work};
+  const Limits limits = {
+      Deadline::after(seconds == 0 ? Deadline::Duration::max() : duration_of(seconds)),
+      python_interrupt};
+  const nb::gil_scoped_release unlocked;
+  work->wait(limits);
+  return true;
+}
+
+void bind_request(nb::module_& m) {
+  nb::class_<Request>(m, "Request", nb::type_slots(kSlots),
+                      "A persistent request; see allhands.PersistentRequest.")
+      .def("start", &Request::start, "See PersistentRequest.start.")
+      .def("wait", &Request::wait, "timeout"_a.none() = nb::none(),
+           nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),
+           "See PersistentRequest.wait.")
+      .def("is_active", &Request::is_active, "See PersistentRequest.is_active.");
+}
+
+}  // namespace allhands::python
