@@ -14,7 +14,7 @@ from allhands.world import current
 __all__ = [
     "Group",
     "check_list_of_root",
-    "check_one_root",
+    "check_root",
     "root_of",
     "warn_non_member",
 ]
@@ -62,18 +62,25 @@ def _as_rank(value: int) -> int:
         raise TypeError(f"a rank must be an int, got {value!r}") from None
 
 
-def check_one_root(
-    operation: str, group: ProcessGroup, root: int | None, group_root: int | None
+def check_root(
+    operation: str,
+    group: ProcessGroup,
+    root: int | None,
+    group_root: int | None,
+    default: int | None = None,
 ) -> int:
-    """`root_of`, which must be a rank; global rank 0 where neither is given.
+    """`root_of`, which must be a rank; that of `default` where neither is given.
 
     Raises:
-        ValueError: as `root_of`.
+        ValueError, TypeError: as `root_of`.
         RuntimeError: there is no such rank.
     """
     if root is None and group_root is None:
-        root = 0
-    rank = root_of(group, root, group_root)
+        root = default
+    if type(root) is int and group_root is None and group.is_world:
+        rank = root  # as root_of says, in fewer steps: the usual call
+    else:
+        rank = root_of(group, root, group_root)
     group.check_root(operation, rank)
     return rank
 
@@ -92,8 +99,11 @@ def check_list_of_root(
         TypeError: it is not a list.
         RuntimeError: it does not have one entry per rank.
     """
+    is_root = group.rank() == root
+    if is_root and type(tensors) is list and len(tensors) == group.size():
+        return tensors  # the usual call, in fewer steps
     role = "destination" if operation == "gather" else "source"
-    if group.rank() != root:
+    if not is_root:
         if tensors:
             raise ValueError(
                 f"Argument ``{operation}_list`` must NOT be specified on non-{role} "

@@ -29,8 +29,7 @@ from datetime import timedelta
 from allhands.arguments import (
     Group,
     check_list_of_root,
-    check_one_root,
-    root_of,
+    check_root,
     warn_non_member,
 )
 from allhands.arrays import Array
@@ -80,8 +79,7 @@ def broadcast(
     if member is None:
         warn_non_member("broadcast")
         return None
-    root = root_of(member, src, group_src)
-    member.check_root("broadcast", root)
+    root = check_root("broadcast", member, src, group_src)
     limit = member.limit(timeout)
     return member.serving(tensor).broadcast(tensor, root, limit, async_op)
 
@@ -204,7 +202,7 @@ def gather(
     if member is None:
         warn_non_member("gather")
         return None
-    root = check_one_root("gather", member, dst, group_dst)
+    root = check_root("gather", member, dst, group_dst, default=0)
     outputs = check_list_of_root(member, "gather", "output", gather_list, root)
     limit = member.limit(timeout)
     return member.serving(tensor).gather(tensor, outputs, root, limit, async_op)
@@ -241,7 +239,7 @@ def scatter(
     if member is None:
         warn_non_member("scatter")
         return None
-    root = check_one_root("scatter", member, src, group_src)
+    root = check_root("scatter", member, src, group_src, default=0)
     inputs = check_list_of_root(member, "scatter", "input", scatter_list, root)
     limit = member.limit(timeout)
     return member.serving(tensor).scatter(tensor, inputs, root, limit, async_op)

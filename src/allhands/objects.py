@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from allhands.arguments import Group, check_one_root, root_of, warn_non_member
+from allhands.arguments import Group, check_root, root_of, warn_non_member
 from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
 from allhands.parcel import NOTHING, Numbers, Parcel, Section, pack, room_for, unpack
 from allhands.process_group import ProcessGroup
@@ -113,7 +113,7 @@ def gather_object(
     if member is None:
         warn_non_member("gather_object")
         return
-    root = check_one_root("gather_object", member, dst, group_dst)
+    root = check_root("gather_object", member, dst, group_dst, default=0)
     is_root = member.rank() == root
     if is_root and not object_gather_list:
         raise ValueError(
@@ -158,7 +158,7 @@ def broadcast_object_list(
     if member is None:
         warn_non_member("broadcast_object_list")
         return
-    root = check_one_root("broadcast_object_list", member, src, group_src)
+    root = check_root("broadcast_object_list", member, src, group_src, default=0)
     with _Wire("broadcast_object_list", member, timeout) as wire:
         if member.rank() == root:
             wire.broadcast(object_list, root)
@@ -201,7 +201,7 @@ def scatter_object_list(
             "Expected argument scatter_object_output_list to be a list of size at "
             "least 1."
         )
-    root = check_one_root("scatter_object_list", member, src, group_src)
+    root = check_root("scatter_object_list", member, src, group_src, default=0)
     inputs = scatter_object_input_list if member.rank() == root else None
     if member.rank() == root:
         if inputs is None:

@@ -16,8 +16,7 @@ from datetime import timedelta
 from allhands.arguments import (
     Group,
     check_list_of_root,
-    check_one_root,
-    root_of,
+    check_root,
     warn_non_member,
 )
 from allhands.arrays import Array
@@ -91,8 +90,7 @@ def reduce_init(
     if member is None:
         warn_non_member("reduce_init")
         return None
-    root = root_of(member, dst, group_dst)
-    member.check_root("reduce", root)
+    root = check_root("reduce", member, dst, group_dst)
     limit = member.limit(timeout)
     return member.serving(tensor).persistent("reduce", tensor, root, op, timeout=limit)
 
@@ -150,8 +148,7 @@ def broadcast_init(
     if member is None:
         warn_non_member("broadcast_init")
         return None
-    root = root_of(member, src, group_src)
-    member.check_root("broadcast", root)
+    root = check_root("broadcast", member, src, group_src)
     limit = member.limit(timeout)
     return member.serving(tensor).persistent("broadcast", tensor, root, timeout=limit)
 
@@ -208,7 +205,7 @@ def gather_init(
     if member is None:
         warn_non_member("gather_init")
         return None
-    root = check_one_root("gather", member, dst, group_dst)
+    root = check_root("gather", member, dst, group_dst, default=0)
     outputs = check_list_of_root(member, "gather", "output", gather_list, root)
     limit = member.limit(timeout)
     return member.serving(tensor).persistent(
@@ -240,7 +237,7 @@ def scatter_init(
     if member is None:
         warn_non_member("scatter_init")
         return None
-    root = check_one_root("scatter", member, src, group_src)
+    root = check_root("scatter", member, src, group_src, default=0)
     inputs = check_list_of_root(member, "scatter", "input", scatter_list, root)
     limit = member.limit(timeout)
     return member.serving(tensor).persistent(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from datetime import timedelta
 
-from allhands.arguments import Group, root_of, warn_non_member
+from allhands.arguments import Group, check_root, warn_non_member
 from allhands.arrays import Array
 from allhands.lists import check_list
 from allhands.options import RedOpType, ReduceOp
@@ -88,8 +88,7 @@ def reduce(
     if member is None:
         warn_non_member("reduce")
         return None
-    root = root_of(member, dst, group_dst)
-    member.check_root("reduce", root)
+    root = check_root("reduce", member, dst, group_dst)
     limit = member.limit(timeout)
     return member.serving(tensor).reduce(tensor, root, op, limit, async_op)
 

@@ -139,12 +139,20 @@ Array::Array(nb::handle array, Access access, const char* name) : owner_(array) 
   buffer_ = nb::cast<const PyBuffer&>(made_).buffer();
 }
 
-Arrays::Arrays(nb::handle list, Access access, const char* name) {
-  for (const nb::handle item : nb::cast<nb::list>(list)) {
+// Another thread may change the list, so what it held is kept.
+Arrays::Arrays(nb::handle list, Access access, const char* name)
+    : owners_(nb::cast<nb::list>(list)) {
+  buffers_.reserve(owners_.size());
+  std::vector<nb::object> made;  // of unusual arrays
+  for (const nb::handle item : owners_) {
     const Array array(item, access, name);
     buffers_.push_back(array.buffer());
-    owners_.append(array.owner());
+    if (!array.owner().is(item)) made.push_back(array.owner());
   }
+  if (made.empty()) return;
+  nb::list all(owners_);
+  for (const nb::object& object : made) all.append(object);
+  owners_ = nb::tuple(all);
 }
 
 void bind_array(nb::module_& m) {

@@ -8,6 +8,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <utility>
 #include <vector>
 
 #include "allhands/base/buffer.hpp"
@@ -36,12 +37,13 @@ class Arrays {
  public:
   Arrays(nanobind::handle list, Access access, const char* name);
 
-  const std::vector<Buffer>& buffers() const { return buffers_; }
+  // Once.
+  std::vector<Buffer> take_buffers() { return std::move(buffers_); }
   nanobind::object owner() const { return nanobind::object(owners_); }
 
  private:
   std::vector<Buffer> buffers_;
-  nanobind::list owners_;
+  nanobind::tuple owners_;
 };
 
 void bind_array(nanobind::module_& m);

@@ -110,12 +110,13 @@ void bind_reductions(CommunicatorClass& c) {
       [](nb::handle self, nb::handle output, nb::handle input_list, nb::handle op,
          double timeout, nb::handle async_op) {
         const Array result(output, Access::Write, "output");
-        const Arrays inputs(input_list, Access::Read, "input_list");
+        Arrays inputs(input_list, Access::Read, "input_list");
         const Reduction reduction("reduce_scatter", op);
-        return submit(self,
-                      core_of(self).reduce_scatter(result.buffer(), inputs.buffers(),
-                                                   reduction.op, reduction.factor),
-                      timeout, async_op, result, inputs);
+        return submit(
+            self,
+            core_of(self).reduce_scatter(result.buffer(), inputs.take_buffers(),
+                                         reduction.op, reduction.factor),
+            timeout, async_op, result, inputs);
       },
       "output"_a.none(), "input_list"_a, "op"_a.none(), "timeout"_a,
       "async_op"_a.none(),
@@ -161,10 +162,10 @@ void bind_one_to_all(CommunicatorClass& c) {
       [](nb::handle self, nb::handle tensor, nb::handle gather_list, int root,
          double timeout, nb::handle async_op) {
         const Array input(tensor, Access::Read, "tensor");
-        const Arrays outputs(gather_list, Access::Write, "gather_list");
-        return submit(self,
-                      core_of(self).gather(outputs.buffers(), input.buffer(), root),
-                      timeout, async_op, outputs, input);
+        Arrays outputs(gather_list, Access::Write, "gather_list");
+        return submit(
+            self, core_of(self).gather(outputs.take_buffers(), input.buffer(), root),
+            timeout, async_op, outputs, input);
       },
       "tensor"_a.none(), "gather_list"_a, "root"_a, "timeout"_a, "async_op"_a.none(),
       ALLHANDS_SIGNATURE(
@@ -174,10 +175,10 @@ void bind_one_to_all(CommunicatorClass& c) {
       [](nb::handle self, nb::handle tensor, nb::handle scatter_list, int root,
          double timeout, nb::handle async_op) {
         const Array output(tensor, Access::Write, "tensor");
-        const Arrays inputs(scatter_list, Access::Read, "scatter_list");
-        return submit(self,
-                      core_of(self).scatter(output.buffer(), inputs.buffers(), root),
-                      timeout, async_op, output, inputs);
+        Arrays inputs(scatter_list, Access::Read, "scatter_list");
+        return submit(
+            self, core_of(self).scatter(output.buffer(), inputs.take_buffers(), root),
+            timeout, async_op, output, inputs);
       },
       "tensor"_a.none(), "scatter_list"_a, "root"_a, "timeout"_a, "async_op"_a.none(),
       ALLHANDS_SIGNATURE(
@@ -191,8 +192,9 @@ void bind_all_to_all(CommunicatorClass& c) {
       [](nb::handle self, nb::handle tensor_list, nb::handle tensor, double timeout,
          nb::handle async_op) {
         const Array input(tensor, Access::Read, "tensor");
-        const Arrays outputs(tensor_list, Access::Write, "tensor_list");
-        return submit(self, core_of(self).all_gather(outputs.buffers(), input.buffer()),
+        Arrays outputs(tensor_list, Access::Write, "tensor_list");
+        return submit(self,
+                      core_of(self).all_gather(outputs.take_buffers(), input.buffer()),
                       timeout, async_op, outputs, input);
       },
       "tensor_list"_a, "tensor"_a.none(), "timeout"_a, "async_op"_a.none(),
@@ -219,11 +221,12 @@ void bind_all_to_all(CommunicatorClass& c) {
       "all_to_all",
       [](nb::handle self, nb::handle output_list, nb::handle input_list, double timeout,
          nb::handle async_op) {
-        const Arrays outputs(output_list, Access::Write, "output_tensor_list");
-        const Arrays inputs(input_list, Access::Read, "input_tensor_list");
-        return submit(self,
-                      core_of(self).all_to_all(outputs.buffers(), inputs.buffers()),
-                      timeout, async_op, outputs, inputs);
+        Arrays outputs(output_list, Access::Write, "output_tensor_list");
+        Arrays inputs(input_list, Access::Read, "input_tensor_list");
+        return submit(
+            self,
+            core_of(self).all_to_all(outputs.take_buffers(), inputs.take_buffers()),
+            timeout, async_op, outputs, inputs);
       },
       "output_list"_a, "input_list"_a, "timeout"_a, "async_op"_a.none(),
       ALLHANDS_SIGNATURE(
