@@ -15,13 +15,13 @@ using namespace allhands::testing;
 namespace {
 
 // Empty, in the header's line, eager, just not eager, many pieces.
-const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 2048, 2049, 100000, 700001};
+const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 8192, 8193, 100000, 700001};
 
 template <class Body>
-void run_engines(int size, Body body) {
+void run_engines(int size, Body body, const Tuning& tuning = Tuning::for_ranks(2)) {
   const auto memory = SharedMemory::create(Mailroom(size).total_bytes());
   run_ranks(size, [&](int rank) {
-    ProgressEngine engine(memory, memory->data(), membership(rank, size));
+    ProgressEngine engine(memory, memory->data(), membership(rank, size), tuning);
     body(engine, rank);
     engine.flush(soon());
   });
@@ -38,13 +38,11 @@ void wait(ProgressEngine& engine, const TransferPtr& transfer, const Limits& lim
 }
 
 void send(ProgressEngine& engine, std::vector<float>& data, int to, int tag = 0) {
-  wait(engine, engine.post_send(buffer_of(data), to, tag, soon().deadline), soon());
+  engine.send(buffer_of(data), to, tag, soon());
 }
 
 int recv(ProgressEngine& engine, std::vector<float>& data, int from, int tag = 0) {
-  const auto receive = engine.post_recv(buffer_of(data), from, tag, soon().deadline);
-  wait(engine, receive, soon());
-  return receive->source;
+  return engine.recv(buffer_of(data), from, tag, soon());
 }
 
 void test_ring_around(int size) {
@@ -97,6 +95,77 @@ void test_order_is_kept() {
       CHECK(data.back() == static_cast<float>(i));
     }
   });
+}
+
+// A send that could be written at once stays behind those that were posted before it,
+// whatever these wait for, and so do the messages of ranks that always offer.
+void test_blocking_sends_do_not_overtake(const Tuning& tuning) {
+  constexpr std::size_t kMany = 200;
+  const auto body = [](ProgressEngine& engine, int rank) {
+    std::vector<std::vector<float>> data(kMany, std::vector<float>(2000));
+    if (rank == 0) {
+      std::vector<TransferPtr> posted;
+      for (std::size_t i = 0; i < kMany; ++i) {
+        data[i].assign(2000, static_cast<float>(i));
+        posted.push_back(engine.post_send(buffer_of(data[i]), 1, 0, soon().deadline));
+      }
+      std::vector<float> last = {-1};
+      send(engine, last, 1);
+      for (const TransferPtr& each : posted) CHECK(each->work.is_completed());
+    } else {
+      for (std::size_t i = 0; i < kMany; ++i) {
+        recv(engine, data[0], 0);
+        CHECK(data[0][1999] == static_cast<float>(i));
+      }
+      std::vector<float> last(1);
+      recv(engine, last, 0);
+      CHECK(last[0] == -1);
+    }
+  };
+  run_engines(2, body, tuning);
+}
+
+// It never receives, so only its sends can find out.
+void test_a_rank_that_only_sends_learns_of_a_refusal() {
+  std::atomic<bool> is_sent = false, is_refused = false;
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> data(rank == 0 ? 2 : 4, 1);
+    if (rank == 1) {
+      while (!is_sent) std::this_thread::yield();
+      CHECK(error_of([&] { recv(engine, data, 0); }).kind() == ErrorKind::Mismatch);
+      is_refused = true;
+      data.resize(2);
+      recv(engine, data, 0, 1);
+      return;
+    }
+    send(engine, data, 1);
+    is_sent = true;
+    while (!is_refused) std::this_thread::yield();
+    send(engine, data, 1, 1);  // gone before it looks
+    const Error error = error_of([&] { send(engine, data, 1, 2); });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    CHECK(std::string(error.what()).find("count 4") != std::string::npos);
+  });
+}
+
+// Whoever waits, looks or is called back, and whenever, sees the end once.
+void test_work_tells_everybody() {
+  for (int round = 0; round < 200; ++round) {
+    Work work;
+    std::atomic<int> called = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] { work.on_done([&] { ++called; }); });
+      threads.emplace_back([&] {
+        CHECK(error_of([&] { work.wait(soon()); }).kind() == ErrorKind::Timeout);
+      });
+    }
+    const Error error(ErrorKind::Timeout, "over");
+    threads.emplace_back([&] { work.complete(std::make_exception_ptr(error)); });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(work.is_completed() && work.error() != nullptr);
+    CHECK(called == 3);
+  }
 }
 
 void test_any_source() {
@@ -235,6 +304,13 @@ int main() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
   test_order_is_kept();
+  Tuning tuning = Tuning::for_ranks(2);
+  test_blocking_sends_do_not_overtake(tuning);
+  tuning.eager_bytes = 0;
+  tuning.piece_bytes = 4096;
+  test_blocking_sends_do_not_overtake(tuning);
+  test_a_rank_that_only_sends_learns_of_a_refusal();
+  test_work_tells_everybody();
   test_any_source();
   test_driven_transfers_end_by_themselves();
   test_mismatch_is_told_to_both(2);

@@ -5,7 +5,7 @@ What holds for all of them, and is not repeated below:
 - A message goes to the oldest receive of its destination that names its source (or any)
   and has its tag; messages of one source and tag arrive in the order of their sends.
 - Both arrays have the same number of elements and the same dtype, or both sides raise
-  `CollectiveMismatchError` and nothing is written. A `send` of a few kilobytes may have
+  `CollectiveMismatchError` and nothing is written. A `send` of some kilobytes may have
   returned before the receive came: then this rank's next call with that peer raises.
 - `dst` and `src` are global ranks, `group_dst` and `group_src` ranks of `group`. A rank
   that does not exist, or this rank itself, is a `ValueError` at once.
@@ -45,7 +45,7 @@ def send(
 ) -> None:
     """Send `tensor` to one rank; returns when `tensor` may be changed again.
 
-    A message of up to 8 KiB does not wait for its receive, as long as less than 16 MiB
+    A message of up to 32 KiB does not wait for its receive, as long as less than 16 MiB
     of such messages wait at the destination; a larger one does.
 
     Raises:

@@ -15,7 +15,7 @@ PER_WORLD = 25  # programs that one set of ranks runs, one after the other
 SEED = int(os.environ.get("P2P_SEED") or int.from_bytes(os.urandom(4), "little"))
 
 # Empty, in the header's cache line, small, the last small one, large, many pieces.
-COUNTS = [0, 1, 3, 100, 1024, 1025, 5000, 40_000]
+COUNTS = [0, 1, 3, 100, 4096, 4097, 10_000, 40_000]
 
 
 @st.composite

@@ -122,7 +122,7 @@ class Arena {
 
   void check_match() const;
   void try_to_read_peers();
-  void wait_slowly(int rank, std::uint32_t clock);
+  void wait_asleep(int rank, std::uint32_t clock);
   void look_around(std::uint32_t clock);
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,

@@ -1,12 +1,6 @@
-// Waiting for a peer: spin, then yield, then sleep.
-//
-// When both ranks run, a peer's store arrives within some 100 ns, so a short spin makes
-// the fast path free of system calls. When ranks outnumber the CPUs a spin only keeps
-// the peer from running; sched_yield lets it run in about a microsecond. After that the
-// thread sleeps on the peer's clock in slices, and looks around after each: for the
-// failure of the group, a signal, the deadline, and peers that are gone.
-#include <sched.h>
-
+// Waiting for a peer: awake for a while, then asleep on the peer's clock in slices.
+// After each it looks around: for the failure of the group, a signal, the deadline, and
+// peers that are gone.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -14,6 +8,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/futex.hpp"
 #include "allhands/base/seconds.hpp"
+#include "allhands/base/wait_awake.hpp"
 
 namespace allhands {
 namespace {
@@ -22,19 +17,6 @@ namespace {
 bool has_reached(std::uint32_t clock, std::uint32_t target) {
   return static_cast<std::int32_t>(clock - target) >= 0;
 }
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
-// A yield to a program that computes lasts its whole time slice, some milliseconds; 300
-// of them would be a second in which we neither see that a peer has died nor get the
-// CPU as soon as a peer wakes us.
-constexpr std::chrono::milliseconds kLongestYielding{5};
 
 std::string list(const std::vector<int>& ranks) {
   std::string text = "[";
@@ -47,22 +29,14 @@ std::string list(const std::vector<int>& ranks) {
 
 void Arena::wait(int rank, std::uint32_t clock) {
   const Line& theirs = line(rank);
-  for (std::uint64_t i = 0; i < tuning_.spins; ++i) {
-    if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
-    pause_cpu();
-  }
-  wait_slowly(rank, clock);
+  const auto is_there = [&] {
+    return has_reached(theirs.clock.load(std::memory_order_acquire), clock);
+  };
+  if (!wait_awake(tuning_, is_there)) wait_asleep(rank, clock);
 }
 
-void Arena::wait_slowly(int rank, std::uint32_t clock) {
+void Arena::wait_asleep(int rank, std::uint32_t clock) {
   Line& theirs = line(rank);
-  const auto start = std::chrono::steady_clock::now();
-  for (std::uint64_t i = 1; i <= tuning_.yields; ++i) {
-    if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
-    sched_yield();
-    if (i % 8 == 0 && std::chrono::steady_clock::now() - start > kLongestYielding)
-      break;
-  }
   while (true) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.clock.load(std::memory_order_seq_cst);

@@ -31,6 +31,12 @@ Tuning Tuning::for_ranks(int size) {
       // From this size on the copies through the slots are faster again, because both
       // ranks copy at once.
       .stream_bytes = std::uint64_t{48} << 20,
+      // Of a message that goes with its header: up to here a second copy costs less
+      // than the round trip of an offer.
+      .eager_bytes = std::uint64_t{32} << 10,
+      // Of a large message in the ring: small enough that several lie there, large
+      // enough that their headers and bells do not count.
+      .piece_bytes = std::uint64_t{32} << 10,
       // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
       // wins nothing over yields when all ranks run, and loses whole time slices when
       // one does not, because something else wants its CPU: 50 pauses cover a peer
@@ -48,6 +54,8 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"read_bytes", &Tuning::read_bytes, 4096, std::uint64_t{1} << 40},
       {"read_reduce_bytes", &Tuning::read_reduce_bytes, 4096, std::uint64_t{1} << 40},
       {"stream_bytes", &Tuning::stream_bytes, 4096, std::uint64_t{1} << 40},
+      {"eager_bytes", &Tuning::eager_bytes, 0, std::uint64_t{64} << 10},
+      {"piece_bytes", &Tuning::piece_bytes, 4096, std::uint64_t{64} << 10},
       {"spins", &Tuning::spins, 0, 1'000'000},
       {"yields", &Tuning::yields, 0, 1'000'000},
   };

@@ -15,6 +15,8 @@ struct Tuning {
   std::uint64_t read_bytes;
   std::uint64_t read_reduce_bytes;
   std::uint64_t stream_bytes;
+  std::uint64_t eager_bytes;
+  std::uint64_t piece_bytes;
   std::uint64_t spins;
   std::uint64_t yields;
 

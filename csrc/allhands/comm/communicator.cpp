@@ -128,7 +128,7 @@ void Communicator::adopt(Segment segment) {
   arena_ = std::make_unique<Arena>(segment.memory, membership_);
   engine_ = std::make_unique<ProgressEngine>(
       segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
-      membership_, [this] { return arena_->told_failure(); });
+      membership_, arena_->tuning(), [this] { return arena_->told_failure(); });
   server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
 }
@@ -192,6 +192,20 @@ void Communicator::check_peer(const char* op, int peer) const {
     throw Error(ErrorKind::Value, std::string(op) + ": the peer must be in [0, " +
                                       std::to_string(size()) + "), got " +
                                       std::to_string(peer));
+}
+
+void Communicator::send(const Buffer& buffer, int to, std::int64_t tag,
+                        const Limits& limits) {
+  check_peer("send", to);
+  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  engine_->send(buffer, to, tag, limits);
+}
+
+int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
+                       const Limits& limits) {
+  if (from != kAnySource) check_peer("recv", from);
+  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  return engine_->recv(buffer, from, tag, limits);
 }
 
 TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t tag,

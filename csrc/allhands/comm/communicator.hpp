@@ -72,8 +72,11 @@ class Communicator {
   // Queues it.
   std::shared_ptr<Work> post(Operation operation, Deadline deadline);
 
-  // Point-to-point. Tags are any numbers; `from` may be kAnySource. These return at
-  // once; engine() takes the transfer to its end. Throws Value for a bad peer.
+  // Point-to-point. Tags are any numbers; `from` may be kAnySource. Throws Value for a
+  // bad peer, and what the ProgressEngine's functions of these names throw.
+  void send(const Buffer& buffer, int to, std::int64_t tag, const Limits& limits);
+  int recv(const Buffer& buffer, int from, std::int64_t tag, const Limits& limits);
+  // These return at once; engine() takes the transfer to its end.
   TransferPtr post_send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits);
   TransferPtr post_recv(const Buffer& buffer, int from, std::int64_t tag,

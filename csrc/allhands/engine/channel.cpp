@@ -8,19 +8,21 @@
 namespace allhands {
 namespace {
 
-// Up to here a second copy costs less than the round trip of an offer.
-constexpr std::size_t kEagerBytes = std::size_t{8} << 10;
 // Unmatched small messages that a rank keeps of one sender.
 constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
-// Small enough that several lie in the ring, large enough that their headers and bells
-// do not count.
-constexpr std::size_t kPieceBytes = std::size_t{32} << 10;
 
 void write_header(std::byte* record, const Message& message) {
   std::memcpy(record, &message, sizeof(message));
 }
 
 }  // namespace
+
+Channel::Channel(Ring out, Ring in, Bell& their_bell, const Tuning& tuning)
+    : in(in),
+      their_bell(their_bell),
+      out_(out),
+      eager_limit_(std::min(tuning.eager_bytes, out.max_record() / 2)),
+      piece_limit_(std::min(tuning.piece_bytes, out.max_record() - sizeof(Message))) {}
 
 TransferPtr Channel::accept(std::uint32_t send_id, std::uint32_t recv_id) {
   TransferPtr send = refuse(send_id);
@@ -62,14 +64,22 @@ std::vector<TransferPtr> Channel::sends() const {
   return all;
 }
 
+bool Channel::send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id) {
+  if (!control_.empty() || !fresh_.empty()) return false;
+  if (kind_of(buffer) != MessageKind::Eager) return false;
+  if (!write_first(buffer, tag, id, MessageKind::Eager)) return false;
+  their_bell.ring();
+  return true;
+}
+
 bool Channel::push(std::vector<TransferPtr>& done) {
   bool wrote = false;
   for (; !control_.empty() && write_control(control_.front()); control_.pop_front())
     wrote = true;
   for (; !fresh_.empty(); fresh_.pop_front()) {
     TransferPtr& send = fresh_.front();
-    const MessageKind kind = kind_of(*send);
-    if (!write_first(*send, kind)) break;
+    const MessageKind kind = kind_of(send->buffer);
+    if (!write_first(send->buffer, send->tag, send->id, kind)) break;
     wrote = true;
     if (kind == MessageKind::Eager)
       done.push_back(std::move(send));
@@ -87,11 +97,11 @@ bool Channel::push(std::vector<TransferPtr>& done) {
   return wrote;
 }
 
-MessageKind Channel::kind_of(const Transfer& send) const {
-  const bool is_small =
-      send.buffer.num_bytes() <= std::min(kEagerBytes, out_.max_record() / 2);
-  const bool is_kept_little = eager_bytes_ - out_.settled() < kMaxKeptBytes;
-  return is_small && is_kept_little ? MessageKind::Eager : MessageKind::Offer;
+MessageKind Channel::kind_of(const Buffer& buffer) {
+  if (buffer.num_bytes() > eager_limit_) return MessageKind::Offer;
+  if (eager_bytes_ - settled_ >= kMaxKeptBytes) settled_ = out_.settled();
+  const bool is_kept_little = eager_bytes_ - settled_ < kMaxKeptBytes;
+  return is_kept_little ? MessageKind::Eager : MessageKind::Offer;
 }
 
 bool Channel::write_control(const Message& message) {
@@ -102,16 +112,16 @@ bool Channel::write_control(const Message& message) {
   return true;
 }
 
-bool Channel::write_first(const Transfer& send, MessageKind kind) {
+bool Channel::write_first(const Buffer& buffer, std::int64_t tag, std::uint32_t id,
+                          MessageKind kind) {
   const bool eager = kind == MessageKind::Eager;
-  const std::size_t bytes = eager ? send.buffer.num_bytes() : 0;
+  const std::size_t bytes = eager ? buffer.num_bytes() : 0;
   std::byte* record = out_.reserve(sizeof(Message) + bytes);
   if (record == nullptr) return false;
-  const Message message = {kind, send.buffer.dtype, send.id,
-                           0,    send.tag,          send.buffer.count};
+  const Message message = {kind, buffer.dtype, id, 0, tag, buffer.count};
   write_header(record, message);
   if (eager) {
-    pack(send.buffer, 0, send.buffer.count, data_of(record));
+    pack(buffer, 0, buffer.count, data_of(record));
     eager_bytes_ += kept_bytes(message);
   }
   out_.commit();
@@ -121,8 +131,7 @@ bool Channel::write_first(const Transfer& send, MessageKind kind) {
 bool Channel::write_piece(Streaming& stream) {
   Transfer& send = *stream.transfer;
   const std::size_t element = size_of(send.buffer.dtype);
-  const std::size_t most =
-      std::min(kPieceBytes, out_.max_record() - sizeof(Message)) / element;
+  const std::size_t most = piece_limit_ / element;
   const std::size_t count = std::min(most, send.buffer.count - send.moved);
   std::byte* record = out_.reserve(sizeof(Message) + count * element);
   if (record == nullptr) return false;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/tuning.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/transfer.hpp"
 #include "allhands/transport/mailroom.hpp"
@@ -21,8 +22,7 @@ namespace allhands {
 
 class Channel {
  public:
-  Channel(Ring out, Ring in, Bell& their_bell)
-      : in(in), their_bell(their_bell), out_(out) {}
+  Channel(Ring out, Ring in, Bell& their_bell, const Tuning& tuning);
 
   Ring in;
   Bell& their_bell;
@@ -42,6 +42,9 @@ class Channel {
   bool is_gone = false;
   Deadline::Clock::time_point looked_at{};
 
+  // Writes the whole message now. False, and nothing happened: it is large, or others
+  // are before it, or the ring has no room.
+  bool send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
   void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
   void post_control(const Message& message) { control_.push_back(message); }
   // The peer's answers to an offer. The transfer, or null if it was given up.
@@ -69,13 +72,17 @@ class Channel {
     std::uint32_t recv_id;
   };
 
-  MessageKind kind_of(const Transfer& send) const;
+  MessageKind kind_of(const Buffer& buffer);
   bool write_control(const Message& message);
-  bool write_first(const Transfer& send, MessageKind kind);
+  bool write_first(const Buffer& buffer, std::int64_t tag, std::uint32_t id,
+                   MessageKind kind);
   bool write_piece(Streaming& stream);
 
   Ring out_;
+  const std::size_t eager_limit_;  // bytes of a message
+  const std::size_t piece_limit_;  // bytes of a piece
   std::uint64_t eager_bytes_ = 0;  // sent so far, as kept_bytes() counts
+  std::uint64_t settled_ = 0;      // of these; what we last saw of it
   std::deque<Message> control_;
   std::deque<TransferPtr> fresh_;
   std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id

@@ -8,7 +8,7 @@ namespace allhands {
 
 // A message meets its receive.
 void ProgressEngine::start(int source, const Message& message, const std::byte* data,
-                           TransferPtr receive, Done& done) {
+                           TransferPtr receive, Ended& ended) {
   const Buffer& buffer = receive->buffer;
   if (message.kind == MessageKind::Eager)
     channel(source).in.settle(kept_bytes(message));
@@ -16,13 +16,13 @@ void ProgressEngine::start(int source, const Message& message, const std::byte* 
     channel(source).post_control({MessageKind::Refuse, buffer.dtype, message.send_id, 0,
                                   message.tag, buffer.count});
     const Error error = mismatch(source, message, *receive);
-    done.emplace_back(std::move(receive), std::make_exception_ptr(error));
+    ended.add(std::move(receive), std::make_exception_ptr(error));
     return;
   }
   receive->source = source;
   if (message.kind == MessageKind::Eager) {
     unpack(data, buffer, 0, buffer.count);
-    done.emplace_back(std::move(receive), nullptr);
+    ended.add(std::move(receive), nullptr);
     return;
   }
   channel(source).post_control({MessageKind::Accept, message.dtype, message.send_id,
@@ -32,7 +32,7 @@ void ProgressEngine::start(int source, const Message& message, const std::byte* 
 }
 
 void ProgressEngine::take_piece(int source, const Message& message,
-                                const std::byte* data, Done& done) {
+                                const std::byte* data, Ended& ended) {
   auto& receiving = channel(source).receiving;
   const auto found = receiving.find(message.recv_id);
   if (found == receiving.end()) return;
@@ -43,14 +43,14 @@ void ProgressEngine::take_piece(int source, const Message& message,
   }
   entry.left -= message.count;
   if (entry.left > 0) return;
-  if (entry.transfer) done.emplace_back(std::move(entry.transfer), nullptr);
+  if (entry.transfer) ended.add(std::move(entry.transfer), nullptr);
   receiving.erase(found);
 }
 
 // The peer's receive has another dtype or count than our send. If that has returned
 // already, the oldest receive from this peer fails instead, since it may never get an
 // answer now, or the oldest send to it, or else the next call with it.
-void ProgressEngine::take_refusal(int source, const Message& message, Done& done) {
+void ProgressEngine::take_refusal(int source, const Message& message, Ended& ended) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
                            std::to_string(message.tag) + ", on group '" +
                            membership_.name + "': its recv is for " +
@@ -61,20 +61,20 @@ void ProgressEngine::take_refusal(int source, const Message& message, Done& done
                       text + ", the send has " + name_of(send->buffer.dtype) +
                           ", count " + std::to_string(send->buffer.count),
                       {source});
-    done.emplace_back(std::move(send), std::make_exception_ptr(error));
+    ended.add(std::move(send), std::make_exception_ptr(error));
     return;
   }
   const Error error(ErrorKind::Mismatch, text + "; an earlier send did not fit it",
                     {source});
   if (TransferPtr receive = matching_.take_waiting_for(source))
-    done.emplace_back(std::move(receive), std::make_exception_ptr(error));
+    ended.add(std::move(receive), std::make_exception_ptr(error));
   else if (const TransferPtr send = channel(source).oldest())
-    withdraw(send, error, done);
+    withdraw(send, error, ended);
   else if (!channel(source).refused)
     channel(source).refused = error;
 }
 
-void ProgressEngine::take_cancel(int source, const Message& message, Done& done) {
+void ProgressEngine::take_cancel(int source, const Message& message, Ended& ended) {
   matching_.drop_offer(source, message.send_id);
   auto& receiving = channel(source).receiving;
   for (auto entry = receiving.begin(); entry != receiving.end(); ++entry) {
@@ -82,8 +82,7 @@ void ProgressEngine::take_cancel(int source, const Message& message, Done& done)
     if (entry->second.transfer) {
       const Error error(ErrorKind::Backend,
                         describe(*entry->second.transfer) + ": the sender gave it up");
-      done.emplace_back(std::move(entry->second.transfer),
-                        std::make_exception_ptr(error));
+      ended.add(std::move(entry->second.transfer), std::make_exception_ptr(error));
     }
     receiving.erase(entry);
     return;

@@ -9,30 +9,48 @@ namespace allhands {
 
 void ProgressEngine::drive(const TransferPtr& transfer) {
   if (transfer->work.is_completed()) return;
-  {
-    const std::lock_guard lock(thread_mutex_);
-    driven_.push_back(transfer);
-    if (stop_) return;
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  }
-  changed_.notify_one();
+  const std::lock_guard lock(thread_mutex_);
+  driven_.push_back(transfer);
+  is_fresh_ = true;
+  if (stop_) return;
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (is_thread_asleep_) changed_.notify_one();
 }
 
 void ProgressEngine::run() {
   Lookout lookout;
-  while (true) {
-    {
-      std::unique_lock lock(thread_mutex_);
-      std::erase_if(driven_,
-                    [](const TransferPtr& t) { return t->work.is_completed(); });
-      changed_.wait(lock, [this] { return stop_ || !driven_.empty(); });
-      if (stop_) return;
-    }
+  while (rest()) {
     const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
-    if (!progress()) sleep(seen, nullptr, nullptr);
+    const bool others_drive = waiting_.load(std::memory_order_relaxed) != 0;
+    if (!others_drive && !progress()) sleep(seen, nullptr, nullptr);
     if (!lookout.is_due()) continue;
     look_around();
     fail_expired();
+  }
+}
+
+// The thread's pause before its next turn; false: it is to end. Who has just posted a
+// transfer mostly waits for it soon, and then moves messages itself: so the thread lets
+// it, and naps. It naps on a few times when nothing is left to drive, because waking it
+// for every transfer would cost more than the transfer.
+bool ProgressEngine::rest() {
+  constexpr std::chrono::microseconds kNap{200};
+  constexpr int kMaxIdleNaps = 50;
+  std::unique_lock lock(thread_mutex_);
+  const auto is_stopped = [this] { return stop_; };
+  for (int idle_naps = 0;; ++idle_naps) {
+    std::erase_if(driven_, [](const TransferPtr& t) { return t->work.is_completed(); });
+    const bool has_others = is_fresh_ || waiting_.load(std::memory_order_relaxed) != 0;
+    if (stop_ || (!driven_.empty() && !has_others)) return !stop_;
+    is_fresh_ = false;
+    if (driven_.empty() && idle_naps >= kMaxIdleNaps) {
+      is_thread_asleep_ = true;
+      changed_.wait(lock, [this] { return stop_ || !driven_.empty(); });
+      is_thread_asleep_ = false;
+      idle_naps = 0;
+    }
+    changed_.wait_for(lock, kNap, is_stopped);
+    if (!driven_.empty()) return !stop_;
   }
 }
 
@@ -108,10 +126,10 @@ void ProgressEngine::fail_gone_peers(const std::vector<int>& gone) {
     return std::find(gone.begin(), gone.end(), peer) != gone.end();
   };
   const bool nobody_left = gone.size() + 1 == channels_.size();
-  Done done;
+  Ended ended;
   {
     const std::lock_guard lock(mutex_);
-    for (const int peer : gone) pull(peer, done);  // what they sent before they went
+    for (const int peer : gone) pull(peer, ended);  // what they sent before they went
     for (const TransferPtr& transfer : pending()) {
       const int peer =
           transfer->source != kAnySource ? transfer->source : transfer->peer;
@@ -124,28 +142,28 @@ void ProgressEngine::fail_gone_peers(const std::vector<int>& gone) {
                Error(ErrorKind::RankFailed,
                      describe(*transfer) + ": " + who + " died or left the group",
                      any ? gone : std::vector<int>{peer}),
-               done);
+               ended);
     }
   }
-  complete(done);
+  complete(ended);
 }
 
 void ProgressEngine::give_up(const TransferPtr& transfer, const Error& error) {
-  Done done;
+  Ended ended;
   {
     const std::lock_guard lock(mutex_);
-    if (!transfer->work.is_completed()) withdraw(transfer, error, done);
+    if (!transfer->work.is_completed()) withdraw(transfer, error, ended);
   }
-  complete(done);
+  complete(ended);
 }
 
 // Takes it out of wherever it is; nothing happens if it has just ended.
 void ProgressEngine::withdraw(const TransferPtr& transfer, const Error& error,
-                              Done& done) {
+                              Ended& ended) {
   bool found = false;
   if (transfer->is_send) {
     found = channel(transfer->peer).withdraw(*transfer);
-    push(transfer->peer, done);  // the peer is told
+    push(transfer->peer, ended);  // the peer is told
   } else {
     found = matching_.withdraw(*transfer);
     for (Channel& peer : channels_)
@@ -155,7 +173,7 @@ void ProgressEngine::withdraw(const TransferPtr& transfer, const Error& error,
           found = true;
         }
   }
-  if (found) done.emplace_back(transfer, std::make_exception_ptr(error));
+  if (found) ended.add(transfer, std::make_exception_ptr(error));
 }
 
 void ProgressEngine::flush(const Limits& limits) {
@@ -199,7 +217,7 @@ void ProgressEngine::leave(const Error& reason, Leaving how) {
     stop_ = true;
   }
   changed_.notify_all();
-  Done done;
+  Ended ended;
   {
     const std::lock_guard lock(mutex_);
     if (!ended_) {
@@ -207,12 +225,12 @@ void ProgressEngine::leave(const Error& reason, Leaving how) {
       for (const TransferPtr& transfer : pending())
         withdraw(transfer,
                  Error(reason.kind(), describe(*transfer) + ": " + reason.what()),
-                 done);
+                 ended);
       bell_.has_left.store(how, std::memory_order_release);
       for (Channel& peer : channels_) peer.their_bell.ring();
     }
   }
-  complete(done);
+  complete(ended);
   bell_.ring();
 }
 

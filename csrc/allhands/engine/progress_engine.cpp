@@ -1,7 +1,5 @@
 #include "allhands/engine/progress_engine.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,36 +7,51 @@
 
 #include "allhands/base/futex.hpp"
 #include "allhands/base/seconds.hpp"
+#include "allhands/base/wait_awake.hpp"
 
 namespace allhands {
 namespace {
 
-constexpr int kPolls = 300;  // yields before a wait sleeps, as in the arena
+// Of a wait that is kept busy; a look at the clock costs more than a turn.
+constexpr unsigned kTurnsPerLook = 16;
 
 std::vector<std::byte> kept_data(const Message& message, const std::byte* data) {
   if (message.kind != MessageKind::Eager) return {};
   return std::vector<std::byte>(data, data + message.count * size_of(message.dtype));
 }
 
-std::vector<Channel> channels_of(std::byte* base, const Membership& membership) {
+std::vector<Channel> channels_of(std::byte* base, const Membership& membership,
+                                 const Tuning& tuning) {
   const Mailroom room(membership.size());
   std::vector<Channel> channels;
   for (int peer = 0; peer < membership.size(); ++peer)
     channels.emplace_back(room.ring(base, membership.rank, peer),
-                          room.ring(base, peer, membership.rank),
-                          room.bell(base, peer));
+                          room.ring(base, peer, membership.rank), room.bell(base, peer),
+                          tuning);
   return channels;
 }
+
+// Counts one while it lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+
+ private:
+  std::atomic<int>& count_;
+};
 
 }  // namespace
 
 ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* base,
-                               const Membership& membership, Failure failure)
+                               const Membership& membership, const Tuning& tuning,
+                               Failure failure)
     : memory_(std::move(memory)),
       membership_(membership),
+      tuning_(tuning),
       failure_(std::move(failure)),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
-      channels_(channels_of(base, membership)) {
+      channels_(channels_of(base, membership, tuning)) {
   bell_.is_here.store(1, std::memory_order_release);
   for (Channel& peer : channels_) peer.their_bell.ring();  // some may flush and wait
 }
@@ -48,32 +61,59 @@ ProgressEngine::~ProgressEngine() {
   join();
 }
 
+void ProgressEngine::send(const Buffer& buffer, int to, std::int64_t tag,
+                          const Limits& limits) {
+  bool is_sent = false;
+  {
+    const std::lock_guard lock(mutex_);
+    check_sendable(buffer, to, tag);
+    is_sent = channel(to).send_at_once(buffer, tag, next_id_);
+    if (is_sent) ++next_id_;
+  }
+  if (is_sent)
+    progress();  // the peer may have refused an earlier one
+  else
+    wait(post_send(buffer, to, tag, limits.deadline), limits, AtEnd::GiveUp);
+}
+
+int ProgressEngine::recv(const Buffer& buffer, int from, std::int64_t tag,
+                         const Limits& limits) {
+  const TransferPtr receive = post_recv(buffer, from, tag, limits.deadline);
+  wait(receive, limits, AtEnd::GiveUp);
+  return receive->source;
+}
+
+// Of a message that is about to go.
+void ProgressEngine::check_sendable(const Buffer& buffer, int to, std::int64_t tag) {
+  if (ended_) throw *ended_;
+  throw_refusals(to);
+  if (has_aborted(to)) throw abortion(to);
+  if (was_gone_lately(to))
+    throw Error(ErrorKind::RankFailed,
+                describe(Transfer(true, buffer, to, tag, Deadline::after({}))) + ": " +
+                    membership_.describe(to) + " died or left the group",
+                {to});
+}
+
 TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t tag,
                                       Deadline deadline) {
   auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline);
-  Done done;
+  Ended ended;
   {
     const std::lock_guard lock(mutex_);
-    if (ended_) throw *ended_;
-    throw_refusals(to);
-    if (has_aborted(to)) throw abortion(to);
-    if (was_gone_lately(to))
-      throw Error(
-          ErrorKind::RankFailed,
-          describe(*send) + ": " + membership_.describe(to) + " died or left the group",
-          {to});
+    check_sendable(buffer, to, tag);
     send->id = next_id_++;
     channel(to).post(send);
-    push(to, done);
+    push(to, ended);
   }
-  complete(done);
+  complete(ended);
   return send;
 }
 
 TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64_t tag,
                                       Deadline deadline) {
   auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
-  Done done;
+  Ended ended;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) throw *ended_;
@@ -81,28 +121,33 @@ TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64
       if (from == peer || from == kAnySource) throw_refusals(peer);
     receive->id = next_id_++;
     if (const auto kept = matching_.match(*receive)) {
-      start(kept->source, kept->message, kept->data.data(), receive, done);
-      push(kept->source, done);
+      start(kept->source, kept->message, kept->data.data(), receive, ended);
+      push(kept->source, ended);
     } else {
       matching_.post(receive);
     }
   }
-  complete(done);
+  complete(ended);
   return receive;
 }
 
 void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
                           AtEnd at_end) {
+  const Counted counted(waiting_);
+  const int peer = transfer->peer;
   Lookout lookout;
-  int polls = 0;
-  while (true) {
-    const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
-    if (progress()) polls = 0;
+  for (unsigned turns = 1; !transfer->work.is_completed(); ++turns) {
+    // A record is seen in its ring before the bell tells of it.
+    if (has_record_from(peer)) serve(peer);
     if (transfer->work.is_completed()) break;
-    if (++polls < kPolls)
-      sched_yield();
-    else
-      sleep(seen, transfer.get(), &limits.deadline);
+    const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
+    progress();
+    const bool has_news = wait_awake(tuning_, [&] {
+      return transfer->work.is_completed() || has_record_from(peer) ||
+             bell_.count.load(std::memory_order_relaxed) != seen;
+    });
+    if (!has_news) sleep(seen, transfer.get(), &limits.deadline);
+    if (has_news && turns % kTurnsPerLook != 0) continue;
     const bool is_expired = limits.deadline.is_expired();
     if (!is_expired && !lookout.is_due()) continue;
     look_around();
@@ -117,7 +162,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     break;
   }
   // It has ended, or another thread is about to say so.
-  transfer->work.wait({Deadline::after(Deadline::Duration::max())});
+  transfer->work.wait({Deadline::after_first_look(Deadline::Duration::max())});
 }
 
 // `transfer` and `deadline`, what the caller waits for and until when, may be null.
@@ -126,49 +171,67 @@ void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
   std::chrono::nanoseconds limit = std::chrono::milliseconds(kInterruptSliceMs);
   if (deadline != nullptr) limit = std::min(limit, deadline->remaining());
   bell_.waiters.fetch_add(1, std::memory_order_seq_cst);
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
   // Another thread that ends the transfer sees us among the waiters, or we see its end.
   const bool has_ended = transfer != nullptr && transfer->work.is_completed();
   if (!has_ended && bell_.count.load(std::memory_order_seq_cst) == seen)
     futex_wait(bell_.count, seen, limit);
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
   bell_.waiters.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool ProgressEngine::progress() {
-  Done done;
+  // Whoever has looked since will tell, if we wait for what it finds.
+  if (bell_.count.load(std::memory_order_seq_cst) == scanned_) return false;
+  Ended ended;
   bool moved = false;
   {
     const std::lock_guard lock(mutex_);
-    const std::uint32_t count = bell_.count.load(std::memory_order_seq_cst);
-    if (count == scanned_) return false;
-    scanned_ = count;
+    scanned_ = bell_.count.load(std::memory_order_seq_cst);
     for (int peer = 0; peer < membership_.size(); ++peer) {
-      moved |= pull(peer, done);
-      moved |= push(peer, done);
+      moved |= pull(peer, ended);
+      moved |= push(peer, ended);
     }
   }
-  complete(done);
+  complete(ended);
   return moved;
 }
 
-bool ProgressEngine::push(int peer, Done& done) {
+// What one peer has written, and what can be written to it.
+void ProgressEngine::serve(int peer) {
+  Ended ended;
+  {
+    const std::lock_guard lock(mutex_);
+    pull(peer, ended);
+    push(peer, ended);
+  }
+  complete(ended);
+}
+
+bool ProgressEngine::has_record_from(int peer) const {
+  return peer != kAnySource &&
+         channels_[static_cast<std::size_t>(peer)].in.has_record();
+}
+
+bool ProgressEngine::push(int peer, Ended& ended) {
   std::vector<TransferPtr> sent;
   const bool wrote = channel(peer).push(sent);
-  for (TransferPtr& send : sent) done.emplace_back(std::move(send), nullptr);
+  for (TransferPtr& send : sent) ended.add(std::move(send), nullptr);
   return wrote;
 }
 
-bool ProgressEngine::pull(int source, Done& done) {
+bool ProgressEngine::pull(int source, Ended& ended) {
   Channel& peer = channel(source);
   bool moved = false;
   while (const std::byte* record = peer.in.front()) {
-    handle(source, record, done);
+    handle(source, record, ended);
     moved = true;
     if (peer.in.pop()) peer.their_bell.ring();
   }
   return moved;
 }
 
-void ProgressEngine::handle(int source, const std::byte* record, Done& done) {
+void ProgressEngine::handle(int source, const std::byte* record, Ended& ended) {
   Message message;
   std::memcpy(&message, record, sizeof(message));
   const std::byte* data = data_of(record);
@@ -176,7 +239,7 @@ void ProgressEngine::handle(int source, const std::byte* record, Done& done) {
     case MessageKind::Eager:
     case MessageKind::Offer:
       if (TransferPtr receive = matching_.match(source, message.tag))
-        start(source, message, data, std::move(receive), done);
+        start(source, message, data, std::move(receive), ended);
       else
         matching_.keep({source, message, kept_data(message, data)});
       return;
@@ -184,11 +247,11 @@ void ProgressEngine::handle(int source, const std::byte* record, Done& done) {
       channel(source).accept(message.send_id, message.recv_id);
       return;
     case MessageKind::Data:
-      return take_piece(source, message, data, done);
+      return take_piece(source, message, data, ended);
     case MessageKind::Refuse:
-      return take_refusal(source, message, done);
+      return take_refusal(source, message, ended);
     case MessageKind::Cancel:
-      return take_cancel(source, message, done);
+      return take_cancel(source, message, ended);
   }
 }
 
@@ -214,10 +277,10 @@ std::string ProgressEngine::describe(const Transfer& transfer) const {
   return text + " on group '" + membership_.name + "'";
 }
 
-void ProgressEngine::complete(Done& done) {
-  for (auto& [transfer, error] : done) transfer->work.complete(error);
+void ProgressEngine::complete(Ended& ended) {
+  for (const TransferPtr& transfer : ended.to_announce) transfer->work.announce();
   // Other threads of this rank may sleep until just these have ended.
-  if (!done.empty() && bell_.waiters.load(std::memory_order_seq_cst) != 0) bell_.ring();
+  if (ended.is_any && sleepers_.load(std::memory_order_seq_cst) != 0) bell_.ring();
 }
 
 }  // namespace allhands

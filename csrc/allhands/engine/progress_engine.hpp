@@ -1,14 +1,14 @@
 // Point-to-point messages of one rank of a group: posting, matching, progress.
 //
-// Whoever waits drives: wait() moves messages until its own transfer is done. A thread
-// does the same for transfers that nobody waits for; it starts with the first that is
-// posted without being waited for. Never touches the arena, so collectives and messages
+// Whoever waits drives: wait() moves messages until its own transfer is done. While
+// nobody waits a thread does the same; it starts with the first transfer that is posted
+// without being waited for. Never touches the arena, so collectives and messages
 // do not block each other. A failed message fails alone: the group goes on.
 //
-// Thread-safe. Transfers are completed outside the lock, so a Work's callbacks may post
-// again.
+// Thread-safe. Callbacks of a Work run outside the lock, so they may post again.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -23,25 +23,40 @@
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
+#include "allhands/base/tuning.hpp"
 #include "allhands/engine/channel.hpp"
 #include "allhands/engine/matching.hpp"
 #include "allhands/engine/transfer.hpp"
 
 namespace allhands {
 
-// When a wait looks around again, whether or not it is kept busy.
+// When a wait looks around again, whether or not it is kept busy. The time runs from
+// the first question.
 class Lookout {
  public:
   bool is_due() {
     const auto now = Deadline::Clock::now();
     if (now < next_) return false;
-    next_ = now + kEvery;
-    return true;
+    const bool is_first = next_ == Deadline::Clock::time_point();
+    next_ = now + std::chrono::milliseconds(kInterruptSliceMs);
+    return !is_first;
   }
 
  private:
-  static constexpr std::chrono::milliseconds kEvery{kInterruptSliceMs};
-  Deadline::Clock::time_point next_ = Deadline::Clock::now() + kEvery;
+  Deadline::Clock::time_point next_{};
+};
+
+// Transfers that a step of progress has ended.
+struct Ended {
+  bool is_any = false;
+  std::vector<TransferPtr> to_announce;
+
+  // `error` null: success.
+  void add(TransferPtr transfer, std::exception_ptr error) {
+    is_any = true;
+    if (transfer->work.settle(std::move(error)))
+      to_announce.push_back(std::move(transfer));
+  }
 };
 
 class ProgressEngine {
@@ -53,10 +68,16 @@ class ProgressEngine {
   // `base`: where the mailroom of the group lies in `memory`.
   ProgressEngine(
       std::shared_ptr<SharedMemory> memory, std::byte* base,
-      const Membership& membership, Failure failure = [] { return std::nullopt; });
+      const Membership& membership, const Tuning& tuning,
+      Failure failure = [] { return std::nullopt; });
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
+
+  // Returns when `buffer` may be changed again; throws as post_send and wait.
+  void send(const Buffer& buffer, int to, std::int64_t tag, const Limits& limits);
+  // Returns the source, when `buffer` has its message; throws as post_recv and wait.
+  int recv(const Buffer& buffer, int from, std::int64_t tag, const Limits& limits);
 
   // Posts without waiting. Throws RankFailed where the destination is gone, the
   // Mismatch of an earlier message that the peer could not take, and after leave() its
@@ -87,22 +108,22 @@ class ProgressEngine {
   void join();
 
  private:
-  using Done = std::vector<std::pair<TransferPtr, std::exception_ptr>>;
-
+  void check_sendable(const Buffer& buffer, int to, std::int64_t tag);
   bool progress();
-  bool pull(int source, Done& done);
-  bool push(int peer, Done& done);
-  void handle(int source, const std::byte* record, Done& done);
+  void serve(int peer);
+  bool pull(int source, Ended& ended);
+  bool push(int peer, Ended& ended);
+  void handle(int source, const std::byte* record, Ended& ended);
   void start(int source, const Message& message, const std::byte* data,
-             TransferPtr receive, Done& done);
+             TransferPtr receive, Ended& ended);
   void take_piece(int source, const Message& message, const std::byte* data,
-                  Done& done);
-  void take_refusal(int source, const Message& message, Done& done);
-  void take_cancel(int source, const Message& message, Done& done);
+                  Ended& ended);
+  void take_refusal(int source, const Message& message, Ended& ended);
+  void take_cancel(int source, const Message& message, Ended& ended);
   void look_around();
   void fail_gone_peers(const std::vector<int>& gone);
   void fail_expired();
-  void withdraw(const TransferPtr& transfer, const Error& error, Done& done);
+  void withdraw(const TransferPtr& transfer, const Error& error, Ended& ended);
   std::vector<TransferPtr> pending();
   std::vector<int> unserved_peers();
   bool is_gone(int peer) const;
@@ -111,30 +132,38 @@ class ProgressEngine {
   bool was_gone_lately(int peer);
   void throw_refusals(int peer);
   void run();
+  bool rest();
+  bool has_record_from(int peer) const;
   void sleep(std::uint32_t seen, const Transfer* transfer, const Deadline* deadline);
 
   Error mismatch(int source, const Message& sent, const Transfer& receive) const;
   Error timeout_of(const Transfer& transfer, const Deadline& deadline) const;
   std::string describe(const Transfer& transfer) const;
-  void complete(Done& done);
+  void complete(Ended& ended);
 
   Channel& channel(int peer) { return channels_[static_cast<std::size_t>(peer)]; }
 
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
+  const Tuning tuning_;
   Failure failure_;
   Bell& bell_;
+  std::atomic<int> waiting_ = 0;   // threads in wait()
+  std::atomic<int> sleepers_ = 0;  // threads asleep on the bell
+  // The bell's count when the rings were last looked at.
+  std::atomic<std::uint32_t> scanned_ = 0;
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards what follows
   std::vector<Channel> channels_;
   Matching matching_;
   std::uint32_t next_id_ = 1;
-  std::uint32_t scanned_ = 0;   // the bell's count when the rings were last looked at
   std::optional<Error> ended_;  // why nothing can be posted any more
 
-  std::mutex thread_mutex_;
+  std::mutex thread_mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<TransferPtr> driven_;
+  bool is_fresh_ = false;  // some of them came since the thread last looked
+  bool is_thread_asleep_ = false;
   std::thread thread_;
   bool stop_ = false;
 };

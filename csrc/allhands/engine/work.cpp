@@ -3,18 +3,26 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "allhands/base/error.hpp"
 #include "allhands/base/seconds.hpp"
 
 namespace allhands {
 
-void Work::wait(const Limits& limits) {
+// Under the mutex, before somebody relies on being told.
+void Work::watch() {
+  State running = State::Running;
+  state_.compare_exchange_strong(running, State::Watched);
+}
+
+void Work::sleep(const Limits& limits) {
   std::unique_lock lock(mutex_);
-  while (!is_done_) {
+  watch();
+  while (!is_completed()) {
     const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
     done_.wait_for(lock, std::min(slice, limits.deadline.remaining()));
-    if (is_done_) break;
+    if (is_completed()) break;
     lock.unlock();  // the interrupt may take other locks
     if (limits.interrupt != nullptr && limits.interrupt())
       throw Error(ErrorKind::Interrupted, "interrupted");
@@ -24,23 +32,13 @@ void Work::wait(const Limits& limits) {
                                           "; it goes on, wait again for its result");
     lock.lock();
   }
-  if (error_) std::rethrow_exception(error_);
-}
-
-bool Work::is_completed() const {
-  const std::lock_guard lock(mutex_);
-  return is_done_;
-}
-
-std::exception_ptr Work::error() const {
-  const std::lock_guard lock(mutex_);
-  return error_;
 }
 
 void Work::on_done(std::function<void()> callback) {
   {
     const std::lock_guard lock(mutex_);
-    if (!is_done_) {
+    watch();
+    if (!is_completed()) {
       callbacks_.push_back(std::move(callback));
       return;
     }
@@ -48,12 +46,15 @@ void Work::on_done(std::function<void()> callback) {
   callback();
 }
 
-void Work::complete(std::exception_ptr error) {
+bool Work::settle(std::exception_ptr error) {
+  error_ = std::move(error);
+  return state_.exchange(State::Done) == State::Watched;
+}
+
+void Work::announce() {
   std::vector<std::function<void()>> callbacks;
   {
     const std::lock_guard lock(mutex_);
-    is_done_ = true;
-    error_ = std::move(error);
     callbacks.swap(callbacks_);
   }
   done_.notify_all();

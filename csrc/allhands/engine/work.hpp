@@ -1,10 +1,13 @@
 // The state of one queued operation.
 //
-// Thread-safe. Completed once, by the progress thread; callbacks run in that thread, or
-// at once in the caller's when the operation is already done.
+// Thread-safe. Completed once, by whichever thread ends the operation; callbacks run in
+// that thread, or at once in the caller's when the operation is already done. As long
+// as nobody sleeps on it and no callback is set, it costs one atomic word.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -18,20 +21,34 @@ class Work {
  public:
   // Throws the operation's error; Timeout if `limits` end first, which leaves the
   // operation running; Interrupted.
-  void wait(const Limits& limits);
-  bool is_completed() const;
+  void wait(const Limits& limits) {
+    if (!is_completed()) sleep(limits);
+    if (error_) std::rethrow_exception(error_);
+  }
+  bool is_completed() const { return state_.load() == State::Done; }
   // Null while the operation runs and when it succeeded.
-  std::exception_ptr error() const;
+  std::exception_ptr error() const { return is_completed() ? error_ : nullptr; }
   void on_done(std::function<void()> callback);
 
   // `error` null: success.
-  void complete(std::exception_ptr error);
+  void complete(std::exception_ptr error) {
+    if (settle(std::move(error))) announce();
+  }
+  // The two halves of complete(): the first runs nobody's code, so it may be called
+  // under a lock. True: somebody is to be told, by the second.
+  [[nodiscard]] bool settle(std::exception_ptr error);
+  void announce();
 
  private:
-  mutable std::mutex mutex_;
+  enum class State : std::uint32_t { Running, Watched, Done };
+
+  void sleep(const Limits& limits);
+  void watch();
+
+  std::atomic<State> state_ = State::Running;
+  std::exception_ptr error_;  // written before Done
+  std::mutex mutex_;          // guards what follows
   std::condition_variable done_;
-  bool is_done_ = false;
-  std::exception_ptr error_;
   std::vector<std::function<void()>> callbacks_;
 };
 

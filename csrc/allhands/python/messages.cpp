@@ -31,15 +31,23 @@ TransferPtr post(Communicator& core, Direction direction, const Buffer& buffer,
                                       : core.post_recv(buffer, peer, tag, limits);
 }
 
-// Posts a send or a receive and takes it to its end; the rank at the other end.
-int transfer(Communicator& core, Direction direction, nb::handle tensor, int peer,
-             std::int64_t tag, double timeout) {
-  const Array array = intake(direction, tensor);
+// Of a call that may not have to wait at all.
+Limits limits_at_first_look(double timeout) {
+  return {Deadline::after_first_look(duration_of(timeout)), python_interrupt};
+}
+
+void send(Communicator& core, nb::handle tensor, int peer, std::int64_t tag,
+          double timeout) {
+  const Array array = intake(Direction::Send, tensor);
   const nb::gil_scoped_release unlocked;
-  const Limits limits = limits_of(timeout);
-  const TransferPtr posted = post(core, direction, array.buffer(), peer, tag, limits);
-  core.engine().wait(posted, limits, ProgressEngine::AtEnd::GiveUp);
-  return posted->source;
+  core.send(array.buffer(), peer, tag, limits_at_first_look(timeout));
+}
+
+int recv(Communicator& core, nb::handle tensor, int peer, std::int64_t tag,
+         double timeout) {
+  const Array array = intake(Direction::Recv, tensor);
+  const nb::gil_scoped_release unlocked;
+  return core.recv(array.buffer(), peer, tag, limits_at_first_look(timeout));
 }
 
 // Posts it and leaves it to the group's thread.
@@ -85,7 +93,7 @@ void bind_messages(CommunicatorClass& c) {
   c.def(
       "send",
       [](Self self, nb::handle tensor, int peer, std::int64_t tag, double timeout) {
-        transfer(self.core(), Direction::Send, tensor, peer, tag, timeout);
+        send(self.core(), tensor, peer, tag, timeout);
       },
       "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a,
       nb::sig("def send(self, tensor: typing.Any, peer: int, tag: int, timeout: float) "
@@ -93,7 +101,7 @@ void bind_messages(CommunicatorClass& c) {
   c.def(
       "recv",
       [](Self self, nb::handle tensor, int peer, std::int64_t tag, double timeout) {
-        return transfer(self.core(), Direction::Recv, tensor, peer, tag, timeout);
+        return recv(self.core(), tensor, peer, tag, timeout);
       },
       "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a,
       nb::sig("def recv(self, tensor: typing.Any, peer: int, tag: int, timeout: float) "

@@ -5,9 +5,13 @@ namespace allhands {
 std::byte* Ring::reserve(std::size_t bytes) {
   const std::size_t length = (bytes + sizeof(Prefix) + kLine - 1) / kLine * kLine;
   if (!has_room(length)) {
-    // Either the reader sees the wish after it popped, or we see what it popped.
-    control_->wants_room.store(1, std::memory_order_seq_cst);
-    if (!has_room(length)) return nullptr;
+    seen_read_ = control_->read.load(std::memory_order_acquire);
+    if (!has_room(length)) {
+      // Either the reader sees the wish after it popped, or we see what it popped.
+      control_->wants_room.store(1, std::memory_order_seq_cst);
+      seen_read_ = control_->read.load(std::memory_order_seq_cst);
+      if (!has_room(length)) return nullptr;
+    }
   }
   std::uint64_t begin = control_->written.load(std::memory_order_relaxed);
   if (length > to_end(begin)) {
@@ -22,8 +26,7 @@ std::byte* Ring::reserve(std::size_t bytes) {
 bool Ring::has_room(std::size_t length) const {
   const std::uint64_t begin = control_->written.load(std::memory_order_relaxed);
   const std::size_t skip = length > to_end(begin) ? to_end(begin) : 0;
-  return begin + skip + length - control_->read.load(std::memory_order_seq_cst) <=
-         capacity_;
+  return begin + skip + length - seen_read_ <= capacity_;
 }
 
 void Ring::commit() {
@@ -55,11 +58,6 @@ void Ring::settle(std::size_t bytes) {
 
 std::uint64_t Ring::settled() const {
   return control_->settled.load(std::memory_order_relaxed);
-}
-
-bool Ring::is_empty() const {
-  return control_->written.load(std::memory_order_acquire) ==
-         control_->read.load(std::memory_order_acquire);
 }
 
 }  // namespace allhands

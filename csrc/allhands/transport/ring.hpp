@@ -53,8 +53,13 @@ class Ring {
   // sum, and so how much the reader keeps.
   void settle(std::size_t bytes);
   std::uint64_t settled() const;
+  // Reader, any thread: there is a record that nobody has popped.
+  bool has_record() const {
+    return control_->written.load(std::memory_order_acquire) !=
+           control_->read.load(std::memory_order_acquire);
+  }
   // Everything that was committed has been popped.
-  bool is_empty() const;
+  bool is_empty() const { return !has_record(); }
 
  private:
   static constexpr std::size_t kLine = 64;
@@ -64,7 +69,7 @@ class Ring {
   };
   static constexpr std::uint64_t kWrap = 0;
 
-  bool has_room(std::size_t bytes) const;
+  bool has_room(std::size_t length) const;
   std::byte* at(std::uint64_t position) const {
     return data_ + (position & (capacity_ - 1));
   }
@@ -75,7 +80,10 @@ class Ring {
   Control* control_;
   std::byte* data_;
   std::size_t capacity_;
-  std::uint64_t reserved_end_ = 0;  // the writer's
+  // The writer's. What it last saw of `read` spares it the reader's cache line as long
+  // as that shows room.
+  std::uint64_t reserved_end_ = 0;
+  std::uint64_t seen_read_ = 0;
 };
 
 }  // namespace allhands
