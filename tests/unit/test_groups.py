@@ -430,12 +430,16 @@ def test_abort_ends_those_who_wait(aborter, is_open):
 
 
 def test_set_timeout_holds_for_later_calls():
+    is_over = threading.Event()
+
     def body(rank):
         dist.group.WORLD.set_timeout(timedelta(seconds=0.2))
         if rank == 0:
             with pytest.raises(dist.CollectiveTimeoutError, match="rank 1") as caught:
                 dist.barrier()
             assert caught.value.ranks == [1]
+            is_over.set()
+        is_over.wait(20)
 
     run_ranks(2, body)
 

@@ -243,14 +243,16 @@ def test_shrink_group_of_a_subgroup_leaves_the_rest_alone():
 
 
 def test_a_broken_group_shrinks():
-    start = threading.Barrier(2)
+    start, is_over = threading.Barrier(2), threading.Event()
 
     def body(rank):
         if rank == 2:
+            is_over.wait(20)
             return None
         start.wait(20)
         with pytest.raises(dist.CollectiveTimeoutError) as caught:
             dist.barrier(timeout=timedelta(seconds=0.5))
+        is_over.set()
         dist.shrink_group(caught.value.ranks)
         return total()
 
