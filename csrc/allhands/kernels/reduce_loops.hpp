@@ -141,10 +141,11 @@ ALLHANDS_INLINE void reduce_step(const Op& op, char* dst, const char* const* sou
     access.store(dst + at + static_cast<std::size_t>(v) * sizeof(Stored), narrowed[v]);
 }
 
-// How far ahead the sources are fetched, in bytes. They come from other cores' caches,
-// and a step of the costlier kernels is too long for the CPU to look at enough of the
-// next ones by itself: that alone made 16-bit floats 1.3 times as slow as float32.
-constexpr std::size_t kPrefetch = 1024;
+// How far ahead the sources are fetched, in bytes. They come from other cores' caches or
+// from memory, and a step of the costlier kernels is too long for the CPU to look at
+// enough of the next ones by itself: that alone made 16-bit floats 1.3 times as slow as
+// float32. Past the end too, as long arrays are reduced block by block.
+constexpr std::size_t kPrefetch = 2048;
 
 template <std::size_t kBytes>
 ALLHANDS_INLINE void prefetch(const char* from) {
@@ -163,7 +164,7 @@ void reduce_lanes(void* dst, const void* const* sources, int num_sources,
   const std::size_t num_bytes = count * kComponents * Element::kSize;
   std::size_t at = 0;
   for (; at + kStep <= num_bytes; at += kStep) {
-    if (at + kPrefetch + kStep <= num_bytes)
+    if (num_bytes >= 2 * kPrefetch)
       for (int k = 0; k < num_sources; ++k) prefetch<kStep>(from[k] + at + kPrefetch);
     reduce_step<Element, kVectors>(op, to, from, num_sources, at, Whole{});
   }
