@@ -20,6 +20,7 @@ void all_gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& 
   const std::size_t per_round = arena.chunk_bytes() / size_of(input.dtype);
   const std::size_t bytes = most * size_of(input.dtype);
   if (direct_all_gather(arena, outputs, input, bytes)) return;
+  const Stores stores = arena.stores_for(bytes * outputs.size());
   run_rounds(
       arena, Cut{most, per_round}.rounds(),
       [&](std::size_t i) {
@@ -32,9 +33,10 @@ void all_gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& 
           const Buffer& output = outputs[static_cast<std::size_t>(rank)];
           const Cut cut = {output.count, per_round};
           if (rank == arena.rank())
-            copy(input, output, cut.begin(i), cut.length(i));
+            copy(input, output, cut.begin(i), cut.length(i), stores);
           else
-            unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i));
+            unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i),
+                   stores);
         }
       });
 }

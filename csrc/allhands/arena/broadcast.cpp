@@ -22,7 +22,7 @@ void broadcast(Arena& arena, const Buffer& buffer, int root, const Limits& limit
       [&](std::size_t i) {
         if (!is_root)
           unpack(arena.staging(root, i, buffer.num_bytes()), buffer, cut.begin(i),
-                 cut.length(i));
+                 cut.length(i), arena.stores_for(buffer.num_bytes()));
       });
 }
 

@@ -112,8 +112,9 @@ void all_reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reductio
 
 bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
                        ReduceOp op) {
-  const auto peers = PeerBuffers::meet(arena, std::array{input, output},
-                                       input.num_bytes(), &Tuning::read_reduce_bytes);
+  const auto peers =
+      PeerBuffers::meet(arena, std::array{input, output}, input.num_bytes(),
+                        input.num_bytes(), &Tuning::read_reduce_bytes);
   if (!peers) return false;
   Reduction reduction(arena, input.dtype, op);
   if (peers->is_mapped())
@@ -127,8 +128,8 @@ bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
 }
 
 bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
-  const auto peers =
-      PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(), nullptr);
+  const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(),
+                                       buffer.num_bytes(), nullptr);
   if (!peers) return false;
   Reduction reduction(arena, buffer.dtype, op);
   const Part part = part_of(arena, arena.rank(), buffer.num_bytes());
@@ -141,10 +142,11 @@ bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
 }
 
 bool direct_broadcast(Arena& arena, const Buffer& buffer, int root) {
-  const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(),
+  const std::size_t bytes = buffer.num_bytes();
+  const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), bytes, bytes,
                                        &Tuning::read_bytes);
   if (!peers) return false;
-  if (arena.rank() != root) peers->fetch(root, 0, buffer);
+  if (arena.rank() != root) peers->fetch(root, 0, buffer, arena.stores_for(bytes));
   part_from(arena);
   return true;
 }
@@ -153,12 +155,14 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
                        const Buffer& input, std::size_t most_bytes) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(input, outputs, self);
+  const std::size_t total = most_bytes * outputs.size();
   const auto peers = PeerBuffers::meet(arena, std::span(&input, is_overwritten ? 0 : 1),
-                                       most_bytes, &Tuning::read_bytes);
+                                       most_bytes, total, &Tuning::read_bytes);
   if (!peers) return false;
-  for (std::size_t step = 0; step < outputs.size(); ++step) {
-    const std::size_t rank = (self + step) % outputs.size();  // spread the readers
-    peers->fetch(static_cast<int>(rank), 0, outputs[rank]);
+  const Stores stores = arena.stores_for(total);
+  for (std::size_t step = 1; step <= outputs.size(); ++step) {  // own comes last
+    const std::size_t rank = (self + step) % outputs.size();    // spread the readers
+    peers->fetch(static_cast<int>(rank), 0, outputs[rank], stores);
   }
   part_from(arena);
   return true;
@@ -166,14 +170,13 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
 
 bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
                    const Buffer& input, int root) {
+  const std::size_t total = input.num_bytes() * static_cast<std::size_t>(arena.size());
   const auto peers = PeerBuffers::meet(arena, std::span(&input, 1), input.num_bytes(),
-                                       &Tuning::read_bytes);
+                                       total, &Tuning::read_bytes);
   if (!peers) return false;
-  if (arena.rank() == root) {
-    peers->fetch(root, 0, outputs[static_cast<std::size_t>(root)]);
-    for (int rank = 0; rank < arena.size(); ++rank)
-      if (rank != root) peers->fetch(rank, 0, outputs[static_cast<std::size_t>(rank)]);
-  }
+  const Stores stores = arena.stores_for(total);
+  for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // none but on the root
+    peers->fetch(static_cast<int>(rank), 0, outputs[rank], stores);
   part_from(arena);
   return true;
 }
@@ -184,7 +187,7 @@ bool direct_reduce_scatter(Arena& arena, const Buffer& output,
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(output, inputs, self);
   const auto peers = PeerBuffers::meet(
-      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), bytes,
+      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), bytes, bytes,
       &Tuning::read_reduce_bytes);
   if (!peers) return false;
   Reduction reduction(arena, output.dtype, op);
@@ -220,11 +223,11 @@ bool direct_all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
   const bool is_overwritten = writes_inputs(outputs, inputs, self);
   const auto peers = PeerBuffers::meet(
       arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), kAnySize,
-      nullptr);
+      kAnySize, nullptr);
   if (!peers) return false;
   check();
-  for (std::size_t step = 0; step < outputs.size(); ++step) {
-    const std::size_t rank = (self + step) % outputs.size();  // spread the readers
+  for (std::size_t step = 1; step <= outputs.size(); ++step) {  // own comes last
+    const std::size_t rank = (self + step) % outputs.size();    // spread the readers
     peers->fetch(static_cast<int>(rank), self, outputs[rank]);
   }
   part_from(arena);
@@ -239,7 +242,7 @@ bool direct_scatter(Arena& arena, const Buffer& output,
       arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), root,
       output.num_bytes());
   if (!peers) return false;
-  peers->fetch(root, self, output);
+  peers->fetch(root, self, output, arena.stores_for(output.num_bytes()));
   part_from(arena);
   return true;
 }

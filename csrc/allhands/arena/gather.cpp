@@ -13,6 +13,7 @@ void gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& inpu
   if (direct_gather(arena, outputs, input, root)) return;
   const Cut cut = {input.count, arena.chunk_bytes() / size_of(input.dtype)};
   const std::size_t bytes = input.num_bytes();
+  const Stores stores = arena.stores_for(bytes * outputs.size());
   run_rounds(
       arena, cut.rounds(),
       [&](std::size_t i) {
@@ -25,9 +26,10 @@ void gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& inpu
         for (int rank = 0; rank < arena.size(); ++rank) {
           const Buffer& output = outputs[static_cast<std::size_t>(rank)];
           if (rank == root)
-            copy(input, output, cut.begin(i), cut.length(i));
+            copy(input, output, cut.begin(i), cut.length(i), stores);
           else
-            unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i));
+            unpack(arena.staging(rank, i, bytes), output, cut.begin(i), cut.length(i),
+                   stores);
         }
       });
 }

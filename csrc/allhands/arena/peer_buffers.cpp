@@ -9,15 +9,16 @@ bool PeerBuffers::may_share(const Arena& arena, std::size_t bytes) {
   return arena.shared_arrays()->is_used() && bytes >= arena.tuning().direct_bytes;
 }
 
-bool PeerBuffers::may_read(const Arena& arena, std::size_t bytes,
+bool PeerBuffers::may_read(const Arena& arena, std::size_t bytes, std::size_t total,
                            LeastRead least_read) {
   return least_read != nullptr && arena.size() > 1 && arena.can_read_peers() &&
-         bytes >= arena.tuning().*least_read && bytes < arena.tuning().stream_bytes;
+         bytes >= arena.tuning().*least_read && total < arena.tuning().read_most_bytes;
 }
 
 std::optional<PeerBuffers> PeerBuffers::meet(Arena& arena, std::span<const Buffer> mine,
-                                             std::size_t bytes, LeastRead least_read) {
-  const bool reads = may_read(arena, bytes, least_read);
+                                             std::size_t bytes, std::size_t total,
+                                             LeastRead least_read) {
+  const bool reads = may_read(arena, bytes, total, least_read);
   if (!reads && !may_share(arena, bytes)) return std::nullopt;
   std::optional<SharedRegion> region = say(arena, mine);
   arena.enter();
@@ -36,7 +37,7 @@ std::optional<PeerBuffers> PeerBuffers::meet(Arena& arena, std::span<const Buffe
 std::optional<PeerBuffers> PeerBuffers::meet_root(Arena& arena,
                                                   std::span<const Buffer> own, int root,
                                                   std::size_t bytes) {
-  const bool reads = may_read(arena, bytes, &Tuning::read_bytes);
+  const bool reads = may_read(arena, bytes, bytes, &Tuning::read_bytes);
   if (!reads && !may_share(arena, bytes)) return std::nullopt;
   if (arena.rank() == root) say(arena, own);
   arena.enter();
@@ -98,14 +99,15 @@ void PeerBuffers::read(int rank, std::size_t i, std::size_t begin, void* to,
     arena_.read_peer(rank, places(arena_, rank)[i].address + begin, to, bytes);
 }
 
-void PeerBuffers::fetch(int rank, std::size_t i, const Buffer& to) const {
+void PeerBuffers::fetch(int rank, std::size_t i, const Buffer& to,
+                        Stores stores) const {
   const std::byte* here = nullptr;
   if (is_mapped())
     here = at(rank, i);
   else if (rank == arena_.rank())
     here = reinterpret_cast<const std::byte*>(places(arena_, rank)[i].address);
   if (here != nullptr) {
-    if (here != to.data) unpack(here, to, 0, to.count);
+    if (here != to.data) unpack(here, to, 0, to.count, stores);
     return;
   }
   arena_.read_peer(rank, places(arena_, rank)[i].address, to);

@@ -21,13 +21,15 @@ class PeerBuffers {
   // where the operation has to write to them.
   using LeastRead = const std::uint64_t Tuning::*;
 
-  // After Arena::begin, in an operation of `bytes`, which all ranks know alike. Every
+  // After Arena::begin, in an operation that moves `bytes` from one rank to another and
+  // has `total` bytes of output on some rank, which all ranks know alike. Every
   // rank says where its buffers lie; none does where they must not be read in place.
   // Where one rank's cannot be reached there is no result, on any rank, and the
   // operation goes on as if nothing had happened yet. Costs nothing where it could not
   // be otherwise.
   static std::optional<PeerBuffers> meet(Arena& arena, std::span<const Buffer> mine,
-                                         std::size_t bytes, LeastRead least_read);
+                                         std::size_t bytes, std::size_t total,
+                                         LeastRead least_read);
 
   // The same where only the root has buffers. For a shared array, which all ranks must
   // still have mapped, one more synchronisation.
@@ -42,7 +44,8 @@ class PeerBuffers {
   void read(int rank, std::size_t i, std::size_t begin, void* to,
             std::size_t bytes) const;
   // Copies all of it to `to`, which may be that buffer.
-  void fetch(int rank, std::size_t i, const Buffer& to) const;
+  void fetch(int rank, std::size_t i, const Buffer& to,
+             Stores stores = Stores::Cached) const;
 
   // What a rank says at a meeting about `count` buffers takes so much of its slot.
   static std::size_t said_bytes(std::size_t count) {
@@ -70,7 +73,8 @@ class PeerBuffers {
     return reinterpret_cast<Place*>(&said(arena, rank) + 1);
   }
   static bool may_share(const Arena& arena, std::size_t bytes);
-  static bool may_read(const Arena& arena, std::size_t bytes, LeastRead least_read);
+  static bool may_read(const Arena& arena, std::size_t bytes, std::size_t total,
+                       LeastRead least_read);
   static std::optional<SharedRegion> say(const Arena& arena,
                                          std::span<const Buffer> mine);
   static std::optional<SharedRegion> say_region(const Arena& arena,

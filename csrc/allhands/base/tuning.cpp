@@ -28,8 +28,11 @@ Tuning Tuning::for_ranks(int size) {
       // is in the slots, but have to read what is elsewhere into memory of their own
       // first; that pays where the slots' memory is the limit.
       .read_reduce_bytes = std::uint64_t{is_crowded ? 1u << 20 : 4u} << 20,
-      // From this size on the copies through the slots are faster again, because both
-      // ranks copy at once.
+      // Outputs of this size and more on a rank come through the slots again: two
+      // ranks copy at once then, and the kernel does not write past the caches.
+      .read_most_bytes = std::uint64_t{is_crowded ? 1u << 20 : 48u} << 20,
+      // From this size on copies to outputs go past the caches: 1.5 times as fast at
+      // 64 MiB, no faster at 16 MiB, slower where caches hold all.
       .stream_bytes = std::uint64_t{48} << 20,
       // Of a message that goes with its header: up to here a second copy costs less
       // than the round trip of an offer.
@@ -40,9 +43,10 @@ Tuning Tuning::for_ranks(int size) {
       // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
       // wins nothing over yields when all ranks run, and loses whole time slices when
       // one does not, because something else wants its CPU: 50 pauses cover a peer
-      // that is on its way.
+      // that is on its way. The yields cover one that copies some MiB; being woken
+      // costs some 30 us.
       .spins = is_crowded ? 10u : 50u,
-      .yields = 300,
+      .yields = 5000,
   };
 }
 
@@ -53,6 +57,7 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"direct_bytes", &Tuning::direct_bytes, 64, std::uint64_t{1} << 40},
       {"read_bytes", &Tuning::read_bytes, 4096, std::uint64_t{1} << 40},
       {"read_reduce_bytes", &Tuning::read_reduce_bytes, 4096, std::uint64_t{1} << 40},
+      {"read_most_bytes", &Tuning::read_most_bytes, 4096, std::uint64_t{1} << 40},
       {"stream_bytes", &Tuning::stream_bytes, 4096, std::uint64_t{1} << 40},
       {"eager_bytes", &Tuning::eager_bytes, 0, std::uint64_t{64} << 10},
       {"piece_bytes", &Tuning::piece_bytes, 4096, std::uint64_t{64} << 10},

@@ -14,6 +14,7 @@ struct Tuning {
   std::uint64_t direct_bytes;
   std::uint64_t read_bytes;
   std::uint64_t read_reduce_bytes;
+  std::uint64_t read_most_bytes;
   std::uint64_t stream_bytes;
   std::uint64_t eager_bytes;
   std::uint64_t piece_bytes;

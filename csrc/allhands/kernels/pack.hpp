@@ -11,14 +11,20 @@
 
 namespace allhands {
 
+// How a copy writes: streaming stores go past the caches, for outputs so large that
+// nothing of them would be left there anyway. They spare reading what is overwritten.
+enum class Stores { Cached, Streaming };
+
 // Elements [offset, offset + count) of `from`, to `count` elements at `to`.
 // Strides may be negative or zero.
 void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to);
 
 // The way back. The elements of `to` must not overlap each other.
-void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t count);
+void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t count,
+            Stores stores = Stores::Cached);
 
 // From array to array, which may be the same one.
-void copy(const Buffer& from, const Buffer& to, std::size_t offset, std::size_t count);
+void copy(const Buffer& from, const Buffer& to, std::size_t offset, std::size_t count,
+          Stores stores = Stores::Cached);
 
 }  // namespace allhands
