@@ -14,7 +14,7 @@ import pytest
 
 import allhands as dist
 from allhands import ReduceOp
-from harness.ranks import run_ranks
+from harness.ranks import Processes, run_ranks
 
 # What prepares each, from two numbers `x` and four numbers `xx`; for 2 ranks.
 PREPARE = {
@@ -245,6 +245,28 @@ def test_after_the_group_is_destroyed():
         return x.tolist()
 
     assert run_ranks(2, body) == [[2, 2]] * 2
+
+
+def test_a_forked_child_is_no_rank():
+    """It has the request's memory, and would speak for its parent."""
+    source = """
+        total = dist.all_reduce_init(np.ones(2))
+        total()
+        child = os.fork()
+        if not child:
+            for run in (total, total.start):
+                try:
+                    run()
+                except dist.DistBackendError as error:
+                    assert "a forked child is no rank" in str(error)
+                else:
+                    os._exit(1)
+            os._exit(7)
+        give(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        total()
+    """
+    with Processes(2, source) as processes:
+        assert processes.join() == [7, 7]
 
 
 def test_it_keeps_its_arrays_alive():

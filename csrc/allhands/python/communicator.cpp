@@ -4,8 +4,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -38,13 +40,17 @@ Token token_of(const nb::bytes& bytes) {
   return token;
 }
 
+// How many forks lie between this process and the one that loaded this module.
+std::atomic<int> num_forks = 0;
+
 }  // namespace
 
 PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
                                const TuningChanges& tuning)
     : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
-                                           token_of(token), tuning_of(size, tuning))) {
+                                           token_of(token), tuning_of(size, tuning))),
+      num_forks_(num_forks) {
   if (static_cast<std::size_t>(size) != peers.size())
     throw Error(ErrorKind::Value, "group '" + name + "' of size " +
                                       std::to_string(size) + " has " +
@@ -59,14 +65,24 @@ PyCommunicator::~PyCommunicator() {
     close(0);
 }
 
+Communicator& PyCommunicator::core() const {
+  if (num_forks.load(std::memory_order_relaxed) != num_forks_)
+    throw Error(ErrorKind::Backend,
+                "group '" + core_->name() +
+                    "' belongs to the process that forked this one: a forked child is "
+                    "no rank; make its own world with init_process_group");
+  return *core_;
+}
+
 void PyCommunicator::run(const Operation& operation, Deadline::Duration timeout) {
+  Communicator& communicator = core();
   const nb::gil_scoped_release unlocked;
-  core_->run(operation, {Deadline::after_first_look(timeout), python_interrupt});
+  communicator.run(operation, {Deadline::after_first_look(timeout), python_interrupt});
 }
 
 std::shared_ptr<Work> PyCommunicator::post(Operation operation, nb::object arrays,
                                            Deadline::Duration timeout) {
-  auto work = core_->post(std::move(operation), Deadline::after(timeout));
+  auto work = core().post(std::move(operation), Deadline::after(timeout));
   keep(work, std::move(arrays));
   return work;
 }
@@ -111,6 +127,7 @@ void bind_communicator(nb::module_& m) {
       },
       "(host, pid, start time) of this process, by which its peers know it.");
 
+  pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const PyCommunicator::TuningChanges&>(),

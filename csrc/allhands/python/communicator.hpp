@@ -31,7 +31,8 @@ class PyCommunicator {
                  const TuningChanges& tuning);
   ~PyCommunicator();
 
-  Communicator& core() { return *core_; }
+  // Throws Backend in a forked child, which has the memory of a rank but is none.
+  Communicator& core() const;
 
   // Runs `operation` now.
   void run(const Operation& operation, Deadline::Duration timeout);
@@ -49,6 +50,7 @@ class PyCommunicator {
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 
   std::unique_ptr<Communicator> core_;
+  const int num_forks_;  // up to the process that made it
   std::vector<Pending> pending_;
 };
 
