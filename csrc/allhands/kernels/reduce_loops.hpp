@@ -141,8 +141,8 @@ ALLHANDS_INLINE void reduce_step(const Op& op, char* dst, const char* const* sou
     access.store(dst + at + static_cast<std::size_t>(v) * sizeof(Stored), narrowed[v]);
 }
 
-// How far ahead the sources are fetched, in bytes. They come from other cores' caches or
-// from memory, and a step of the costlier kernels is too long for the CPU to look at
+// How far ahead the sources are fetched, in bytes. They come from other cores' caches
+// or from memory, and a step of the costlier kernels is too long for the CPU to look at
 // enough of the next ones by itself: that alone made 16-bit floats 1.3 times as slow as
 // float32. Past the end too, as long arrays are reduced block by block.
 constexpr std::size_t kPrefetch = 2048;
