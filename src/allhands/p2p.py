@@ -253,7 +253,7 @@ class P2POp:
         source, destination = ends if self.op is isend else reversed(ends)
         return (
             f"P2POp({self.op.__name__} pg={self.group.group_name}, "
-            f"group_src={source}, group_dst={destination}, "
+            f"group_src={source}, group_dst={destination},  "
             f"{self.tensor.shape}, {self.tensor.dtype})"
         )
 

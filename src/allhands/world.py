@@ -147,7 +147,10 @@ _GOODBYE_OF_THE_FAILED = timedelta(seconds=1)
 
 
 def _shut_down(group: ProcessGroup, end: float) -> None:
-    group.shutdown(timedelta(seconds=max(0.0, end - time.monotonic())))
+    if type(group).shutdown is not ProcessGroup.shutdown:
+        group.shutdown()  # a user's own, without arguments as in torch
+    else:
+        group.shutdown(timedelta(seconds=max(0.0, end - time.monotonic())))
 
 
 _process_world = World()

@@ -197,6 +197,23 @@ def test_a_registered_process_group_becomes_the_world(registered):
     run_ranks(1, body, backend="mine")
 
 
+def test_shutdown_may_be_overridden_as_in_torch(registered):
+    ended = []
+
+    class Mine(Recording):
+        def shutdown(self):
+            ended.append(self.group_name)
+
+    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+
+    def body(rank):
+        dist.destroy_process_group(dist.new_group())
+        dist.new_group()
+
+    run_ranks(1, body, backend="mine")
+    assert ended == ["1", "2", "0"]
+
+
 def test_a_registered_process_group_need_not_do_everything(registered):
     registered("mine", lambda store, rank, size, timeout: Recording(rank, size))
 

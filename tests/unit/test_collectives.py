@@ -167,6 +167,36 @@ def test_the_older_name_warns():
     assert run_ranks(1, body) == [[1]]  # one thread: pytest's catching is global
 
 
+@pytest.mark.parametrize(
+    ("outputs", "named"),
+    [
+        (lambda x: [x[:2], x[:2], x[4:6]], "0 and 1"),
+        (lambda x: [x[4:6], x[:2], x[3:5]], "0 and 2"),
+        (lambda x: [x[:8:4], x[4:6], x[:8:4]], "0 and 2"),
+    ],
+    ids=["same", "overlapping", "strided"],
+)
+def test_outputs_must_not_share_memory(outputs, named):
+    def body(rank):
+        lists = outputs(np.zeros(10))
+        part = np.ones(2)
+        message = f"outputs {named} share memory; each needs its own"
+        with pytest.raises(ValueError, match=f"all_gather: {message}"):
+            dist.all_gather(lists, part)
+        with pytest.raises(ValueError, match=f"all_to_all: {message}"):
+            dist.all_to_all(lists, [part] * 3)
+        if rank == 0:
+            with pytest.raises(ValueError, match=f"gather: {message}"):
+                dist.gather(part, lists)
+        matrix = np.zeros((2, 3))
+        dist.all_gather(list(matrix.T)[::-1], part * rank)  # columns: interleaved
+        output = np.zeros((6, 2))
+        dist.all_gather_single(output[:, 0], part * rank)
+        return matrix[0].tolist(), output[:, 0].tolist()
+
+    assert run_ranks(3, body) == [([2, 1, 0], [0, 0, 1, 1, 2, 2])] * 3
+
+
 def test_the_input_may_lie_in_the_output():
     def body(rank):
         output = np.zeros(6)

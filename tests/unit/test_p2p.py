@@ -140,8 +140,8 @@ def test_batch_of_operations():
         return repr(ops)
 
     assert run_ranks(2, body) == [
-        f"[P2POp(isend pg=0, group_src={mine}, group_dst={theirs}, (9,), int64), "
-        f"P2POp(irecv pg=0, group_src={theirs}, group_dst={mine}, (9,), int64)]"
+        f"[P2POp(isend pg=0, group_src={mine}, group_dst={theirs},  (9,), int64), "
+        f"P2POp(irecv pg=0, group_src={theirs}, group_dst={mine},  (9,), int64)]"
         for mine, theirs in ((0, 1), (1, 0))
     ]
 

@@ -167,6 +167,12 @@ def test_file_with_a_bad_number():
 # tcp://
 
 
+def test_a_store_takes_an_address_as_urls_write_it():
+    host = TCPStore("[::1]", 0, is_master=True)
+    assert host.host == "::1"
+    assert TCPStore("::1", host.port).add("n", 1) == 1
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
 def test_tcp(host):
     one, *place = meet(f"tcp://{host}:0", 0, 2, timeout=TIMEOUT)

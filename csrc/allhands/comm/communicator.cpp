@@ -174,17 +174,22 @@ void Communicator::progress() {
 void Communicator::process(Entry& entry) {
   // The deadline counts from when the call was issued; nobody to interrupt us here.
   const Limits limits = {entry.deadline, nullptr, &stop_};
-  std::exception_ptr error;
-  try {
-    turns_.wait(entry.ticket, {Deadline::after(Deadline::Duration::max())});
+  turns_.wait(entry.ticket, {Deadline::after(Deadline::Duration::max())});
+  bool is_awaited = false;
+  {
     const Turn turn{turns_};
-    perform([&entry](Arena& arena,
-                     const Limits& inner) { entry.operation.run(arena, inner); },
-            limits);
-  } catch (...) {
-    error = std::current_exception();
+    std::exception_ptr error;
+    try {
+      perform([&entry](Arena& arena,
+                       const Limits& inner) { entry.operation.run(arena, inner); },
+              limits);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    // Before the turn ends: whoever runs next finds this one completed.
+    is_awaited = entry.work->settle(error);
   }
-  entry.work->complete(error);
+  if (is_awaited) entry.work->announce();  // callbacks may use the group
 }
 
 void Communicator::check_peer(const char* op, int peer) const {

@@ -1,5 +1,8 @@
 // The collectives of a Communicator: what is checked before anything moves.
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <tuple>
 
 #include "allhands/base/error.hpp"
 #include "allhands/comm/communicator.hpp"
@@ -47,6 +50,41 @@ void check_list(const char* what, const std::vector<Buffer>& list, int size,
                 std::string(what) + " list has " + std::to_string(list.size()) +
                     " arrays, expected " + std::to_string(size) + ", one per rank");
   for (const Buffer& buffer : list) check_dtype(buffer, dtype);
+}
+
+// `next` begins behind `buffer`: where that ends, if it is contiguous.
+bool is_behind(const Buffer& buffer, const Buffer& next) {
+  const auto* begin = static_cast<const std::byte*>(buffer.data);
+  const std::size_t extent = buffer.is_contiguous() ? buffer.num_bytes() : 0;
+  const std::less<> less;
+  if (next.data == buffer.data && extent == 0) return buffer.first < next.first;
+  return less(begin, next.data) && !less(next.data, begin + extent);
+}
+
+// What one call writes must not be written twice. Of strided arrays only those that
+// begin at the same element are found: others may interleave.
+void check_apart(const char* what, const std::vector<Buffer>& list) {
+  const auto is_apart = [&](std::size_t i, std::size_t j) {
+    return list[i].count == 0 || list[j].count == 0 || is_behind(list[i], list[j]);
+  };
+  std::size_t num_ascending = 1;
+  while (num_ascending < list.size() && is_apart(num_ascending - 1, num_ascending))
+    ++num_ascending;
+  if (num_ascending >= list.size()) return;  // nearly always
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (list[i].count > 0) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
+    return std::tie(list[i].data, list[i].first) <
+           std::tie(list[j].data, list[j].first);
+  });
+  for (std::size_t k = 1; k < order.size(); ++k)
+    if (!is_apart(order[k - 1], order[k]))
+      throw Error(ErrorKind::Value,
+                  std::string(what) + "s " +
+                      std::to_string(std::min(order[k - 1], order[k])) + " and " +
+                      std::to_string(std::max(order[k - 1], order[k])) +
+                      " share memory; each needs its own");
 }
 
 void check_equal_counts(const char* what, const std::vector<Buffer>& list,
@@ -103,6 +141,7 @@ Operation Communicator::all_gather(std::vector<Buffer> outputs,
   check_list("all_gather: output", outputs, size(), input.dtype);
   check_count("all_gather: output (this rank's)",
               outputs[static_cast<std::size_t>(rank())], input.count, rank());
+  check_apart("all_gather: output", outputs);
   return {.op = Op::AllGather, .input = input, .outputs = std::move(outputs)};
 }
 
@@ -112,6 +151,7 @@ Operation Communicator::gather(std::vector<Buffer> outputs, const Buffer& input,
   if (rank() == root) {
     check_list("gather: output", outputs, size(), input.dtype);
     check_equal_counts("gather: output", outputs, input.count);
+    check_apart("gather: output", outputs);
   }
   return {
       .op = Op::Gather, .root = root, .input = input, .outputs = std::move(outputs)};
@@ -133,6 +173,7 @@ Operation Communicator::all_to_all(std::vector<Buffer> outputs,
   const DType dtype = inputs.empty() ? DType::UInt8 : inputs.front().dtype;
   check_list("all_to_all: input", inputs, size(), dtype);
   check_list("all_to_all: output", outputs, size(), dtype);
+  check_apart("all_to_all: output", outputs);
   return {
       .op = Op::AllToAll, .outputs = std::move(outputs), .inputs = std::move(inputs)};
 }

@@ -88,7 +88,8 @@ class TCPStore(Store):
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")
         self._timeout = as_timeout(timeout)
-        self._host = host_name
+        # "[::1]" is how URLs write "::1".
+        self._host = host_name.removeprefix("[").removesuffix("]")
         self._secret = settings.secret.get()
         self._server: StoreServer | None = None
         if is_master:
