@@ -140,6 +140,57 @@ void test_arguments() {
   });
 }
 
+// Messages around the ring of a group: a blocking send beside a posted receive, then a
+// send that the engine's thread takes to its end.
+void pass_messages(Communicator& comm, int rounds) {
+  const int right = (comm.rank() + 1) % comm.size();
+  const int left = (comm.rank() + comm.size() - 1) % comm.size();
+  for (int i = 0; i < rounds; ++i) {
+    std::vector<float> mine(i % 2 == 0 ? 3 : 5000, static_cast<float>(i));
+    std::vector<float> theirs(mine.size());
+    const auto finish = [&](const TransferPtr& transfer) {
+      comm.engine().wait(transfer, soon(), ProgressEngine::AtEnd::GiveUp);
+    };
+    const auto received = comm.post_recv(buffer_of(theirs), left, i, soon());
+    finish(comm.post_send(buffer_of(mine), right, i, soon()));
+    finish(received);
+    CHECK(theirs == mine);
+    const auto sent = comm.post_send(buffer_of(mine), left, i, soon());
+    comm.engine().drive(sent);
+    finish(comm.post_recv(buffer_of(theirs), kAnySource, i, soon()));
+    sent->work.wait(soon());
+  }
+}
+
+void test_two_groups_and_messages_at_once() {
+  const Token first = fresh_token(), second = fresh_token();
+  run_ranks(3, [&](int rank) {
+    const Tuning tuning = Tuning::for_ranks(3);
+    Communicator a(membership(rank, 3), first, tuning);
+    Communicator b(membership(rank, 3), second, tuning);
+    std::thread messages_of_a([&] { pass_messages(a, 100); });
+    std::thread messages_of_b([&] { pass_messages(b, 100); });
+    std::thread collectives_of_b([&] {
+      for (int i = 0; i < 200; ++i) b.run(b.barrier(), soon());
+    });
+    std::vector<float> data(5000, 1);
+    const Buffer buffer = buffer_of(data);
+    for (int i = 0; i < 200; ++i) {
+      const auto average = a.all_reduce(buffer, buffer, ReduceOp::Avg, 1);
+      if (i % 3 == 0)
+        a.post(average, soon().deadline)->wait(soon());
+      else
+        a.run(average, soon());
+    }
+    messages_of_a.join();
+    messages_of_b.join();
+    collectives_of_b.join();
+    CHECK(data[4999] == 1);
+    a.close(soon());
+    b.close(soon());
+  });
+}
+
 void test_two_groups_at_once() {
   const Token first = fresh_token(), second = fresh_token();
   run_ranks(3, [&](int rank) {
@@ -222,4 +273,5 @@ int main() {
   test_arguments();
   test_two_groups_at_once();
   test_shared_array_that_cannot_be_made();
+  test_two_groups_and_messages_at_once();
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "ranks.hpp"
@@ -24,6 +25,37 @@ void run_engines(int size, Body body, const Tuning& tuning = Tuning::for_ranks(2
     ProgressEngine engine(memory, memory->data(), membership(rank, size), tuning);
     body(engine, rank);
     engine.flush(soon());
+  });
+}
+
+// The memory of a whole group in one mapping, so that the thread sanitizer sees both.
+void test_collectives_and_messages_at_once(int size) {
+  const std::size_t arena_bytes = Layout(size).total_bytes();
+  const auto memory = SharedMemory::create(arena_bytes + Mailroom(size).total_bytes());
+  Arena::prepare(*memory, size, Tuning::for_ranks(size));
+  run_ranks(size, [&](int rank) {
+    Arena arena(memory, membership(rank, size));
+    ProgressEngine engine(memory, memory->data() + arena_bytes, membership(rank, size),
+                          Tuning::for_ranks(size));
+    std::thread messages([&] {
+      std::vector<float> mine(3000, static_cast<float>(rank)), theirs(3000);
+      const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+      for (int i = 0; i < 50; ++i) {
+        const auto sent = engine.post_send(buffer_of(mine), right, i, soon().deadline);
+        engine.drive(sent);
+        const auto received =
+            engine.post_recv(buffer_of(theirs), left, i, soon().deadline);
+        engine.wait(received, soon(), ProgressEngine::AtEnd::GiveUp);
+        CHECK(theirs[2999] == static_cast<float>(left));
+        engine.wait(sent, soon(), ProgressEngine::AtEnd::GiveUp);
+      }
+    });
+    std::vector<float> data(20000, 1);
+    for (int i = 0; i < 50; ++i)
+      all_reduce(arena, buffer_of(data), buffer_of(data), ReduceOp::Max, 1, soon());
+    messages.join();
+    engine.flush(soon());
+    CHECK(data[19999] == 1);
   });
 }
 
@@ -301,6 +333,7 @@ void test_unmatched_sends_are_bounded() {
 }  // namespace
 
 int main() {
+  test_collectives_and_messages_at_once(3);
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
   test_order_is_kept();

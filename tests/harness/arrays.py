@@ -18,12 +18,14 @@ COMPLEX = [np.dtype("complex64"), np.dtype("complex128")]
 BOOL = np.dtype("bool")
 DTYPES = [BOOL, *INTEGERS, *FLOATS, *COMPLEX]
 
-LAYOUTS = ("contiguous", "every_other", "reversed", "transposed", "column", "unaligned")
+# By dimensions; `Guarded` makes "expanded" where all values are the same.
+FLAT = ("contiguous", "every_other", "reversed", "column", "unaligned")
+LAYOUTS = (*FLAT, "transposed", "cube", "cube_turned", "cube_sliced", "cube_reversed")
 _GUARD = 64  # bytes before and after
 
 
 class Guarded:
-    """A one- or two-dimensional array of `values` in guarded memory."""
+    """An array of `values` in guarded memory, of one to three dimensions."""
 
     def __init__(self, values, layout, block=None):
         """`block(num_bytes)` gives the memory, as bytes."""
@@ -37,6 +39,7 @@ class Guarded:
         self.array = self._carve(self.memory)
         self.array[...] = values.reshape(self.array.shape)
         self._before = self.memory.copy()
+        self.expected = None  # of an array that is only read: what stays in it
 
     def _carve(self, memory):
         """The view of `memory` that this layout means."""
@@ -52,7 +55,26 @@ class Guarded:
         if self.layout == "transposed":
             rows = next(n for n in (3, 2, 1) if self.count % n == 0)
             return cells[: self.count].reshape(-1, rows).T
+        if self.layout == "expanded":
+            return np.lib.stride_tricks.as_strided(cells, (self.count,), (0,))
+        if self.layout.startswith("cube"):
+            return self._carve_cube(cells)
         return cells[: self.count]
+
+    def _carve_cube(self, cells):
+        """Three dimensions: in order, turned, every other one, or backwards."""
+        a = next(n for n in (3, 2, 1) if self.count % n == 0)
+        b = next(n for n in (5, 4, 2, 1) if self.count // a % n == 0)
+        c = self.count // (a * b)
+        whole = cells[: self.count].reshape(a, b, c)
+        if self.layout == "cube_turned":
+            return whole.transpose(2, 0, 1)
+        if self.layout == "cube_sliced":
+            wide = cells[: 2 * self.count].reshape(a, 2 * b, c)
+            return wide[:, 1::2].transpose(1, 0, 2)
+        if self.layout == "cube_reversed":
+            return whole[::-1, :, ::-1]
+        return whole
 
     def values(self):
         """The elements in row-major order."""
@@ -69,8 +91,48 @@ def _private(num_bytes):
     return np.empty(num_bytes, np.uint8)
 
 
+def as_tensors(arguments):
+    """The arrays among `arguments` as torch tensors, if torch can have all of them."""
+    arrays = [a for a in _flat(arguments) if isinstance(a, np.ndarray)]
+    if any(stride < 0 for array in arrays for stride in array.strides):
+        return arguments
+    return [
+        [_as_tensor(item) for item in argument]
+        if isinstance(argument, list)
+        else _as_tensor(argument)
+        for argument in arguments
+    ]
+
+
+def _flat(arguments):
+    for argument in arguments:
+        yield from argument if isinstance(argument, list) else [argument]
+
+
+def _as_tensor(value):
+    if not isinstance(value, np.ndarray):
+        return value
+    import torch  # its tests are skipped where it is missing
+
+    may_write = value.flags.writeable
+    if not may_write:
+        value.flags.writeable = True  # or torch warns
+    if value.dtype == BFLOAT16:
+        tensor = torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(value)
+    if not may_write:
+        value.flags.writeable = False
+    return tensor
+
+
 def random_values(generator, dtype, count):
-    """Values of a dtype that keep sums and products of 8 ranks finite."""
+    """Values of a dtype that keep sums and products of 8 ranks finite.
+
+    Sometimes all the same, so that an expanded array can have them.
+    """
+    if count > 1 and generator.random() < 0.1:
+        return np.repeat(random_values(generator, dtype, 1), count)
     if dtype == BOOL:
         return generator.integers(0, 2, count).astype(bool)
     if dtype in INTEGERS:

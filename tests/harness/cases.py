@@ -16,9 +16,11 @@ import allhands as dist
 from allhands import ReduceOp
 from harness.arrays import (
     DTYPES,
+    FLAT,
     INTEGERS,
     LAYOUTS,
     Guarded,
+    as_tensors,
     check_reduced,
     random_values,
     supports,
@@ -42,6 +44,8 @@ class Case:
     forms: list
     inputs: list
     block: object = None  # where arrays get their memory, see Guarded
+    has_tensors: bool = False
+    """Half of the ranks pass torch tensors."""
 
     def __str__(self):
         counts = [[part.size for part in parts] for parts in self.inputs]
@@ -60,15 +64,18 @@ class Case:
 
     def layout(self, *place, flat=False):
         """The layout of an array, by numbers that tell it apart; `flat`: rows are 1."""
-        layouts = [layout for layout in LAYOUTS if not flat or layout != "transposed"]
+        layouts = FLAT if flat else LAYOUTS
         if self.block and self.number % 4:  # else they seldom are on all ranks
             layouts = ["contiguous", "unaligned"]
         return layouts[hash((self.seed, self.number, *place)) % len(layouts)]
 
     def read(self, values, *place, flat=False):
         """An array that may only be read."""
-        guarded = Guarded(values, self.layout(*place, flat=flat), self.block)
-        guarded.array.flags.writeable = False
+        is_same = not self.block and values.size > 1 and np.all(values == values[0])
+        layout = "expanded" if is_same else self.layout(*place, flat=flat)
+        guarded = Guarded(values, layout, self.block)
+        if not is_same:  # numpy could not take it back, see as_tensors
+            guarded.array.flags.writeable = False
         guarded.expected = values
         return guarded
 
@@ -76,6 +83,19 @@ class Case:
         """An array to be written."""
         layout = self.layout(*place, flat=flat)
         return Guarded(np.zeros(count, self.dtype), layout, self.block)
+
+    def whole(self, rank, *, written):
+        """The only array of a rank, which is written where `written` says so."""
+        values = self.inputs[rank][0]
+        if written:
+            return Guarded(values, self.layout(rank), self.block)
+        return self.read(values, rank)
+
+    def passed(self, arguments):
+        """The arguments as this rank passes them: in some cases as tensors."""
+        if not self.has_tensors or (self.number + dist.get_rank()) % 2:
+            return arguments
+        return as_tensors(arguments)
 
     def reduce_op(self, rank):
         """What this rank passes as `op`."""
@@ -85,6 +105,7 @@ class Case:
 
     def call(self, function, *arguments, **options):
         """Call it in this rank's form and wait for it."""
+        arguments = self.passed(arguments)
         form = self.forms[dist.get_rank()]
         prepare = getattr(dist, f"{function.__name__}_init", None)
         if form in ("run", "start") and prepare is not None:
@@ -182,7 +203,7 @@ def _check(*arrays):
     """Hold that nothing but outputs was written."""
     for guarded in arrays:
         guarded.check()
-        if not guarded.array.flags.writeable:
+        if guarded.expected is not None:
             assert guarded.values().tobytes() == guarded.expected.tobytes()
 
 
@@ -197,9 +218,7 @@ def _all_reduce(rank, case):
 
 
 def _reduce(rank, case):
-    values = case.inputs[rank][0]
-    mine = case.read(values, rank)
-    mine.array.flags.writeable = rank == case.root
+    mine = case.whole(rank, written=rank == case.root)
     op = case.reduce_op(rank)
     done = case.reduces(dist.reduce, mine.array, op=op, group_dst=case.root)
     if done and rank == case.root:
@@ -227,8 +246,7 @@ def _reduce_scatter_single(rank, case):
 
 
 def _broadcast(rank, case):
-    mine = case.read(case.inputs[rank][0], rank)
-    mine.array.flags.writeable = rank != case.root
+    mine = case.whole(rank, written=rank != case.root)
     case.call(dist.broadcast, mine.array, group_src=case.root)
     assert mine.values().tobytes() == case.inputs[case.root][0].tobytes()
     _check(mine)

@@ -4,6 +4,9 @@ Each example is one world that runs many random cases, with guard bytes around e
 array, against NumPy in float64. A failure names the seed and the case.
 """
 
+import dataclasses
+import random
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from harness.ranks import run_ranks
 
 EXAMPLES = 4
 CASES = {1: 80, 2: 150, 3: 120, 5: 90, 8: 60}  # an example; 2,000 per operation
+TENSOR_CASES = 200  # where every other rank passes torch tensors
 
 
 @pytest.mark.timeout(180)
@@ -26,8 +30,22 @@ CASES = {1: 80, 2: 150, 3: 120, 5: 90, 8: 60}  # an example; 2,000 per operation
 )
 @given(seed=st.integers(0, 2**32 - 1))
 def test_random_cases(name, size, seed):
-    print(f"{name} on {size} ranks: {CASES[size]} cases of seed {seed}")
-    cases = list(draw(name, size, seed, CASES[size]))
+    check(name, size, seed, CASES[size])
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_random_cases_of_tensors_and_arrays(name):
+    pytest.importorskip("torch")
+    check(name, 3, random.randrange(2**32), TENSOR_CASES, has_tensors=True)
+
+
+def check(name, size, seed, number, **options):
+    """Run `number` cases of `seed` on thread ranks."""
+    print(f"{name} on {size} ranks: {number} cases of seed {seed}")
+    cases = [
+        dataclasses.replace(case, **options) for case in draw(name, size, seed, number)
+    ]
 
     def body(rank):
         return [perform(rank, case) for case in cases]

@@ -1,0 +1,124 @@
+"""The `timeout=` of every operation: rank 0 calls it, the other rank does not come."""
+
+import re
+import threading
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from harness.ranks import patient, run_ranks
+
+LIMIT = timedelta(milliseconds=60)
+LARGE = np.zeros(10_000)  # a message of it waits for its receive
+
+
+def pair():
+    return [np.zeros(2), np.zeros(2)]
+
+
+COLLECTIVES = {
+    "all_reduce": lambda o: dist.all_reduce(np.zeros(2), **o),
+    "reduce": lambda o: dist.reduce(np.zeros(2), 0, **o),
+    "reduce_scatter": lambda o: dist.reduce_scatter(np.zeros(2), pair(), **o),
+    "reduce_scatter_single": lambda o: dist.reduce_scatter_single(
+        np.zeros(2), np.zeros(4), **o
+    ),
+    "reduce_scatter_tensor": lambda o: dist.reduce_scatter_tensor(
+        np.zeros(2), np.zeros(4), **o
+    ),
+    "broadcast from here": lambda o: dist.broadcast(np.zeros(2), 0, **o),
+    "broadcast from there": lambda o: dist.broadcast(np.zeros(2), 1, **o),
+    "all_gather": lambda o: dist.all_gather(pair(), np.zeros(2), **o),
+    "all_gather_single": lambda o: dist.all_gather_single(
+        np.zeros(4), np.zeros(2), **o
+    ),
+    "all_gather_into_tensor": lambda o: dist.all_gather_into_tensor(
+        np.zeros(4), np.zeros(2), **o
+    ),
+    "gather": lambda o: dist.gather(np.zeros(2), pair(), 0, **o),
+    "scatter": lambda o: dist.scatter(np.zeros(2), pair(), 0, **o),
+    "scatter from there": lambda o: dist.scatter(np.zeros(2), None, 1, **o),
+    "all_to_all": lambda o: dist.all_to_all(pair(), pair(), **o),
+    "all_to_all_single": lambda o: dist.all_to_all_single(
+        np.zeros(2), np.zeros(2), **o
+    ),
+    "barrier": lambda o: dist.barrier(**o),
+    "all_reduce_coalesced": lambda o: dist.all_reduce_coalesced(pair(), **o),
+    "all_gather_coalesced": lambda o: dist.all_gather_coalesced(
+        [[np.zeros(2)], [np.zeros(2)]], [np.zeros(2)], **o
+    ),
+}
+
+OTHERS = {
+    "monitored_barrier": lambda limit: dist.monitored_barrier(timeout=limit),
+    "send": lambda limit: dist.send(LARGE, 1, timeout=limit),
+    "recv": lambda limit: dist.recv(np.zeros(2), 1, timeout=limit),
+    "recv from any": lambda limit: dist.recv(np.zeros(2), timeout=limit),
+    "sendrecv": lambda limit: dist.sendrecv(LARGE, np.zeros(2), 1, 1, timeout=limit),
+    "isend": lambda limit: dist.isend(LARGE, 1, timeout=limit).wait(),
+    "irecv": lambda limit: dist.irecv(np.zeros(2), 1, timeout=limit).wait(),
+    "batch_isend_irecv": lambda limit: [
+        work.wait()
+        for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.irecv, np.zeros(2), 1)], timeout=limit
+        )
+    ],
+    "all_gather_object": lambda limit: dist.all_gather_object([0, 0], 0, timeout=limit),
+    "gather_object": lambda limit: dist.gather_object(0, [0, 0], timeout=limit),
+    "broadcast_object_list": lambda limit: dist.broadcast_object_list(
+        [0], 1, timeout=limit
+    ),
+    "scatter_object_list": lambda limit: dist.scatter_object_list(
+        [0], [0, 0], timeout=limit
+    ),
+    "send_object_list": lambda limit: dist.send_object_list([LARGE], 1, timeout=limit),
+    "recv_object_list": lambda limit: dist.recv_object_list([0], 1, timeout=limit),
+    "_coalescing_manager": lambda limit: coalesced(limit),
+}
+
+
+def coalesced(limit):
+    with dist._coalescing_manager():
+        dist.all_reduce(np.zeros(2), timeout=limit)
+        dist.all_reduce(np.zeros(2), timeout=limit)
+
+
+def check_expires(call):
+    is_over = threading.Event()
+
+    def body(rank):
+        if rank == 1:
+            is_over.wait(20)
+            return
+        start = time.monotonic()
+        try:
+            with pytest.raises(dist.CollectiveTimeoutError) as caught:
+                call()
+        finally:
+            is_over.set()
+        took = time.monotonic() - start
+        assert LIMIT.total_seconds() * 0.9 < took < patient(1)
+        assert caught.value.ranks in ([1], [])
+        assert re.search(r"0\.06|0\.059|60 ms", str(caught.value))
+
+    run_ranks(2, body)
+
+
+@pytest.mark.parametrize("async_op", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("call", COLLECTIVES.values(), ids=COLLECTIVES)
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+def test_a_collective_ends_at_its_limit(call, async_op):
+    def ended():
+        work = call({"timeout": LIMIT, "async_op": async_op})
+        if async_op:
+            (work.wait if isinstance(work, dist.Work) else work.result)()
+
+    check_expires(ended)
+
+
+@pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
+def test_everything_else_ends_at_its_limit(call):
+    check_expires(lambda: call(LIMIT))
