@@ -7,6 +7,8 @@ import pytest
 
 from harness.ranks import Processes
 
+READ_SOON = "read_bytes=16K,read_broadcast_bytes=16K,read_reduce_bytes=64K"
+
 ALL_OPERATIONS = """
     import math
 
@@ -89,9 +91,9 @@ REFUSE = """
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("stream_bytes", ["48M", "1M"])
-def test_every_operation_on_large_arrays(monkeypatch, size, stream_bytes):
-    tuning = f"read_bytes=16K,read_reduce_bytes=64K,stream_bytes={stream_bytes}"
+@pytest.mark.parametrize("very_large", ["48M", "1M"])
+def test_every_operation_on_large_arrays(monkeypatch, size, very_large):
+    tuning = f"{READ_SOON},read_most_bytes={very_large},stream_bytes={very_large}"
     monkeypatch.setenv("ALLHANDS_TUNING", tuning)
     with Processes(size, ALL_OPERATIONS) as ranks:
         assert ranks.join() == ["right"] * size
@@ -99,7 +101,7 @@ def test_every_operation_on_large_arrays(monkeypatch, size, stream_bytes):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
 def test_a_host_that_refuses_one_rank(monkeypatch):
-    monkeypatch.setenv("ALLHANDS_TUNING", "read_bytes=16K,read_reduce_bytes=64K")
+    monkeypatch.setenv("ALLHANDS_TUNING", READ_SOON)
     source = f"    if rank == 1:\n{REFUSE.replace(chr(10), chr(10) + '    ')}\n"
     with Processes(3, source + ALL_OPERATIONS) as ranks:
         assert ranks.join() == ["right"] * 3

@@ -92,7 +92,8 @@ class AllToAll {
     const auto self = static_cast<std::size_t>(arena_.rank());
     for (std::size_t to = 0; to < size_; ++to) {
       const std::size_t bytes = inputs_[to].num_bytes();
-      if (to == self || !inputs_[to].is_contiguous() || bytes < tuning.read_bytes)
+      if (to == self || !inputs_[to].is_contiguous() ||
+          bytes * size_ < tuning.read_bytes)
         continue;
       if (writes_inputs(outputs_, inputs_, self)) return;
       sent_by(arena_.rank())[to].address =

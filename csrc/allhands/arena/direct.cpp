@@ -144,7 +144,7 @@ bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
 bool direct_broadcast(Arena& arena, const Buffer& buffer, int root) {
   const std::size_t bytes = buffer.num_bytes();
   const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), bytes, bytes,
-                                       &Tuning::read_bytes);
+                                       &Tuning::read_broadcast_bytes);
   if (!peers) return false;
   if (arena.rank() != root) peers->fetch(root, 0, buffer, arena.stores_for(bytes));
   part_from(arena);

@@ -23,7 +23,10 @@ Tuning Tuning::for_ranks(int size) {
       // other process by a system call: one copy instead of two, for 0.5 us and 50 to
       // 100 ns per page of 4 KiB. Where ranks take turns, the system call's own turns
       // cost more.
-      .read_bytes = std::uint64_t{is_crowded ? 512u : 64u} << 10,
+      .read_bytes = std::uint64_t{is_crowded ? 256u : 64u} << 10,
+      // The same for broadcast: all others read the same pages, and wait for each other
+      // at each.
+      .read_broadcast_bytes = std::uint64_t{is_crowded ? 1u << 30 : 64u} << 10,
       // The same for reductions, of what a rank contributes. They can compute on what
       // is in the slots, but have to read what is elsewhere into memory of their own
       // first; that pays where the slots' memory is the limit.
@@ -56,6 +59,8 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"chunk_bytes", &Tuning::chunk_bytes, 4096, std::uint64_t{1} << 20},
       {"direct_bytes", &Tuning::direct_bytes, 64, std::uint64_t{1} << 40},
       {"read_bytes", &Tuning::read_bytes, 4096, std::uint64_t{1} << 40},
+      {"read_broadcast_bytes", &Tuning::read_broadcast_bytes, 4096,
+       std::uint64_t{1} << 40},
       {"read_reduce_bytes", &Tuning::read_reduce_bytes, 4096, std::uint64_t{1} << 40},
       {"read_most_bytes", &Tuning::read_most_bytes, 4096, std::uint64_t{1} << 40},
       {"stream_bytes", &Tuning::stream_bytes, 4096, std::uint64_t{1} << 40},
