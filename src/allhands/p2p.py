@@ -61,7 +61,7 @@ def send(
         ```
     """
     member = _member(group)
-    target = _destination_of(member, dst, group_dst)
+    target = _peer_of(member, "destination", dst, group_dst)
     limit = member.limit(timeout)
     member.serving(tensor).send(tensor, target, _checked(tag), limit)
 
@@ -122,7 +122,7 @@ def isend(
     if member is None:
         warn_non_member("isend")
         return None
-    target = _destination_of(member, dst, group_dst)
+    target = _peer_of(member, "destination", dst, group_dst)
     limit = member.limit(timeout)
     return member.serving(tensor).isend(tensor, target, _checked(tag), limit)
 
@@ -190,7 +190,7 @@ def sendrecv(
     member = _member(group)
     sender = member.serving(tensor).sendrecv(
         tensor,
-        _destination_of(member, dst, group_dst),
+        _peer_of(member, "destination", dst, group_dst),
         _checked(tag),
         output,
         _source_of(member, src, group_src),
@@ -238,8 +238,8 @@ class P2POp:
         self.tensor = tensor
         self.group = member
         self.tag = _checked(tag)
-        self.group_peer = root_of(member, peer, group_peer)
-        member.check_peer("destination" if op is isend else "source", self.group_peer)
+        role = "destination" if op is isend else "source"
+        self.group_peer = _peer_of(member, role, peer, group_peer)
         self.peer = member.global_rank(self.group_peer)
 
     def start(self, limit: float) -> Work:
@@ -317,13 +317,16 @@ def _member(group: Group) -> ProcessGroup:
     return member
 
 
-def _destination_of(
-    member: ProcessGroup, dst: int | None, group_dst: int | None
+def _peer_of(
+    member: ProcessGroup, role: str, peer: int | None, group_peer: int | None
 ) -> int:
-    """The group rank to send to."""
-    target = root_of(member, dst, group_dst)
-    member.check_peer("destination", target)
-    return target
+    """The group rank that is meant, which must be another rank's."""
+    if type(peer) is int and group_peer is None and member.is_world:
+        rank = peer  # as root_of says, in fewer steps: the usual call
+    else:
+        rank = root_of(member, peer, group_peer)
+    member.check_peer(role, rank)
+    return rank
 
 
 def _source_of(
@@ -332,6 +335,4 @@ def _source_of(
     """The group rank to receive from; None for any."""
     if src is None and group_src is None:
         return None
-    source = root_of(member, src, group_src)
-    member.check_peer("source", source)
-    return source
+    return _peer_of(member, "source", src, group_src)

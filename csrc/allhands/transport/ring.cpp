@@ -53,7 +53,8 @@ bool Ring::pop() {
 }
 
 void Ring::settle(std::size_t bytes) {
-  control_->settled.fetch_add(bytes, std::memory_order_relaxed);
+  const std::uint64_t before = control_->settled.load(std::memory_order_relaxed);
+  control_->settled.store(before + bytes, std::memory_order_relaxed);
 }
 
 std::uint64_t Ring::settled() const {
