@@ -111,6 +111,25 @@ void test_contiguous() {
   CHECK((copy == std::vector<float>{3, 4, 2, 3, 4, 5}));
 }
 
+// Past the caches, from and to odd addresses, next to others' bytes, onto itself.
+void test_streaming() {
+  for (const std::size_t bytes : {0, 5, 16, 40, 20'000})
+    for (const std::size_t shift : {0, 1, 15}) {
+      std::vector<unsigned char> from(bytes + 16), to(bytes + 32, 0xa5);
+      for (unsigned char& byte : from) byte = static_cast<unsigned char>(random_bits());
+      std::vector<unsigned char> expected = to;
+      std::memcpy(expected.data() + shift, from.data() + 5, bytes);
+      const Buffer input{from.data() + 5, DType::UInt8, bytes, {}};
+      const Buffer output{to.data() + shift, DType::UInt8, bytes, {}};
+      copy(input, output, 0, bytes, allhands::Stores::Streaming);
+      CHECK(to == expected);
+      const Buffer next{to.data() + shift + 1, DType::UInt8, bytes, {}};
+      std::memmove(expected.data() + shift + 1, expected.data() + shift, bytes);
+      copy(output, next, 0, bytes, allhands::Stores::Streaming);
+      CHECK(to == expected);
+    }
+}
+
 void test_empty_and_zero_dimensional() {
   Buffer empty{nullptr, DType::Float32, 0, {{3, 8}, {0, 4}}};
   pack(empty, 0, 0, nullptr);
@@ -126,5 +145,6 @@ int main() {
   test_any_range_of_any_layout();
   test_unpack_writes_its_range_and_nothing_else();
   test_contiguous();
+  test_streaming();
   test_empty_and_zero_dimensional();
 }
