@@ -169,7 +169,7 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
 }
 
 bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                   const Buffer& input, int root) {
+                   const Buffer& input) {
   const std::size_t total = input.num_bytes() * static_cast<std::size_t>(arena.size());
   const auto peers = PeerBuffers::meet(arena, std::span(&input, 1), input.num_bytes(),
                                        total, &Tuning::read_bytes);

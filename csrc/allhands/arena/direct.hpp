@@ -34,7 +34,7 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
 
 // The root does.
 bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                   const Buffer& input, int root);
+                   const Buffer& input);
 
 // Each rank reduces its part of all inputs, of `bytes` together on each rank, into its
 // output. B bytes read, B / n written.

@@ -23,7 +23,7 @@ struct Transfer {
   std::uint32_t id = 0;
   int source = kAnySource;  // of the message that a receive got
   std::size_t moved = 0;    // elements
-  Work work;
+  Work work{};
 };
 
 using TransferPtr = std::shared_ptr<Transfer>;
