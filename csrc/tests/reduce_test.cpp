@@ -208,7 +208,8 @@ void test_averages_of_extremes(DType dtype) {
   const T extremes[] = {Limits::min(), Limits::max(), 0};
   for (int n = 1; n <= kMany; ++n)
     for (const T most : extremes)
-      for (const T other : {static_cast<T>(most + 1), static_cast<T>(most - 1)}) {
+      for (const std::uint64_t step : {std::uint64_t{1}, ~std::uint64_t{0}}) {  // -1
+        const auto other = static_cast<T>(static_cast<std::uint64_t>(most) + step);
         std::vector<T> elements(static_cast<std::size_t>(n), most);
         elements[0] = other;
         std::vector<const void*> pointers;
