@@ -52,7 +52,7 @@ $(VENV)/docs: $(VENV)/tools
 
 docs: $(VENV)/docs
 	rm -rf build/pages && mkdir -p build/pages
-	ln -s $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs examples) build/pages
+	ln -s $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs examples benchmarks) build/pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint types stubs sanitizers docs
