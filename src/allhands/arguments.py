@@ -9,12 +9,13 @@ from typing import TypeAlias
 from allhands.arrays import Array
 from allhands.lists import check_list
 from allhands.process_group import ProcessGroup
-from allhands.world import current
+from allhands.world import current, resolve
 
 __all__ = [
     "Group",
     "check_list_of_root",
     "check_root",
+    "member_of",
     "root_of",
     "warn_non_member",
 ]
@@ -34,6 +35,21 @@ def warn_non_member(operation: str) -> None:
     )
 
 
+def member_of(group: Group) -> ProcessGroup:
+    """The group that is meant, of which this process must be a member.
+
+    Raises:
+        ValueError: it is not, or there is no such group.
+    """
+    member = resolve(group)
+    if member is None:
+        raise ValueError(
+            "Invalid process group specified: this rank is not in it, and only its "
+            "members can do this"
+        )
+    return member
+
+
 def root_of(group: ProcessGroup, root: int | None, group_root: int | None) -> int:
     """The rank in `group` that is meant by a global or else by a group rank.
 
@@ -41,6 +57,8 @@ def root_of(group: ProcessGroup, root: int | None, group_root: int | None) -> in
         ValueError: both are given or none, or the global rank is not in the group.
         TypeError: it is no int.
     """
+    if type(root) is int and group_root is None and group.is_world:
+        return root  # as below, in fewer steps: the usual call
     if root is not None:
         if group_root is not None:
             raise ValueError(
@@ -77,10 +95,7 @@ def check_root(
     """
     if root is None and group_root is None:
         root = default
-    if type(root) is int and group_root is None and group.is_world:
-        rank = root  # as root_of says, in fewer steps: the usual call
-    else:
-        rank = root_of(group, root, group_root)
+    rank = root_of(group, root, group_root)
     group.check_root(operation, rank)
     return rank
 

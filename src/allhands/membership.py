@@ -7,8 +7,8 @@ rank is not in (`GroupMember.NON_GROUP_MEMBER`), ranks and sizes are -1.
 from __future__ import annotations
 
 import os
-from typing import TypeAlias
 
+from allhands.arguments import Group, member_of
 from allhands.process_group import ProcessGroup
 from allhands.world import NON_GROUP_MEMBER, current, default_group, resolve
 
@@ -28,8 +28,6 @@ __all__ = [
     "is_initialized",
     "is_torchelastic_launched",
 ]
-
-Group: TypeAlias = "ProcessGroup | int | None"
 
 
 class _HasWorld(type):
@@ -232,13 +230,3 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
         "`get_node_local_rank` to work, assuming you are not running in a multi-device "
         "context and want the code to run locally instead."
     )
-
-
-def member_of(group: Group) -> ProcessGroup:
-    """The group that is meant, of which this process must be a member."""
-    member = resolve(group)
-    if member is None:
-        raise ValueError(
-            "Invalid process group specified: this process is not a member of it"
-        )
-    return member

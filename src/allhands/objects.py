@@ -31,7 +31,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from allhands.arguments import Group, check_root, root_of, warn_non_member
+from allhands.arguments import (
+    Group,
+    check_root,
+    member_of,
+    root_of,
+    warn_non_member,
+)
 from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
 from allhands.parcel import NOTHING, Numbers, Parcel, Section, pack, room_for, unpack
 from allhands.process_group import ProcessGroup
@@ -245,7 +251,7 @@ def send_object_list(
         ```
     """
     _check_is_list("object_list", object_list)
-    member = _member(group)
+    member = member_of(group)
     target = root_of(member, dst, group_dst)
     member.check_peer("destination", target)
     with _Wire("send_object_list", member, timeout) as wire:
@@ -279,7 +285,7 @@ def recv_object_list(
         ```
     """
     _check_is_list("object_list", object_list)
-    member = _member(group)
+    member = member_of(group)
     source = None
     if src is not None or group_src is not None:
         source = root_of(member, src, group_src)
@@ -488,13 +494,3 @@ def _check_room(name: str, value: list[Any], size: int) -> None:
             f"list assignment index out of range: {name} has {len(value)} entries, the "
             f"group has {size} ranks"
         )
-
-
-def _member(group: Group) -> ProcessGroup:
-    member = resolve(group)
-    if member is None:
-        raise ValueError(
-            "Invalid process group specified: this rank is not in it, and only its "
-            "members can exchange messages"
-        )
-    return member

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from allhands.arguments import Group, root_of, warn_non_member
+from allhands.arguments import Group, member_of, root_of, warn_non_member
 from allhands.arrays import Array, library_of
 from allhands.process_group import ProcessGroup
 from allhands.work import Work
@@ -60,7 +60,7 @@ def send(
             dist.recv(array, src=0)
         ```
     """
-    member = _member(group)
+    member = member_of(group)
     target = _peer_of(member, "destination", dst, group_dst)
     limit = member.limit(timeout)
     member.serving(tensor).send(tensor, target, _checked(tag), limit)
@@ -187,7 +187,7 @@ def sendrecv(
         dist.sendrecv(mine, theirs, dst=right, src=left)
         ```
     """
-    member = _member(group)
+    member = member_of(group)
     sender = member.serving(tensor).sendrecv(
         tensor,
         _peer_of(member, "destination", dst, group_dst),
@@ -233,7 +233,7 @@ class P2POp:
                 f"``allhands.irecv``, got {op!r}."
             )
         library_of(tensor)
-        member = _member(group)
+        member = member_of(group)
         self.op = op
         self.tensor = tensor
         self.group = member
@@ -288,7 +288,7 @@ def batch_isend_irecv(
         raise IndexError("``p2p_op_list`` is empty: list index out of range")
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    member = _member(p2p_op_list[0].group)
+    member = member_of(p2p_op_list[0].group)
     limit = member.limit(timeout)
     return [op.start(limit) for op in p2p_op_list]
 
@@ -307,24 +307,11 @@ def _checked(tag: int) -> int:
     return tag
 
 
-def _member(group: Group) -> ProcessGroup:
-    member = resolve(group)
-    if member is None:
-        raise ValueError(
-            "Invalid process group specified: this rank is not in it, and only its "
-            "members can exchange messages"
-        )
-    return member
-
-
 def _peer_of(
     member: ProcessGroup, role: str, peer: int | None, group_peer: int | None
 ) -> int:
     """The group rank that is meant, which must be another rank's."""
-    if type(peer) is int and group_peer is None and member.is_world:
-        rank = peer  # as root_of says, in fewer steps: the usual call
-    else:
-        rank = root_of(member, peer, group_peer)
+    rank = root_of(member, peer, group_peer)
     member.check_peer(role, rank)
     return rank
 

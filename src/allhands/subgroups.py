@@ -11,11 +11,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeAlias
 
+from allhands.arguments import member_of
 from allhands.errors import DistError
 from allhands.group_maker import check_members, check_of_world, make_world, split
 from allhands.groups import destroy_process_group, new_group
 from allhands.identity import Roster
-from allhands.membership import member_of
 from allhands.process_group import ProcessGroup
 from allhands.store import PrefixStore
 from allhands.world import NON_GROUP_MEMBER, current, default_group

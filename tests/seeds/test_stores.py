@@ -113,6 +113,8 @@ def test_set_without_a_value_as_the_page_prints_it(store):
 def test_barrier(store):
     store.barrier("my_barrier", 1)
     store.barrier("my_barrier2", 1, timedelta(seconds=10))
+    with pytest.raises(dist.DistStoreError):  # the second rank never comes
+        store.barrier("my_barrier3", 2, timedelta(seconds=0.2))
 
 
 def test_wait_ends_with_the_timeout_of_its_own(store):

@@ -128,7 +128,7 @@ def test_a_run_takes_no_arguments(arguments):
 
 def test_arguments_are_checked_when_it_is_prepared():
     def body(rank):
-        x, xxx, read_only = np.zeros(2), np.zeros(3), np.zeros(2)
+        x, three, read_only = np.zeros(2), np.zeros(3), np.zeros(2)
         read_only.flags.writeable = False
         for call, error, message in [
             (lambda: dist.all_reduce_init(read_only), ValueError, "read-only"),
@@ -144,17 +144,17 @@ def test_arguments_are_checked_when_it_is_prepared():
             (lambda: dist.reduce_init(x, 7), RuntimeError, "invalid root rank: 7"),
             (lambda: dist.broadcast_init(x, 7), RuntimeError, "invalid root rank: 7"),
             (
-                lambda: dist.all_gather_single_init(xxx, x),
+                lambda: dist.all_gather_single_init(three, x),
                 ValueError,
                 "has 3 elements, expected 4",
             ),
             (
-                lambda: dist.reduce_scatter_single_init(x, xxx),
+                lambda: dist.reduce_scatter_single_init(x, three),
                 ValueError,
                 "has 3 elements, expected 4",
             ),
             (
-                lambda: dist.all_to_all_single_init(x, xxx),
+                lambda: dist.all_to_all_single_init(x, three),
                 RuntimeError,
                 "dim 0 of size 3 does not divide equally",
             ),
