@@ -32,8 +32,8 @@ class JobError(RuntimeError):
 class Job:
     """The ranks of `peer`; `folder` is theirs, and only this user can enter it.
 
-    `environment` is that of the ranks. Construction starts the processes; `connect`
-    waits for them, so that several jobs can start at once.
+    `environment` is that of the ranks. `start` starts the processes and `connect` waits
+    for them, so that several jobs can start at once; `close` ends what was started.
     """
 
     def __init__(
@@ -43,23 +43,28 @@ class Job:
         self.ranks = ranks
         self.versions: dict[str, str] = {}
         self._connections: list[Connection] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._folder = folder
         self._log = folder / "output"
+        self._environment = environment
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / "socket"))
         self._listener.listen(ranks)
         self._listener.settimeout(_LOOK_S)
+
+    def start(self) -> None:
+        """Start the processes."""
         with self._log.open("wb") as log:
-            self._processes = [
-                subprocess.Popen(
+            for command in PEERS[self.peer].commands(self.ranks, str(self._folder)):
+                process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=environment,
+                    env=self._environment,
                     start_new_session=True,  # Ctrl-C is for the measuring process
                 )
-                for command in PEERS[peer].commands(ranks, str(folder))
-            ]
+                self._processes.append(process)
 
     def connect(self) -> None:
         """Wait until every rank is ready.

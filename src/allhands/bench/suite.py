@@ -63,6 +63,7 @@ def _jobs(peers: Sequence[str], ranks: int) -> Iterator[list[Job]]:
                 folder = Path(parent, peer)
                 folder.mkdir()
                 jobs.append(Job(peer, ranks, folder, environment))
+                jobs[-1].start()
             for job in jobs:
                 job.connect()
             yield jobs
