@@ -20,6 +20,7 @@ from allhands.options import (
     AllreduceCoalescedOptions,
     RedOpType,
     ReduceOp,
+    to_seconds,
 )
 from allhands.work import CombinedWork, Work
 from allhands.world import resolve
@@ -149,7 +150,10 @@ def _coalescing_manager(
 
 def _of(timeout: timedelta | None) -> timedelta:
     """As options have it: negative for the group's."""
-    return timedelta(milliseconds=-1) if timeout is None else timeout
+    if timeout is None:
+        return timedelta(milliseconds=-1)
+    to_seconds(timeout)
+    return timeout
 
 
 def _ended(work: Work, async_op: bool) -> Any:

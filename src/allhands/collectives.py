@@ -9,7 +9,8 @@ repeated below:
 - A call returns None when this rank's outputs hold the result, or with `async_op=True`
   a `Work` at once; then the arrays must be left alone until `Work.wait()` returns. Bad
   arguments raise at once in both forms, failures in `Work.wait()`.
-- `timeout`, a timedelta, limits this call; by default the group's timeout does.
+- `timeout`, a timedelta, limits this call; by default the group's timeout does. A
+  negative one is a `ValueError`.
 - `RankFailedError`, `CollectiveTimeoutError` or any other `DistBackendError` than the
   mismatch breaks the group: further calls raise at once.
 - Before `init_process_group` it is a `ValueError`. On a rank that is not in the group

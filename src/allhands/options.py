@@ -56,12 +56,16 @@ def to_seconds(timeout: timedelta) -> float:
 
     Raises:
         TypeError: it is no timedelta.
+        ValueError: it is negative.
     """
     if not isinstance(timeout, timedelta):
         raise TypeError(
             f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
         )
-    return timeout.total_seconds()
+    seconds = timeout.total_seconds()
+    if seconds < 0:
+        raise ValueError(f"timeout must not be negative, got {seconds} s")
+    return seconds
 
 
 class _CountsPlainOps(type):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from allhands.arrays import Array
 from allhands.communicator import Communicator
 from allhands.lists import check_same_dtype, split_sizes
-from allhands.options import CallOptions, RedOpType, ReduceOp, to_seconds
+from allhands.options import CallOptions, RedOpType, ReduceOp
 from allhands.work import CombinedWork, Work
 
 __all__ = ["BackendType", "TorchSpelling"]
@@ -317,8 +317,11 @@ class TorchSpelling(ABC):
         return chosen
 
     def _limit_of(self, opts: Any, timeout: timedelta | None) -> float:
-        given = opts.timeout if isinstance(opts, CallOptions) else timeout
-        return self.limit(None if given is None or to_seconds(given) < 0 else given)
+        if not isinstance(opts, CallOptions):
+            return self.limit(timeout)
+        limit = opts.timeout
+        is_unset = isinstance(limit, timedelta) and limit < timedelta(0)
+        return self.limit(None if is_unset else limit)
 
 
 def _chosen(opts: Any, given: Any, name: str, default: Any = ReduceOp.SUM) -> Any:

@@ -122,3 +122,52 @@ def test_a_collective_ends_at_its_limit(call, async_op):
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
 def test_everything_else_ends_at_its_limit(call):
     check_expires(lambda: call(LIMIT))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [*COLLECTIVES.values(), *OTHERS.values()],
+    ids=[*COLLECTIVES, *OTHERS],
+)
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+def test_a_negative_limit_is_refused_and_breaks_nothing(call):
+    negative = timedelta(seconds=-1)
+
+    def body(rank):
+        limit = negative if call in OTHERS.values() else {"timeout": negative}
+        if rank == 0:
+            with pytest.raises(ValueError, match=r"not be negative, got -1\.0 s"):
+                call(limit)
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
+def as_if_by_a_signal(*_):
+    raise KeyboardInterrupt
+
+
+ENDINGS = {
+    "call": lambda: dist.all_reduce(np.zeros(2), timeout=LIMIT),
+    "wait": lambda: dist.all_reduce(np.zeros(2), timeout=LIMIT, async_op=True).wait(),
+    "persistent": lambda: dist.all_reduce_init(np.zeros(2), timeout=LIMIT)(),
+    "recv": lambda: dist.recv(np.zeros(2), 1, timeout=LIMIT),
+}
+
+
+@pytest.mark.parametrize("call", ENDINGS.values(), ids=ENDINGS)
+def test_what_a_signal_raises_while_the_error_is_made_stands(call, monkeypatch):
+    is_over = threading.Event()
+
+    def body(rank):
+        if rank == 1:
+            is_over.wait(20)
+            return
+        monkeypatch.setattr("allhands.errors.CollectiveTimeoutError", as_if_by_a_signal)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        finally:
+            is_over.set()
+
+    run_ranks(2, body)

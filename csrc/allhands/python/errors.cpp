@@ -59,17 +59,29 @@ nb::object to_exception(const Error& error) {
   return exception;
 }
 
-void raise(const std::exception_ptr& pending) {
+namespace {
+
+void set(const Error& error) {
+  // Interrupted: the signal handler's own exception is set already.
+  if (error.kind() == ErrorKind::Interrupted && PyErr_Occurred()) return;
+  try {
+    const nb::object exception = to_exception(error);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
+                    exception.ptr());
+  } catch (nb::python_error& other) {
+    other.restore();  // a signal's handler ran while the exception was made, and raised
+  }
+}
+
+}  // namespace
+
+void raise(const std::exception_ptr& pending) noexcept {
   try {
     std::rethrow_exception(pending);
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const Error& error) {
-    // Interrupted: the signal handler's own exception is set already.
-    if (error.kind() == ErrorKind::Interrupted && PyErr_Occurred()) return;
-    const nb::object exception = to_exception(error);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
-                    exception.ptr());
+    set(error);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& error) {

@@ -12,7 +12,8 @@ namespace allhands::python {
 nanobind::object to_exception(const Error& error);
 
 // Sets the Python exception that stands for a C++ one.
-void raise(const std::exception_ptr& pending);
+// Where a signal arrives meanwhile, what its handler raised instead.
+void raise(const std::exception_ptr& pending) noexcept;
 
 // Registers the translation of allhands::Error into the classes of allhands.errors.
 void bind_errors(nanobind::module_& m);

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from allhands import settings
 from allhands._C import StoreClient, StoreServer
+from allhands.options import to_seconds
 from allhands.store.base import (
     DEFAULT_TIMEOUT,
     Store,
@@ -230,7 +231,7 @@ class TCPStore(Store):
         return True
 
     def _limit_of(self, timeout: timedelta | None) -> float:
-        return self._limit if timeout is None else as_timeout(timeout).total_seconds()
+        return self._limit if timeout is None else to_seconds(timeout)
 
     def __repr__(self) -> str:
         role = ", is_master=True" if self._server is not None else ""
