@@ -45,21 +45,24 @@ std::optional<Error> Arena::told_failure() const {
 void Arena::throw_failure() const {
   const Failure& record = failure();
   const Error told = *told_failure();
-  const std::string text =
-      record.reporter == rank()
-          ? std::string("the group is broken since: ") + record.text
-          : told.what();
-  throw Error(told.kind(), describe_call() + ": " + text, told.ranks());
+  const std::string call = describe_call() + ": ";
+  std::string text = record.reporter == rank()
+                         ? std::string("the group is broken since: ") + record.text
+                         : told.what();
+  // The reporter was in the same call, as it mostly is: said once.
+  if (const std::size_t again = text.find(call); again != std::string::npos)
+    text.erase(again, call.size());
+  throw Error(told.kind(), call + text, told.ranks());
 }
 
 void Arena::fail_and_throw(ErrorKind kind, const std::string& problem,
                            std::vector<int> ranks) {
-  const std::string self = "rank " + std::to_string(rank());
-  fail(Error(kind, describe_call() + ": " + self + " noticed: " + problem, ranks));
+  const std::string call = describe_call() + ": ";
+  fail(Error(kind, call + problem, ranks));
   // Somebody else's may have been first; then everybody raises that one.
   if (has_failed() && failure().reporter != rank()) throw_failure();
-  throw Error(kind, describe_call() + ": " + self + " (this process): " + problem,
-              std::move(ranks));
+  const std::string self = "rank " + std::to_string(rank()) + " (this process): ";
+  throw Error(kind, call + self + problem, std::move(ranks));
 }
 
 void Arena::leave() {

@@ -101,7 +101,7 @@ void PyCommunicator::keep(std::shared_ptr<Work> work, nb::object arrays) {
 void PyCommunicator::abort(const std::string& reason) {
   const nb::gil_scoped_release unlocked;
   core_->fail(Error(ErrorKind::Backend, "rank " + std::to_string(core_->rank()) +
-                                            " aborted it: " + reason));
+                                            " aborted the group: " + reason));
 }
 
 void PyCommunicator::disagree(const std::string& reason) {
