@@ -81,7 +81,8 @@ def test_a_rank_that_leaves_early(tmp_path):
     old = "    dist.gather(before"
     new = "    if rank == 1:\n        raise SystemExit\n" + old
     path = changed(tmp_path, "collectives.py", old, new)
-    head, place, *_ = failed("--nproc-per-node=2", path)
+    head, place, *more = failed("--nproc-per-node=2", path)
     assert "RankFailedError: gather(int64, count 2, root 0) #5 on group '0'" in head
+    assert "  ended before it, with exit code 0: rank 1" in more
     assert "left the group; rank 1 was last in all_gather #4" in head
     assert place.endswith("in tour: dist.gather(before, arrays, dst=0)")

@@ -68,7 +68,7 @@ class Agent:
 
     def _conclude(self, group: WorkerGroup) -> int:
         if group.failures:
-            self._say(report(group.failures, len(group.stopped)))
+            self._say(report(group.failures, len(group.stopped), group.done))
             return shell_code(first_failure(group.failures).exit_code)
         if group.ended_by and any(worker.exit_code for worker in group.workers):
             if group.ended_by != signal.SIGPIPE:

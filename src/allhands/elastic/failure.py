@@ -86,12 +86,15 @@ def first_failure(failures: Sequence[Failure]) -> Failure:
     return min(candidates or failures, key=unlikely)
 
 
-def report(failures: Sequence[Failure], num_stopped: int) -> list[str]:
-    """The lines (at most 14) that name the first failure and count the others.
+def report(
+    failures: Sequence[Failure], num_stopped: int, done: Sequence[int] = ()
+) -> list[str]:
+    """The lines (at most 15) that name the first failure and count the others.
 
     Args:
         failures: ranks that failed, in the order in which they ended.
         num_stopped: ranks that the launcher stopped because of them.
+        done: ranks that ended on their own, with exit code 0.
     """
     first = first_failure(failures)
     lines = _headline(first)
@@ -100,11 +103,12 @@ def report(failures: Sequence[Failure], num_stopped: int) -> list[str]:
     lines.append(f"  on {place}; it ran for {first.elapsed:.1f} s")
     if first.stderr_path:
         lines.append(f"  its stderr: {first.stderr_path}")
+    if first.is_secondary and done:
+        lines.append(f"  ended before it, with exit code 0: rank {_some(done)}")
     others = [f for f in failures if f is not first and not f.was_stopped]
     if others:
-        ranks = ", ".join(f"{f.rank} ({_short(f)})" for f in others[:4])
-        more = ", ..." if len(others) > 4 else ""
-        lines.append(f"  {len(others)} more failed after it: rank {ranks}{more}")
+        ranks = _some([f"{f.rank} ({_short(f)})" for f in others])
+        lines.append(f"  {len(others)} more failed after it: rank {ranks}")
     if num_stopped:
         noun = "other" if num_stopped == 1 else "others"
         lines.append(f"  {num_stopped} {noun} stopped because of rank {first.rank}")
@@ -149,6 +153,10 @@ def _who_sent_sigkill(first: Failure) -> str:
     return (
         "not sent by the launcher, and the kernel counted no out-of-memory (OOM) kill"
     )
+
+
+def _some(ranks: Sequence[object]) -> str:
+    return ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
 
 
 def _short(failure: Failure) -> str:

@@ -110,6 +110,15 @@ class WorkerGroup:
     def _running(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.exit_code is None]
 
+    @property
+    def done(self) -> list[int]:
+        """Ranks that ended on their own, with exit code 0."""
+        return [
+            worker.rank
+            for worker in self.workers
+            if worker.exit_code == 0 and worker.rank not in self.stopped
+        ]
+
     def _on_readable(self, fd: int, action: Callable[[], object]) -> None:
         self._events.register(fd, selectors.EVENT_READ, action)
 

@@ -70,6 +70,14 @@ def test_report_is_short_whatever_the_message(num_lines):
     assert ("more lines above" in "".join(lines)) == (num_lines > 6)
 
 
+def test_who_was_done_is_told_where_it_is_the_likely_cause():
+    line = "  ended before it, with exit code 0: rank 0, 1, 2, 3, ..."
+    followed = replace(PLAIN, rank=7, stderr=FOLLOWED)
+    assert line in report([followed], 0, done=[0, 1, 2, 3, 4])
+    assert line not in report([PLAIN], 0, done=[0, 1, 2, 3, 4])
+    assert "ended before it" not in "".join(report([followed], 0))
+
+
 def test_the_messages_of_the_others_are_cut_visibly():
     other = replace(PLAIN, rank=1, stderr=traceback("E: " + "x" * 90))
     assert f"  1 more failed after it: rank 1 (E: {'x' * 80}...)" in report(
