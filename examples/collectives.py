@@ -56,8 +56,10 @@ def main():
     everyones = [None] * size if rank == 0 else None
     dist.gather_object(mine, everyones, dst=0)
     if rank == 0:
+        width = max(len(held) for rows in everyones for _, held in rows)
         for row in zip(*everyones, strict=True):
-            print(f"{row[0][0]:24}", "".join(f"{held:20}" for _, held in row).rstrip())
+            cells = "  ".join(f"{held:{width}}" for _, held in row)
+            print(f"{row[0][0]:24}", cells.rstrip())
     dist.destroy_process_group()
 
 

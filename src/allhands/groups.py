@@ -82,7 +82,10 @@ def init_process_group(
     """
     world = current()
     if world.default is not None:
-        raise ValueError("trying to initialize the default process group twice!")
+        raise ValueError(
+            "trying to initialize the default process group twice! To make another "
+            "world, call destroy_process_group() first"
+        )
     limit = _limit(timeout, default_pg_timeout)
     BackendConfig(backend or Backend.UNDEFINED)  # refuses what it does not know
     if store is None:

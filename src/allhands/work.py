@@ -57,6 +57,12 @@ class Work(ABC):
         self._outputs = outputs
         self._future: Any = None
 
+    def __repr__(self) -> str:
+        name, error = type(self).__name__, self.exception()
+        if error is not None:
+            return f"<{name}: failed with {error!r}>"
+        return f"<{name}: {'done' if self.is_completed() else 'running'}>"
+
     @abstractmethod
     def wait_for(self, seconds: float | None) -> None:
         """Return when the operation has finished well; raise its error otherwise."""

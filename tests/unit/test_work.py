@@ -34,6 +34,7 @@ def test_a_work_ends_well():
         assert work.get_future() is work.get_future()
         assert work.get_future().result(1) == [array]
         assert work.get_future_result().result(1) is WorkResult.SUCCESS
+        assert repr(work) == "<NativeWork: done>"
         return int(array[0])
 
     assert run_ranks(3, body) == [3, 3, 3]
@@ -67,6 +68,7 @@ def test_a_work_that_runs():
             work = dist.all_reduce(array, async_op=True)
             if rank == 0:
                 assert not work.is_completed()
+                assert repr(work) == "<NativeWork: running>"
                 assert not work.is_success()
                 assert work.exception() is None
                 with pytest.raises(RuntimeError, match="needs to be completed before"):
@@ -96,6 +98,7 @@ def test_a_work_that_fails():
             assert work.is_completed()
             assert not work.is_success()
             assert isinstance(work.exception(), dist.DistBackendError)
+            assert repr(work).startswith("<NativeWork: failed with Collective")
             with pytest.raises(dist.DistBackendError):
                 work.result()
             with pytest.raises(dist.DistBackendError):
