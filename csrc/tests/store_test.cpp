@@ -102,7 +102,7 @@ void a_timed_out_call_leaves_the_client_usable() {
   client->join(soon());
   CHECK(
       contains(message_of(ErrorKind::Store, [&] { client->await_workers(2, in(20)); }),
-               "Timed out after 0 seconds waiting for clients. 1/2 clients joined."));
+               "Timed out after 0.02 s waiting for clients. 1/2 clients joined."));
   client->queue_push("q", "kept", soon());  // not for the call that gave up
   CHECK(client->queue_len("q", soon()) == 1);
 }

@@ -136,7 +136,7 @@ def _meet_by_environment(
     size = query.get("world_size") or _variable("WORLD_SIZE")
     world_size = _number("WORLD_SIZE", size)
     host = _variable("MASTER_ADDR").strip("[]")
-    port = _as_port("MASTER_PORT", _variable("MASTER_PORT"))
+    port = _number("MASTER_PORT", _variable("MASTER_PORT"))
     _check_place(rank, world_size)
     yield _tcp_store(host, port, rank, world_size, timeout), rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
@@ -153,9 +153,7 @@ def _meet_at_port(
     if not port:
         raise _incomplete("tcp", "port number missing")
     rank, world_size = _place_in(parts)
-    store = _tcp_store(
-        parts.hostname, _as_port("port", port), rank, world_size, timeout
-    )
+    store = _tcp_store(parts.hostname, _number("port", port), rank, world_size, timeout)
     yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
@@ -204,13 +202,6 @@ def _number(name: str, text: str) -> int:
         return int(text)
     except ValueError as error:
         raise ValueError(f"{name} must be a number: {error}") from None
-
-
-def _as_port(name: str, text: str) -> int:
-    port = _number(name, text)
-    if not 0 <= port < 1 << 16:
-        raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
-    return port
 
 
 def _variable(name: str) -> str:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/seconds.hpp"
 #include "allhands/store/protocol.hpp"
 
 namespace allhands::store {
@@ -174,7 +175,7 @@ Client::Reply Client::queue_pop(std::string_view key, bool block,
                                 const Deadline& deadline) {
   Reply reply = call_in_time(Op::QueuePop, block ? 1 : 0, {key}, {key}, deadline);
   if (reply.status() == Status::QueueEmpty)
-    throw Error(ErrorKind::QueueEmpty, "queue is empty");
+    throw Error(ErrorKind::QueueEmpty, "queue is empty, key: " + std::string(key));
   return reply;
 }
 
@@ -196,10 +197,8 @@ std::int64_t Client::join(const Deadline& deadline) {
 void Client::await_workers(std::int64_t count, const Deadline& deadline) {
   const Reply reply = call(Op::AwaitWorkers, count, {}, deadline);
   if (reply.status() != Status::Cancelled) return;
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(deadline.limit()).count();
-  throw Error(ErrorKind::Store, "Timed out after " + std::to_string(seconds) +
-                                    " seconds waiting for clients. " +
+  throw Error(ErrorKind::Store, "Timed out after " + seconds(deadline.limit()) +
+                                    " waiting for clients. " +
                                     std::to_string(reply.number()) + "/" +
                                     std::to_string(count) + " clients joined.");
 }

@@ -23,6 +23,7 @@ __all__ = [
     "Store",
     "as_bytes",
     "as_int64",
+    "as_key",
     "as_keys",
     "as_timeout",
     "poll",
@@ -255,14 +256,18 @@ def as_bytes(value: str | bytes) -> bytes:
     raise TypeError(f"a store's value must be str or bytes, got {value!r}")
 
 
+def as_key(key: str) -> str:
+    """A key, checked."""
+    if not isinstance(key, str):
+        raise TypeError(f"a store's key must be str, got {key!r}")
+    return key
+
+
 def as_keys(keys: Sequence[str]) -> list[str]:
     """A list of keys; a lone str, easily given by mistake, is refused."""
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
         raise TypeError(f"keys must be a list of str, got {keys!r}")
-    for key in keys:
-        if not isinstance(key, str):
-            raise TypeError(f"a store's key must be str, got {key!r}")
-    return list(keys)
+    return [as_key(key) for key in keys]
 
 
 def as_items(

@@ -63,6 +63,9 @@ class FileStore(TableStore):
         """The path of the file."""
         return self._user.path
 
+    def __repr__(self) -> str:
+        return f"FileStore({self.path!r})"
+
     def clone(self) -> FileStore:
         """Another object on the same data, with a timeout of its own."""
         other = FileStore.__new__(FileStore)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from allhands.store.base import Store, as_keys
+from allhands.store.base import Store, as_key, as_keys
 
 __all__ = ["PrefixStore"]
 
@@ -32,7 +32,7 @@ class PrefixStore(Store):
             raise ValueError("store argument cannot be None")
         if not isinstance(store, Store):
             raise TypeError(f"store must be a Store, got {store!r}")
-        (self._prefix,) = as_keys([prefix])
+        self._prefix = as_key(prefix)
         self._store = store
 
     @property
@@ -123,9 +123,11 @@ class PrefixStore(Store):
         """Whether the underlying store has it."""
         return self._store.has_extended_api()
 
+    def __repr__(self) -> str:
+        return f"PrefixStore({self._prefix!r}, {self._store!r})"
+
     def _key(self, key: str) -> str:
-        (key,) = as_keys([key])
-        return f"{self._prefix}/{key}"
+        return f"{self._prefix}/{as_key(key)}"
 
     def _keys(self, keys: Sequence[str]) -> list[str]:
         return [self._key(key) for key in as_keys(keys)]

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from allhands.errors import QueueEmptyError
 from allhands.store.base import (
@@ -24,6 +24,7 @@ from allhands.store.base import (
     as_bytes,
     as_int64,
     as_items,
+    as_key,
     as_keys,
     as_timeout,
     poll,
@@ -146,6 +147,9 @@ class TableStore(Store):
                 return found
         return None
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: every process makes its own")
+
     def set(self, key: str, value: str | bytes) -> None:
         self.multi_set([key], [value])
 
@@ -153,7 +157,7 @@ class TableStore(Store):
         return self.multi_get([key])[0]
 
     def add(self, key: str, amount: int) -> int:
-        (key,) = as_keys([key])
+        key = as_key(key)
         amount = as_int64(amount)
         with self._transaction() as table:
             return table.add(key, amount)
@@ -175,13 +179,13 @@ class TableStore(Store):
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        (key,) = as_keys([key])
+        key = as_key(key)
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
         with self._transaction() as table:
             return table.compare_set(key, expected, desired)
 
     def delete_key(self, key: str) -> bool:
-        (key,) = as_keys([key])
+        key = as_key(key)
         with self._transaction() as table:
             return table.delete(key)
 
@@ -220,7 +224,7 @@ class TableStore(Store):
         self._change(ChangeKind.PUSH, key, value)
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        (key,) = as_keys([key])
+        key = as_key(key)
         limit = self.timeout if block else timedelta(0)
         oldest = self._until(lambda table: table.pop(key), limit)
         if oldest is not None:
@@ -230,7 +234,7 @@ class TableStore(Store):
         raise QueueEmptyError(f"queue is empty, key: {key}")
 
     def queue_len(self, key: str) -> int:
-        (key,) = as_keys([key])
+        key = as_key(key)
         with self._transaction() as table:
             return len(table.queues.get(key, ()))
 

@@ -23,6 +23,7 @@ from allhands.store.base import (
     as_bytes,
     as_int64,
     as_items,
+    as_key,
     as_keys,
     as_timeout,
 )
@@ -84,8 +85,7 @@ class TCPStore(Store):
         master_listen_fd: int | None = None,
         use_libuv: bool = True,
     ) -> None:
-        if not 0 <= port <= 65535:
-            raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
+        port = _as_port(port)
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")
         self._timeout = as_timeout(timeout)
@@ -136,19 +136,19 @@ class TCPStore(Store):
 
     def set(self, key: str, value: str | bytes) -> None:
         """Set `key` to `value`; it is there when this returns. See `Store.set`."""
-        self._client.set(key, as_bytes(value), self._limit)
+        self._client.set(as_key(key), as_bytes(value), self._limit)
 
     def get(self, key: str) -> bytes:
         """The value of `key`; waits until there is one. See `Store.get`."""
-        return self._client.get(key, self._limit)
+        return self._client.get(as_key(key), self._limit)
 
     def add(self, key: str, amount: int) -> int:
         """Add `amount` to the counter `key`, return the sum. See `Store.add`."""
-        return self._client.add(key, as_int64(amount), self._limit)
+        return self._client.add(as_key(key), as_int64(amount), self._limit)
 
     def append(self, key: str, value: str | bytes) -> None:
         """Append `value` to the value of `key`. See `Store.append`."""
-        self._client.append(key, as_bytes(value), self._limit)
+        self._client.append(as_key(key), as_bytes(value), self._limit)
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all of `keys` exist now. See `Store.check`."""
@@ -163,11 +163,11 @@ class TCPStore(Store):
     ) -> bytes:
         """Set `key` if its value is `expected_value`. See `Store.compare_set`."""
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
-        return self._client.compare_set(key, expected, desired, self._limit)
+        return self._client.compare_set(as_key(key), expected, desired, self._limit)
 
     def delete_key(self, key: str) -> bool:
         """Delete `key`; True if it existed. See `Store.delete_key`."""
-        return self._client.delete_key(key, self._limit)
+        return self._client.delete_key(as_key(key), self._limit)
 
     def num_keys(self) -> int:
         """How many keys there are; none of them is the store's own."""
@@ -189,18 +189,18 @@ class TCPStore(Store):
 
     def queue_push(self, key: str, value: str | bytes) -> None:
         """Append `value` to the queue `key`. See `Store.queue_push`."""
-        self._client.queue_push(key, as_bytes(value), self._limit)
+        self._client.queue_push(as_key(key), as_bytes(value), self._limit)
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """Remove and return the queue's oldest value. See `Store.queue_pop`.
 
         Those who wait are served in the order in which they came.
         """
-        return self._client.queue_pop(key, block, self._limit)
+        return self._client.queue_pop(as_key(key), block, self._limit)
 
     def queue_len(self, key: str) -> int:
         """How many values the queue `key` holds. See `Store.queue_len`."""
-        return self._client.queue_len(key, self._limit)
+        return self._client.queue_len(as_key(key), self._limit)
 
     def barrier(
         self, key: str, world_size: int, timeout: timedelta | None = None
@@ -214,7 +214,7 @@ class TCPStore(Store):
             DistStoreError: the limit passed first.
             ValueError: `world_size` is not what those give who wait already.
         """
-        self._client.barrier(key, world_size, self._limit_of(timeout))
+        self._client.barrier(as_key(key), world_size, self._limit_of(timeout))
 
     def clone(self) -> TCPStore:
         """Another object on the same data, with a connection and timeout of its own.
@@ -242,6 +242,14 @@ class TCPStore(Store):
             f"{self!r} cannot be pickled: it is a connection. Make another one there: "
             f"TCPStore({self._host!r}, {self._port})"
         )
+
+
+def _as_port(port: int) -> int:
+    if not hasattr(port, "__index__"):
+        raise TypeError(f"port must be an int, got {port!r}")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
+    return port
 
 
 # What multi_tenant shares: servers by host, port and secret, while a store holds them.
