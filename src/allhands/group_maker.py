@@ -187,7 +187,8 @@ def merge(
             f"{first[0]} came before, and group {local.group_name!r} has {local.size()}"
         )
     rank = int(first[0]) + local.rank()
-    roster = exchange(PrefixStore("merge", store), rank, size, timeout)
+    met = PrefixStore("merge", store)
+    roster = exchange(met, rank, size, timeout, "merge_remote_group")
     name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
     _check_name(name)
     assert local.config is not None, "a registered group is bound"

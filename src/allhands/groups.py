@@ -100,7 +100,7 @@ def init_process_group(
     own_store = PrefixStore(f"{name}/", store)
     make_world(
         store,
-        partial(exchange, own_store, rank, world_size, limit),
+        partial(exchange, own_store, rank, world_size, limit, "init_process_group"),
         rank=rank,
         size=world_size,
         name=name,

@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from allhands._C import process_identity
-from allhands.errors import DistStoreError
+from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
 
 __all__ = ["Identity", "Roster", "exchange"]
@@ -45,17 +46,22 @@ class Roster(NamedTuple):
         return key.digest()
 
 
-def exchange(store: Store, rank: int, size: int, timeout: timedelta) -> Roster:
+def exchange(
+    store: Store, rank: int, size: int, timeout: timedelta, operation: str
+) -> Roster:
     """Publish this rank's identity and read everyone's; returns once all have come.
 
     Rank 0 returns last, since it often hosts the store that the others still read.
+    `operation` is what errors name.
 
     Raises:
         DistStoreError: some ranks did not come within `timeout`; names them.
+        DistNetworkError: the store was lost meanwhile.
+        ValueError: the ranks do not agree about `size`.
     """
     world = store.add(f"join/{rank}", 1)
     try:
-        roster = _exchange(store, f"{world}", rank, size, timeout)
+        roster = _Meeting(store, world, rank, size, timeout, operation).hold()
     except BaseException:
         with suppress(Exception):  # the store itself may be what failed
             store.set(f"{world}/gave_up/{rank}", "")
@@ -66,53 +72,87 @@ def exchange(store: Store, rank: int, size: int, timeout: timedelta) -> Roster:
     return roster
 
 
-def _exchange(
-    store: Store, world: str, rank: int, size: int, timeout: timedelta
-) -> Roster:
-    deadline = time.monotonic() + timeout.total_seconds()
-    if rank == 0:
-        store.set(f"{world}/token", os.urandom(16).hex())
-    store.set(f"{world}/identity/{rank}", json.dumps(process_identity()))
-    keys = [f"{world}/identity/{peer}" for peer in range(size)]
-    try:
-        _wait(store, keys, deadline)
-    except RuntimeError as error:
-        _name_missing(store, world, keys, rank, timeout, error)
-    identities = [tuple(json.loads(text)) for text in store.multi_get(keys)]
-    token = bytes.fromhex(store.get(f"{world}/token").decode())
-    if store.add(f"{world}/read", 1) == size:
-        store.set(f"{world}/all_read", "")
-    if rank == 0:
-        _wait(store, [f"{world}/all_read"], deadline)
-    return Roster(identities, token)
+class _Meeting:
+    """One attempt of this rank to enter a world."""
 
+    def __init__(
+        self,
+        store: Store,
+        world: int,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        operation: str,
+    ) -> None:
+        self._store, self._world = store, world
+        self._rank, self._size = rank, size
+        self._limit = timeout.total_seconds()
+        self._deadline = time.monotonic() + self._limit
+        self._subject = f"{operation}: rank {rank} (this process)"
 
-def _wait(store: Store, keys: list[str], deadline: float) -> None:
-    left = max(deadline - time.monotonic(), 0.001)
-    store.wait(keys, timedelta(seconds=left))
+    def hold(self) -> Roster:
+        """See `exchange`."""
+        store, world = self._store, self._world
+        if self._rank == 0:
+            store.set(f"{world}/token", os.urandom(16).hex())
+        mine = [self._size, *process_identity()]
+        store.set(f"{world}/identity/{self._rank}", json.dumps(mine))
+        keys = [f"{world}/identity/{peer}" for peer in range(self._size)]
+        self._wait(keys, self._who_is_missing)
+        said = [json.loads(text) for text in store.multi_get(keys)]
+        self._check_sizes([size for size, *_ in said])
+        token = bytes.fromhex(store.get(f"{world}/token").decode())
+        if store.add(f"{world}/read", 1) == self._size:
+            store.set(f"{world}/all_read", "")
+        if self._rank == 0:
+            self._wait([f"{world}/all_read"], self._how_many_lag)
+        return Roster([tuple(identity) for _, *identity in said], token)
 
+    def _wait(self, keys: list[str], missing: Callable[[], str]) -> None:
+        """Wait for `keys`; where the time passes first, `missing` says what for."""
+        left = max(self._deadline - time.monotonic(), 0.001)
+        try:
+            self._store.wait(keys, timedelta(seconds=left))
+        except DistNetworkError as error:
+            raise DistNetworkError(
+                f"{self._subject} lost the store before all ranks had come: {error}"
+            ) from error
+        except RuntimeError as error:  # of a user's own store, too
+            what = missing()
+            if not what:
+                raise
+            raise DistStoreError(
+                f"{self._subject} waited {self._limit:g} s (its timeout) for {what}"
+            ) from error
 
-def _name_missing(
-    store: Store,
-    world: str,
-    keys: list[str],
-    rank: int,
-    timeout: timedelta,
-    error: RuntimeError,
-) -> NoReturn:
-    """Turn the failed wait of `error` into one that says which ranks did not come."""
-    absent = [peer for peer, key in enumerate(keys) if not store.check([key])]
-    if not absent:
-        raise error
-    came = [peer for peer in absent if store.check([f"{world}/gave_up/{peer}"])]
-    missing = [peer for peer in absent if peer not in came]
-    text = f"{len(missing)} of {len(keys)} ranks, which did not come: {missing}"
-    if came:
-        text += f"; of the others, {came} gave up waiting earlier"
-    raise DistStoreError(
-        f"init_process_group: rank {rank} (this process) waited "
-        f"{timeout.total_seconds():g} s (its timeout) for {text}"
-    ) from error
+    def _who_is_missing(self) -> str:
+        """The ranks that did not come; nothing if all did in the last moment."""
+        store, world = self._store, self._world
+        peers = range(self._size)
+        absent = [p for p in peers if not store.check([f"{world}/identity/{p}"])]
+        came = [p for p in absent if store.check([f"{world}/gave_up/{p}"])]
+        if not absent:
+            return ""
+        missing = [p for p in absent if p not in came]
+        text = f"{len(missing)} of {self._size} ranks, which did not come: {missing}"
+        if came:
+            text += f"; of the others, {came} gave up waiting earlier"
+        again = [p for p in peers if store.add(f"join/{p}", 0) > world]
+        if again:
+            text += f"; several processes say that they are rank {again[0]}"
+        return text
+
+    def _how_many_lag(self) -> str:
+        num_read = self._store.add(f"{self._world}/read", 0)
+        return f"{self._size - num_read} of {self._size} ranks, which came and stopped"
+
+    def _check_sizes(self, sizes: list[int]) -> None:
+        for peer, size in enumerate(sizes):
+            if size != self._size:
+                raise ValueError(
+                    f"{self._subject} has world_size {self._size}, rank {peer} has "
+                    f"{size}; it must be the same on every rank"
+                )
 
 
 def _forget(store: Store, world: str, rank: int) -> None:

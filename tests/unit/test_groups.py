@@ -159,6 +159,43 @@ def test_init_names_the_ranks_that_did_not_come():
     assert run_ranks(4, everyone, init=False) == [6] * 4
 
 
+def test_init_tells_of_two_processes_with_one_rank():
+    store = dist.HashStore()
+
+    def body(number):
+        rank = min(number, 1)
+        with pytest.raises(dist.DistStoreError, match="did not come") as caught:
+            init(store, rank, 3, timeout=timedelta(seconds=1 if rank else 0.2))
+        return str(caught.value)
+
+    first, *_ = run_ranks(3, body, init=False)
+    assert "1 of 3 ranks, which did not come: [2]; several processes say" in first
+    assert first.endswith("that they are rank 1")
+
+
+def test_init_tells_of_different_world_sizes():
+    store = dist.HashStore()
+    message = r"rank 0 \(this process\) has world_size 2, rank 1 has 3"
+
+    def body(rank):
+        error, text = (ValueError, message) if rank == 0 else (dist.DistStoreError, "2")
+        with pytest.raises(error, match=text):
+            init(store, rank, 2 + rank, timeout=timedelta(seconds=0.5))
+
+    run_ranks(2, body, init=False)
+
+
+def test_init_tells_of_a_store_that_was_lost():
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    store = dist.TCPStore("127.0.0.1", server.port)
+    timer = threading.Timer(0.2, lambda held: held.clear(), [[server]])
+    del server
+    timer.start()
+    with pytest.raises(dist.DistNetworkError, match=r"rank 0 .*lost the store before"):
+        init(store, 0, 2, timeout=timedelta(seconds=20))
+    timer.join()
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -65,8 +65,8 @@ std::unique_ptr<Link> Client::take_link(const Deadline& deadline) {
   {
     const std::scoped_lock lock(mutex_);
     if (is_lost_)
-      throw Error(ErrorKind::Network,
-                  "the store server at " + target_.where() + " was lost before");
+      throw Error(ErrorKind::Network, "the store server at " + target_.where() +
+                                          " was lost in an earlier call");
     if (owner_ != ::getpid()) idle_.clear();  // the parent's; it goes on with them
     owner_ = ::getpid();
     if (!idle_.empty()) {
