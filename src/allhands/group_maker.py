@@ -27,6 +27,7 @@ __all__ = [
     "add_group",
     "check_members",
     "check_of_world",
+    "find",
     "hashed",
     "make_world",
     "split",
@@ -210,9 +211,25 @@ def merge(
     return group
 
 
+def find(name: str) -> ProcessGroup:
+    """The group of this name: what a pickled group is read back as.
+
+    Raises:
+        ValueError: this process has none.
+    """
+    try:
+        return current().groups[name]
+    except KeyError:
+        raise ValueError(
+            f"group {name!r} is not registered in this process: a pickled group, or a "
+            f"mesh with it, can be read only by its members, while it is there"
+        ) from None
+
+
 class _Maker:
     """Hands the functions above to the groups themselves, which are a layer below."""
 
+    find = staticmethod(find)
     split = staticmethod(split)
     merge = staticmethod(merge)
 

@@ -29,8 +29,10 @@ __all__ = [
     "check_device_type",
     "check_lines",
     "check_names",
+    "check_parts",
     "check_ranks",
     "integers",
+    "mesh_of",
     "one_override",
     "overrides_by_dim",
 ]
@@ -52,11 +54,16 @@ class Grid:
 
     def __init__(self, device_type: str, mesh: Any, rank: int) -> None:
         self.device_type = device_type
-        self.library = _library_of(mesh)
+        self._empty = _library_of(mesh).from_numpy(np.empty(0))
         self.ranks = integers(mesh)
         self.flattened: dict[str, Dim] = {}
         found = np.argwhere(self.ranks == rank).tolist()
         self.coordinate: tuple[int, ...] | None = tuple(found[0]) if found else None
+
+    @property
+    def library(self) -> Library:
+        """Whose arrays `DeviceMesh.mesh` is made of: of those it was made of."""
+        return library_of(self._empty)
 
     def over(self, axes: Sequence[int]) -> npt.NDArray[np.int32]:
         """The ranks along `axes`, in ascending order, that go through this one.
@@ -100,7 +107,7 @@ class Grid:
 
 
 def _library_of(mesh: Any) -> Library:
-    """Whose arrays `DeviceMesh.mesh` shall be: NumPy's for nested lists."""
+    """NumPy for nested lists."""
     is_plain = isinstance(mesh, (int, Sequence))
     return library_of(np.empty(0) if is_plain else mesh, "mesh")
 
@@ -133,6 +140,27 @@ def check_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
             f"len(mesh_dim_names): {len(unique)} and len(mesh_shape):{ndim}."
         )
     return unique
+
+
+def check_parts(
+    sizes: Sequence[int], names: Sequence[str], size: int, what: str
+) -> None:
+    """Refuse sizes and names of the parts of a dimension, `what`, that do not fit it.
+
+    Raises:
+        RuntimeError: not one name per size.
+        ValueError: the sizes do not multiply to `size`.
+    """
+    if len(sizes) != len(names):
+        raise RuntimeError(
+            f"mesh_dim_names must have same length as mesh_sizes in unflatten: got "
+            f"{tuple(names)} for {tuple(sizes)}"
+        )
+    if math.prod(sizes) != size or min(sizes) < 1:
+        raise ValueError(
+            f"The product of mesh_sizes={tuple(sizes)} is {math.prod(sizes)}, but the "
+            f"original dimension {what} has size {size}; they must be equal"
+        )
 
 
 def check_device_type(device_type: str) -> None:
@@ -212,6 +240,18 @@ def check_complete(groups: list[ProcessGroup], mesh: Any, names: Any) -> None:
             f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
             f"{integers(mesh).tolist()} and {len(groups)} ProcessGroups"
         )
+
+
+def mesh_of(group: ProcessGroup, mesh: Any) -> Any:
+    """The one-dimensional mesh of `group`, which `mesh` must be where it is given.
+
+    Raises:
+        ValueError: it is another.
+    """
+    ranks = get_process_group_ranks(group)
+    if mesh is not None and integers(mesh).tolist() != ranks:
+        raise ValueError(f"Invalid mesh {mesh} for ProcessGroup with ranks {ranks}")
+    return ranks if mesh is None else mesh
 
 
 def check_lines(grid: Grid, groups: list[ProcessGroup]) -> None:

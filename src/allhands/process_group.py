@@ -34,7 +34,10 @@ is under way when everybody leaves takes milliseconds, unless a peer will never 
 
 
 class GroupMaker(Protocol):
-    """What makes groups out of a group, for its methods of these names."""
+    """What finds groups and makes them out of a group, for its methods."""
+
+    def find(self, name: str) -> ProcessGroup:
+        """The group of this process that is called `name`."""
 
     def split(
         self,
@@ -190,6 +193,10 @@ class ProcessGroup(TorchSpelling):
                 f"group {self.group_name!r} has no store: it was destroyed"
             )
         return self._store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled, and deep-copied with what holds it, as its name.
+        return self._maker.find, (self.group_name,)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""

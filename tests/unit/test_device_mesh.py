@@ -1,5 +1,7 @@
 """Device meshes, with ranks as threads."""
 
+import copy
+import pickle
 import time
 
 import numpy as np
@@ -130,6 +132,88 @@ def test_flatten_joins_dimensions():
         return total(flat.get_group())
 
     assert run_ranks(8, body) == [10, 10, 18, 18] * 2
+
+
+def test_unflatten_cuts_a_dimension():
+    def body(rank):
+        line = init_device_mesh("cpu", (8,), mesh_dim_names=("all",))
+        mesh = line._unflatten("all", (2, 2, 2), NAMES)  # torch's spelling
+        assert mesh == cube()
+        assert [total(g) for g in mesh.get_all_groups()] == [
+            total(g) for g in cube().get_all_groups()
+        ]
+        plane = mesh["a", "b"].unflatten(-1, (1, 2), ("x", "y"), {"x": "fake"})
+        assert plane.mesh_dim_names == ("a", "x", "y")
+        assert plane.get_group("a") is mesh.get_group("a")
+        assert dist.get_backend(plane.get_group("x")) == "fake"
+        assert total(plane.get_group("y")) == total(mesh.get_group("b"))
+        assert (
+            plane.flatten("ab").mesh.tolist() == mesh["a", "b"].flatten().mesh.tolist()
+        )
+
+    run_ranks(8, body)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        (("q", (4, 2), ("a", "b")), ValueError, r"dim q .* not in \('all',\)"),
+        ((1, (4, 2), ("a", "b")), IndexError, r"must be in \[-1, 1\), got 1"),
+        ((0, (4, 3), ("a", "b")), ValueError, r"mesh_sizes=\(4, 3\) is 12.* size 8"),
+        ((0, (-4, -2), ("a", "b")), ValueError, r"mesh_sizes=\(-4, -2\) is 8"),
+        ((0, (4, 2), ("a",)), RuntimeError, r"same length.* \('a',\) for \(4, 2\)"),
+        ((0, (4, 2), ("a", "a")), RuntimeError, "must be unique"),
+        ((0, (4, 2), ("a", "b"), {"c": "fake"}), RuntimeError, "invalid keys"),
+    ],
+)
+def test_dimensions_that_cannot_be_cut(arguments, kind, text):
+    def body(rank):
+        mesh = init_device_mesh("cpu", (8,), mesh_dim_names=("all",))
+        with pytest.raises(kind, match=text):
+            mesh.unflatten(*arguments)
+        with pytest.raises(RuntimeError, match="unflatten a DeviceMesh without"):
+            init_device_mesh("cpu", (8,)).unflatten(*arguments)
+
+    run_ranks(8, body, backend="fake")
+
+
+def test_a_mesh_without_groups_is_cut_into_one_without():
+    def body(rank):
+        whole = DeviceMesh("cpu", [0, 1], mesh_dim_names="a", _init_backend=False)
+        with pytest.raises(RuntimeError, match="no groups"):
+            whole.unflatten("a", (1, 2), ("x", "y")).get_group("y")
+
+    run_ranks(2, body)
+
+
+@pytest.mark.parametrize(
+    "through", [copy.deepcopy, lambda held: pickle.loads(pickle.dumps(held))]
+)
+def test_copies_have_the_same_groups(through):
+    def body(rank):
+        mesh = cube()
+        flat = mesh["a", "b"].flatten("ab")
+        held = through({"mesh": mesh, "flat": flat, "world": dist.group.WORLD})
+        assert held["world"] is dist.group.WORLD
+        assert held["mesh"] == mesh
+        assert held["mesh"].get_all_groups() == mesh.get_all_groups()
+        assert held["flat"].get_group() is held["mesh"].get_group("ab")
+        assert held["mesh"].get_coordinate() == mesh.get_coordinate()
+        assert held["mesh"].mesh.tolist() == mesh.mesh.tolist()
+
+    run_ranks(8, body)
+
+
+def test_a_pickled_group_is_read_where_it_is():
+    def body(rank):
+        pair = dist.new_group([0, 1])
+        text = pickle.dumps(pair)
+        assert pickle.loads(text) is pair
+        dist.destroy_process_group(pair)
+        with pytest.raises(ValueError, match="'1' is not registered in this process"):
+            pickle.loads(text)
+
+    run_ranks(2, body)
 
 
 @pytest.mark.parametrize(

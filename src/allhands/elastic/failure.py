@@ -16,7 +16,7 @@ from allhands.errors import RankFailedError
 __all__ = ["Failure", "first_failure", "report", "shell_code", "signal_name"]
 
 # Raised because of what happened on another rank.
-_SECONDARY = (RankFailedError.__name__, "RemoteError")
+_SECONDARY = RankFailedError.__name__
 _MESSAGE_LINES = 5
 _LINE_LENGTH = 400
 
@@ -64,7 +64,7 @@ class Failure:
     def is_secondary(self) -> bool:
         """Whether it only followed from another rank's failure."""
         raised = self.raised
-        return raised is not None and raised.type.rpartition(".")[2] in _SECONDARY
+        return raised is not None and raised.type.rpartition(".")[2] == _SECONDARY
 
     def cause(self) -> str:
         """What ended it, without where."""
