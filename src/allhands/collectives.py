@@ -1,4 +1,4 @@
-"""The collectives that move arrays: each checks, resolves the group, and delegates.
+"""The collectives that move arrays: each resolves the group and delegates.
 
 What holds for all collectives, also those of `reductions` and `coalesced`, and is not
 repeated below:
@@ -27,14 +27,8 @@ import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 
-from allhands.arguments import (
-    Group,
-    check_list_of_root,
-    check_root,
-    warn_non_member,
-)
+from allhands.arguments import Group, warn_non_member
 from allhands.arrays import Array
-from allhands.lists import check_list, split_sizes
 from allhands.work import Work
 from allhands.world import resolve
 
@@ -80,9 +74,8 @@ def broadcast(
     if member is None:
         warn_non_member("broadcast")
         return None
-    root = check_root("broadcast", member, src, group_src)
-    limit = member.limit(timeout)
-    return member.serving(tensor).broadcast(tensor, root, limit, async_op)
+    root = member.rank_meant(src, group_src)
+    return member.communicator.broadcast(tensor, root, timeout, async_op)
 
 
 def all_gather(
@@ -110,14 +103,11 @@ def all_gather(
         dist.all_gather(parts, np.full(2, dist.get_rank()))
         ```
     """
-    check_list("tensor_list", tensor_list)
     member = resolve(group)
     if member is None:
         warn_non_member("all_gather")
         return None
-    member.check_list("all_gather", "output", tensor_list)
-    limit = member.limit(timeout)
-    return member.serving(tensor).all_gather(tensor_list, tensor, limit, async_op)
+    return member.communicator.all_gather(tensor_list, tensor, timeout, async_op)
 
 
 def all_gather_single(
@@ -146,8 +136,8 @@ def all_gather_single(
     if member is None:
         warn_non_member("all_gather_single")
         return None
-    return member.serving(input_tensor).all_gather_single(
-        output_tensor, input_tensor, member.limit(timeout), async_op
+    return member.communicator.all_gather_single(
+        output_tensor, input_tensor, timeout, async_op
     )
 
 
@@ -203,10 +193,8 @@ def gather(
     if member is None:
         warn_non_member("gather")
         return None
-    root = check_root("gather", member, dst, group_dst, default=0)
-    outputs = check_list_of_root(member, "gather", "output", gather_list, root)
-    limit = member.limit(timeout)
-    return member.serving(tensor).gather(tensor, outputs, root, limit, async_op)
+    root = member.rank_meant(dst, group_dst, default=0)
+    return member.communicator.gather(tensor, gather_list, root, timeout, async_op)
 
 
 def scatter(
@@ -240,10 +228,8 @@ def scatter(
     if member is None:
         warn_non_member("scatter")
         return None
-    root = check_root("scatter", member, src, group_src, default=0)
-    inputs = check_list_of_root(member, "scatter", "input", scatter_list, root)
-    limit = member.limit(timeout)
-    return member.serving(tensor).scatter(tensor, inputs, root, limit, async_op)
+    root = member.rank_meant(src, group_src, default=0)
+    return member.communicator.scatter(tensor, scatter_list, root, timeout, async_op)
 
 
 def all_to_all(
@@ -273,16 +259,12 @@ def all_to_all(
         dist.all_to_all(received, [np.ones(mine) for _ in range(size)])
         ```
     """
-    check_list("output_tensor_list", output_tensor_list)
-    check_list("input_tensor_list", input_tensor_list)
     member = resolve(group)
     if member is None:
         warn_non_member("all_to_all")
         return None
-    member.check_list("all_to_all", "output", output_tensor_list)
-    member.check_list("all_to_all", "input", input_tensor_list)
-    return member.serving(input_tensor_list[0]).all_to_all(
-        output_tensor_list, input_tensor_list, member.limit(timeout), async_op
+    return member.communicator.all_to_all(
+        output_tensor_list, input_tensor_list, timeout, async_op
     )
 
 
@@ -318,12 +300,8 @@ def all_to_all_single(
     if member is None:
         warn_non_member("all_to_all_single")
         return None
-    communicator = member.serving(input)
-    output_splits = split_sizes("output", output, output_split_sizes, member.size())
-    input_splits = split_sizes("input", input, input_split_sizes, member.size())
-    limit = member.limit(timeout)
-    return communicator.all_to_all_single(
-        output, input, output_splits, input_splits, limit, async_op
+    return member.communicator.all_to_all_single(
+        output, input, output_split_sizes, input_split_sizes, timeout, async_op
     )
 
 
@@ -348,4 +326,4 @@ def barrier(
     if member is None:
         warn_non_member("barrier")
         return None
-    return member.any_communicator().barrier(member.limit(timeout), async_op)
+    return member.communicator.barrier(timeout, async_op)

@@ -1,12 +1,13 @@
 """Communicator: what a backend makes for one group, with one method per collective.
 
-A backend implements the methods it can do and inherits the rest, which say so. Arrays
-come as the caller passed them; a backend takes their memory itself (`arrays.as_buffer`)
-since it knows what it can read. Every method
+A backend implements the methods it can do and inherits the rest, which say so. Arrays,
+lists and split sizes come as the caller passed them: a backend takes their memory
+itself (`arrays.as_buffer`) since it knows what it can read, and refuses what it cannot.
+Every method
 
 - runs at once and returns None, or with `async_op` starts and returns a `Work`;
-- takes its time limit in seconds;
-- takes ranks of the group, already checked to lie in it;
+- takes its time limit, None for that of the group (`set_timeout`);
+- takes ranks of the group; a peer lies in it, a root may not;
 - may be called from any thread; operations run in the order of the calls.
 
 To add a collective, add its method here, its function in `collectives` or `reductions`,
@@ -15,12 +16,12 @@ and to the backends that can do it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from allhands.arrays import Array
 from allhands.identity import Roster
@@ -48,146 +49,162 @@ class CommunicatorOptions:
     """The world's processes; its first call waits until all ranks have come."""
 
 
-class Communicator(ABC):
+class Communicator(Protocol):
     """The operations of one group; see the module."""
 
-    name: str
-
     def all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+        self,
+        tensor: Array,
+        op: RedOpType | ReduceOp,
+        timeout: timedelta | None,
+        async_op: bool,
     ) -> Work | None:
         """See `allhands.all_reduce`."""
-        self._refuse("all_reduce")
+        _refuse(self, "all_reduce")
 
     def reduce(
         self,
         tensor: Array,
         root: int,
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce`; `tensor` is written on `root` only."""
-        self._refuse("reduce")
+        _refuse(self, "reduce")
 
     def reduce_scatter(
         self,
         output: Array,
         input_list: list[Array],
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce_scatter`."""
-        self._refuse("reduce_scatter")
+        _refuse(self, "reduce_scatter")
 
     def reduce_scatter_single(
         self,
         output: Array,
         input: Array,
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce_scatter_single`."""
-        self._refuse("reduce_scatter_single")
+        _refuse(self, "reduce_scatter_single")
 
     def broadcast(
-        self, tensor: Array, root: int, timeout: float, async_op: bool
+        self, tensor: Array, root: int, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """See `allhands.broadcast`; `tensor` is only read on `root`."""
-        self._refuse("broadcast")
+        _refuse(self, "broadcast")
 
     def all_gather(
-        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+        self,
+        tensor_list: list[Array],
+        tensor: Array,
+        timeout: timedelta | None,
+        async_op: bool,
     ) -> Work | None:
         """See `allhands.all_gather`."""
-        self._refuse("all_gather")
+        _refuse(self, "all_gather")
 
     def all_gather_single(
-        self, output: Array, input: Array, timeout: float, async_op: bool
+        self, output: Array, input: Array, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """See `allhands.all_gather_single`."""
-        self._refuse("all_gather_single")
+        _refuse(self, "all_gather_single")
 
     def gather(
         self,
         tensor: Array,
-        gather_list: list[Array],
+        gather_list: list[Array] | None,
         root: int,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
-        """See `allhands.gather`; the list is empty on other ranks than `root`."""
-        self._refuse("gather")
+        """See `allhands.gather`; only `root` has a list."""
+        _refuse(self, "gather")
 
     def scatter(
         self,
         tensor: Array,
-        scatter_list: list[Array],
+        scatter_list: list[Array] | None,
         root: int,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
-        """See `allhands.scatter`; the list is empty on other ranks than `root`."""
-        self._refuse("scatter")
+        """See `allhands.scatter`; only `root` has a list."""
+        _refuse(self, "scatter")
 
     def all_to_all(
         self,
         output_list: list[Array],
         input_list: list[Array],
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_to_all`."""
-        self._refuse("all_to_all")
+        _refuse(self, "all_to_all")
 
     def all_to_all_single(
         self,
         output: Array,
         input: Array,
-        output_splits: list[int],
-        input_splits: list[int],
-        timeout: float,
+        output_splits: Sequence[int] | None,
+        input_splits: Sequence[int] | None,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
-        """See `allhands.all_to_all_single`; splits are those of the first dimension."""
-        self._refuse("all_to_all_single")
+        """See `allhands.all_to_all_single`; None or no splits: equal ones."""
+        _refuse(self, "all_to_all_single")
 
-    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+    def barrier(self, timeout: timedelta | None, async_op: bool) -> Work | None:
         """See `allhands.barrier`."""
-        self._refuse("barrier")
+        _refuse(self, "barrier")
 
     def persistent(
-        self, operation: str, *arguments: Any, timeout: float
+        self, operation: str, *arguments: Any, timeout: timedelta | None
     ) -> PersistentRequest:
         """A request that runs the collective of that name with these `arguments`."""
         call = partial(getattr(self, operation), *arguments, timeout)
         return PlainRequest(operation, call)
 
-    def empty_shared(self, shape: tuple[int, ...], dtype: Any, timeout: float) -> Array:
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
         """See `allhands.empty_shared`."""
-        self._refuse("empty_shared")
+        _refuse(self, "empty_shared")
 
     def peer_array(self, array: Array, peer: int) -> Array:
         """See `allhands.peer_array`."""
-        self._refuse("peer_array")
+        _refuse(self, "peer_array")
 
-    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+    def send(
+        self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
+    ) -> None:
         """See `allhands.send`."""
-        self._refuse("send")
+        _refuse(self, "send")
 
-    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+    def recv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> int:
         """See `allhands.recv`; the sender's rank in the group. `peer` None: any."""
-        self._refuse("recv")
+        _refuse(self, "recv")
 
-    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+    def isend(
+        self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
+    ) -> Work:
         """See `allhands.isend`."""
-        self._refuse("isend")
+        _refuse(self, "isend")
 
-    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+    def irecv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> Work:
         """See `allhands.irecv`; `peer` None: any."""
-        self._refuse("irecv")
+        _refuse(self, "irecv")
 
     def sendrecv(
         self,
@@ -197,10 +214,17 @@ class Communicator(ABC):
         output: Array,
         src: int | None,
         recv_tag: int,
-        timeout: float,
+        timeout: timedelta | None,
     ) -> int:
         """See `allhands.sendrecv`; the sender's rank in the group."""
-        self._refuse("sendrecv")
+        _refuse(self, "sendrecv")
+
+    @abstractmethod
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the time limit of later operations that are given none.
+
+        At first it is that of the `CommunicatorOptions`.
+        """
 
     @abstractmethod
     def abort(self, reason: str) -> None:
@@ -213,5 +237,8 @@ class Communicator(ABC):
         Operations that are queued get `grace` seconds to finish.
         """
 
-    def _refuse(self, operation: str) -> NoReturn:
-        raise NotImplementedError(f"Backend {self.name} does not support {operation}")
+
+def _refuse(communicator: Communicator, operation: str) -> NoReturn:
+    raise NotImplementedError(
+        f"Backend {type(communicator).__name__} does not support {operation}"
+    )

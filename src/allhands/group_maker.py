@@ -16,6 +16,7 @@ import numpy as np
 
 from allhands import excepthook
 from allhands.backend import BackendConfig, make_communicator
+from allhands.by_device import by_device
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.identity import Roster, exchange
 from allhands.own_group import OwnGroupCommunicator
@@ -181,7 +182,7 @@ def merge(
     first = np.zeros(1, np.int64)
     if local.rank() == 0:  # several merges through one store: a multiple of `size` each
         first[0] = (store.add("merge/ranks", local.size()) - local.size()) % size
-    local.any_communicator().broadcast(first, 0, local.limit(timeout), False)
+    local.communicator.broadcast(first, 0, timeout, False)
     if first[0] + local.size() > size:
         raise ValueError(
             f"merge_remote_group: the groups have more than {size} ranks together: "
@@ -312,18 +313,22 @@ def _make_group(
 
     A backend may also make the whole group, which then serves every device.
     """
-    group: ProcessGroup | None = None
     by_name: dict[str, Communicator] = {}
-    for device, name in config.get_device_backend_map().items():
+    devices = config.get_device_backend_map()
+    for device, name in devices.items():
         if name in by_name:
             continue
         store = PrefixStore(f"{device}/", options.store)
         made = make_communicator(name, replace(options, store=store), pg_options)
         if isinstance(made, ProcessGroup):
-            group, by_name = made, {name: OwnGroupCommunicator(made)}
-            break
+            made.bind(options, config, OwnGroupCommunicator(made), _Maker())
+            return made
         by_name[name] = made
-    if group is None:
-        group = ProcessGroup(options.group_rank, options.group_size)
-    group.bind(options, config, by_name, _Maker())
+    group = ProcessGroup(options.group_rank, options.group_size)
+    communicator = (
+        next(iter(by_name.values()))
+        if len(by_name) == 1
+        else by_device({device: by_name[name] for device, name in devices.items()})
+    )
+    group.bind(options, config, communicator, _Maker())
     return group

@@ -31,14 +31,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from allhands.arguments import (
-    Group,
-    check_root,
-    member_of,
-    root_of,
-    warn_non_member,
-)
+from allhands.arguments import Group, member_of, warn_non_member
 from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
+from allhands.options import to_seconds
 from allhands.parcel import NOTHING, Numbers, Parcel, Section, pack, room_for, unpack
 from allhands.process_group import ProcessGroup
 from allhands.world import resolve
@@ -119,7 +114,7 @@ def gather_object(
     if member is None:
         warn_non_member("gather_object")
         return
-    root = check_root("gather_object", member, dst, group_dst, default=0)
+    root = _root(member, dst, group_dst)
     is_root = member.rank() == root
     if is_root and not object_gather_list:
         raise ValueError(
@@ -164,7 +159,7 @@ def broadcast_object_list(
     if member is None:
         warn_non_member("broadcast_object_list")
         return
-    root = check_root("broadcast_object_list", member, src, group_src, default=0)
+    root = _root(member, src, group_src)
     with _Wire("broadcast_object_list", member, timeout) as wire:
         if member.rank() == root:
             wire.broadcast(object_list, root)
@@ -207,7 +202,7 @@ def scatter_object_list(
             "Expected argument scatter_object_output_list to be a list of size at "
             "least 1."
         )
-    root = check_root("scatter_object_list", member, src, group_src, default=0)
+    root = _root(member, src, group_src)
     inputs = scatter_object_input_list if member.rank() == root else None
     if member.rank() == root:
         if inputs is None:
@@ -252,8 +247,7 @@ def send_object_list(
     """
     _check_is_list("object_list", object_list)
     member = member_of(group)
-    target = root_of(member, dst, group_dst)
-    member.check_peer("destination", target)
+    target = member.peer_meant("destination", dst, group_dst)
     with _Wire("send_object_list", member, timeout) as wire:
         wire.send(object_list, target)
 
@@ -288,8 +282,7 @@ def recv_object_list(
     member = member_of(group)
     source = None
     if src is not None or group_src is not None:
-        source = root_of(member, src, group_src)
-        member.check_peer("source", source)
+        source = member.peer_meant("source", src, group_src)
     with _Wire("recv_object_list", member, timeout) as wire:
         sender, objects = wire.receive(len(object_list), source)
     object_list[:] = objects
@@ -305,8 +298,9 @@ class _Wire:
         self._operation = operation
         self._rank = member.rank()
         self._size = member.size()
-        self._end = time.monotonic() + member.limit(timeout)
-        self._communicator = member.serving(NOTHING)
+        limit = to_seconds(member.timeout if timeout is None else timeout)
+        self._end = time.monotonic() + limit
+        self._communicator = member.communicator
 
     def __enter__(self) -> _Wire:
         return self
@@ -315,8 +309,8 @@ class _Wire:
         if isinstance(error, DistError):
             error.args = (f"{self._operation}: {error}",)
 
-    def _left(self) -> float:
-        return max(0.0, self._end - time.monotonic())
+    def _left(self) -> timedelta:
+        return timedelta(seconds=max(0.0, self._end - time.monotonic()))
 
     def collect(self, obj: Any, root: int | None) -> list[Any]:
         """The objects of all ranks; on other ranks than `root`, if given, none."""
@@ -477,6 +471,15 @@ def _check_counts(
     if failed:
         who = failed if root is None else [root]
         raise DistBackendError(f"ranks {who} of the group could not pickle an object")
+
+
+def _root(member: ProcessGroup, root: int | None, group_root: int | None) -> int:
+    rank = member.rank_meant(root, group_root, default=0)
+    if not 0 <= rank < member.size():
+        raise RuntimeError(
+            f"invalid root rank: {rank}; it must be in [0, {member.size()})"
+        )
+    return rank
 
 
 def _check_is_list(name: str, value: object) -> None:

@@ -10,6 +10,7 @@ As thread-safe as that class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -38,14 +39,17 @@ class OwnGroupCommunicator(Communicator):
     """See the module."""
 
     def __init__(self, group: ProcessGroup) -> None:
-        self.name = type(group).__name__
         self._group = group
 
     def all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+        self,
+        tensor: Array,
+        op: RedOpType | ReduceOp,
+        timeout: timedelta | None,
+        async_op: bool,
     ) -> Work | None:
         """See `allhands.all_reduce`."""
-        options = AllreduceOptions(_limit(timeout), reduceOp=op)
+        options = AllreduceOptions(self._limit(timeout), reduceOp=op)
         return self._run(async_op, ["allreduce"], [tensor], options)
 
     def reduce(
@@ -53,11 +57,11 @@ class OwnGroupCommunicator(Communicator):
         tensor: Array,
         root: int,
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce`."""
-        options = ReduceOptions(_limit(timeout), reduceOp=op, rootRank=root)
+        options = ReduceOptions(self._limit(timeout), reduceOp=op, rootRank=root)
         return self._run(async_op, ["reduce"], [tensor], options)
 
     def reduce_scatter(
@@ -65,11 +69,11 @@ class OwnGroupCommunicator(Communicator):
         output: Array,
         input_list: list[Array],
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce_scatter`."""
-        options = ReduceScatterOptions(_limit(timeout), reduceOp=op)
+        options = ReduceScatterOptions(self._limit(timeout), reduceOp=op)
         return self._run(async_op, ["reduce_scatter"], [output], [input_list], options)
 
     def reduce_scatter_single(
@@ -77,59 +81,63 @@ class OwnGroupCommunicator(Communicator):
         output: Array,
         input: Array,
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce_scatter_single`."""
-        options = ReduceScatterOptions(_limit(timeout), reduceOp=op)
+        options = ReduceScatterOptions(self._limit(timeout), reduceOp=op)
         names = ["reduce_scatter_single", "_reduce_scatter_base"]
         return self._run(async_op, names, output, input, options)
 
     def broadcast(
-        self, tensor: Array, root: int, timeout: float, async_op: bool
+        self, tensor: Array, root: int, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """See `allhands.broadcast`."""
-        options = BroadcastOptions(_limit(timeout), rootRank=root)
+        options = BroadcastOptions(self._limit(timeout), rootRank=root)
         return self._run(async_op, ["broadcast"], [tensor], options)
 
     def all_gather(
-        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+        self,
+        tensor_list: list[Array],
+        tensor: Array,
+        timeout: timedelta | None,
+        async_op: bool,
     ) -> Work | None:
         """See `allhands.all_gather`."""
-        options = AllgatherOptions(_limit(timeout))
+        options = AllgatherOptions(self._limit(timeout))
         return self._run(async_op, ["allgather"], [tensor_list], [tensor], options)
 
     def all_gather_single(
-        self, output: Array, input: Array, timeout: float, async_op: bool
+        self, output: Array, input: Array, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """See `allhands.all_gather_single`."""
-        options = AllgatherOptions(_limit(timeout))
+        options = AllgatherOptions(self._limit(timeout))
         names = ["all_gather_single", "_allgather_base"]
         return self._run(async_op, names, output, input, options)
 
     def gather(
         self,
         tensor: Array,
-        gather_list: list[Array],
+        gather_list: list[Array] | None,
         root: int,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.gather`."""
-        options = GatherOptions(_limit(timeout), rootRank=root)
+        options = GatherOptions(self._limit(timeout), rootRank=root)
         outputs = [gather_list] if gather_list else []
         return self._run(async_op, ["gather"], outputs, [tensor], options)
 
     def scatter(
         self,
         tensor: Array,
-        scatter_list: list[Array],
+        scatter_list: list[Array] | None,
         root: int,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.scatter`."""
-        options = ScatterOptions(_limit(timeout), rootRank=root)
+        options = ScatterOptions(self._limit(timeout), rootRank=root)
         inputs = [scatter_list] if scatter_list else []
         return self._run(async_op, ["scatter"], [tensor], inputs, options)
 
@@ -137,52 +145,65 @@ class OwnGroupCommunicator(Communicator):
         self,
         output_list: list[Array],
         input_list: list[Array],
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_to_all`."""
-        options = AllToAllOptions(_limit(timeout))
+        options = AllToAllOptions(self._limit(timeout))
         return self._run(async_op, ["alltoall"], output_list, input_list, options)
 
     def all_to_all_single(
         self,
         output: Array,
         input: Array,
-        output_splits: list[int],
-        input_splits: list[int],
-        timeout: float,
+        output_splits: Sequence[int] | None,
+        input_splits: Sequence[int] | None,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_to_all_single`."""
-        options = AllToAllOptions(_limit(timeout))
+        options = AllToAllOptions(self._limit(timeout))
         names = ["all_to_all_single", "alltoall_base"]
-        return self._run(
-            async_op, names, output, input, output_splits, input_splits, options
-        )
+        splits = [
+            [] if sizes is None else list(sizes)
+            for sizes in (output_splits, input_splits)
+        ]
+        return self._run(async_op, names, output, input, *splits, options)
 
-    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+    def barrier(self, timeout: timedelta | None, async_op: bool) -> Work | None:
         """See `allhands.barrier`."""
-        return self._run(async_op, ["barrier"], BarrierOptions(_limit(timeout)))
+        return self._run(async_op, ["barrier"], BarrierOptions(self._limit(timeout)))
 
-    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+    def send(
+        self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
+    ) -> None:
         """See `allhands.send`; the class knows no limit of one call."""
         self.isend(tensor, peer, tag, timeout).wait()
 
-    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+    def recv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> int:
         """See `allhands.recv`; the class knows no limit of one call."""
         work = self.irecv(tensor, peer, tag, timeout)
         work.wait()
         return work.source_rank() if peer is None else peer
 
-    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+    def isend(
+        self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
+    ) -> Work:
         """See `allhands.isend`."""
         return _started(self._run(True, ["send"], [tensor], peer, tag))
 
-    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+    def irecv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> Work:
         """See `allhands.irecv`."""
         if peer is None:
             return _started(self._run(True, ["recv_anysource"], [tensor], tag))
         return _started(self._run(True, ["recv"], [tensor], peer, tag))
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Nothing: the group knows it."""
 
     def abort(self, reason: str) -> None:
         """Nothing: the class overrides `abort` where it has something to do."""
@@ -201,11 +222,12 @@ class OwnGroupCommunicator(Communicator):
                     return work
                 work.wait()
                 return None
-        self._refuse(names[0])
+        raise NotImplementedError(
+            f"Backend {kind.__name__} does not support {names[0]}"
+        )
 
-
-def _limit(seconds: float) -> timedelta:
-    return timedelta(seconds=seconds)
+    def _limit(self, timeout: timedelta | None) -> timedelta:
+        return self._group.timeout if timeout is None else timeout
 
 
 def _started(work: Work | None) -> Work:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from allhands.arguments import Group, member_of, root_of, warn_non_member
+from allhands.arguments import Group, member_of, warn_non_member
 from allhands.arrays import Array, library_of
 from allhands.process_group import ProcessGroup
 from allhands.work import Work
@@ -61,9 +61,8 @@ def send(
         ```
     """
     member = member_of(group)
-    target = _peer_of(member, "destination", dst, group_dst)
-    limit = member.limit(timeout)
-    member.serving(tensor).send(tensor, target, _checked(tag), limit)
+    target = member.peer_meant("destination", dst, group_dst)
+    member.communicator.send(tensor, target, _checked(tag), timeout)
 
 
 def recv(
@@ -91,8 +90,7 @@ def recv(
         warn_non_member("recv")
         return -1
     source = _source_of(member, src, group_src)
-    limit = member.limit(timeout)
-    sender = member.serving(tensor).recv(tensor, source, _checked(tag), limit)
+    sender = member.communicator.recv(tensor, source, _checked(tag), timeout)
     return member.global_rank(sender)
 
 
@@ -122,9 +120,8 @@ def isend(
     if member is None:
         warn_non_member("isend")
         return None
-    target = _peer_of(member, "destination", dst, group_dst)
-    limit = member.limit(timeout)
-    return member.serving(tensor).isend(tensor, target, _checked(tag), limit)
+    target = member.peer_meant("destination", dst, group_dst)
+    return member.communicator.isend(tensor, target, _checked(tag), timeout)
 
 
 def irecv(
@@ -153,8 +150,7 @@ def irecv(
         warn_non_member("irecv")
         return None
     source = _source_of(member, src, group_src)
-    limit = member.limit(timeout)
-    return member.serving(tensor).irecv(tensor, source, _checked(tag), limit)
+    return member.communicator.irecv(tensor, source, _checked(tag), timeout)
 
 
 def sendrecv(
@@ -188,14 +184,14 @@ def sendrecv(
         ```
     """
     member = member_of(group)
-    sender = member.serving(tensor).sendrecv(
+    sender = member.communicator.sendrecv(
         tensor,
-        _peer_of(member, "destination", dst, group_dst),
+        member.peer_meant("destination", dst, group_dst),
         _checked(tag),
         output,
         _source_of(member, src, group_src),
         _checked(tag if recv_tag is None else recv_tag),
-        member.limit(timeout),
+        timeout,
     )
     return member.global_rank(sender)
 
@@ -239,14 +235,14 @@ class P2POp:
         self.group = member
         self.tag = _checked(tag)
         role = "destination" if op is isend else "source"
-        self.group_peer = _peer_of(member, role, peer, group_peer)
+        self.group_peer = member.peer_meant(role, peer, group_peer)
         self.peer = member.global_rank(self.group_peer)
 
-    def start(self, limit: float) -> Work:
-        """Start it; it may take `limit` seconds."""
-        communicator = self.group.serving(self.tensor)
+    def start(self, timeout: timedelta | None) -> Work:
+        """Start it; it may take that long."""
+        communicator = self.group.communicator
         run = communicator.isend if self.op is isend else communicator.irecv
-        return run(self.tensor, self.group_peer, self.tag, limit)
+        return run(self.tensor, self.group_peer, self.tag, timeout)
 
     def __repr__(self) -> str:
         ends = self.group.rank(), self.group_peer
@@ -288,9 +284,8 @@ def batch_isend_irecv(
         raise IndexError("``p2p_op_list`` is empty: list index out of range")
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    member = member_of(p2p_op_list[0].group)
-    limit = member.limit(timeout)
-    return [op.start(limit) for op in p2p_op_list]
+    member_of(p2p_op_list[0].group)  # which may have been destroyed
+    return [op.start(timeout) for op in p2p_op_list]
 
 
 def _checked(tag: int) -> int:
@@ -307,19 +302,10 @@ def _checked(tag: int) -> int:
     return tag
 
 
-def _peer_of(
-    member: ProcessGroup, role: str, peer: int | None, group_peer: int | None
-) -> int:
-    """The group rank that is meant, which must be another rank's."""
-    rank = root_of(member, peer, group_peer)
-    member.check_peer(role, rank)
-    return rank
-
-
 def _source_of(
     member: ProcessGroup, src: int | None, group_src: int | None
 ) -> int | None:
     """The group rank to receive from; None for any."""
     if src is None and group_src is None:
         return None
-    return _peer_of(member, "source", src, group_src)
+    return member.peer_meant("source", src, group_src)

@@ -13,14 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from allhands.arguments import (
-    Group,
-    check_list_of_root,
-    check_root,
-    warn_non_member,
-)
+from allhands.arguments import Group, warn_non_member
 from allhands.arrays import Array
-from allhands.lists import split_sizes
 from allhands.options import RedOpType, ReduceOp
 from allhands.request import PersistentRequest
 from allhands.world import resolve
@@ -62,8 +56,7 @@ def all_reduce_init(
     if member is None:
         warn_non_member("all_reduce_init")
         return None
-    limit = member.limit(timeout)
-    return member.serving(tensor).persistent("all_reduce", tensor, op, timeout=limit)
+    return member.communicator.persistent("all_reduce", tensor, op, timeout=timeout)
 
 
 def reduce_init(
@@ -90,9 +83,8 @@ def reduce_init(
     if member is None:
         warn_non_member("reduce_init")
         return None
-    root = check_root("reduce", member, dst, group_dst)
-    limit = member.limit(timeout)
-    return member.serving(tensor).persistent("reduce", tensor, root, op, timeout=limit)
+    root = member.rank_meant(dst, group_dst)
+    return member.communicator.persistent("reduce", tensor, root, op, timeout=timeout)
 
 
 def reduce_scatter_single_init(
@@ -119,9 +111,8 @@ def reduce_scatter_single_init(
     if member is None:
         warn_non_member("reduce_scatter_single_init")
         return None
-    limit = member.limit(timeout)
-    return member.serving(input).persistent(
-        "reduce_scatter_single", output, input, op, timeout=limit
+    return member.communicator.persistent(
+        "reduce_scatter_single", output, input, op, timeout=timeout
     )
 
 
@@ -148,9 +139,8 @@ def broadcast_init(
     if member is None:
         warn_non_member("broadcast_init")
         return None
-    root = check_root("broadcast", member, src, group_src)
-    limit = member.limit(timeout)
-    return member.serving(tensor).persistent("broadcast", tensor, root, timeout=limit)
+    root = member.rank_meant(src, group_src)
+    return member.communicator.persistent("broadcast", tensor, root, timeout=timeout)
 
 
 def all_gather_single_init(
@@ -175,9 +165,8 @@ def all_gather_single_init(
     if member is None:
         warn_non_member("all_gather_single_init")
         return None
-    limit = member.limit(timeout)
-    return member.serving(input_tensor).persistent(
-        "all_gather_single", output_tensor, input_tensor, timeout=limit
+    return member.communicator.persistent(
+        "all_gather_single", output_tensor, input_tensor, timeout=timeout
     )
 
 
@@ -205,11 +194,9 @@ def gather_init(
     if member is None:
         warn_non_member("gather_init")
         return None
-    root = check_root("gather", member, dst, group_dst, default=0)
-    outputs = check_list_of_root(member, "gather", "output", gather_list, root)
-    limit = member.limit(timeout)
-    return member.serving(tensor).persistent(
-        "gather", tensor, outputs, root, timeout=limit
+    root = member.rank_meant(dst, group_dst, default=0)
+    return member.communicator.persistent(
+        "gather", tensor, gather_list, root, timeout=timeout
     )
 
 
@@ -237,11 +224,9 @@ def scatter_init(
     if member is None:
         warn_non_member("scatter_init")
         return None
-    root = check_root("scatter", member, src, group_src, default=0)
-    inputs = check_list_of_root(member, "scatter", "input", scatter_list, root)
-    limit = member.limit(timeout)
-    return member.serving(tensor).persistent(
-        "scatter", tensor, inputs, root, timeout=limit
+    root = member.rank_meant(src, group_src, default=0)
+    return member.communicator.persistent(
+        "scatter", tensor, scatter_list, root, timeout=timeout
     )
 
 
@@ -269,12 +254,9 @@ def all_to_all_single_init(
     if member is None:
         warn_non_member("all_to_all_single_init")
         return None
-    communicator = member.serving(input)
-    output_splits = split_sizes("output", output, output_split_sizes, member.size())
-    input_splits = split_sizes("input", input, input_split_sizes, member.size())
-    limit = member.limit(timeout)
-    return communicator.persistent(
-        "all_to_all_single", output, input, output_splits, input_splits, timeout=limit
+    splits = output_split_sizes, input_split_sizes
+    return member.communicator.persistent(
+        "all_to_all_single", output, input, *splits, timeout=timeout
     )
 
 
@@ -293,5 +275,4 @@ def barrier_init(
     if member is None:
         warn_non_member("barrier_init")
         return None
-    limit = member.limit(timeout)
-    return member.any_communicator().persistent("barrier", timeout=limit)
+    return member.communicator.persistent("barrier", timeout=timeout)

@@ -15,7 +15,7 @@ __all__ = ["Posting"]
 
 _STARTED = {"isend", "irecv"}
 _UNCHANGED = {
-    *("name", "send", "recv", "sendrecv", "empty_shared", "peer_array"),
+    *("set_timeout", "send", "recv", "sendrecv", "empty_shared", "peer_array"),
     *("persistent", "abort", "close"),
 }
 

@@ -1,22 +1,22 @@
 """ProcessGroup: some ranks of the world that communicate, as one of them sees it.
 
-It knows who its members are and which communicator of a backend serves an array; the
-functions of `collectives` and `reductions` hand each operation to that. torch's methods
-for operations come from `TorchSpelling`. Ranks in its methods are ranks of the group. A
-group is made by `init_process_group` or `new_group`, which bind it; a backend of a
-user's own may derive from it and override torch's methods.
+It knows who its members are and has the `communicator` that the functions of
+`collectives` and `reductions` hand each operation to. torch's methods for operations
+come from `TorchSpelling`. Ranks in its methods are ranks of the group. A group is made
+by `init_process_group` or `new_group`, which bind it; a backend of a user's own may
+derive from it and override torch's methods.
 
 Thread-safe, but the members must agree on the order of operations.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
-from allhands.arrays import Array, device_of
 from allhands.backend import BackendConfig
 from allhands.communicator import Communicator, CommunicatorOptions
 from allhands.errors import CollectiveTimeoutError, RankFailedError
@@ -93,9 +93,7 @@ class ProcessGroup(TorchSpelling):
     def __init__(self, rank: int, size: int) -> None:
         self._rank = rank
         self._size = size
-        self._seconds = to_seconds(default_pg_timeout)
-        self._communicators: dict[str, Communicator] = {}
-        self._only: Communicator | None = None
+        self._timeout = default_pg_timeout
         self._store: Store | None = None
         self.is_world = False
         self.is_merged = False
@@ -108,10 +106,10 @@ class ProcessGroup(TorchSpelling):
         self,
         options: CommunicatorOptions,
         config: BackendConfig,
-        by_name: dict[str, Communicator],
+        communicator: Communicator,
         maker: GroupMaker,
     ) -> None:
-        """Make a new object a group: its name, members and communicators.
+        """Make a new object a group: its name, members and communicator.
 
         For whoever makes groups, not for users of them.
         """
@@ -120,14 +118,8 @@ class ProcessGroup(TorchSpelling):
         self.config = config
         self._store = options.store
         self._maker = maker
-        self._communicators = {
-            device: by_name[name]
-            for device, name in config.get_device_backend_map().items()
-            if name in by_name
-        }
-        if len(by_name) == 1:
-            self._only = next(iter(by_name.values()))
-        self.set_timeout(options.timeout)
+        self._timeout = options.timeout
+        self.communicator = communicator
 
     def __repr__(self) -> str:
         return (
@@ -200,20 +192,21 @@ class ProcessGroup(TorchSpelling):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""
-        self._seconds = to_seconds(timeout)
+        to_seconds(timeout)  # refuses what is none
+        self.communicator.set_timeout(timeout)
+        self._timeout = timeout
 
     @property
     def timeout(self) -> timedelta:
         """The time limit of operations that are given none."""
-        return timedelta(seconds=self._seconds)
+        return self._timeout
 
     def abort(self, reason: str = "") -> None:
         """Break the group for every member; whoever waits in it gets an error at once.
 
         Every further operation raises `DistBackendError`. From any thread.
         """
-        for communicator in set(self._communicators.values()):
-            communicator.abort(reason or "abort() was called")
+        self.communicator.abort(reason or "abort() was called")
 
     def shutdown(self, grace: timedelta = LONGEST_GOODBYE) -> None:
         """Finish what is under way and leave; the group cannot be used after it.
@@ -225,9 +218,7 @@ class ProcessGroup(TorchSpelling):
         Raises:
             CollectiveTimeoutError: peers have not received messages of this rank.
         """
-        seconds = min(self._seconds, to_seconds(grace))
-        for communicator in set(self._communicators.values()):
-            communicator.close(seconds)
+        self.communicator.close(min(to_seconds(self._timeout), to_seconds(grace)))
         self._store = None
 
     def split_group(
@@ -282,13 +273,13 @@ class ProcessGroup(TorchSpelling):
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         """See `allhands.monitored_barrier`."""
-        limit = self.limit(timeout)
         try:
-            self.any_communicator().barrier(limit, False)
+            self.communicator.barrier(timeout, False)
         except (CollectiveTimeoutError, RankFailedError) as error:
             absent = sorted(self.global_rank(rank) for rank in error.ranks)
             one_or_all = absent if wait_all_ranks else absent[:1]
             ranks = f"Rank{'s' * (len(one_or_all) > 1)} {str(one_or_all)[1:-1]}"
+            limit = to_seconds(self.timeout if timeout is None else timeout)
             named = type(error)(
                 f"[Rank {self.global_rank(self._rank)}]: {ranks} failed to pass "
                 f"monitoredBarrier in {limit * 1000:.0f} ms\n Original exception: \n"
@@ -297,24 +288,42 @@ class ProcessGroup(TorchSpelling):
             named.ranks = error.ranks
             raise named from error
 
-    def communicator(self, device: str) -> Communicator:
-        """The communicator that serves arrays on `device` ("cpu", "cuda", ...).
+    def rank_meant(
+        self, rank: int | None, group_rank: int | None, default: int | None = None
+    ) -> int:
+        """The rank here that a caller means by a global or else by a group rank.
+
+        Where neither is given it is the global rank `default`.
 
         Raises:
-            RuntimeError: the group has no backend for it.
+            ValueError: both are given or none, or the global rank is no member's.
+            TypeError: it is no int.
         """
+        if rank is None and group_rank is None:
+            rank = default
+        meant = rank if group_rank is None else group_rank
+        if meant is None:
+            raise ValueError(f"Must specify global_rank or group_rank: {_EITHER}")
+        if rank is not None and group_rank is not None:
+            raise ValueError(
+                f"Can't specify both group_rank and global_rank: {_EITHER}"
+            )
         try:
-            return self._communicators[device]
-        except KeyError:
-            raise RuntimeError(
-                f"No backend type associated with device type {device}: group "
-                f"{self.group_name!r} was made with {self.config}"
-            ) from None
+            meant = operator.index(meant)
+        except TypeError:
+            raise TypeError(f"a rank must be an int, got {meant!r}") from None
+        if self.is_world or group_rank is not None:
+            return meant
+        return self.group_rank(meant)
 
-    def check_peer(self, role: str, peer: int | None) -> None:
-        """Refuse a peer that is no other rank of the group; None, for any, is fine."""
-        if peer is None:
-            return
+    def peer_meant(self, role: str, rank: int | None, group_rank: int | None) -> int:
+        """`rank_meant`, which must be another member's.
+
+        Raises:
+            ValueError: it is not; or as `rank_meant`.
+            TypeError: it is no int.
+        """
+        peer = self.rank_meant(rank, group_rank)
         if not 0 <= peer < self._size:
             raise ValueError(
                 f"Invalid {role} rank: {peer} is not in group {self.group_name!r}; it "
@@ -325,55 +334,17 @@ class ProcessGroup(TorchSpelling):
                 f"Invalid {role} rank: {role} rank should not be the same as the rank "
                 f"of the current process ({peer})."
             )
-
-    def check_root(self, operation: str, root: int) -> None:
-        """Refuse a root that is no rank of the group."""
-        if not 0 <= root < self._size:
-            raise RuntimeError(
-                f"{operation}: invalid root rank: {root}; it must be in "
-                f"[0, {self._size})"
-            )
-
-    def check_list(self, operation: str, which: str, tensors: list[Array]) -> None:
-        """Refuse an "input" or "output" list that has not one entry per rank."""
-        if len(tensors) != self._size:
-            raise RuntimeError(
-                f"{operation}: invalid {which} tensor list (expected length "
-                f"{self._size}, got {len(tensors)}): {which} list size should be "
-                f"{self._size}, same as size of the process group"
-            )
-
-    def limit(self, timeout: timedelta | None) -> float:
-        """The seconds that an operation with this `timeout` argument may take."""
-        return self._seconds if timeout is None else to_seconds(timeout)
-
-    def serving(self, array: Array) -> Communicator:
-        """The communicator that serves `array`, which lies on some device.
-
-        Raises:
-            RuntimeError: the group has no backend for that device.
-            TypeError: `array` is no array.
-        """
-        return self._only or self.communicator(device_of(array))
+        return peer
 
     @contextmanager
     def posting(self, works: list[Work]) -> Iterator[None]:
         """Within the block, post every collective and add its `Work` to `works`."""
-        before = self._only, self._communicators
-        self._communicators = {
-            device: cast(Communicator, Posting(communicator, works))
-            for device, communicator in self._communicators.items()
-        }
-        if self._only is not None:
-            self._only = cast(Communicator, Posting(self._only, works))
+        before = self.communicator
+        self.communicator = cast(Communicator, Posting(before, works))
         try:
             yield
         finally:
-            self._only, self._communicators = before
-
-    def any_communicator(self) -> Communicator:
-        """One that serves operations without arrays."""
-        return self._only or next(iter(self._communicators.values()))
+            self.communicator = before
 
     def _serving_only(self, device_types: Sequence[Any]) -> str:
         """The part of this group's "device:backend" pairs for these devices."""
@@ -387,3 +358,6 @@ class ProcessGroup(TorchSpelling):
                     f"type {device!r}; it was made with {self.config}"
                 )
         return ",".join(f"{device}:{by_device[device]}" for device in devices)
+
+
+_EITHER = "pass src or dst, a rank of the world, or else group_src or group_dst"

@@ -1,4 +1,4 @@
-"""The collectives that reduce arrays: each checks, resolves the group, and delegates.
+"""The collectives that reduce arrays: each resolves the group and delegates.
 
 What holds for all of them, besides what the module `collectives` says:
 
@@ -15,9 +15,8 @@ from __future__ import annotations
 import warnings
 from datetime import timedelta
 
-from allhands.arguments import Group, check_root, warn_non_member
+from allhands.arguments import Group, warn_non_member
 from allhands.arrays import Array
-from allhands.lists import check_list
 from allhands.options import RedOpType, ReduceOp
 from allhands.work import Work
 from allhands.world import resolve
@@ -55,8 +54,7 @@ def all_reduce(
     if member is None:
         warn_non_member("all_reduce")
         return None
-    limit = member.limit(timeout)
-    return member.serving(tensor).all_reduce(tensor, op, limit, async_op)
+    return member.communicator.all_reduce(tensor, op, timeout, async_op)
 
 
 def reduce(
@@ -88,9 +86,8 @@ def reduce(
     if member is None:
         warn_non_member("reduce")
         return None
-    root = check_root("reduce", member, dst, group_dst)
-    limit = member.limit(timeout)
-    return member.serving(tensor).reduce(tensor, root, op, limit, async_op)
+    root = member.rank_meant(dst, group_dst)
+    return member.communicator.reduce(tensor, root, op, timeout, async_op)
 
 
 def reduce_scatter(
@@ -119,16 +116,11 @@ def reduce_scatter(
         dist.reduce_scatter(mine, shares)
         ```
     """
-    check_list("input_list", input_list)
     member = resolve(group)
     if member is None:
         warn_non_member("reduce_scatter")
         return None
-    member.check_list("reduce_scatter", "input", input_list)
-    limit = member.limit(timeout)
-    return member.serving(output).reduce_scatter(
-        output, input_list, op, limit, async_op
-    )
+    return member.communicator.reduce_scatter(output, input_list, op, timeout, async_op)
 
 
 def reduce_scatter_single(
@@ -158,9 +150,8 @@ def reduce_scatter_single(
     if member is None:
         warn_non_member("reduce_scatter_single")
         return None
-    limit = member.limit(timeout)
-    return member.serving(input).reduce_scatter_single(
-        output, input, op, limit, async_op
+    return member.communicator.reduce_scatter_single(
+        output, input, op, timeout, async_op
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from allhands.arguments import Group, root_of, warn_non_member
+from allhands.arguments import Group, warn_non_member
 from allhands.arrays import Array
 from allhands.world import resolve
 
@@ -64,8 +64,7 @@ def empty_shared(
     if member is None:
         warn_non_member("empty_shared")
         return None
-    limit = member.limit(timeout)
-    return member.communicator("cpu").empty_shared(sizes, dtype, limit)
+    return member.communicator.empty_shared(sizes, dtype, timeout)
 
 
 def peer_array(
@@ -102,8 +101,8 @@ def peer_array(
     if member is None:
         warn_non_member("peer_array")
         return None
-    rank = root_of(member, peer, group_peer)
-    return member.communicator("cpu").peer_array(array, rank)
+    rank = member.rank_meant(peer, group_peer)
+    return member.communicator.peer_array(array, rank)
 
 
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from allhands.arrays import Array
 from allhands.communicator import Communicator
-from allhands.lists import check_same_dtype, split_sizes
+from allhands.lists import check_same_dtype
 from allhands.options import CallOptions, RedOpType, ReduceOp
 from allhands.work import CombinedWork, Work
 
@@ -50,33 +50,16 @@ class TorchSpelling(ABC):
     XCCL: ClassVar = BackendType.XCCL
     CUSTOM: ClassVar = BackendType.CUSTOM
 
+    communicator: Communicator
+    """What serves the operations of this group."""
+
     @abstractmethod
     def size(self) -> int:
         """How many ranks the group has."""
 
     @abstractmethod
-    def serving(self, array: Array) -> Communicator:
-        """The communicator that serves `array`."""
-
-    @abstractmethod
-    def any_communicator(self) -> Communicator:
-        """One that serves operations without arrays."""
-
-    @abstractmethod
-    def limit(self, timeout: timedelta | None) -> float:
-        """The seconds that an operation with this `timeout` argument may take."""
-
-    @abstractmethod
-    def check_root(self, operation: str, root: int) -> None:
-        """Refuse a root that is no rank of the group."""
-
-    @abstractmethod
-    def check_peer(self, role: str, peer: int | None) -> None:
-        """Refuse a peer that is no other rank of the group."""
-
-    @abstractmethod
-    def check_list(self, operation: str, which: str, tensors: list[Array]) -> None:
-        """Refuse a list that has not one entry per rank."""
+    def peer_meant(self, role: str, peer: int | None, group_peer: int | None) -> int:
+        """The group rank of a peer; see `ProcessGroup.peer_meant`."""
 
     def allreduce(
         self,
@@ -89,8 +72,8 @@ class TorchSpelling(ABC):
         """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
         tensor = _one(tensors)
         chosen = _chosen(opts, op, "reduceOp", ReduceOp.SUM)
-        limit = self._limit_of(opts, timeout)
-        return _work(self.serving(tensor).all_reduce(tensor, chosen, limit, True))
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.all_reduce(tensor, chosen, limit, True))
 
     def allreduce_coalesced(self, tensors: list[Array], opts: Any = None) -> Work:
         """See `allhands.all_reduce_coalesced`."""
@@ -112,10 +95,9 @@ class TorchSpelling(ABC):
         chosen = _chosen(
             opts if isinstance(opts, CallOptions) else None, op, "reduceOp"
         )
-        target = self._root("reduce", opts, root)
-        limit = self._limit_of(opts, timeout)
-        communicator = self.serving(tensor)
-        return _work(communicator.reduce(tensor, target, chosen, limit, True))
+        target = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.reduce(tensor, target, chosen, limit, True))
 
     def reduce_scatter(
         self,
@@ -128,12 +110,10 @@ class TorchSpelling(ABC):
     ) -> Work:
         """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
         output, input_list = _one(outputs), _one_list(inputs)
-        self.check_list("reduce_scatter", "input", input_list)
         chosen = _chosen(opts, op, "reduceOp")
-        limit = self._limit_of(opts, timeout)
-        communicator = self.serving(output)
+        limit = _limit_of(opts, timeout)
         return _work(
-            communicator.reduce_scatter(output, input_list, chosen, limit, True)
+            self.communicator.reduce_scatter(output, input_list, chosen, limit, True)
         )
 
     def reduce_scatter_single(
@@ -141,10 +121,9 @@ class TorchSpelling(ABC):
     ) -> Work:
         """See `allhands.reduce_scatter_single`."""
         chosen = _chosen(opts, None, "reduceOp")
-        limit = self._limit_of(opts, None)
-        communicator = self.serving(input)
+        limit = _limit_of(opts, None)
         return _work(
-            communicator.reduce_scatter_single(output, input, chosen, limit, True)
+            self.communicator.reduce_scatter_single(output, input, chosen, limit, True)
         )
 
     def reduce_scatter_single_coalesced(
@@ -169,9 +148,9 @@ class TorchSpelling(ABC):
     ) -> Work:
         """See `allhands.broadcast`; `opts` may be the root itself."""
         tensor = _one(tensors)
-        source = self._root("broadcast", opts, root)
-        limit = self._limit_of(opts, timeout)
-        return _work(self.serving(tensor).broadcast(tensor, source, limit, True))
+        source = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.broadcast(tensor, source, limit, True))
 
     def allgather(
         self,
@@ -182,15 +161,18 @@ class TorchSpelling(ABC):
     ) -> Work:
         """See `allhands.all_gather`."""
         outputs, tensor = _one_list(output_tensors), _one(input_tensors)
-        self.check_list("all_gather", "output", outputs)
-        limit = self._limit_of(opts, timeout)
-        return _work(self.serving(tensor).all_gather(outputs, tensor, limit, True))
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.all_gather(outputs, tensor, limit, True))
 
     def allgather_coalesced(
         self, output_lists: list[list[Array]], input_list: list[Array], opts: Any = None
     ) -> Work:
         """See `allhands.all_gather_coalesced`."""
-        self.check_list("all_gather_coalesced", "output", output_lists)
+        if len(output_lists) != self.size():
+            raise RuntimeError(
+                f"all_gather_coalesced: invalid output tensor list (expected length "
+                f"{self.size()}, got {len(output_lists)}): it needs one per rank"
+            )
         check_same_dtype(input_list)
         for outputs in output_lists:
             if len(outputs) != len(input_list):
@@ -206,9 +188,8 @@ class TorchSpelling(ABC):
 
     def all_gather_single(self, output: Array, input: Array, opts: Any = None) -> Work:
         """See `allhands.all_gather_single`."""
-        limit = self._limit_of(opts, None)
-        communicator = self.serving(input)
-        return _work(communicator.all_gather_single(output, input, limit, True))
+        limit = _limit_of(opts, None)
+        return _work(self.communicator.all_gather_single(output, input, limit, True))
 
     def all_gather_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
@@ -233,9 +214,9 @@ class TorchSpelling(ABC):
     ) -> Work:
         """See `allhands.gather`; `opts` may be the root itself."""
         tensor, outputs = _one(input_tensors), _one_list(output_tensors)
-        target = self._root("gather", opts, root)
-        limit = self._limit_of(opts, timeout)
-        return _work(self.serving(tensor).gather(tensor, outputs, target, limit, True))
+        target = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.gather(tensor, outputs, target, limit, True))
 
     def scatter(
         self,
@@ -248,9 +229,9 @@ class TorchSpelling(ABC):
     ) -> Work:
         """See `allhands.scatter`; `opts` may be the root itself."""
         tensor, inputs = _one(output_tensors), _one_list(input_tensors)
-        source = self._root("scatter", opts, root)
-        limit = self._limit_of(opts, timeout)
-        return _work(self.serving(tensor).scatter(tensor, inputs, source, limit, True))
+        source = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.scatter(tensor, inputs, source, limit, True))
 
     def alltoall(
         self,
@@ -259,12 +240,9 @@ class TorchSpelling(ABC):
         opts: Any = None,
     ) -> Work:
         """See `allhands.all_to_all`."""
-        self.check_list("all_to_all", "output", output_tensors)
-        self.check_list("all_to_all", "input", input_tensors)
-        limit = self._limit_of(opts, None)
-        communicator = self.serving(input_tensors[0])
+        limit = _limit_of(opts, None)
         return _work(
-            communicator.all_to_all(output_tensors, input_tensors, limit, True)
+            self.communicator.all_to_all(output_tensors, input_tensors, limit, True)
         )
 
     def all_to_all_single(
@@ -277,13 +255,10 @@ class TorchSpelling(ABC):
         timeout: timedelta | None = None,
     ) -> Work:
         """See `allhands.all_to_all_single`; no split sizes: equal ones."""
-        communicator = self.serving(input)
-        output_splits = split_sizes("output", output, output_split_sizes, self.size())
-        input_splits = split_sizes("input", input, input_split_sizes, self.size())
-        limit = self._limit_of(opts, timeout)
+        limit = _limit_of(opts, timeout)
         return _work(
-            communicator.all_to_all_single(
-                output, input, output_splits, input_splits, limit, True
+            self.communicator.all_to_all_single(
+                output, input, output_split_sizes, input_split_sizes, limit, True
             )
         )
 
@@ -292,36 +267,33 @@ class TorchSpelling(ABC):
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
         """See `allhands.isend`."""
         tensor = _one(tensors)
-        self.check_peer("destination", dst)
-        return self.serving(tensor).isend(tensor, dst, tag, self.limit(None))
+        peer = self.peer_meant("destination", None, dst)
+        return self.communicator.isend(tensor, peer, tag, None)
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
         """See `allhands.irecv`."""
         tensor = _one(tensors)
-        self.check_peer("source", src)
-        return self.serving(tensor).irecv(tensor, src, tag, self.limit(None))
+        peer = self.peer_meant("source", None, src)
+        return self.communicator.irecv(tensor, peer, tag, None)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         """See `allhands.irecv`; from any rank."""
         tensor = _one(tensors)
-        return self.serving(tensor).irecv(tensor, None, tag, self.limit(None))
+        return self.communicator.irecv(tensor, None, tag, None)
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """See `allhands.barrier`."""
-        limit = self._limit_of(opts, timeout)
-        return _work(self.any_communicator().barrier(limit, True))
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.barrier(limit, True))
 
-    def _root(self, operation: str, opts: Any, root: int | None) -> int:
-        chosen: int = _chosen(opts, root, "rootRank", 0)
-        self.check_root(operation, chosen)
-        return chosen
 
-    def _limit_of(self, opts: Any, timeout: timedelta | None) -> float:
-        if not isinstance(opts, CallOptions):
-            return self.limit(timeout)
-        limit = opts.timeout
-        is_unset = isinstance(limit, timedelta) and limit < timedelta(0)
-        return self.limit(None if is_unset else limit)
+def _limit_of(opts: Any, timeout: timedelta | None) -> timedelta | None:
+    """None for the group's, which options say by a negative one."""
+    if not isinstance(opts, CallOptions):
+        return timeout
+    limit = opts.timeout
+    is_unset = isinstance(limit, timedelta) and limit < timedelta(0)
+    return None if is_unset else limit
 
 
 def _chosen(opts: Any, given: Any, name: str, default: Any = ReduceOp.SUM) -> Any:

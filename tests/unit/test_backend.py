@@ -8,6 +8,7 @@ import pytest
 import allhands as dist
 from allhands.backend import Backend, BackendConfig
 from allhands.backends.fake import FakeCommunicator, FakeWork
+from allhands.communicator import Communicator
 from harness.ranks import run_ranks
 
 
@@ -183,16 +184,16 @@ def test_a_registered_process_group_becomes_the_world(registered):
         dist.all_to_all_single(x, x)
         dist.barrier()
         group = dist.group.WORLD
-        group.serving(x).send(x, 1, 2, 3.0)
-        assert group.serving(x).recv(x, 1, 2, 3.0) == 1
-        assert group.serving(x).irecv(x, None, 2, 3.0).wait()
+        group.communicator.send(x, 1, 2, None)
+        assert group.communicator.recv(x, 1, 2, None) == 1
+        assert group.communicator.irecv(x, None, 2, None).wait()
         assert type(group) is kind
         assert [call[0] for call in group.calls] == OWN
         assert group.calls[0][1][0] is x
         assert group.calls[0][2].reduceOp is dist.ReduceOp.MAX
         assert group.calls[4][2].timeout == timedelta(seconds=3)
         assert group.calls[7][1] == [parts]
-        assert group.calls[10][3:5] == ([1], [1])
+        assert group.calls[10][3:5] == ([], [])
 
     run_ranks(1, body, backend="mine")
 
@@ -232,9 +233,56 @@ def test_names_are_registered_once(registered):
         Backend.register_backend("native", lambda *_: None)
 
 
+class CanSendOnly(Communicator):
+    """A backend that does one thing; it notes the calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def send(self, tensor, peer, tag, timeout):
+        self.calls.append("send")
+
+    def set_timeout(self, timeout):
+        self.calls.append(f"timeout {timeout.total_seconds():g}")
+
+    def abort(self, reason):
+        self.calls.append(reason)
+
+    def close(self, grace):
+        self.calls.append("close")
+
+
 def test_a_backend_says_what_it_cannot_do():
-    with pytest.raises(NotImplementedError, match="fake does not support nothing"):
-        FakeCommunicator()._refuse("nothing")
+    with pytest.raises(NotImplementedError, match="CanSendOnly does not support barri"):
+        CanSendOnly().barrier(None, False)
+
+
+def test_a_call_goes_to_the_backend_of_its_arrays(registered):
+    there = CanSendOnly()
+    registered("there", lambda *_: there, devices="meta")
+    tensor = pytest.importorskip("torch").empty(1, device="meta")
+
+    def body(rank):
+        group = dist.new_group(backend="cpu:native,meta:there")
+        x, [left, right] = np.ones(2), np.zeros((2, 2))
+        dist.all_reduce(x, group=group)
+        dist.all_gather([left], x, group)
+        dist.all_reduce_init(x, group=group)()
+        with dist._coalescing_manager(group):
+            dist.broadcast(right, 0, group)
+        dist.barrier(group)
+        assert dist.empty_shared(3, "f4", group).tolist() == [0, 0, 0]
+        assert left.tolist() == [1, 1]
+        assert there.calls == []
+        with pytest.raises(TypeError, match="of an array type"):
+            dist.all_reduce([1.0], group=group)
+        group.communicator.send(tensor, 1, 0, None)
+        group.set_timeout(timedelta(seconds=3))
+        group.abort("enough")
+        dist.destroy_process_group(group)
+        assert there.calls == ["send", "timeout 3", "enough", "close"]
+
+    run_ranks(1, body)
 
 
 def test_the_native_backend_takes_no_options():

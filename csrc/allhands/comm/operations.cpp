@@ -37,19 +37,36 @@ void check_count(const char* what, const Buffer& buffer, std::size_t expected,
 
 void check_root(const char* op, int root, int size) {
   if (root < 0 || root >= size)
-    throw Error(ErrorKind::Value, std::string(op) + ": root must be in [0, " +
-                                      std::to_string(size) + "), got " +
-                                      std::to_string(root));
+    throw Error(ErrorKind::Unsupported,
+                std::string(op) + ": invalid root rank: " + std::to_string(root) +
+                    "; it must be in [0, " + std::to_string(size) + ")");
 }
 
-// One array per rank, all of one dtype.
-void check_list(const char* what, const std::vector<Buffer>& list, int size,
-                DType dtype) {
+// The "input" or "output" list: one array per rank, all of one dtype.
+void check_list(const char* op, const char* which, const std::vector<Buffer>& list,
+                int size, DType dtype) {
   if (list.size() != static_cast<std::size_t>(size))
-    throw Error(ErrorKind::Value,
-                std::string(what) + " list has " + std::to_string(list.size()) +
-                    " arrays, expected " + std::to_string(size) + ", one per rank");
+    throw Error(ErrorKind::Unsupported,
+                std::string(op) + ": invalid " + which +
+                    " tensor list (expected length " + std::to_string(size) + ", got " +
+                    std::to_string(list.size()) + "): " + which +
+                    " list size should be " + std::to_string(size) +
+                    ", same as size of the process group");
   for (const Buffer& buffer : list) check_dtype(buffer, dtype);
+}
+
+// The list that only the root has. `role`: the root's.
+void check_list_of_root(const char* op, const char* role,
+                        const std::vector<Buffer>& list, int rank, int root) {
+  const bool is_root = rank == root;
+  if (is_root != list.empty()) return;
+  const std::string argument = "Argument ``" + std::string(op) + "_list`` must ";
+  if (is_root)
+    throw Error(ErrorKind::Value, argument + "be specified on " + role + " rank.");
+  throw Error(ErrorKind::Value, argument + "NOT be specified on non-" + role +
+                                    " ranks; the " + role + " is group rank " +
+                                    std::to_string(root) + ", this is " +
+                                    std::to_string(rank) + ".");
 }
 
 // `next` begins behind `buffer`: where that ends, if it is contiguous.
@@ -121,7 +138,7 @@ Operation Communicator::reduce(const Buffer& buffer, int root, ReduceOp op,
 Operation Communicator::reduce_scatter(const Buffer& output, std::vector<Buffer> inputs,
                                        ReduceOp op, double factor) const {
   check_reduction("reduce_scatter", output.dtype, op, factor);
-  check_list("reduce_scatter: input", inputs, size(), output.dtype);
+  check_list("reduce_scatter", "input", inputs, size(), output.dtype);
   check_count("reduce_scatter: the output", output,
               inputs[static_cast<std::size_t>(rank())].count);
   return {.op = Op::ReduceScatter,
@@ -138,7 +155,7 @@ Operation Communicator::broadcast(const Buffer& buffer, int root) const {
 
 Operation Communicator::all_gather(std::vector<Buffer> outputs,
                                    const Buffer& input) const {
-  check_list("all_gather: output", outputs, size(), input.dtype);
+  check_list("all_gather", "output", outputs, size(), input.dtype);
   check_count("all_gather: output (this rank's)",
               outputs[static_cast<std::size_t>(rank())], input.count, rank());
   check_apart("all_gather: output", outputs);
@@ -148,8 +165,9 @@ Operation Communicator::all_gather(std::vector<Buffer> outputs,
 Operation Communicator::gather(std::vector<Buffer> outputs, const Buffer& input,
                                int root) const {
   check_root("gather", root, size());
+  check_list_of_root("gather", "destination", outputs, rank(), root);
   if (rank() == root) {
-    check_list("gather: output", outputs, size(), input.dtype);
+    check_list("gather", "output", outputs, size(), input.dtype);
     check_equal_counts("gather: output", outputs, input.count);
     check_apart("gather: output", outputs);
   }
@@ -160,8 +178,9 @@ Operation Communicator::gather(std::vector<Buffer> outputs, const Buffer& input,
 Operation Communicator::scatter(const Buffer& output, std::vector<Buffer> inputs,
                                 int root) const {
   check_root("scatter", root, size());
+  check_list_of_root("scatter", "source", inputs, rank(), root);
   if (rank() == root) {
-    check_list("scatter: input", inputs, size(), output.dtype);
+    check_list("scatter", "input", inputs, size(), output.dtype);
     check_equal_counts("scatter: input", inputs, output.count);
   }
   return {
@@ -171,8 +190,8 @@ Operation Communicator::scatter(const Buffer& output, std::vector<Buffer> inputs
 Operation Communicator::all_to_all(std::vector<Buffer> outputs,
                                    std::vector<Buffer> inputs) const {
   const DType dtype = inputs.empty() ? DType::UInt8 : inputs.front().dtype;
-  check_list("all_to_all: input", inputs, size(), dtype);
-  check_list("all_to_all: output", outputs, size(), dtype);
+  check_list("all_to_all", "input", inputs, size(), dtype);
+  check_list("all_to_all", "output", outputs, size(), dtype);
   check_apart("all_to_all: output", outputs);
   return {
       .op = Op::AllToAll, .outputs = std::move(outputs), .inputs = std::move(inputs)};

@@ -1,9 +1,12 @@
 #include "allhands/python/array.hpp"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
 #include <optional>
+#include <string>
 
+#include "allhands/base/error.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/imported.hpp"
 
@@ -127,9 +130,18 @@ void register_dlpack(nb::handle type, nb::capsule api, nb::object is_lazy) {
        is_lazy.release().ptr()});
 }
 
+nb::tuple items_of(nb::handle list, const char* name) {
+  if (PyList_Check(list.ptr())) return nb::steal<nb::tuple>(PyList_AsTuple(list.ptr()));
+  throw Error(ErrorKind::Type,
+              "Invalid function argument. Expected parameter `" + std::string(name) +
+                  "` of type list of arrays, but got " +
+                  nb::cast<std::string>(nb::str(list.type())) + " instead.");
+}
+
 }  // namespace
 
-Array::Array(nb::handle array, Access access, const char* name) : owner_(array) {
+Array::Array(nb::handle array, Access access, const char* name)
+    : given_(array), owner_(array) {
   if (auto buffer = read_on_the_spot(array, access)) {
     buffer_ = std::move(*buffer);
     return;
@@ -139,9 +151,15 @@ Array::Array(nb::handle array, Access access, const char* name) : owner_(array) 
   buffer_ = nb::cast<const PyBuffer&>(made_).buffer();
 }
 
+nb::list Array::listed() const {
+  nb::list list;
+  list.append(given_);
+  return list;
+}
+
 // Another thread may change the list, so what it held is kept.
 Arrays::Arrays(nb::handle list, Access access, const char* name)
-    : owners_(nb::cast<nb::list>(list)) {
+    : given_(nb::borrow(list)), owners_(items_of(list, name)) {
   buffers_.reserve(owners_.size());
   std::vector<nb::object> made;  // of unusual arrays
   for (const nb::handle item : owners_) {

@@ -25,14 +25,17 @@ class Array {
 
   const Buffer& buffer() const { return buffer_; }
   nanobind::object owner() const { return nanobind::borrow(owner_); }
+  // As the only array of a list, the way it was passed.
+  nanobind::list listed() const;
 
  private:
   Buffer buffer_;
+  nanobind::handle given_;
   nanobind::handle owner_;
   nanobind::object made_;  // what as_buffer made
 };
 
-// A list of them.
+// A list of them; anything else is a TypeError.
 class Arrays {
  public:
   Arrays(nanobind::handle list, Access access, const char* name);
@@ -40,8 +43,11 @@ class Arrays {
   // Once.
   std::vector<Buffer> take_buffers() { return std::move(buffers_); }
   nanobind::object owner() const { return nanobind::object(owners_); }
+  // The list, as it was passed.
+  nanobind::list listed() const { return nanobind::borrow<nanobind::list>(given_); }
 
  private:
+  nanobind::object given_;
   std::vector<Buffer> buffers_;
   nanobind::tuple owners_;
 };

@@ -14,6 +14,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/imported.hpp"
 #include "allhands/python/tuning.hpp"
 
 namespace nb = nanobind;
@@ -40,6 +41,11 @@ Token token_of(const nb::bytes& bytes) {
   return token;
 }
 
+Deadline::Duration duration_of(nb::handle timeout) {
+  static PyObject* const to_seconds = imported("allhands.options", "to_seconds");
+  return python::duration_of(nb::cast<double>(nb::handle(to_seconds)(timeout)));
+}
+
 // How many forks lie between this process and the one that loaded this module.
 std::atomic<int> num_forks = 0;
 
@@ -47,10 +53,11 @@ std::atomic<int> num_forks = 0;
 
 PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
-                               const TuningChanges& tuning)
+                               const TuningChanges& tuning, nb::handle timeout)
     : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
                                            token_of(token), tuning_of(size, tuning))),
       num_forks_(num_forks) {
+  set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
     throw Error(ErrorKind::Value, "group '" + name + "' of size " +
                                       std::to_string(size) + " has " +
@@ -72,6 +79,14 @@ Communicator& PyCommunicator::core() const {
                     "' belongs to the process that forked this one: a forked child is "
                     "no rank; make its own world with init_process_group");
   return *core_;
+}
+
+Deadline::Duration PyCommunicator::limit(nb::handle timeout) const {
+  return timeout.is_none() ? timeout_ : duration_of(timeout);
+}
+
+void PyCommunicator::set_timeout(nb::handle timeout) {
+  timeout_ = duration_of(timeout);
 }
 
 void PyCommunicator::run(const Operation& operation, Deadline::Duration timeout) {
@@ -130,14 +145,16 @@ void bind_communicator(nb::module_& m) {
   pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
-                 const std::vector<Peer>&, const PyCommunicator::TuningChanges&>(),
+                 const std::vector<Peer>&, const PyCommunicator::TuningChanges&,
+                 nb::handle>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
+        "timeout"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank; "
-        "`tuning`: changes of default_tuning().")
-      .def_prop_ro("rank", [](PyCommunicator& self) { return self.core().rank(); })
-      .def_prop_ro("size", [](PyCommunicator& self) { return self.core().size(); })
-      .def_prop_ro("name", [](PyCommunicator& self) { return self.core().name(); })
+        "`tuning`: changes of default_tuning(); `timeout`: of calls that have none.")
+      .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
+           nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
+           "The limit of later calls that have none of their own.")
       .def("abort", &PyCommunicator::abort, "reason"_a,
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,

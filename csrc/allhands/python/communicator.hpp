@@ -28,11 +28,16 @@ class PyCommunicator {
 
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
-                 const TuningChanges& tuning);
+                 const TuningChanges& tuning, nanobind::handle timeout);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.
   Communicator& core() const;
+
+  // The limit of an operation whose caller passed this timedelta, or None.
+  Deadline::Duration limit(nanobind::handle timeout) const;
+  // Sets that of None.
+  void set_timeout(nanobind::handle timeout);
 
   // Runs `operation` now.
   void run(const Operation& operation, Deadline::Duration timeout);
@@ -50,6 +55,7 @@ class PyCommunicator {
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 
   std::unique_ptr<Communicator> core_;
+  Deadline::Duration timeout_;
   const int num_forks_;  // up to the process that made it
   std::vector<Pending> pending_;
 };

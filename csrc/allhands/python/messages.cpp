@@ -1,5 +1,8 @@
 // Point-to-point for Python.
-#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <utility>
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/array.hpp"
@@ -16,8 +19,12 @@ using Self = PyCommunicator&;
 
 enum class Direction { Send, Recv };
 
-Limits limits_of(double timeout) {
-  return {Deadline::after(duration_of(timeout)), python_interrupt};
+using Source = std::optional<int>;  // nothing: any
+
+int from(Source peer) { return peer.value_or(kAnySource); }
+
+Limits limits_of(Deadline::Duration limit) {
+  return {Deadline::after(limit), python_interrupt};
 }
 
 Array intake(Direction direction, nb::handle tensor) {
@@ -32,50 +39,56 @@ TransferPtr post(Communicator& core, Direction direction, const Buffer& buffer,
 }
 
 // Of a call that may not have to wait at all.
-Limits limits_at_first_look(double timeout) {
-  return {Deadline::after_first_look(duration_of(timeout)), python_interrupt};
+Limits limits_at_first_look(Deadline::Duration limit) {
+  return {Deadline::after_first_look(limit), python_interrupt};
 }
 
-void send(Communicator& core, nb::handle tensor, int peer, std::int64_t tag,
-          double timeout) {
+void send(Self self, nb::handle tensor, int peer, std::int64_t tag,
+          nb::handle timeout) {
+  Communicator& core = self.core();
+  const Deadline::Duration limit = self.limit(timeout);
   const Array array = intake(Direction::Send, tensor);
   const nb::gil_scoped_release unlocked;
-  core.send(array.buffer(), peer, tag, limits_at_first_look(timeout));
+  core.send(array.buffer(), peer, tag, limits_at_first_look(limit));
 }
 
-int recv(Communicator& core, nb::handle tensor, int peer, std::int64_t tag,
-         double timeout) {
+int recv(Self self, nb::handle tensor, Source peer, std::int64_t tag,
+         nb::handle timeout) {
+  Communicator& core = self.core();
+  const Deadline::Duration limit = self.limit(timeout);
   const Array array = intake(Direction::Recv, tensor);
   const nb::gil_scoped_release unlocked;
-  return core.recv(array.buffer(), peer, tag, limits_at_first_look(timeout));
+  return core.recv(array.buffer(), from(peer), tag, limits_at_first_look(limit));
 }
 
 // Posts it and leaves it to the group's thread.
 nb::object start(nb::object self, Direction direction, nb::handle tensor, int peer,
-                 std::int64_t tag, double timeout) {
+                 std::int64_t tag, nb::handle timeout) {
   const Array array = intake(direction, tensor);
   auto& communicator = nb::cast<Self>(self);
+  const Limits limits = limits_of(communicator.limit(timeout));
   TransferPtr posted;
   {
     const nb::gil_scoped_release unlocked;
-    posted = post(communicator.core(), direction, array.buffer(), peer, tag,
-                  limits_of(timeout));
+    posted = post(communicator.core(), direction, array.buffer(), peer, tag, limits);
     communicator.core().engine().drive(posted);
   }
   communicator.keep({posted, &posted->work}, array.owner());
   ProgressEngine& engine = communicator.core().engine();
-  return wrap(std::move(posted), engine, std::move(self));
+  return wrap(std::move(posted), engine, std::move(self), array.listed());
 }
 
 // Posts both, then waits for both.
-int exchange(Communicator& core, nb::handle tensor, int to, std::int64_t send_tag,
-             nb::handle output, int from, std::int64_t recv_tag, double timeout) {
+int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
+             nb::handle output, Source source, std::int64_t recv_tag,
+             nb::handle timeout) {
+  Communicator& core = self.core();
   const Array sent_array(tensor, Access::Read, "tensor");
   const Array received_array(output, Access::Write, "output");
+  const Limits limits = limits_of(self.limit(timeout));
   const nb::gil_scoped_release unlocked;
-  const Limits limits = limits_of(timeout);
   const TransferPtr received =
-      core.post_recv(received_array.buffer(), from, recv_tag, limits);
+      core.post_recv(received_array.buffer(), from(source), recv_tag, limits);
   try {
     const TransferPtr sent = core.post_send(sent_array.buffer(), to, send_tag, limits);
     core.engine().wait(sent, limits, ProgressEngine::AtEnd::GiveUp);
@@ -90,52 +103,37 @@ int exchange(Communicator& core, nb::handle tensor, int to, std::int64_t send_ta
 }  // namespace
 
 void bind_messages(CommunicatorClass& c) {
-  c.def(
-      "send",
-      [](Self self, nb::handle tensor, int peer, std::int64_t tag, double timeout) {
-        send(self.core(), tensor, peer, tag, timeout);
-      },
-      "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a,
-      nb::sig("def send(self, tensor: typing.Any, peer: int, tag: int, timeout: float) "
-              "-> None"));
-  c.def(
-      "recv",
-      [](Self self, nb::handle tensor, int peer, std::int64_t tag, double timeout) {
-        return recv(self.core(), tensor, peer, tag, timeout);
-      },
-      "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a,
-      nb::sig("def recv(self, tensor: typing.Any, peer: int, tag: int, timeout: float) "
-              "-> int"),
-      "The rank it came from; peer -1: from any.");
+  c.def("send", &send, "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a.none(),
+        nb::sig("def send(self, tensor: typing.Any, peer: int, tag: int, timeout: "
+                "datetime.timedelta | None) -> None"));
+  c.def("recv", &recv, "tensor"_a.none(), "peer"_a.none(), "tag"_a, "timeout"_a.none(),
+        nb::sig("def recv(self, tensor: typing.Any, peer: int | None, tag: int, "
+                "timeout: datetime.timedelta | None) -> int"),
+        "The rank it came from; peer None: from any.");
   c.def(
       "isend",
       [](nb::object self, nb::handle tensor, int peer, std::int64_t tag,
-         double timeout) {
-        return start(self, Direction::Send, tensor, peer, tag, timeout);
+         nb::handle timeout) {
+        return start(std::move(self), Direction::Send, tensor, peer, tag, timeout);
       },
-      "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a,
+      "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a.none(),
       nb::sig("def isend(self, tensor: typing.Any, peer: int, tag: int, timeout: "
-              "float) -> Transfer"));
+              "datetime.timedelta | None) -> typing.Any"));
   c.def(
       "irecv",
-      [](nb::object self, nb::handle tensor, int peer, std::int64_t tag,
-         double timeout) {
-        return start(self, Direction::Recv, tensor, peer, tag, timeout);
+      [](nb::object self, nb::handle tensor, Source peer, std::int64_t tag,
+         nb::handle timeout) {
+        return start(std::move(self), Direction::Recv, tensor, from(peer), tag,
+                     timeout);
       },
-      "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a,
-      nb::sig("def irecv(self, tensor: typing.Any, peer: int, tag: int, timeout: "
-              "float) -> Transfer"));
-  c.def(
-      "sendrecv",
-      [](Self self, nb::handle tensor, int to, std::int64_t send_tag, nb::handle output,
-         int from, std::int64_t recv_tag, double timeout) {
-        return exchange(self.core(), tensor, to, send_tag, output, from, recv_tag,
-                        timeout);
-      },
-      "tensor"_a.none(), "to"_a, "send_tag"_a, "output"_a.none(), "from_"_a,
-      "recv_tag"_a, "timeout"_a,
-      nb::sig("def sendrecv(self, tensor: typing.Any, to: int, send_tag: int, output: "
-              "typing.Any, from_: int, recv_tag: int, timeout: float) -> int"));
+      "tensor"_a.none(), "peer"_a.none(), "tag"_a, "timeout"_a.none(),
+      nb::sig("def irecv(self, tensor: typing.Any, peer: int | None, tag: int, "
+              "timeout: datetime.timedelta | None) -> typing.Any"));
+  c.def("sendrecv", &exchange, "tensor"_a.none(), "dst"_a, "tag"_a, "output"_a.none(),
+        "src"_a.none(), "recv_tag"_a, "timeout"_a.none(),
+        nb::sig("def sendrecv(self, tensor: typing.Any, dst: int, tag: int, output: "
+                "typing.Any, src: int | None, recv_tag: int, timeout: "
+                "datetime.timedelta | None) -> int"));
 }
 
 }  // namespace allhands::python

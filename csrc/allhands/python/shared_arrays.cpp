@@ -20,13 +20,13 @@ using Self = PyCommunicator&;
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
 // This rank's bytes of a new shared array.
-Bytes empty_shared(Self self, DType dtype, const std::vector<std::size_t>& shape,
-                   double timeout) {
+Bytes shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& shape,
+                   nb::handle timeout) {
   std::shared_ptr<SharedArray> array;
+  const Limits limits = {Deadline::after(self.limit(timeout)), python_interrupt};
   {
     const nb::gil_scoped_release unlocked;
-    array = self.core().empty_shared(
-        dtype, shape, {Deadline::after(duration_of(timeout)), python_interrupt});
+    array = self.core().empty_shared(dtype, shape, limits);
   }
   using Pointer = std::shared_ptr<SharedArray>;
   const nb::capsule owner(new Pointer(array), [](void* pointer) noexcept {
@@ -44,7 +44,10 @@ Bytes peer_bytes(Self self, nb::handle buffer, int peer) {
 }  // namespace
 
 void bind_shared_arrays(CommunicatorClass& c) {
-  c.def("empty_shared", &empty_shared, "dtype"_a, "shape"_a, "timeout"_a,
+  c.def("shared_bytes", &shared_bytes, "dtype"_a, "shape"_a, "timeout"_a.none(),
+        nb::sig("def shared_bytes(self, dtype: DType, shape: "
+                "collections.abc.Sequence[int], timeout: datetime.timedelta | None) "
+                "-> numpy.typing.NDArray[numpy.uint8]"),
         "Collective: this rank's bytes of a new array in memory that all ranks share, "
         "zero at first.")
       .def("peer_bytes", &peer_bytes, "buffer"_a, "peer"_a,

@@ -9,6 +9,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/imported.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -82,6 +83,7 @@ class PyTransfer : public PyWork {
     engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn);
   }
 
+  bool is_send() const { return transfer_->is_send; }
   int peer() const { return transfer_->is_send ? transfer_->peer : transfer_->source; }
 
  private:
@@ -99,13 +101,16 @@ Deadline::Duration duration_of(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-nb::object wrap(std::shared_ptr<Work> work) {
-  return nb::cast(new PyWork(std::move(work)), nb::rv_policy::take_ownership);
+nb::object wrap(std::shared_ptr<Work> work, nb::list outputs) {
+  static PyObject* const type = imported("allhands.backends.native", "NativeWork");
+  return nb::handle(type)(PyWork(std::move(work)), outputs);
 }
 
-nb::object wrap(TransferPtr transfer, ProgressEngine& engine, nb::object communicator) {
-  return nb::cast(new PyTransfer(std::move(transfer), engine, std::move(communicator)),
-                  nb::rv_policy::take_ownership);
+nb::object wrap(TransferPtr transfer, ProgressEngine& engine, nb::object communicator,
+                nb::list outputs) {
+  static PyObject* const type = imported("allhands.backends.native", "NativeTransfer");
+  return nb::handle(type)(
+      PyTransfer(std::move(transfer), engine, std::move(communicator)), outputs);
 }
 
 void bind_work(nb::module_& m) {
@@ -125,6 +130,7 @@ void bind_work(nb::module_& m) {
   nb::class_<PyTransfer, PyWork>(m, "Transfer", "A posted send or receive.")
       .def("wait", &PyTransfer::wait, "timeout"_a.none() = nb::none(),
            "As Work.wait; this thread moves messages meanwhile.")
+      .def_prop_ro("is_send", &PyTransfer::is_send)
       .def_prop_ro("peer", &PyTransfer::peer,
                    "The rank at the other end; -1 for any source until it is known.");
 }

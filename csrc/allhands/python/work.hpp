@@ -12,11 +12,11 @@ namespace allhands::python {
 // What a timeout of so many seconds means in the core.
 Deadline::Duration duration_of(double seconds);
 
-// The Python object for a queued collective.
-nanobind::object wrap(std::shared_ptr<Work> work);
-// The Python object for a posted transfer; keeps its communicator alive.
+// The allhands.Work of a queued collective, which writes `outputs`.
+nanobind::object wrap(std::shared_ptr<Work> work, nanobind::list outputs);
+// That of a posted transfer; keeps its communicator alive.
 nanobind::object wrap(TransferPtr transfer, ProgressEngine& engine,
-                      nanobind::object communicator);
+                      nanobind::object communicator, nanobind::list outputs);
 
 void bind_work(nanobind::module_& m);
 

@@ -7,7 +7,8 @@ what they held.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,12 @@ class FakeWork(Work):
 class FakeCommunicator(Communicator):
     """See the module."""
 
-    name = "fake"
-
     def all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: float, async_op: bool
+        self,
+        tensor: Array,
+        op: RedOpType | ReduceOp,
+        timeout: timedelta | None,
+        async_op: bool,
     ) -> Work | None:
         """Leave `tensor` as it is."""
         return _done([tensor], async_op)
@@ -59,7 +62,7 @@ class FakeCommunicator(Communicator):
         tensor: Array,
         root: int,
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `tensor` as it is."""
@@ -70,7 +73,7 @@ class FakeCommunicator(Communicator):
         output: Array,
         input_list: list[Array],
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `output` as it is."""
@@ -81,26 +84,30 @@ class FakeCommunicator(Communicator):
         output: Array,
         input: Array,
         op: RedOpType | ReduceOp,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `output` as it is."""
         return _done([output], async_op)
 
     def broadcast(
-        self, tensor: Array, root: int, timeout: float, async_op: bool
+        self, tensor: Array, root: int, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """Leave `tensor` as it is."""
         return _done([tensor], async_op)
 
     def all_gather(
-        self, tensor_list: list[Array], tensor: Array, timeout: float, async_op: bool
+        self,
+        tensor_list: list[Array],
+        tensor: Array,
+        timeout: timedelta | None,
+        async_op: bool,
     ) -> Work | None:
         """Leave `tensor_list` as it is."""
         return _done(tensor_list, async_op)
 
     def all_gather_single(
-        self, output: Array, input: Array, timeout: float, async_op: bool
+        self, output: Array, input: Array, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """Leave `output` as it is."""
         return _done([output], async_op)
@@ -108,20 +115,20 @@ class FakeCommunicator(Communicator):
     def gather(
         self,
         tensor: Array,
-        gather_list: list[Array],
+        gather_list: list[Array] | None,
         root: int,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `gather_list` as it is."""
-        return _done(gather_list, async_op)
+        return _done(gather_list or [], async_op)
 
     def scatter(
         self,
         tensor: Array,
-        scatter_list: list[Array],
+        scatter_list: list[Array] | None,
         root: int,
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `tensor` as it is."""
@@ -131,7 +138,7 @@ class FakeCommunicator(Communicator):
         self,
         output_list: list[Array],
         input_list: list[Array],
-        timeout: float,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `output_list` as it is."""
@@ -141,19 +148,21 @@ class FakeCommunicator(Communicator):
         self,
         output: Array,
         input: Array,
-        output_splits: list[int],
-        input_splits: list[int],
-        timeout: float,
+        output_splits: Sequence[int] | None,
+        input_splits: Sequence[int] | None,
+        timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
         """Leave `output` as it is."""
         return _done([output], async_op)
 
-    def barrier(self, timeout: float, async_op: bool) -> Work | None:
+    def barrier(self, timeout: timedelta | None, async_op: bool) -> Work | None:
         """Wait for nobody."""
         return _done([], async_op)
 
-    def empty_shared(self, shape: tuple[int, ...], dtype: Any, timeout: float) -> Array:
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
         """Make an array of this process's own."""
         library = library_of_dtype(dtype)
         itemsize = library.from_bytes(np.empty(0, np.uint8), (0,), dtype).itemsize
@@ -164,18 +173,26 @@ class FakeCommunicator(Communicator):
         """Return `array`."""
         return array
 
-    def send(self, tensor: Array, peer: int, tag: int, timeout: float) -> None:
+    def send(
+        self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
+    ) -> None:
         """Send nothing."""
 
-    def recv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> int:
+    def recv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> int:
         """Leave `tensor` as it is; from any rank means from rank 0."""
         return peer or 0
 
-    def isend(self, tensor: Array, peer: int, tag: int, timeout: float) -> Work:
+    def isend(
+        self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
+    ) -> Work:
         """Send nothing."""
         return FakeWork([tensor])
 
-    def irecv(self, tensor: Array, peer: int | None, tag: int, timeout: float) -> Work:
+    def irecv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> Work:
         """Leave `tensor` as it is."""
         return FakeWork([tensor])
 
@@ -187,10 +204,13 @@ class FakeCommunicator(Communicator):
         output: Array,
         src: int | None,
         recv_tag: int,
-        timeout: float,
+        timeout: timedelta | None,
     ) -> int:
         """Leave `output` as it is; from any rank means from rank 0."""
         return src or 0
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Do nothing."""
 
     def abort(self, reason: str) -> None:
         """Do nothing."""

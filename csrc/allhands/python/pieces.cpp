@@ -1,0 +1,89 @@
+#include "allhands/python/pieces.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "allhands/base/error.hpp"
+
+namespace nb = nanobind;
+
+namespace allhands::python {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+Error refused(const char* name, const std::string& problem) {
+  return Error(ErrorKind::Unsupported, name + problem);
+}
+
+std::string text_of(const Sizes& sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes)
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+std::int64_t num_rows_of(const char* name, nb::handle array) {
+  const Py_ssize_t length = PyObject_Size(array.ptr());
+  if (length >= 0) return length;
+  PyErr_Clear();
+  throw refused(name, " has no dimensions, so it cannot be split in rows");
+}
+
+void check_sizes(const char* name, const Sizes& sizes, std::int64_t num_rows,
+                 std::size_t num_ranks) {
+  if (sizes.size() != num_ranks)
+    throw refused(name, ": number of tensor splits not equal to group size: expected " +
+                            std::to_string(num_ranks) + ", got " +
+                            std::to_string(sizes.size()));
+  const std::int64_t sum = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  if (sum != num_rows || *std::min_element(sizes.begin(), sizes.end()) < 0)
+    throw refused(name,
+                  ": split sizes doesn't match total dim 0 size: " + text_of(sizes) +
+                      " for " + std::to_string(num_rows) + " rows");
+}
+
+}  // namespace
+
+std::vector<Buffer> shares(const char* what, const Buffer& whole, const Buffer& part,
+                           int num_ranks) {
+  const auto n = static_cast<std::size_t>(num_ranks);
+  if (whole.count != part.count * n)
+    throw Error(ErrorKind::Value,
+                std::string(what) + " has " + std::to_string(whole.count) +
+                    " elements, expected " + std::to_string(part.count * n));
+  std::vector<Buffer> result;
+  result.reserve(n);
+  for (std::size_t rank = 0; rank < n; ++rank)
+    result.push_back(whole.slice(rank * part.count, part.count));
+  return result;
+}
+
+std::vector<Buffer> rows(const char* name, nb::handle given, const Buffer& array,
+                         const SplitSizes& sizes, int num_ranks) {
+  const auto n = static_cast<std::size_t>(num_ranks);
+  const std::int64_t num_rows = num_rows_of(name, given);
+  const bool is_even = !sizes || sizes->empty();
+  if (!is_even)
+    check_sizes(name, *sizes, num_rows, n);
+  else if (num_rows % num_ranks != 0)
+    throw refused(name, ": dim 0 of size " + std::to_string(num_rows) +
+                            " does not divide equally across " +
+                            std::to_string(num_ranks) + " ranks; pass " + name +
+                            "_split_sizes");
+  const std::size_t row =
+      num_rows == 0 ? 0 : array.count / static_cast<std::size_t>(num_rows);
+  std::vector<Buffer> result;
+  result.reserve(n);
+  std::size_t at = 0;
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    const std::int64_t size = is_even ? num_rows / num_ranks : (*sizes)[rank];
+    const std::size_t count = static_cast<std::size_t>(size) * row;
+    result.push_back(array.slice(at, count));
+    at += count;
+  }
+  return result;
+}
+
+}  // namespace allhands::python
