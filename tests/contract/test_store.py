@@ -1,9 +1,7 @@
 """What every Store does, whichever it is."""
 
 import datetime
-import os
 import pickle
-import signal
 import threading
 import time
 
@@ -20,10 +18,13 @@ from allhands import (
     QueueEmptyError,
     TCPStore,
 )
+from harness.ctrl_c import check_ctrl_c_ends
+from harness.pace import patient
+from harness.ranks import LIMIT
 from harness.stores import DictStore
 
 SHORT = datetime.timedelta(milliseconds=30)
-LONG = datetime.timedelta(seconds=30)
+LONG = datetime.timedelta(seconds=LIMIT)
 INT64_MAX = 2**63 - 1
 
 
@@ -158,7 +159,7 @@ def test_limits_are_kept_to_the_millisecond(store):
     with pytest.raises(DistStoreError):
         store.wait(["missing"], SHORT)
     elapsed = time.monotonic() - start
-    assert 0.03 <= elapsed < 1
+    assert 0.03 <= elapsed < patient(1, start)
 
 
 def test_wait_for_what_is_there(store):
@@ -196,7 +197,7 @@ def test_a_wait_holds_up_nobody(store):
     for number in range(20):
         store.set(f"k{number}", "v")
     store.set("later", "v")
-    waiting.join(30)
+    waiting.join(LIMIT)
     assert got == [b"v"]
 
 
@@ -205,16 +206,7 @@ def test_ctrl_c_ends_a_wait(store, method):
     if method == "queue_pop" and not store.has_extended_api():
         pytest.skip("has no queues")
     arguments = {"wait": (["k"],), "barrier": ("k", 2)}.get(method, ("k",))
-
-    def interrupt():
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    sent = []
-    threading.Timer(0.1, interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        getattr(store, method)(*arguments)
-    assert time.monotonic() - sent[0] < 0.5
+    check_ctrl_c_ends(lambda: getattr(store, method)(*arguments))
     store.set("still", "works")
     assert store.get("still") == b"works"
 
@@ -525,7 +517,7 @@ def run_together(*works):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
+        thread.join(LIMIT)
         assert not thread.is_alive()
     if errors:
         raise errors[0]

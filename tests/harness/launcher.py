@@ -17,7 +17,8 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 
-LIMIT_S = 30
+from harness.pace import patient
+from harness.ranks import LIMIT
 
 
 def program(folder: pathlib.Path, text: str, name: str = "train.py") -> str:
@@ -48,7 +49,7 @@ def launch(
         [sys.executable, "-m", module, *arguments],
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=LIMIT,
         **given,
     )
 
@@ -68,7 +69,7 @@ def launched(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=LIMIT_S)
+        process.communicate(timeout=LIMIT)
 
 
 def read_until(process: subprocess.Popen[str], num_lines: int, text: str) -> list[str]:
@@ -82,14 +83,13 @@ def read_until(process: subprocess.Popen[str], num_lines: int, text: str) -> lis
     return lines
 
 
-def wait_until(condition: Callable[[], bool], limit_s: float, what: str) -> float:
-    """Wait for what has no event to wait on; returns the seconds it took."""
+def wait_until(condition: Callable[[], bool], limit_s: float, what: str) -> None:
+    """Wait for what has no event to wait on."""
     start = time.monotonic()
     while not condition():
         elapsed = time.monotonic() - start
-        assert elapsed < limit_s, f"{what}: not within {limit_s} s"
+        assert elapsed < patient(limit_s, start), f"{what}: not within {limit_s} s"
         time.sleep(0.01)
-    return time.monotonic() - start
 
 
 def is_alive(pid: int) -> bool:
@@ -99,6 +99,18 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def children(parent: int, text: str) -> list[int]:
+    """The processes that `parent` started with `text` in their command line."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_text()
+            if int(stat[1]) == parent and text in command:
+                found.append(int(folder.name))
+    return found
 
 
 # What a shell is to the job: it owns the terminal (Ctrl-C there is a signal), and it

@@ -9,6 +9,8 @@ import os
 import socket
 import struct
 
+from harness.ranks import LIMIT
+
 OPS = range(1, 20)
 SET, GET, CANCEL = 1, 2, 19
 
@@ -49,6 +51,6 @@ def shake_hands(peer, secret=b""):
 
 
 def connect(port):
-    peer = socket.create_connection(("127.0.0.1", port), timeout=30)
+    peer = socket.create_connection(("127.0.0.1", port), timeout=LIMIT)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return peer

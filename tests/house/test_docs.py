@@ -10,6 +10,7 @@ import pytest
 from allhands import settings
 from harness.documents import ROOT, documents, unlike
 from harness.launcher import environment
+from harness.ranks import LIMIT
 
 DOCUMENTS = documents()
 # Found, not imported, which would take from the time of the programs that are run.
@@ -39,7 +40,7 @@ def test_command_prints_what_is_shown(name, command, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=50,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stdout
     missing, unexpected = unlike(command.output, done.stdout.splitlines())

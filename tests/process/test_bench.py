@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
 import allhands as dist
 from allhands.bench.peers.mpi import Mpi
-from harness.launcher import environment
+from harness.launcher import children, environment, is_alive, wait_until
+from harness.ranks import LIMIT
 
 TINY = ["--ranks", "2", "--rounds", "2", "--min-time", "0.0002"]
 OPS = [
@@ -43,7 +43,7 @@ def bench(*options, **variables):
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=LIMIT,
     )
 
 
@@ -93,7 +93,6 @@ def test_forms(tmp_path, mode):
     assert f"broadcast, 2 ranks, int8, numpy, {mode}" in text
 
 
-@pytest.mark.timeout(120)  # torch takes long to start where many tests run at once
 def test_gloo(tmp_path):
     pytest.importorskip("torch")
     options = ["--ops", "all", "--sizes", "4K", "--peers", "gloo"]
@@ -151,22 +150,8 @@ def under_way(process):
     found = []
     while len(found) < 2:
         assert process.poll() is None
-        listed = subprocess.run(
-            ["pgrep", "-P", str(process.pid), "-f", "allhands.bench.worker"],
-            capture_output=True,
-            text=True,
-        )
-        found = [int(line) for line in listed.stdout.split()]
+        found = children(process.pid, "allhands.bench.worker")
     return found
-
-
-def is_there(pid):
-    """Does it run? A zombie, which init may reap whenever it likes, does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in "ZX"
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -183,14 +168,13 @@ def test_no_rank_outlives_the_command(sent):
     ):
         ranks = under_way(process)
         process.send_signal(sent)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=LIMIT)
         if sent != signal.SIGKILL:
             assert process.returncode == 130
             assert error.endswith("interrupted\n")
-            assert not any(map(is_there, ranks))
+            assert not any(map(is_alive, ranks))
             assert not os.listdir(folder)
-        while any(map(is_there, ranks)):  # the test's timeout ends a loop without end
-            pass
+        wait_until(lambda: not any(map(is_alive, ranks)), LIMIT, f"end of {ranks}")
 
 
 def test_a_rank_that_dies_ends_it():
@@ -203,7 +187,7 @@ def test_a_rank_that_dies_ends_it():
     ) as process:
         ranks = under_way(process)
         os.kill(ranks[1], signal.SIGKILL)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=LIMIT)
     assert process.returncode == 1
     assert "allhands: a rank " in error
-    assert not any(map(is_there, ranks))
+    assert not any(map(is_alive, ranks))

@@ -8,6 +8,7 @@ import pytest
 
 from harness.documents import ROOT, read
 from harness.launcher import environment, launch
+from harness.ranks import LIMIT
 
 EXAMPLES = ROOT / "examples"
 DIGITS = EXAMPLES / "train_digits.py"
@@ -60,7 +61,7 @@ def test_digits_alone():
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT,
     )
     line = closing_line(done)
     assert line.endswith("on 1 ranks; parameters bit-identical on all ranks: yes")
@@ -73,7 +74,7 @@ def test_progress_is_live_on_a_terminal():
         env=env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT,
     )
     assert closing_line(done)
     assert "\x1b[2K" in done.stdout  # redraws its line

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from harness.ranks import Processes, patient
+from harness.pace import patient
+from harness.ranks import LIMIT, Processes
 
 
 def python(program, *options):
@@ -16,7 +17,7 @@ def python(program, *options):
         [sys.executable, *options, "-c", program],
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=LIMIT,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -52,17 +53,17 @@ def test_a_rank_that_failed_does_not_wait_for_what_is_queued():
         dist.barrier()
         if rank == 0:
             dist.barrier(async_op=True)
-            say(time.time())
+            say(time.monotonic())
             raise ValueError("bad")
         else:
             try:
                 dist.all_reduce(np.ones(1), group=dist.new_group())
             except dist.RankFailedError:
-                give(time.time())
+                give(time.monotonic())
         """
     with Processes(2, source) as job:
         raised = float(job.read(0))
-        assert job.join(codes=[1, 0])[1] - raised < patient(2)
+        assert job.join(codes=[1, 0])[1] - raised < patient(2, raised)
 
 
 def test_the_world_can_be_made_again_in_the_same_processes():
@@ -134,29 +135,28 @@ def test_a_forked_child_leaves_the_parents_world_alone():
 
 def test_destroy_waits_for_what_is_queued_but_obeys_ctrl_c():
     source = """
-        import signal
         dist.barrier()
-        say("ready")
-        if rank == 0:
-            work = dist.barrier(async_op=True)
+        if rank == 1:
+            stay()
+        work = dist.barrier(async_op=True)
+        while dist.is_initialized():  # still, if the signal came before the call
             try:
+                say("ready")
                 dist.destroy_process_group()
             except KeyboardInterrupt:
-                give(time.time())
-            assert isinstance(work.exception(), dist.DistBackendError)
-            assert not dist.is_initialized()
-        else:
-            time.sleep(60)
+                give(time.monotonic())
+        say("left")
+        assert isinstance(work.exception(), dist.DistBackendError)
     """
     with Processes(2, source) as job:
-        for rank in range(2):
-            assert job.read(rank) == "ready"
-        time.sleep(0.3)
-        job.ranks[0].send_signal(signal.SIGINT)
-        pressed = time.time()
-        job.ranks[0].wait(20)
+        while job.read(0) == "ready":
+            time.sleep(0.3)  # until it waits
+            pressed = time.monotonic()
+            job.ranks[0].send_signal(signal.SIGINT)
+        job.ranks[0].wait(LIMIT)
         job.ranks[1].kill()
-        assert job.join(codes=[0, -signal.SIGKILL])[0] - pressed < patient(0.5)
+        acted = job.join(codes=[0, -signal.SIGKILL])[0]
+        assert acted - pressed < patient(0.5, pressed)
 
 
 def test_import_loads_no_array_library_but_numpy():
@@ -168,16 +168,15 @@ def test_import_loads_no_array_library_but_numpy():
 
 def test_import_is_quick(record_property):
     def milliseconds(module):
-        times = []
-        for _ in range(5):
-            program = (
-                "import time; start = time.perf_counter(); "
-                f"import {module}; print(time.perf_counter() - start)"
-            )
-            times.append(1000 * float(python(program)[1]))
-        return min(times)
+        program = (
+            "import time; start = time.perf_counter(); "
+            f"import {module}; print(time.perf_counter() - start)"
+        )
+        return 1000 * float(python(program)[1])
 
-    numpy, allhands = milliseconds("numpy"), milliseconds("allhands")
+    # In turns, so that both meet the same machine.
+    times = [(milliseconds("numpy"), milliseconds("allhands")) for _ in range(5)]
+    numpy, allhands = map(min, zip(*times, strict=True))
     print(f"import numpy {numpy:.0f} ms, import allhands {allhands:.0f} ms")
     record_property("import_allhands_ms", allhands)
     assert allhands < 2 * (1.3 * numpy + 60)  # twice the target, for a loaded machine

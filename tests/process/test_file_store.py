@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from allhands import FileStore
+from harness.ranks import LIMIT
 
 
 @pytest.fixture
@@ -29,20 +30,20 @@ def test_processes_add_and_lose_nothing(path):
     work = "for _ in range(200): store.add('n', 1)"
     keeper = FileStore(path)
     workers = [start(path, work) for _ in range(3)]
-    assert [worker.wait(50) for worker in workers] == [0] * 3
+    assert [worker.wait(LIMIT) for worker in workers] == [0] * 3
     assert keeper.add("n", 0) == 600
 
 
 def test_the_last_process_removes_the_file_at_its_exit(path):
     work = "store.barrier('all', 2)"
     workers = [start(path, work) for _ in range(2)]
-    assert [worker.wait(50) for worker in workers] == [0, 0]
+    assert [worker.wait(LIMIT) for worker in workers] == [0, 0]
     assert not os.path.exists(path)
 
 
 def test_a_job_that_was_killed_leaves_no_stale_keys(path):
     work = "store.set('stale', 'v'); os.kill(os.getpid(), signal.SIGKILL)"
-    assert start(path, work).wait(50) == -9
+    assert start(path, work).wait(LIMIT) == -9
     assert os.path.getsize(path) > 0
     store = FileStore(path, 1)
     assert store.list_keys() == []
@@ -53,7 +54,7 @@ def test_a_job_that_was_killed_leaves_no_stale_keys(path):
 def test_the_file_of_a_killed_peer_is_removed_by_the_survivor(path):
     store = FileStore(path, 2)
     work = "store.set('k', 'v'); os.kill(os.getpid(), signal.SIGKILL)"
-    assert start(path, work).wait(50) == -9
+    assert start(path, work).wait(LIMIT) == -9
     assert store.get("k") == b"v"
     del store
     assert not os.path.exists(path)
@@ -72,7 +73,7 @@ for meeting in range(100):
     del store
 """
     workers = [start(path, work, rank) for rank in (0, 1)]
-    assert [worker.wait(50) for worker in workers] == [0, 0]
+    assert [worker.wait(LIMIT) for worker in workers] == [0, 0]
     assert not os.path.exists(path)
 
 
@@ -93,5 +94,5 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert store.add("n", 0) == 400
 """
     keeper = FileStore(path)
-    assert start(path, work).wait(50) == 0
+    assert start(path, work).wait(LIMIT) == 0
     assert keeper.add("n", 0) == 400

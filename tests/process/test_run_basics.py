@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness.launcher import environment, launch, program
+from harness.ranks import LIMIT
 
 SHOW = """
     import json, os, sys
@@ -187,5 +188,5 @@ def test_launchers_started_together_do_not_clash(tmp_path):
         )
         for _ in range(8)
     ]
-    results = [(*job.communicate(timeout=50), job.returncode) for job in jobs]
+    results = [(*job.communicate(timeout=LIMIT), job.returncode) for job in jobs]
     assert [(err, code) for _, err, code in results] == [(b"", 0)] * 8

@@ -6,25 +6,25 @@ import subprocess
 import pytest
 
 from harness.launcher import (
-    LIMIT_S,
     is_alive,
     launched,
     program,
     read_until,
     wait_until,
 )
+from harness.ranks import LIMIT
 
 # A child in the rank's group, one in a session of its own, one without environment.
 FAMILY = """
     import os, subprocess, time
-    sleep = ["sleep", "50"]
+    sleep = ["sleep", "999"]
     children = [
         subprocess.Popen(sleep),
         subprocess.Popen(sleep, start_new_session=True),
         subprocess.Popen(sleep, env={}),
     ]
     print("pids", os.getpid(), *[child.pid for child in children])
-    time.sleep(50)
+    time.sleep(999)
 """
 
 
@@ -37,15 +37,15 @@ def test_nothing_is_left(tmp_path, name):
         assert all(is_alive(pid) for pid in pids)
         number = getattr(signal, name)
         job.send_signal(number)
-        job.communicate(timeout=LIMIT_S)
+        job.communicate(timeout=LIMIT)
         assert job.returncode == (-9 if name == "SIGKILL" else 128 + number)
         wait_until(lambda: not any(map(is_alive, pids)), 5, f"end of {pids}")
 
 
 def test_a_good_end_leaves_nothing(tmp_path):
-    path = program(tmp_path, FAMILY.replace("time.sleep(50)", ""))
+    path = program(tmp_path, FAMILY.replace("time.sleep(999)", ""))
     with launched(path) as job:
-        output, _ = job.communicate(timeout=LIMIT_S)
+        output, _ = job.communicate(timeout=LIMIT)
         assert job.returncode == 0
         assert not any(is_alive(int(word)) for word in output.split()[2:])
 
@@ -57,14 +57,14 @@ def test_user_signals_are_passed_on(tmp_path):
         signal.signal(signal.SIGUSR2, lambda *_: sys.exit(0))
         print("ready")
         while True:
-            time.sleep(50)
+            time.sleep(999)
     """
     with launched("--nproc-per-node=2", program(tmp_path, text)) as job:
         read_until(job, 2, "ready")
         job.send_signal(signal.SIGUSR1)
         read_until(job, 2, "got USR1")
         job.send_signal(signal.SIGUSR2)
-        output, _ = job.communicate(timeout=LIMIT_S)
+        output, _ = job.communicate(timeout=LIMIT)
         assert (job.returncode, output) == (0, "")
 
 
@@ -77,12 +77,12 @@ def test_ranks_may_end_in_their_own_way(tmp_path, name):
             sys.exit(0)
         signal.signal(signal.{name}, save)
         print("ready")
-        time.sleep(50)
+        time.sleep(999)
     """
     with launched("--nproc-per-node=2", program(tmp_path, text)) as job:
         read_until(job, 2, "ready")
         job.send_signal(getattr(signal, name))
-        output, _ = job.communicate(timeout=LIMIT_S)
+        output, _ = job.communicate(timeout=LIMIT)
         assert sorted(output.splitlines()) == ["[rank0] saved", "[rank1] saved"]
         assert job.returncode == 0
 
@@ -93,7 +93,7 @@ STUBBORN = """
         signal.signal(number, lambda *_: print("not yet"))
     print("ready")
     while True:
-        time.sleep(50)
+        time.sleep(999)
 """
 
 
@@ -105,7 +105,7 @@ def test_second_interrupt_kills_at_once(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             job.wait(0.3)  # a second one before that would be the same Ctrl-C
         job.send_signal(signal.SIGINT)
-        output, _ = job.communicate(timeout=LIMIT_S)
+        output, _ = job.communicate(timeout=LIMIT)
         assert job.returncode == 130
         assert "ended by SIGINT; still running and killed: rank 0, 1" in output
 
@@ -115,7 +115,7 @@ def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
     with launched("--shutdown-timeout=0.3", path) as job:
         read_until(job, 1, "ready")
         job.send_signal(signal.SIGTERM)
-        output, _ = job.communicate(timeout=LIMIT_S)
+        output, _ = job.communicate(timeout=LIMIT)
         assert job.returncode == 143
         assert "still running and killed: rank 0" in output
 
@@ -131,7 +131,7 @@ def test_a_reader_that_leaves_ends_the_job(tmp_path):
         read_until(job, 1, "y")
         assert job.stdout is not None
         job.stdout.close()
-        assert job.wait(LIMIT_S) == 128 + signal.SIGPIPE
+        assert job.wait(LIMIT) == 128 + signal.SIGPIPE
 
 
 def test_signals_act_while_nobody_reads_the_output(tmp_path):
@@ -145,5 +145,5 @@ def test_signals_act_while_nobody_reads_the_output(tmp_path):
         (line,) = read_until(job, 1, "pid")
         # The pipe to us is full soon, and stays full.
         job.send_signal(signal.SIGTERM)
-        assert job.wait(LIMIT_S) == 143
+        assert job.wait(LIMIT) == 143
         assert not is_alive(int(line.split()[2]))

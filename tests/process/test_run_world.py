@@ -4,6 +4,7 @@ import os
 import socket
 
 from harness.launcher import environment, launch, program
+from harness.ports import reserved_port
 
 MEET = """
     import os, signal, sys
@@ -67,9 +68,8 @@ def test_port_of_another_is_refused_with_a_reason(tmp_path):
 
 
 def test_a_chosen_address_and_port(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     text = MEET + '    print(os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])\n'
-    options = ["--master-addr=localhost", f"--master-port={port}"]
-    done = launch(*options, program(tmp_path, text), env=environment())
+    with reserved_port() as port:
+        options = ["--master-addr=localhost", f"--master-port={port}"]
+        done = launch(*options, program(tmp_path, text), env=environment())
     assert done.stdout == f"[rank0] localhost {port}\n"

@@ -16,6 +16,8 @@ import pytest
 
 from allhands import DistNetworkError, DistStoreError, TCPStore
 from harness import store_wire as wire
+from harness.pace import patient
+from harness.ranks import LIMIT
 
 HOST = "127.0.0.1"
 SERVE = """
@@ -54,7 +56,7 @@ class Server:
 
     def end(self):
         """Let it exit by itself; its exit status."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=LIMIT)
         return self.process.returncode
 
 
@@ -168,6 +170,7 @@ def test_strangers_disturb_nobody(serve, secret):
     store = TCPStore(HOST, server.port)
     before = server.peak_memory()
     stop, seconds = threading.Event(), []
+    start = time.monotonic()
     worker = threading.Thread(target=work, args=(store, "w", stop, seconds))
     worker.start()
     disturb(server.port, 2000, random.Random(5))
@@ -175,7 +178,7 @@ def test_strangers_disturb_nobody(serve, secret):
     worker.join()
     assert store.get("w/n") == str(len(seconds)).encode()  # it met no error
     assert len(seconds) > 10
-    assert max(seconds) < 2
+    assert max(seconds) < patient(2, start)
     assert server.peak_memory() - before < 50 << 20
     assert set(store.list_keys()) <= {"w/k", "w/n", "stranger"}
     if secret:
@@ -246,7 +249,7 @@ def test_a_reply_that_nobody_reads_holds_up_nobody(serve):
         start = time.monotonic()
         for _ in range(100):
             store.set("k", "v")
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < patient(5, start)
 
 
 # Death
@@ -259,7 +262,7 @@ def test_a_killed_server_is_told_at_once(serve):
     start = time.monotonic()
     with pytest.raises(DistNetworkError, match=f"{HOST}:{server.port}"):
         store.get("never")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < patient(5, start)
 
 
 def test_a_stopped_server_runs_into_the_limit(serve):
@@ -270,7 +273,7 @@ def test_a_stopped_server_runs_into_the_limit(serve):
     start = time.monotonic()
     with pytest.raises(DistStoreError, match="wait timeout after 100ms, keys: /k"):
         store.set("k", "v")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < patient(5, start)
     os.kill(server.process.pid, signal.SIGCONT)
     store.set_timeout(timedelta(seconds=30))
     store.set("k", "v")
@@ -306,7 +309,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 assert store.get("k") == b"child"
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT)
 
 
 # Shortage

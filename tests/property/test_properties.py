@@ -19,7 +19,6 @@ CASES = {1: 80, 2: 150, 3: 120, 5: 90, 8: 60}  # an example; 2,000 per operation
 TENSOR_CASES = 200  # where every other rank passes torch tensors
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("size", CASES)
 @pytest.mark.parametrize("name", OPERATIONS)
 @settings(
@@ -33,7 +32,6 @@ def test_random_cases(name, size, seed):
     check(name, size, seed, CASES[size])
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_random_cases_of_tensors_and_arrays(name):
     pytest.importorskip("torch")

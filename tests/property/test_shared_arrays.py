@@ -44,7 +44,6 @@ class Pool:
         return block
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("size", CASES)
 @pytest.mark.parametrize("name", OPERATIONS)
 @settings(

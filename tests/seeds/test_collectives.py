@@ -8,7 +8,7 @@ import pytest
 
 import allhands as dist
 from allhands import ReduceOp
-from harness.ranks import outcomes, run_ranks
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 
 def complex_pair(xp, rank, step):
@@ -104,7 +104,7 @@ def test_wait_with_a_limit(xp):
     def body(rank):
         tensor = xp.ones(1)
         if rank == 1:
-            assert late.wait(20)
+            assert late.wait(LIMIT)
         work = dist.all_reduce(tensor, async_op=True)
         if rank == 0:
             with pytest.raises(RuntimeError, match=r"did not finish in 0\.10 s;"):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 import allhands as dist
-from harness.ranks import outcomes, run_ranks
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 
 def test_monitored_barrier_names_the_rank_that_did_not_come():
@@ -18,7 +18,7 @@ def test_monitored_barrier_names_the_rank_that_did_not_come():
             if rank not in [1]:
                 dist.monitored_barrier(group=group, timeout=timedelta(seconds=0.5))
         finally:
-            over.wait(20)
+            over.wait(LIMIT)
 
     error, none = outcomes(2, body)
     assert isinstance(error, RuntimeError)
@@ -36,7 +36,7 @@ def test_monitored_barrier_names_all_ranks_that_did_not_come():
                     timeout=timedelta(seconds=0.5), wait_all_ranks=True
                 )
         finally:
-            over.wait(20)
+            over.wait(LIMIT)
 
     error, *others = outcomes(4, body)
     assert "Ranks 1, 2, 3 failed to pass monitoredBarrier in 500 ms" in str(error)

@@ -1,6 +1,5 @@
 """How the pages' programs find each other: URLs, the environment, a store, spawn."""
 
-import socket
 import subprocess
 import sys
 import textwrap
@@ -11,13 +10,14 @@ import pytest
 import allhands as dist
 from allhands.world import World, use
 from harness.launcher import environment
-from harness.ranks import run_ranks
+from harness.ports import reserved_port
+from harness.ranks import LIMIT, run_ranks
 
 
+@pytest.fixture
 def free_port():
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    with reserved_port() as port:
+        yield port
 
 
 def meet(**options):
@@ -31,8 +31,8 @@ def meet(**options):
     return one[0]
 
 
-def test_tcp_url():
-    url = f"tcp://127.0.0.1:{free_port()}"
+def test_tcp_url(free_port):
+    url = f"tcp://127.0.0.1:{free_port}"
 
     def body(rank):
         return meet(init_method=url, rank=rank, world_size=4)
@@ -77,7 +77,7 @@ def run(tmp_path, program, **variables):
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=140,
+        timeout=LIMIT,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return sorted(done.stdout.splitlines())
@@ -114,8 +114,8 @@ TEMPLATE = """
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_the_tutorials_template(tmp_path, method):
-    program = TEMPLATE.format(port=free_port(), method=method)
+def test_the_tutorials_template(tmp_path, free_port, method):
+    program = TEMPLATE.format(port=free_port, method=method)
     assert run(tmp_path, program) == ["rank 0 of 2: [2.0]", "rank 1 of 2: [2.0]"]
 
 
@@ -146,12 +146,11 @@ SPAWN = """
 """
 
 
-@pytest.mark.timeout(150)  # three interpreters import torch
-def test_mp_spawn(tmp_path):
+def test_mp_spawn(tmp_path, free_port):
     pytest.importorskip("torch")
     twos = [[2.0, 2.0], [2.0, 2.0]]
     lines = [f"Rank 0: {twos}", f"Rank 1: {twos}"]
-    assert run(tmp_path, SPAWN.format(port=free_port())) == lines
+    assert run(tmp_path, SPAWN.format(port=free_port)) == lines
 
 
 def test_nccl_of_the_gpu_examples_is_refused_by_name():

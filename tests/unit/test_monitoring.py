@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from harness.ranks import outcomes, run_ranks
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 SHORT = timedelta(seconds=0.5)
 
@@ -33,10 +33,10 @@ def test_every_rank_names_who_is_missing(had_calls, wait_all_ranks, names):
             dist.barrier()
         try:
             if rank not in (1, 3):
-                start.wait(20)
+                start.wait(LIMIT)
                 dist.monitored_barrier(None, SHORT, wait_all_ranks)
         finally:
-            over.wait(20)
+            over.wait(LIMIT)
         dist.monitored_barrier(None, SHORT, wait_all_ranks)  # late
 
     for rank, error in enumerate(outcomes(4, body)):

@@ -14,7 +14,7 @@ import pytest
 
 import allhands as dist
 from allhands import ReduceOp
-from harness.ranks import Processes, run_ranks
+from harness.ranks import LIMIT, Processes, run_ranks
 
 # What prepares each, from two numbers `x` and four numbers `xx`; for 2 ranks.
 PREPARE = {
@@ -109,7 +109,7 @@ def test_a_request_is_under_way_once(backend):
             with pytest.raises(RuntimeError, match=f"persistent {name[:6]}.*wait()"):
                 again()
         assert request.is_active()
-        assert request.wait(timedelta(seconds=20)) is True
+        assert request.wait(timedelta(seconds=LIMIT)) is True
         assert not request.is_active()
         request()
 
@@ -187,7 +187,7 @@ def test_a_wait_that_expires_leaves_it_under_way():
         x = np.ones(2)
         total = dist.all_reduce_init(x)
         if rank:
-            late.wait(20)
+            late.wait(LIMIT)
         total.start()
         if not rank:
             with pytest.raises(dist.CollectiveTimeoutError, match="did not finish in"):
@@ -226,7 +226,7 @@ def test_the_limit_is_that_of_each_run():
                 total()
             assert not total.is_active()
             over.set()
-        over.wait(20)
+        over.wait(LIMIT)
 
     run_ranks(2, body)
 
@@ -307,7 +307,7 @@ def test_two_threads_cannot_run_one_request_at_once():
             inside.set()
             thread.join()
         else:
-            inside.wait(20)
+            inside.wait(LIMIT)
             meet()
 
     run_ranks(2, body)

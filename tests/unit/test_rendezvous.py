@@ -14,7 +14,7 @@ from allhands import (
     rendezvous,
 )
 
-TIMEOUT = datetime.timedelta(seconds=20)
+TIMEOUT = datetime.timedelta(seconds=200)
 VARIABLES = {
     "RANK": "0",
     "WORLD_SIZE": "1",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from harness.ranks import outcomes, run_ranks
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 OUT = dist.GroupMember.NON_GROUP_MEMBER
 
@@ -247,9 +247,9 @@ def test_a_broken_group_shrinks():
 
     def body(rank):
         if rank == 2:
-            is_over.wait(20)
+            is_over.wait(LIMIT)
             return None
-        start.wait(20)
+        start.wait(LIMIT)
         with pytest.raises(dist.CollectiveTimeoutError) as caught:
             dist.barrier(timeout=timedelta(seconds=0.5))
         is_over.set()
@@ -309,7 +309,7 @@ def in_two_worlds(body):
             store=dist.PrefixStore(f"world{world}", store),
             rank=rank,
             world_size=2 + world,
-            timeout=timedelta(seconds=20),
+            timeout=timedelta(seconds=LIMIT),
         )
         return body(rank, world, store)
 
@@ -319,7 +319,7 @@ def in_two_worlds(body):
 def test_groups_of_two_worlds_merge():
     def body(rank, world, store):
         merged = [
-            dist.group.WORLD.merge_remote_group(store, 5, timedelta(seconds=20))
+            dist.group.WORLD.merge_remote_group(store, 5, timedelta(seconds=LIMIT))
             for _ in range(2)  # through the same store
         ]
         seen = []

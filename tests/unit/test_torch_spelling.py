@@ -9,7 +9,7 @@ import pytest
 import allhands as dist
 from allhands import ReduceOp
 from allhands.options import AllgatherOptions
-from harness.ranks import run_ranks
+from harness.ranks import LIMIT, run_ranks
 
 
 def options(kind, **values):
@@ -167,7 +167,7 @@ def test_the_time_limit_of_options():
         if rank == 0:
             with pytest.raises(dist.CollectiveTimeoutError, match=r"limit 0\.1"):
                 dist.group.WORLD.barrier(chosen).wait()
-        meet.wait(20)
+        meet.wait(LIMIT)
 
     meet = threading.Barrier(2)
     run_ranks(2, body)

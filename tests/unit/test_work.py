@@ -9,13 +9,13 @@ import pytest
 
 import allhands as dist
 from allhands.work import WorkResult
-from harness.ranks import run_ranks
+from harness.ranks import LIMIT, run_ranks
 
 
 def late(rank, meet, call):
     """Start `call` on rank 0; the other rank joins once `meet` is passed."""
     if rank:
-        meet.wait(20)
+        meet.wait(LIMIT)
     return call()
 
 
@@ -76,7 +76,7 @@ def test_a_work_that_runs():
                 with pytest.raises(dist.CollectiveTimeoutError):
                     work.wait(timedelta(seconds=0.05))
                 assert not work.get_future().cancel()
-                meet.wait(20)
+                meet.wait(LIMIT)
             work.wait()  # the operation went on
             dist.all_reduce(array)  # and so does the group
             return int(array[0])
@@ -103,7 +103,7 @@ def test_a_work_that_fails():
                 work.result()
             with pytest.raises(dist.DistBackendError):
                 work.get_future().result(1)
-            meet.wait(20) if rank == 0 else None
+            meet.wait(LIMIT) if rank == 0 else None
             return work.get_future_result().result(1)
 
         return late(rank, meet, call)
@@ -187,7 +187,7 @@ def test_a_loop_that_closes_first_is_no_harm():
             if rank == 0:
                 with pytest.raises(asyncio.TimeoutError):
                     asyncio.run(give_up())
-                meet.wait(20)
+                meet.wait(LIMIT)
             return work.wait()
 
         return late(rank, meet, call)

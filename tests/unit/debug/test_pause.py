@@ -7,7 +7,7 @@ import pytest
 
 import allhands as dist
 from allhands.debug import pause
-from harness.ranks import outcomes, run_ranks
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 
 class FakeDebugger:
@@ -53,7 +53,7 @@ def test_the_others_wait_no_longer_than_they_are_told(debugger):
                 dist.breakpoint(rank=1, timeout_s=0.2)
             finally:
                 is_over.set()
-        is_over.wait(20)
+        is_over.wait(LIMIT)
 
     late, _ = outcomes(2, body)
     assert isinstance(late, dist.CollectiveTimeoutError)
@@ -70,7 +70,7 @@ def test_without_a_limit_it_is_the_groups(debugger):
                 dist.breakpoint(timeout_s=None)
             finally:
                 is_over.set()
-        is_over.wait(20)
+        is_over.wait(LIMIT)
 
     late, _ = outcomes(2, body)
     assert isinstance(late, dist.CollectiveTimeoutError)

@@ -4,7 +4,6 @@ import copy
 import gc
 import os
 import pickle
-import signal
 import socket
 import threading
 import time
@@ -13,6 +12,9 @@ from datetime import timedelta
 import pytest
 
 from allhands import DistNetworkError, DistStoreError, TCPStore
+from harness.ctrl_c import check_ctrl_c_ends
+from harness.pace import patient
+from harness.ports import reserved_port
 
 HOST = "127.0.0.1"
 SHORT = timedelta(milliseconds=50)
@@ -29,9 +31,8 @@ def store():
 
 @pytest.fixture
 def unused_port():
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return taken.getsockname()[1]
+    with reserved_port() as port:
+        yield port
 
 
 # Server and clients
@@ -97,8 +98,8 @@ def test_port_in_use_names_its_owner(store):
     assert "port 0" in text
 
 
-def test_listens_at_no_other_address():
-    store = master("127.0.0.2")
+def test_listens_at_no_other_address(unused_port):
+    store = master("127.0.0.2", unused_port)
     TCPStore("127.0.0.2", store.port).set("k", "v")
     with pytest.raises(DistNetworkError, match="refused"):
         TCPStore("127.0.0.1", store.port, timeout=SHORT)
@@ -192,7 +193,7 @@ def test_a_server_that_went_is_told_at_once():
         worker.get("never")
     with pytest.raises(DistNetworkError, match=where):
         worker.set("k", "v")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < patient(5, start)
 
 
 def test_a_new_server_at_the_same_port_is_not_the_old_one():
@@ -242,16 +243,7 @@ def test_is_not_picklable(store):
 
 
 def test_ctrl_c_while_connecting(unused_port):
-    sent = []
-
-    def interrupt():
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Timer(0.1, interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        TCPStore(HOST, unused_port)
-    assert time.monotonic() - sent[0] < 0.5
+    check_ctrl_c_ends(lambda: TCPStore(HOST, unused_port))
 
 
 # Limits
