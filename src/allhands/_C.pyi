@@ -54,9 +54,9 @@ class Buffer:
         """
 
     @staticmethod
-    def from_buffer_protocol(array: object, writable: bool) -> Buffer | None:
+    def from_numpy(array: object, writable: bool) -> Buffer | None:
         """
-        The memory of a numpy.ndarray through the buffer protocol (PEP 3118); None if that refuses it.
+        The memory of a numpy.ndarray, of any layout; None if it is read-only but to be written, or its dtype is none of these.
         """
 
     @property

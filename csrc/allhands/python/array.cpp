@@ -9,6 +9,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/imported.hpp"
+#include "allhands/python/numpy_array.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,9 +39,19 @@ std::vector<TensorType>& tensor_types() {
   return types;
 }
 
-PyTypeObject* numpy_array_type() {
-  static PyObject* const type = imported("numpy", "ndarray");
-  return reinterpret_cast<PyTypeObject*>(type);
+std::optional<DType> integer_of(int bits, bool is_signed) {
+  switch (bits) {
+    case 8:
+      return is_signed ? DType::Int8 : DType::UInt8;
+    case 16:
+      return is_signed ? DType::Int16 : DType::UInt16;
+    case 32:
+      return is_signed ? DType::Int32 : DType::UInt32;
+    case 64:
+      return is_signed ? DType::Int64 : DType::UInt64;
+    default:
+      return std::nullopt;
+  }
 }
 
 // The one at hand, for the types that are at most 64 bits wide.
@@ -51,9 +62,9 @@ std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
     case Code::Bool:
       return DType::Bool;
     case Code::Int:
-      return integer_of(dtype.bits / 8, true);
+      return integer_of(dtype.bits, true);
     case Code::UInt:
-      return integer_of(dtype.bits / 8, false);
+      return integer_of(dtype.bits, false);
     case Code::Bfloat:
       return DType::BFloat16;
     case Code::Float:
@@ -107,8 +118,8 @@ std::optional<Buffer> read_tensor(const TensorType& type, nb::handle array) {
 std::optional<Buffer> read_on_the_spot(nb::handle array, Access access) {
   PyTypeObject* const type = Py_TYPE(array.ptr());
   if (type == numpy_array_type()) {
-    const BufferView view(array, access == Access::Write);
-    return view.is_contiguous() ? view.buffer() : std::nullopt;
+    auto buffer = read_numpy(array, access == Access::Write);
+    return buffer && buffer->is_contiguous() ? std::move(buffer) : std::nullopt;
   }
   for (const TensorType& known : tensor_types())
     if (known.type == type) return read_tensor(known, array);

@@ -1,7 +1,7 @@
 // How arrays of any library become Buffers, for every operation alike.
 //
 // The usual array is read on the spot, without memory taken or Python run: a plain
-// numpy.ndarray through the buffer protocol, tensors of the types that
+// numpy.ndarray as the struct that it is, tensors of the types that
 // `register_dlpack` was told of through their library's DLPack C exchange API. All
 // else, and all that has to be refused, goes to allhands.arrays.as_buffer.
 #pragma once

@@ -12,25 +12,6 @@
 
 namespace allhands::python {
 
-// The integer of so many bytes; nothing where there is none.
-std::optional<DType> integer_of(std::size_t size, bool is_signed);
-
-// An object seen through the buffer protocol (PEP 3118).
-class BufferView {
- public:
-  BufferView(nanobind::handle object, bool writable);
-  BufferView(const BufferView&) = delete;
-  BufferView& operator=(const BufferView&) = delete;
-  ~BufferView();
-
-  bool is_contiguous() const;
-  // Nothing: it was refused, or its elements are of no dtype of ours.
-  std::optional<Buffer> buffer() const;
-
- private:
-  Py_buffer view_ = {};  // held while view_.obj is set
-};
-
 // A Buffer and what keeps its memory alive.
 class PyBuffer {
  public:

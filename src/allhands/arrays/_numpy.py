@@ -1,7 +1,7 @@
 """NumPy arrays; also the extension dtype bfloat16 of ml_dtypes.
 
 The core reads usual arrays itself, see csrc/allhands/python/array.hpp. Here come
-strided ones and subclasses, bfloat16 (which the buffer protocol cannot express), and
+strided ones and subclasses, bfloat16 (a dtype of another package), and
 all that has to be refused with a reason.
 """
 
@@ -36,9 +36,7 @@ def accepts(kind: type) -> bool:
 
 def as_buffer(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
     """See `allhands.arrays.as_buffer`."""
-    buffer = Buffer.from_buffer_protocol(array, writable) or _from_parts(
-        array, writable
-    )
+    buffer = Buffer.from_numpy(array, writable) or _from_parts(array, writable)
     if writable and not buffer.is_contiguous:
         _refuse_overlap(array)
     return buffer
