@@ -131,9 +131,9 @@ def process_identity() -> tuple[str, int, int]:
 class Communicator:
     """A group of ranks, seen by one."""
 
-    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]], tuning: Mapping[str, int], timeout: object) -> None:
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]], tuning: Mapping[str, int], timeout: object, patience: float) -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank; `tuning`: changes of default_tuning(); `timeout`: of calls that have none.
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank; `tuning`: changes of default_tuning(); `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never.
         """
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
+from allhands import settings
 from allhands._C import process_identity
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
@@ -110,9 +112,13 @@ class _Meeting:
 
     def _wait(self, keys: list[str], missing: Callable[[], str]) -> None:
         """Wait for `keys`; where the time passes first, `missing` says what for."""
+        patience = settings.patience.get()
         left = max(self._deadline - time.monotonic(), 0.001)
         try:
-            self._store.wait(keys, timedelta(seconds=left))
+            if not 0 < patience < left:
+                self._store.wait(keys, timedelta(seconds=left))
+            elif self._waited_in_vain(keys, patience, missing):
+                self._store.wait(keys, timedelta(seconds=left - patience))
         except DistNetworkError as error:
             raise DistNetworkError(
                 f"{self._subject} lost the store before all ranks had come: {error}"
@@ -124,6 +130,23 @@ class _Meeting:
             raise DistStoreError(
                 f"{self._subject} waited {self._limit:g} s (its timeout) for {what}"
             ) from error
+
+    def _waited_in_vain(
+        self, keys: list[str], patience: float, missing: Callable[[], str]
+    ) -> bool:
+        """Wait for some time; if that is not enough the first rank says what for."""
+        try:
+            self._store.wait(keys, timedelta(seconds=patience))
+        except DistNetworkError:
+            raise
+        except RuntimeError:
+            what = missing()
+            is_first = not any(self._store.check([key]) for key in keys[: self._rank])
+            if what and is_first:
+                text = f"has waited {patience:g} s (limit {self._limit:g} s) for {what}"
+                sys.stderr.write(f"allhands: {self._subject} {text}\n")
+            return True
+        return False
 
     def _who_is_missing(self) -> str:
         """The ranks that did not come; nothing if all did in the last moment."""

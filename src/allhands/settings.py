@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ALL", "Setting", "job_mark", "secret", "tuning"]
+__all__ = ["ALL", "Setting", "job_mark", "patience", "secret", "tuning"]
 
 T = TypeVar("T")
 
@@ -84,4 +84,21 @@ tuning: Setting[dict[str, int]] = Setting(
     "may end in `K` or `M`. For a group, the one of the rank that comes first holds.",
 )
 
-ALL: tuple[Setting[Any], ...] = (secret, job_mark, tuning)
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds >= 0:
+        raise ValueError("it must be a number of seconds, 0 or more")
+    return seconds
+
+
+patience = Setting(
+    "ALLHANDS_PATIENCE",
+    _seconds,
+    10.0,
+    "Seconds that `init_process_group` or a collective waits before one of the ranks "
+    "that have come says on stderr which have not. The next time on that group it "
+    "waits twice as long. 0: it never says so.",
+)
+
+ALL: tuple[Setting[Any], ...] = (secret, job_mark, patience, tuning)

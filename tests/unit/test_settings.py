@@ -29,6 +29,13 @@ def test_tuning_that_is_no_number_is_refused(monkeypatch, text):
         settings.tuning.get()
 
 
+@pytest.mark.parametrize("text", ["long", "-1", "nan"])
+def test_a_patience_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("ALLHANDS_PATIENCE", text)
+    with pytest.raises(ValueError, match=f"ALLHANDS_PATIENCE is '{text}'"):
+        settings.patience.get()
+
+
 def test_every_tuning_is_on_the_settings_page():
     page = SETTINGS_PAGE.read_text().partition("## Tuning")[2]
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.default_tuning(2))

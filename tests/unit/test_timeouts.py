@@ -145,6 +145,71 @@ def test_a_negative_limit_is_refused_and_breaks_nothing(call):
     run_ranks(2, body)
 
 
+@pytest.fixture
+def told(monkeypatch, capfd):
+    """The lines on stderr of ranks that wait for more than 0.1 s."""
+    monkeypatch.setenv("ALLHANDS_PATIENCE", "0.1")
+    capfd.readouterr()
+    return lambda: capfd.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("async_op", [False, True], ids=["sync", "async"])
+def test_the_first_rank_that_waits_for_long_says_for_whom(told, async_op):
+    is_over = threading.Barrier(4)
+
+    def waits():
+        work = dist.barrier(timeout=timedelta(seconds=0.7), async_op=async_op)
+        if async_op:
+            work.wait()
+
+    def body(rank):
+        dist.all_reduce(np.zeros(2))
+        try:
+            if rank in (0, 2):
+                return
+            with pytest.raises(dist.CollectiveTimeoutError):
+                waits()
+        finally:
+            is_over.wait(20)
+
+    run_ranks(4, body)
+    lines = told()
+    assert 1 <= len(lines) <= 3  # at 0.1, 0.2 and 0.4 s
+    for line in lines:
+        assert re.fullmatch(
+            r"allhands: barrier\(\) #2 on group '0': rank 1 \(this process\) has "
+            r"waited 0\.\d\d s \(limit 0\.70 s\); missing \[0, 2\]; rank 0 was last in "
+            r"all_reduce #1, rank 2 was last in all_reduce #1",
+            line,
+        )
+
+
+def test_init_says_for_whom_it_waits(told):
+    store = dist.HashStore()
+
+    def body(rank):
+        if rank in (1, 3):
+            with pytest.raises(dist.DistStoreError, match=r"waited 0\.5 s"):
+                dist.init_process_group(
+                    store=store,
+                    rank=rank,
+                    world_size=4,
+                    timeout=timedelta(seconds=0.5),
+                )
+
+    run_ranks(4, body, init=False)
+    assert told() == [
+        "allhands: init_process_group: rank 1 (this process) has waited 0.1 s (limit "
+        "0.5 s) for 2 of 4 ranks, which did not come: [0, 2]"
+    ]
+
+
+def test_patience_without_end(monkeypatch, told):
+    monkeypatch.setenv("ALLHANDS_PATIENCE", "0")
+    check_expires(lambda: dist.barrier(timeout=LIMIT))
+    assert told() == []
+
+
 def as_if_by_a_signal(*_):
     raise KeyboardInterrupt
 

@@ -22,9 +22,11 @@ void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
   Layout(size).header(memory.data()).tuning = tuning;
 }
 
-Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership)
+Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
+             const Notice& notice)
     : memory_(std::move(memory)),
       membership_(std::move(membership)),
+      notice_(notice),
       layout_(membership_.size()),
       probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {

@@ -32,6 +32,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
+#include "allhands/base/notice.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/kernels/pack.hpp"
@@ -44,7 +45,8 @@ class Arena {
   // before any rank's Arena.
   static void prepare(SharedMemory& memory, int size, const Tuning& tuning);
 
-  Arena(std::shared_ptr<SharedMemory> memory, Membership membership);
+  Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
+        const Notice& notice = {});
 
   int rank() const { return membership_.rank; }
   int size() const { return layout_.size(); }
@@ -129,6 +131,7 @@ class Arena {
   void try_to_read_peers();
   void wait_asleep(int rank, std::uint32_t clock);
   void look_around(std::uint32_t clock);
+  void tell_if_late(std::uint32_t clock, const Deadline& waiting);
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
                                    std::vector<int> ranks);
@@ -138,6 +141,7 @@ class Arena {
 
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
+  Notice notice_;
   Layout layout_;
   Tuning tuning_;
   std::size_t chunk_bytes_;

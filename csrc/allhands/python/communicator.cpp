@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "allhands/python/errors.hpp"
 #include "allhands/python/imported.hpp"
 #include "allhands/python/tuning.hpp"
+#include "allhands/python/work.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -46,6 +48,18 @@ Deadline::Duration duration_of(nb::handle timeout) {
   return python::duration_of(nb::cast<double>(nb::handle(to_seconds)(timeout)));
 }
 
+// In one write, so that lines of several ranks do not mix; Python's stderr would need
+// the GIL, which who waits has not.
+void say_on_stderr(const std::string& text) {
+  const std::string line = "allhands: " + text + "\n";
+  [[maybe_unused]] const auto written =
+      ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+Notice notice_after(double seconds) {
+  return seconds > 0 ? Notice{say_on_stderr, python::duration_of(seconds)} : Notice{};
+}
+
 // How many forks lie between this process and the one that loaded this module.
 std::atomic<int> num_forks = 0;
 
@@ -53,9 +67,11 @@ std::atomic<int> num_forks = 0;
 
 PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
-                               const TuningChanges& tuning, nb::handle timeout)
+                               const TuningChanges& tuning, nb::handle timeout,
+                               double patience)
     : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
-                                           token_of(token), tuning_of(size, tuning))),
+                                           token_of(token), tuning_of(size, tuning),
+                                           notice_after(patience))),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
@@ -146,12 +162,14 @@ void bind_communicator(nb::module_& m) {
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const PyCommunicator::TuningChanges&,
-                 nb::handle>(),
+                 nb::handle, double>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
-        "timeout"_a,
+        "timeout"_a, "patience"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank; "
-        "`tuning`: changes of default_tuning(); `timeout`: of calls that have none.")
+        "`tuning`: changes of default_tuning(); `timeout`: of calls that have none; "
+        "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
+        "never.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
            "The limit of later calls that have none of their own.")

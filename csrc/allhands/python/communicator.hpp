@@ -28,7 +28,8 @@ class PyCommunicator {
 
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
-                 const TuningChanges& tuning, nanobind::handle timeout);
+                 const TuningChanges& tuning, nanobind::handle timeout,
+                 double patience);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.

@@ -85,6 +85,7 @@ class NativeCommunicator(_C.Communicator):
             peers=[roster.identities[rank] for rank in ranks],
             tuning=settings.tuning.get(),
             timeout=options.timeout,
+            patience=settings.patience.get(),
         )
 
     def persistent(
