@@ -1,6 +1,7 @@
 """The `timeout=` of every operation: rank 0 calls it, the other rank does not come."""
 
 import re
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.world import World, use
 from harness.pace import patient
 from harness.ranks import LIMIT as HANG_LIMIT
 from harness.ranks import run_ranks
@@ -238,3 +240,46 @@ def test_what_a_signal_raises_while_the_error_is_made_stands(call, monkeypatch):
             is_over.set()
 
     run_ranks(2, body)
+
+
+INTERRUPTED = {
+    "all_reduce": lambda: dist.all_reduce(np.zeros(2)),
+    "async": lambda: dist.all_reduce(np.zeros(2), async_op=True).wait(),
+    "persistent": lambda: dist.all_reduce_init(np.zeros(2))(),
+    "recv": lambda: dist.recv(np.zeros(2), 1),
+    "irecv": lambda: dist.irecv(np.zeros(2), 1).wait(),
+    "send": lambda: dist.send(LARGE, 1),
+}
+
+
+@pytest.mark.parametrize("call", INTERRUPTED.values(), ids=INTERRUPTED)
+def test_what_a_signals_handler_raises_stands_though_it_ended_the_call(call):
+    store, is_over = dist.HashStore(), threading.Event()
+
+    def join(rank):
+        dist.init_process_group(store=store, rank=rank, world_size=2)
+
+    def handle(*_):
+        dist.group.WORLD.abort()
+        raise KeyboardInterrupt
+
+    def other():
+        with use(World()):
+            join(1)
+            is_over.wait(20)
+            dist.destroy_process_group()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with use(World()):
+            join(0)
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+            dist.destroy_process_group()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        is_over.set()
+        thread.join()

@@ -23,10 +23,10 @@ void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
 }
 
 Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
-             const Notice& notice)
+             const Patience& patience)
     : memory_(std::move(memory)),
       membership_(std::move(membership)),
-      notice_(notice),
+      patience_(patience),
       layout_(membership_.size()),
       probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {

@@ -32,7 +32,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
-#include "allhands/base/notice.hpp"
+#include "allhands/base/patience.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/kernels/pack.hpp"
@@ -46,7 +46,7 @@ class Arena {
   static void prepare(SharedMemory& memory, int size, const Tuning& tuning);
 
   Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
-        const Notice& notice = {});
+        const Patience& patience = {});
 
   int rank() const { return membership_.rank; }
   int size() const { return layout_.size(); }
@@ -141,7 +141,7 @@ class Arena {
 
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
-  Notice notice_;
+  Patience patience_;
   Layout layout_;
   Tuning tuning_;
   std::size_t chunk_bytes_;

@@ -37,7 +37,7 @@ void Arena::wait(int rank, std::uint32_t clock) {
 
 void Arena::wait_asleep(int rank, std::uint32_t clock) {
   Line& theirs = line(rank);
-  const Deadline waiting = Deadline::after(notice_.after);
+  const Deadline waiting = Deadline::after(patience_.after);
   while (true) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.clock.load(std::memory_order_seq_cst);
@@ -48,7 +48,7 @@ void Arena::wait_asleep(int rank, std::uint32_t clock) {
     theirs.waiters.fetch_sub(1, std::memory_order_relaxed);
     if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
     look_around(clock);
-    if (notice_.say != nullptr && waiting.is_expired()) tell_if_late(clock, waiting);
+    if (patience_.say != nullptr && waiting.is_expired()) tell_if_late(clock, waiting);
   }
 }
 
@@ -93,16 +93,16 @@ void Arena::look_around(std::uint32_t clock) {
 // One line for all ranks that wait, from the first of them; the next one takes twice as
 // long, so that ranks which are late by habit do not fill the screen.
 void Arena::tell_if_late(std::uint32_t clock, const Deadline& waiting) {
-  if (waiting.elapsed() < notice_.after) return;
+  if (waiting.elapsed() < patience_.after) return;
   const std::vector<int> absent = missing(clock);
   int first = 0;
   while (std::find(absent.begin(), absent.end(), first) != absent.end()) ++first;
   if (first == rank())
-    notice_.say(describe_call() + ": rank " + std::to_string(rank()) +
-                " (this process) has waited " + seconds(waiting.elapsed()) +
-                " (limit " + seconds(limits_.deadline.limit()) + "); missing " +
-                list(absent) + describe_missing(absent));
-  notice_.after *= 2;
+    patience_.say(describe_call() + ": rank " + std::to_string(rank()) +
+                  " (this process) has waited " + seconds(waiting.elapsed()) +
+                  " (limit " + seconds(limits_.deadline.limit()) + "); missing " +
+                  list(absent) + describe_missing(absent));
+  patience_.after *= 2;
 }
 
 std::vector<int> Arena::missing(std::uint32_t clock) const {

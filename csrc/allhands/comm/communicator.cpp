@@ -14,11 +14,11 @@ constexpr std::chrono::seconds kOpeningTime{1};  // it takes milliseconds
 }  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token,
-                           const Tuning& tuning, const Notice& notice)
+                           const Tuning& tuning, const Patience& patience)
     : membership_(std::move(membership)),
       token_(token),
       tuning_(tuning),
-      notice_(notice),
+      patience_(patience),
       owner_pid_(getpid()) {
   const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
@@ -126,7 +126,7 @@ void Communicator::open(const Limits& limits) {
 }
 
 void Communicator::adopt(Segment segment) {
-  arena_ = std::make_unique<Arena>(segment.memory, membership_, notice_);
+  arena_ = std::make_unique<Arena>(segment.memory, membership_, patience_);
   engine_ = std::make_unique<ProgressEngine>(
       segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
       membership_, arena_->tuning(), [this] { return arena_->told_failure(); });

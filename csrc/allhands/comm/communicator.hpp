@@ -36,7 +36,7 @@ class Communicator {
   // No communication. Throws Backend where a peer is on another host.
   // `tuning` holds if this rank makes the group's segment.
   Communicator(Membership membership, const Token& token, const Tuning& tuning,
-               const Notice& notice = {});
+               const Patience& patience = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -122,7 +122,7 @@ class Communicator {
   const Membership membership_;
   const Token token_;
   const Tuning tuning_;
-  const Notice notice_;
+  const Patience patience_;
   const int owner_pid_;  // a forked child must not end its parent's group
   Turns turns_;
   std::atomic<bool> stop_ = false;

@@ -177,6 +177,10 @@ void ProgressEngine::withdraw(const TransferPtr& transfer, const Error& error,
 }
 
 void ProgressEngine::flush(const Limits& limits) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;  // aborted: nothing is to be received any more
+  }
   while (true) {
     const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
     progress();

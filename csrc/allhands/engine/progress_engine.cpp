@@ -136,6 +136,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
   const Counted counted(waiting_);
   const int peer = transfer->peer;
   Lookout lookout;
+  bool is_interrupted = false;
   for (unsigned turns = 1; !transfer->work.is_completed(); ++turns) {
     // A record is seen in its ring before the bell tells of it.
     if (has_record_from(peer)) serve(peer);
@@ -151,7 +152,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     const bool is_expired = limits.deadline.is_expired();
     if (!is_expired && !lookout.is_due()) continue;
     look_around();
-    const bool is_interrupted = limits.interrupt != nullptr && limits.interrupt();
+    is_interrupted = limits.interrupt != nullptr && limits.interrupt();
     if (!is_interrupted && !is_expired) continue;
     if (at_end == AtEnd::GoOn) {
       if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
@@ -163,6 +164,8 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
   }
   // It has ended, or another thread is about to say so.
   transfer->work.wait({Deadline::after_first_look(Deadline::Duration::max())});
+  // It has ended well meanwhile; the caller's language has its exception all the same.
+  if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
 }
 
 // `transfer` and `deadline`, what the caller waits for and until when, may be null.

@@ -56,8 +56,9 @@ void say_on_stderr(const std::string& text) {
       ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-Notice notice_after(double seconds) {
-  return seconds > 0 ? Notice{say_on_stderr, python::duration_of(seconds)} : Notice{};
+Patience patience_of(double seconds) {
+  return seconds > 0 ? Patience{say_on_stderr, python::duration_of(seconds)}
+                     : Patience{};
 }
 
 // How many forks lie between this process and the one that loaded this module.
@@ -71,7 +72,7 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                double patience)
     : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
                                            token_of(token), tuning_of(size, tuning),
-                                           notice_after(patience))),
+                                           patience_of(patience))),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())

@@ -62,8 +62,8 @@ nb::object to_exception(const Error& error) {
 namespace {
 
 void set(const Error& error) {
-  // Interrupted: the signal handler's own exception is set already.
-  if (error.kind() == ErrorKind::Interrupted && PyErr_Occurred()) return;
+  // A signal's handler has raised while the core waited, for whatever that ended then.
+  if (PyErr_Occurred()) return;
   try {
     const nb::object exception = to_exception(error);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),

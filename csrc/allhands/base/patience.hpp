@@ -8,7 +8,7 @@
 
 namespace allhands {
 
-struct Notice {
+struct Patience {
   // Must not throw; called from any thread.
   void (*say)(const std::string& text) = nullptr;
   Deadline::Duration after{};  // of one wait
