@@ -52,21 +52,20 @@ $(VENV)/docs: $(VENV)/tools
 
 docs: $(VENV)/docs
 	rm -rf build/pages && mkdir -p build/pages
-	ln -s $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs examples benchmarks) build/pages
+	ln -s $(addprefix ../../,README.md CHANGELOG.md docs examples benchmarks) build/pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint types stubs sanitizers docs
 
-SOURCES_CPP = $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 lint: $(VENV)/lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/clang-format --dry-run --Werror $(SOURCES_CPP)
+	find csrc -name '*.[ch]pp' | xargs $(BIN)/clang-format --dry-run --Werror
 
 format: $(VENV)/lint
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
-	$(BIN)/clang-format -i $(SOURCES_CPP)
+	find csrc -name '*.[ch]pp' | xargs $(BIN)/clang-format -i
 
 types: $(VENV)/lint $(VENV)/built
 	$(BIN)/mypy
@@ -75,7 +74,7 @@ types: $(VENV)/lint $(VENV)/built
 stubs: $(VENV)/built $(VENV)/lint
 	$(BIN)/python -m nanobind.stubgen -q -m allhands._C \
 	  -p csrc/allhands/python/stubs.pat -o build/_C.pyi
-	diff -u src/allhands/_C.pyi build/_C.pyi || \
+	@diff -u src/allhands/_C.pyi build/_C.pyi || \
 	  { echo 'src/allhands/_C.pyi is stale: cp build/_C.pyi src/allhands/_C.pyi'; exit 1; }
 
 # The core's own tests, ranks as threads; `native` plain, `sanitizers` under ASan+UBSan and TSan.

@@ -298,16 +298,17 @@ class _Wire:
         self._operation = operation
         self._rank = member.rank()
         self._size = member.size()
-        limit = to_seconds(member.timeout if timeout is None else timeout)
-        self._end = time.monotonic() + limit
+        self._limit = to_seconds(member.timeout if timeout is None else timeout)
+        self._end = time.monotonic() + self._limit
         self._communicator = member.communicator
 
     def __enter__(self) -> _Wire:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, DistError):
-            error.args = (f"{self._operation}: {error}",)
+        if isinstance(error, DistError):  # its limit is what was left for one array
+            limit = f" (limit {self._limit:.2f} s)" * isinstance(error, TimeoutError)
+            error.args = (f"{self._operation}{limit}: {error}",)
 
     def _left(self) -> timedelta:
         return timedelta(seconds=max(0.0, self._end - time.monotonic()))

@@ -99,7 +99,8 @@ class Processes:
 
     In the source, `dist`, `np`, `rank` and `size` are there, the world is initialized,
     `say(x)` sends a line to the test (`read(rank)`), `give(x)` sets the rank's result
-    (`join()`), and `stay()` waits to be killed.
+    (`join()`), `stay()` waits to be killed, and `resident()` is the rank's memory in
+    bytes.
     """
 
     PRELUDE = textwrap.dedent(
@@ -117,6 +118,10 @@ class Processes:
 
         def stay():
             time.sleep(999)
+
+        def resident():  # counted now; statm and status may lag by megabytes
+            with open("/proc/self/smaps_rollup") as file:
+                return next(int(s.split()[1]) << 10 for s in file if s[:4] == "Rss:")
 
         def give(value):
             with open(f"{folder}/result{rank}", "wb") as file:

@@ -76,14 +76,14 @@ def test_stderr_in_a_file_is_read_there(tmp_path):
 
 
 def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
-    """Rank 0 ends at once because of rank 2, which takes its time to end."""
+    """Rank 0 ends because of rank 2, which ends later; the launcher has time enough."""
     text = """
         import os, sys, time
         from allhands import RankFailedError
         rank, flag = int(os.environ["RANK"]), sys.argv[1]
         if rank == 2:
             open(flag, "w").close()
-            time.sleep(0.3)
+            time.sleep(0.3)  # until rank 0 has ended; earlier is easier
             raise ValueError("the cause")
         while not os.path.exists(flag):
             time.sleep(0.01)
@@ -91,8 +91,21 @@ def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
             raise RankFailedError("all_reduce #1: rank 2 is gone")
         time.sleep(999)
     """
-    path = program(tmp_path, text)
-    done = launch("--nproc-per-node=3", path, str(tmp_path / "flag"))
+    launcher = """
+        from allhands import run
+        from allhands.elastic import worker_group
+
+        worker_group._SETTLE_S = 150
+        run.main()
+    """
+    program(tmp_path, launcher, "settling.py")
+    done = launch(
+        "--nproc-per-node=3",
+        program(tmp_path, text),
+        str(tmp_path / "flag"),
+        module="settling",
+        env=environment(PYTHONPATH=str(tmp_path)),
+    )
     last = "\n".join(done.stderr.splitlines()[-15:])
     assert "rank 2 failed: ValueError: the cause" in last
     assert "1 more failed after it: rank 0 (allhands.errors.RankFailedError" in last

@@ -29,7 +29,7 @@ def test_a_rich_display_lives_beside_other_ranks(tmp_path):
                 task = progress.add_task("work", total=20)
                 for _ in range(20):
                     time.sleep(0.02)
-                    progress.update(task, advance=1)
+                    progress.update(task, advance=1, refresh=True)
     """
     terminal = Terminal("--nproc-per-node=2", program(tmp_path, text))
     assert terminal.wait() == 0

@@ -144,12 +144,14 @@ def test_init_twice_is_refused():
 
 def test_init_names_the_ranks_that_did_not_come():
     store = dist.HashStore()
-    message = r"waited 0\.2 s .* 2 of 4 ranks, which did not come: \[0, 3\]"
+    message = r"waited 1 s .* 2 of 4 ranks, which did not come: \[0, 3\]"
+    start = threading.Barrier(2)
 
     def some(rank):
         if rank in (1, 2):
+            start.wait(LIMIT)
             with pytest.raises(dist.DistStoreError, match=f"rank {rank}.*{message}"):
-                init(store, rank, 4, timeout=timedelta(seconds=0.2))
+                init(store, rank, 4, timeout=timedelta(seconds=1))
             assert not dist.is_initialized()
 
     def everyone(rank):
@@ -162,11 +164,13 @@ def test_init_names_the_ranks_that_did_not_come():
 
 def test_init_tells_of_two_processes_with_one_rank():
     store = dist.HashStore()
+    start = threading.Barrier(3)
 
     def body(number):
         rank = min(number, 1)
+        start.wait(LIMIT)
         with pytest.raises(dist.DistStoreError, match="did not come") as caught:
-            init(store, rank, 3, timeout=timedelta(seconds=1 if rank else 0.2))
+            init(store, rank, 3, timeout=timedelta(seconds=1.5 if rank else 0.5))
         return str(caught.value)
 
     first, *_ = run_ranks(3, body, init=False)
@@ -177,11 +181,14 @@ def test_init_tells_of_two_processes_with_one_rank():
 def test_init_tells_of_different_world_sizes():
     store = dist.HashStore()
     message = r"rank 0 \(this process\) has world_size 2, rank 1 has 3"
+    start = threading.Barrier(2)
 
     def body(rank):
         error, text = (ValueError, message) if rank == 0 else (dist.DistStoreError, "2")
+        start.wait(LIMIT)
         with pytest.raises(error, match=text):
-            init(store, rank, 2 + rank, timeout=timedelta(seconds=0.5))
+            # Rank 1 gives up; later than rank 0 looks.
+            init(store, rank, 2 + rank, timeout=timedelta(seconds=[LIMIT, 1][rank]))
 
     run_ranks(2, body, init=False)
 
@@ -193,7 +200,7 @@ def test_init_tells_of_a_store_that_was_lost():
     del server
     timer.start()
     with pytest.raises(dist.DistNetworkError, match=r"rank 0 .*lost the store before"):
-        init(store, 0, 2, timeout=timedelta(seconds=20))
+        init(store, 0, 2, timeout=timedelta(seconds=LIMIT))
     timer.join()
 
 
@@ -321,13 +328,17 @@ def test_local_groups_do_not_shift_the_names_of_others():
 
 
 def test_a_rank_destroys_a_group_that_it_never_used():
+    is_open = threading.Event()
+
     def body(rank):
         group = dist.new_group()
         if rank == 0:
+            dist.irecv(np.zeros(1), 1, group)  # so that it has used the group
+            is_open.set()
             with pytest.raises(dist.RankFailedError, match=r"rank 1 .* left the group"):
                 total(group)
         else:
-            time.sleep(0.1)  # until rank 0 waits; later would be too late to tell it
+            is_open.wait(LIMIT)
             start = time.monotonic()
             dist.destroy_process_group(group)
             assert time.monotonic() - start < patient(1, start)
