@@ -66,27 +66,20 @@ def make_world(
     world.open(store, exchange)
     ranks = list(range(size))
     try:
-        group = _make_group(
-            CommunicatorOptions(
-                store=PrefixStore(f"{name}/", store),
-                group_rank=rank,
-                group_size=size,
-                timeout=timeout,
-                group_id=name,
-                global_ranks_in_group=ranks,
-                num_alike=world.count_alike(ranks),
-                roster=world.roster,
-            ),
-            BackendConfig(backend),
-            pg_options,
+        group = add_group(
+            ranks,
+            world.count_alike(ranks),
+            name,
+            rank=rank,
+            timeout=timeout,
+            backend=backend,
+            pg_options=pg_options,
+            group_desc="default_pg",
+            device_id=device_id,
         )
     except BaseException:
         world.destroy()
         raise
-    group.group_desc = "default_pg"
-    group.backend = backend.lower()
-    group.bound_device_id = device_id
-    world.add(group)
     if is_process_wide(world):
         excepthook.show_rank(rank)
     return group
@@ -99,6 +92,7 @@ def add_group(
     *,
     timeout: timedelta,
     backend: str,
+    rank: int | None = None,
     pg_options: Any = None,
     group_desc: str | None = None,
     device_id: Any = None,
@@ -111,6 +105,7 @@ def add_group(
         name: by which this rank knows the group.
         timeout: limit of its operations.
         backend: as the caller named it, "undefined" for the defaults.
+        rank: this one's in the group; by default that of its global rank.
         pg_options: for the backend.
         group_desc: free text.
         device_id: kept as `ProcessGroup.bound_device_id`.
@@ -123,7 +118,7 @@ def add_group(
     group = _make_group(
         CommunicatorOptions(
             store=PrefixStore(f"{name}/", world.store),
-            group_rank=members.index(default_group().rank()),
+            group_rank=members.index(default_group().rank()) if rank is None else rank,
             group_size=len(members),
             timeout=timeout,
             group_id=name,

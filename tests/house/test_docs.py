@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -92,6 +93,27 @@ def test_every_document_can_be_found():
         paths = [(folder / link).resolve() for link in links if link]
         todo += [str(p.relative_to(ROOT)) for p in paths if p.is_relative_to(ROOT)]
     assert seen == set(DOCUMENTS)
+
+
+def test_design_maps_every_module_and_folder():
+    text = DOCUMENTS["docs/design.md"].text
+    core, package = re.findall(r"^(?:csrc|src)/allhands .*\n((?:  .*\n)+)", text, re.M)
+    names = {
+        part: re.findall(
+            r"\w+", ",".join(re.findall(r"^  (\w+(?:, \w+)*)", lines, re.M))
+        )
+        for part, lines in (("csrc", core), ("src", package))
+    }
+    folders = [
+        path.name for path in (ROOT / "csrc/allhands").iterdir() if path.is_dir()
+    ]
+    assert sorted(names["csrc"]) == sorted(folders)
+    modules = {
+        path.stem
+        for path in (ROOT / "src/allhands").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert sorted(names["src"]) == sorted(modules - {"__init__"})
 
 
 def test_settings_page_lists_every_setting():
