@@ -39,6 +39,10 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
                     "; do all ranks run the same version of allhands?");
   tuning_ = layout_.header(memory_->data()).tuning;
   chunk_bytes_ = layout_.chunk_bytes(tuning_);
+  std::vector<Seat*> seats;
+  for (int peer = 0; peer < size(); ++peer) seats.push_back(&post(peer).seat);
+  placement_ = std::make_unique<Placement>(std::move(seats), membership_.rank,
+                                           tuning_.yields_per_look);
 }
 
 void Arena::begin(const Descriptor& descriptor, const Limits& limits) {

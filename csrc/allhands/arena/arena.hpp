@@ -33,6 +33,7 @@
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/patience.hpp"
+#include "allhands/base/placement.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/kernels/pack.hpp"
@@ -145,6 +146,7 @@ class Arena {
   Layout layout_;
   Tuning tuning_;
   std::size_t chunk_bytes_;
+  std::unique_ptr<Placement> placement_;
   // What the others read first, and whether all could.
   const std::unique_ptr<const std::uint64_t> probe_;
   std::optional<bool> can_read_peers_;

@@ -13,6 +13,7 @@
 
 #include "allhands/arena/descriptor.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/placement.hpp"
 #include "allhands/base/tuning.hpp"
 
 namespace allhands {
@@ -38,6 +39,7 @@ struct alignas(64) Post {
   std::atomic<std::uint32_t> reads_peers;  // see Arena::can_read_peers
   std::uint64_t probe_address;             // in the rank's own memory
   std::uint64_t probe;                     // what is there
+  Seat seat;                               // see Placement
 };
 
 // The failure that broke the group, written by whoever noticed first.

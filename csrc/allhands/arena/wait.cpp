@@ -32,10 +32,12 @@ void Arena::wait(int rank, std::uint32_t clock) {
   const auto is_there = [&] {
     return has_reached(theirs.clock.load(std::memory_order_acquire), clock);
   };
-  if (!wait_awake(tuning_, is_there)) wait_asleep(rank, clock);
+  const auto yield = [this] { placement_->yield(); };
+  if (!wait_awake(tuning_, is_there, yield)) wait_asleep(rank, clock);
 }
 
 void Arena::wait_asleep(int rank, std::uint32_t clock) {
+  placement_->leave_seat();
   Line& theirs = line(rank);
   const Deadline waiting = Deadline::after(patience_.after);
   while (true) {

@@ -21,6 +21,7 @@ struct Tuning {
   std::uint64_t piece_bytes;
   std::uint64_t spins;
   std::uint64_t yields;
+  std::uint64_t yields_per_look;
 
   // For `size` ranks that share this host's CPUs.
   static Tuning for_ranks(int size);

@@ -22,9 +22,9 @@ inline void pause_cpu() {
 #endif
 }
 
-// True once `is_met()` is. False: it is time to sleep.
-template <class Condition>
-bool wait_awake(const Tuning& tuning, Condition is_met) {
+// True once `is_met()` is. False: it is time to sleep. `yield` lets others run.
+template <class Condition, class Yield = int (*)()>
+bool wait_awake(const Tuning& tuning, Condition is_met, Yield yield = sched_yield) {
   // A yield to a program that computes lasts its whole time slice, some milliseconds;
   // 300 of them would be a second in which we neither see that a peer has died nor get
   // the CPU as soon as a peer wakes us.
@@ -36,7 +36,7 @@ bool wait_awake(const Tuning& tuning, Condition is_met) {
   const auto start = std::chrono::steady_clock::now();
   for (std::uint64_t i = 1; i <= tuning.yields; ++i) {
     if (is_met()) return true;
-    sched_yield();
+    yield();
     if (i % 8 == 0 && std::chrono::steady_clock::now() - start > kLongestYielding)
       break;
   }

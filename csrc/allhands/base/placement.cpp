@@ -1,0 +1,73 @@
+#include "allhands/base/placement.hpp"
+
+#include <array>
+
+namespace allhands {
+namespace {
+
+// A move takes some 20 us, and the kernel may have its reasons to undo it.
+constexpr std::chrono::milliseconds kRest{20};
+
+using Counts = std::array<int, CPU_SETSIZE>;
+
+Counts ranks_per_cpu(const std::vector<Seat*>& seats) {
+  Counts counts{};
+  for (const Seat* seat : seats) {
+    const std::int32_t cpu = seat->load(std::memory_order_relaxed) - 1;
+    if (cpu >= 0) ++counts[static_cast<std::size_t>(cpu)];
+  }
+  return counts;
+}
+
+// One of `allowed` with the fewest ranks, if it has two fewer than `here`; else `here`.
+int better_cpu(const Counts& ranks_on, const cpu_set_t& allowed, int here) {
+  const auto ranks = [&](int cpu) { return ranks_on[static_cast<std::size_t>(cpu)]; };
+  int best = here;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed) && ranks(cpu) < ranks(best)) best = cpu;
+  return ranks(here) - ranks(best) >= 2 ? best : here;
+}
+
+bool has_mask(const cpu_set_t& mask) {
+  cpu_set_t now;
+  return sched_getaffinity(0, sizeof(now), &now) == 0 && CPU_EQUAL(&now, &mask);
+}
+
+// A hint and no pin: this thread may run on the same CPUs as before when this returns.
+void move_to(int cpu, const cpu_set_t& allowed) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(cpu, &only);
+  if (sched_setaffinity(0, sizeof(only), &only) != 0) return;
+  if (!has_mask(only)) return;  // somebody else has set another one since
+  // What a thread asks for still limits it when its cpuset gets more CPUs later: ask
+  // for all, and for `allowed` only if the cpuset does not make that of it.
+  cpu_set_t all;
+  for (int any = 0; any < CPU_SETSIZE; ++any) CPU_SET(any, &all);
+  sched_setaffinity(0, sizeof(all), &all);
+  if (!has_mask(allowed)) sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
+}  // namespace
+
+void Placement::look() {
+  const int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE) return;
+  const std::int32_t seat = here + 1;
+  Seat& mine = *seats_[rank_];
+  if (mine.load(std::memory_order_relaxed) != seat)
+    mine.store(seat, std::memory_order_relaxed);
+  for (std::size_t rank = rank_ + 1; rank < seats_.size(); ++rank)
+    if (seats_[rank]->load(std::memory_order_relaxed) == seat) return;
+  const auto now = std::chrono::steady_clock::now();
+  cpu_set_t allowed;
+  if (now < may_move_at_ || sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    return;
+  const int there = better_cpu(ranks_per_cpu(seats_), allowed, here);
+  if (there == here) return;
+  may_move_at_ = now + kRest;
+  mine.store(there + 1, std::memory_order_relaxed);  // the next one sees it
+  move_to(there, allowed);
+}
+
+}  // namespace allhands
