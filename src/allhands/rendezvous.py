@@ -13,11 +13,16 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from allhands import settings
+from allhands.errors import DistNetworkError
 from allhands.options import default_pg_timeout
 from allhands.store import FileStore, PrefixStore, Store, TCPStore
 
@@ -229,19 +234,44 @@ def _tcp_store(
     It does not wait for the other ranks: whoever needs them can tell who is missing.
     """
     agent_hosts = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = TCPStore(
+    make = partial(
+        TCPStore,
         host,
         port,
         world_size,
         is_master=rank == 0 and not agent_hosts,
-        timeout=timeout,
         wait_for_workers=False,
         multi_tenant=True,
     )
+    store = _made_patiently(make, rank, timeout)
     if not agent_hosts:
         return store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
     return PrefixStore(f"attempt_{attempt}", store)
+
+
+def _made_patiently(
+    make: Callable[..., TCPStore], rank: int, timeout: timedelta
+) -> TCPStore:
+    """Make the store; where it is long in coming, say so, and go on looking for it."""
+    patience = timedelta(seconds=settings.patience.get())
+    start = time.monotonic()
+    if not timedelta(0) < patience < timeout:
+        return make(timeout=timeout)
+    try:
+        store = make(timeout=patience)
+    except DistNetworkError as error:
+        took = timedelta(seconds=time.monotonic() - start)
+        if took < patience:
+            raise  # it would not be another one later
+        left = max(timeout - took, timedelta(milliseconds=1))
+        sys.stderr.write(
+            f"allhands: rank {rank} (this process) goes on looking for the store, for "
+            f"{left.total_seconds():.0f} s: {error}\n"
+        )
+        store = make(timeout=left)
+    store.set_timeout(timeout)
+    return store
 
 
 register_rendezvous_handler("env", _meet_by_environment)

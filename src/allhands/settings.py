@@ -97,8 +97,8 @@ patience = Setting(
     _seconds,
     10.0,
     "Seconds that `init_process_group` or a collective waits before one of the ranks "
-    "that have come says on stderr which have not. The next time on that group it "
-    "waits twice as long. 0: it never says so.",
+    "that have come says on stderr which have not, and a rank that it finds no store. "
+    "The next time on that group it waits twice as long. 0: it never says so.",
 )
 
 ALL: tuple[Setting[Any], ...] = (secret, job_mark, patience, tuning)

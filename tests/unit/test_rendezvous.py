@@ -2,10 +2,13 @@
 
 import datetime
 import re
+import socket
+import threading
 
 import pytest
 
 from allhands import (
+    DistNetworkError,
     FileStore,
     HashStore,
     PrefixStore,
@@ -13,6 +16,7 @@ from allhands import (
     register_rendezvous_handler,
     rendezvous,
 )
+from harness.ports import reserved_port
 
 TIMEOUT = datetime.timedelta(seconds=200)
 VARIABLES = {
@@ -284,3 +288,45 @@ def test_an_agent_hosts_the_store_for_every_attempt(variables):
     second = meet("env://", timeout=TIMEOUT)[0]
     assert second.list_keys() == []
     assert agent.list_keys() == ["attempt_0/k"]
+
+
+def test_a_store_that_does_not_come_is_told_of_while_it_is_looked_for(
+    environment, capfd
+):
+    environment.setenv("ALLHANDS_PATIENCE", "0.1")
+    with reserved_port() as port:
+        url = f"tcp://127.0.0.1:{port}?rank=1&world_size=2"
+        with pytest.raises(DistNetworkError, match="timed out after"):
+            meet(url, timeout=datetime.timedelta(seconds=2.2))
+        [line] = capfd.readouterr().err.splitlines()
+    start = "allhands: rank 1 (this process) goes on looking for the store, for 2 s: "
+    assert line.startswith(start)
+    assert f"127.0.0.1:{port}: Connection refused" in line
+
+
+def test_a_store_that_comes_after_some_time_has_the_whole_timeout(environment, capfd):
+    environment.setenv("ALLHANDS_PATIENCE", "0.1")
+    with reserved_port() as port:
+        url = f"tcp://127.0.0.1:{port}"
+        found = []
+        thread = threading.Thread(
+            target=lambda: found.append(meet(url, 1, 2, timeout=TIMEOUT)[0])
+        )
+        thread.start()
+        while "goes on looking" not in capfd.readouterr().err:
+            thread.join(0.01)
+            assert thread.is_alive()
+        host, *_ = meet(url, 0, 2, timeout=TIMEOUT)
+        thread.join()
+    host.set("k", "v")
+    assert found[0].get("k") == b"v"
+    assert found[0].timeout == TIMEOUT
+
+
+def test_what_will_not_get_better_is_raised_at_once(environment, capfd):
+    environment.setenv("ALLHANDS_PATIENCE", "5")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(DistNetworkError, match="address already in use"):
+            meet(url, 0, 2, timeout=TIMEOUT)
+    assert capfd.readouterr().err == ""
