@@ -11,10 +11,10 @@ Thread-safe, but the members must agree on the order of operations.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from operator import index
 from typing import Any, Protocol, cast
 
 from allhands.backend import BackendConfig
@@ -299,17 +299,18 @@ class ProcessGroup(TorchSpelling):
             ValueError: both are given or none, or the global rank is no member's.
             TypeError: it is no int.
         """
-        if rank is None and group_rank is None:
-            rank = default
-        meant = rank if group_rank is None else group_rank
-        if meant is None:
-            raise ValueError(f"Must specify global_rank or group_rank: {_EITHER}")
-        if rank is not None and group_rank is not None:
+        if group_rank is None:
+            meant = default if rank is None else rank
+        elif rank is None:
+            meant = group_rank
+        else:
             raise ValueError(
                 f"Can't specify both group_rank and global_rank: {_EITHER}"
             )
+        if meant is None:
+            raise ValueError(f"Must specify global_rank or group_rank: {_EITHER}")
         try:
-            meant = operator.index(meant)
+            meant = index(meant)
         except TypeError:
             raise TypeError(f"a rank must be an int, got {meant!r}") from None
         if self.is_world or group_rank is not None:
