@@ -82,9 +82,9 @@ def register_dlpack(type: type, api: object, is_lazy: Callable[[Any], bool]) -> 
 class Work:
     """A queued operation."""
 
-    def wait(self, timeout: float | None = None) -> None:
+    def wait_for(self, timeout: datetime.timedelta | None) -> None:
         """
-        Returns when the operation has ended, or raises what it raised. Seconds; CollectiveTimeoutError when they pass first, and the operation goes on.
+        Returns when the operation has ended, or raises what it raised; CollectiveTimeoutError when `timeout` passes first, and the operation goes on.
         """
 
     def is_completed(self) -> bool: ...
@@ -100,8 +100,8 @@ class Work:
 class Transfer(Work):
     """A posted send or receive."""
 
-    def wait(self, timeout: float | None = None) -> None:
-        """As Work.wait; this thread moves messages meanwhile."""
+    def wait_for(self, timeout: datetime.timedelta | None) -> None:
+        """As Work.wait_for; this thread moves messages meanwhile."""
 
     @property
     def is_send(self) -> bool: ...

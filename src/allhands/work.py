@@ -64,8 +64,11 @@ class Work(ABC):
         return f"<{name}: {'done' if self.is_completed() else 'running'}>"
 
     @abstractmethod
-    def wait_for(self, seconds: float | None) -> None:
-        """Return when the operation has finished well; raise its error otherwise."""
+    def wait_for(self, timeout: timedelta | None) -> None:
+        """Return when the operation has finished well; raise its error otherwise.
+
+        None: without a limit of this wait's own.
+        """
 
     @abstractmethod
     def is_completed(self) -> bool:
@@ -96,7 +99,7 @@ class Work(ABC):
             CollectiveTimeoutError: `timeout` passed, or the operation's own limit did.
             DistBackendError: the operation failed; the same error on every call.
         """
-        self.wait_for(to_seconds(timeout) or None)
+        self.wait_for(timeout or None)
         return True
 
     def synchronize(self) -> None:
@@ -199,11 +202,14 @@ class CombinedWork(Work):
         super().__init__(outputs)
         self._works = works
 
-    def wait_for(self, seconds: float | None) -> None:
+    def wait_for(self, timeout: timedelta | None) -> None:
         """See `Work.wait_for`; all parts share the limit."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+        if timeout is not None:
+            end = time.monotonic() + to_seconds(timeout)
         for work in self._works:
-            work.wait_for(deadline and max(deadline - time.monotonic(), 1e-6))
+            if timeout is not None:
+                timeout = timedelta(seconds=max(end - time.monotonic(), 1e-6))
+            work.wait_for(timeout)
 
     def is_completed(self) -> bool:
         """See `Work.is_completed`."""

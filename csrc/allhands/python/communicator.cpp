@@ -15,9 +15,8 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
-#include "allhands/python/imported.hpp"
+#include "allhands/python/time_limits.hpp"
 #include "allhands/python/tuning.hpp"
-#include "allhands/python/work.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -43,11 +42,6 @@ Token token_of(const nb::bytes& bytes) {
   return token;
 }
 
-Deadline::Duration duration_of(nb::handle timeout) {
-  static PyObject* const to_seconds = imported("allhands.options", "to_seconds");
-  return python::duration_of(nb::cast<double>(nb::handle(to_seconds)(timeout)));
-}
-
 // In one write, so that lines of several ranks do not mix; Python's stderr would need
 // the GIL, which who waits has not.
 void say_on_stderr(const std::string& text) {
@@ -57,8 +51,7 @@ void say_on_stderr(const std::string& text) {
 }
 
 Patience patience_of(double seconds) {
-  return seconds > 0 ? Patience{say_on_stderr, python::duration_of(seconds)}
-                     : Patience{};
+  return seconds > 0 ? Patience{say_on_stderr, duration_of(seconds)} : Patience{};
 }
 
 // How many forks lie between this process and the one that loaded this module.

@@ -1,12 +1,10 @@
 #include "allhands/python/request.hpp"
 
-#include <nanobind/stl/chrono.h>
-#include <nanobind/stl/optional.h>
-
 #include <string>
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/time_limits.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -65,10 +63,10 @@ void Request::start() {
   }
 }
 
-bool Request::wait(std::optional<Seconds> timeout) {
+bool Request::wait(nb::handle timeout) {
   const std::shared_ptr<Work> work = work_;
   if (!work) throw misuse(operation_.op, "nothing to wait for; call start() first");
-  const double seconds = timeout ? timeout->count() : 0;
+  const Limits limits = limits_of_wait(timeout);
   struct End {
     Request& request;
     const Work& work;
@@ -78,9 +76,6 @@ bool Request::wait(std::optional<Seconds> timeout) {
       request.is_active_ = false;
     }
   } const end{*this, *work};
-  const Limits limits = {
-      Deadline::after(seconds == 0 ? Deadline::Duration::max() : duration_of(seconds)),
-      python_interrupt};
   const nb::gil_scoped_release unlocked;
   work->wait(limits);
   return true;

@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
-#include <optional>
 
 #include "allhands/python/communicator.hpp"
 
@@ -14,8 +13,6 @@ namespace allhands::python {
 // gets an error.
 class Request {
  public:
-  using Seconds = std::chrono::duration<double>;
-
   Request(nanobind::object communicator, Operation operation, nanobind::object arrays,
           Deadline::Duration timeout)
       : communicator_(std::move(communicator)),
@@ -28,7 +25,7 @@ class Request {
   // Queues it.
   void start();
   // Takes what was queued to its end.
-  bool wait(std::optional<Seconds> timeout);
+  bool wait(nanobind::handle timeout);
   bool is_active() const { return is_active_; }
 
  private:

@@ -1,15 +1,12 @@
 // Work and Transfer for Python.
 #include "allhands/python/work.hpp"
 
-#include <nanobind/stl/optional.h>
-
-#include <chrono>
-#include <optional>
 #include <utility>
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/imported.hpp"
+#include "allhands/python/time_limits.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -28,17 +25,12 @@ nb::object exception_of(const std::exception_ptr& error) {
   }
 }
 
-Limits limits_of(std::optional<double> timeout) {
-  return {Deadline::after(timeout ? duration_of(*timeout) : Deadline::Duration::max()),
-          python_interrupt};
-}
-
 class PyWork {
  public:
   explicit PyWork(std::shared_ptr<Work> work) : work_(std::move(work)) {}
 
-  void wait(std::optional<double> timeout) const {
-    const Limits limits = limits_of(timeout);
+  void wait_for(nb::handle timeout) const {
+    const Limits limits = limits_of_wait(timeout);
     const nb::gil_scoped_release unlocked;
     work_->wait(limits);
   }
@@ -77,8 +69,8 @@ class PyTransfer : public PyWork {
         communicator_(std::move(communicator)) {}
 
   // This thread moves the messages meanwhile, which saves a change of threads.
-  void wait(std::optional<double> timeout) const {
-    const Limits limits = limits_of(timeout);
+  void wait_for(nb::handle timeout) const {
+    const Limits limits = limits_of_wait(timeout);
     const nb::gil_scoped_release unlocked;
     engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn);
   }
@@ -94,13 +86,6 @@ class PyTransfer : public PyWork {
 
 }  // namespace
 
-Deadline::Duration duration_of(double seconds) {
-  constexpr double kMost = 9e9;  // what fits into 64 bits of nanoseconds: 285 years
-  if (!(seconds < kMost)) return Deadline::Duration::max();
-  return std::chrono::duration_cast<Deadline::Duration>(
-      std::chrono::duration<double>(seconds));
-}
-
 nb::object wrap(std::shared_ptr<Work> work, nb::list outputs) {
   static PyObject* const type = imported("allhands.backends.native", "NativeWork");
   return nb::handle(type)(PyWork(std::move(work)), outputs);
@@ -115,9 +100,11 @@ nb::object wrap(TransferPtr transfer, ProgressEngine& engine, nb::object communi
 
 void bind_work(nb::module_& m) {
   nb::class_<PyWork>(m, "Work", "A queued operation.")
-      .def("wait", &PyWork::wait, "timeout"_a.none() = nb::none(),
-           "Returns when the operation has ended, or raises what it raised. Seconds; "
-           "CollectiveTimeoutError when they pass first, and the operation goes on.")
+      .def("wait_for", &PyWork::wait_for, "timeout"_a.none(),
+           nb::sig("def wait_for(self, timeout: datetime.timedelta | None) -> None"),
+           "Returns when the operation has ended, or raises what it raised; "
+           "CollectiveTimeoutError when `timeout` passes first, and the operation goes "
+           "on.")
       .def("is_completed", &PyWork::is_completed)
       .def("exception", &PyWork::exception,
            nb::sig("def exception(self) -> BaseException | None"),
@@ -128,8 +115,9 @@ void bind_work(nb::module_& m) {
            "Called when the operation has ended, from the thread that ran it; at once "
            "if it has ended already.");
   nb::class_<PyTransfer, PyWork>(m, "Transfer", "A posted send or receive.")
-      .def("wait", &PyTransfer::wait, "timeout"_a.none() = nb::none(),
-           "As Work.wait; this thread moves messages meanwhile.")
+      .def("wait_for", &PyTransfer::wait_for, "timeout"_a.none(),
+           nb::sig("def wait_for(self, timeout: datetime.timedelta | None) -> None"),
+           "As Work.wait_for; this thread moves messages meanwhile.")
       .def_prop_ro("is_send", &PyTransfer::is_send)
       .def_prop_ro("peer", &PyTransfer::peer,
                    "The rank at the other end; -1 for any source until it is known.");

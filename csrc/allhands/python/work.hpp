@@ -4,13 +4,9 @@
 
 #include <memory>
 
-#include "allhands/base/deadline.hpp"
 #include "allhands/comm/communicator.hpp"
 
 namespace allhands::python {
-
-// What a timeout of so many seconds means in the core.
-Deadline::Duration duration_of(double seconds);
 
 // The allhands.Work of a queued collective, which writes `outputs`.
 nanobind::object wrap(std::shared_ptr<Work> work, nanobind::list outputs);

@@ -29,7 +29,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 class FakeWork(Work):
     """Finished from the start."""
 
-    def wait_for(self, seconds: float | None) -> None:
+    def wait_for(self, timeout: timedelta | None) -> None:
         """Return at once."""
 
     def is_completed(self) -> bool:

@@ -40,9 +40,9 @@ class NativeWork(Work):
         super().__init__(outputs)
         self._native = native
 
-    def wait_for(self, seconds: float | None) -> None:
+    def wait_for(self, timeout: timedelta | None) -> None:
         """See `Work.wait_for`."""
-        self._native.wait(seconds)
+        self._native.wait_for(timeout)
 
     def is_completed(self) -> bool:
         """See `Work.is_completed`."""
