@@ -15,11 +15,14 @@ using namespace allhands::testing;
 
 namespace {
 
-// Empty, in the header's line, eager, just not eager, many pieces.
+// Empty, in the header's line, eager, just not eager, many pieces or slices.
 const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 8192, 8193, 100000, 700001};
 
+// Of all engines; the tests run with several.
+Tuning tuning = Tuning::for_ranks(2);
+
 template <class Body>
-void run_engines(int size, Body body, const Tuning& tuning = Tuning::for_ranks(2)) {
+void run_engines(int size, Body body) {
   const auto memory = SharedMemory::create(Mailroom(size).total_bytes());
   run_ranks(size, [&](int rank) {
     ProgressEngine engine(memory, memory->data(), membership(rank, size), tuning);
@@ -131,9 +134,9 @@ void test_order_is_kept() {
 
 // A send that could be written at once stays behind those that were posted before it,
 // whatever these wait for, and so do the messages of ranks that always offer.
-void test_blocking_sends_do_not_overtake(const Tuning& tuning) {
+void test_blocking_sends_do_not_overtake() {
   constexpr std::size_t kMany = 200;
-  const auto body = [](ProgressEngine& engine, int rank) {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
     std::vector<std::vector<float>> data(kMany, std::vector<float>(2000));
     if (rank == 0) {
       std::vector<TransferPtr> posted;
@@ -153,8 +156,7 @@ void test_blocking_sends_do_not_overtake(const Tuning& tuning) {
       recv(engine, last, 0);
       CHECK(last[0] == -1);
     }
-  };
-  run_engines(2, body, tuning);
+  });
 }
 
 // It never receives, so only its sends can find out.
@@ -330,26 +332,117 @@ void test_unmatched_sends_are_bounded() {
   });
 }
 
-}  // namespace
+// However far the peer has come with the message, it is the whole one or none.
+void test_a_large_send_that_is_given_up_does_not_arrive_in_part() {
+  constexpr std::size_t kCount = 100'000;
+  constexpr int kRounds = 50;
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    for (int i = 0; i < kRounds; ++i) {
+      std::vector<float> data(kCount, rank == 0 ? 1.0f : 0.0f), ready(1);
+      if (rank == 0) {
+        const auto sent = engine.post_send(buffer_of(data), 1, i, soon().deadline);
+        send(engine, ready, 1, kRounds + i);
+        recv(engine, ready, 1, kRounds + i);
+        std::this_thread::sleep_for(std::chrono::microseconds(10 * i));  // any moment
+        engine.give_up(sent, Error(ErrorKind::Timeout, "enough"));
+        data.assign(kCount, 2);
+      } else {
+        recv(engine, ready, 0, kRounds + i);
+        send(engine, ready, 0, kRounds + i);
+        try {
+          recv(engine, data, 0, i);
+        } catch (const Error& error) {
+          CHECK(std::string(error.what()).find("gave it up") != std::string::npos);
+          continue;
+        }
+        CHECK(data == std::vector<float>(kCount, 1));
+      }
+    }
+  });
+}
 
-int main() {
-  test_collectives_and_messages_at_once(3);
+// Nobody writes to the array of a receive that has raised.
+void test_a_large_recv_that_is_given_up_leaves_its_array_alone() {
+  constexpr std::size_t kCount = 100'000;
+  constexpr int kRounds = 50;
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    for (int i = 0; i < kRounds; ++i) {
+      std::vector<float> data(kCount, 1), ready(1);
+      if (rank == 0) {
+        recv(engine, ready, 1, kRounds + i);
+        send(engine, data, 1, i);
+        send(engine, ready, 1, kRounds + i);
+      } else {
+        const auto receive = engine.post_recv(buffer_of(data), 0, i, soon().deadline);
+        engine.drive(receive);
+        send(engine, ready, 0, kRounds + i);
+        std::this_thread::sleep_for(std::chrono::microseconds(5 * i));  // any moment
+        engine.give_up(receive, Error(ErrorKind::Timeout, "enough"));
+        data.assign(kCount, 3);
+        if (receive->work.error() != nullptr && receive->source == kAnySource)
+          recv(engine, data, 0, i);  // given up before it was matched
+        const float last = data.back();
+        recv(engine, ready, 0, kRounds + i);  // the sender is past it
+        CHECK(data == std::vector<float>(kCount, last));
+      }
+    }
+  });
+}
+
+void test_large_messages_wait_for_each_other() {
+  constexpr std::size_t kCount = 30'000;
+  constexpr int kMany = 20;
+  run_engines(3, [&](ProgressEngine& engine, int rank) {
+    std::vector<std::vector<float>> data;
+    std::vector<TransferPtr> transfers;
+    for (int i = 0; i < 2 * kMany; ++i) {
+      const int peer = (rank + 1 + i % 2) % 3;
+      data.push_back(values(rank + i / 2, kCount));
+      data.push_back(std::vector<float>(kCount));
+      transfers.push_back(
+          engine.post_send(buffer_of(data[data.size() - 2]), peer, 0, soon().deadline));
+      transfers.push_back(
+          engine.post_recv(buffer_of(data.back()), peer, 0, soon().deadline));
+    }
+    for (const TransferPtr& transfer : transfers) wait(engine, transfer, soon());
+    for (int i = 0; i < 2 * kMany; ++i) {
+      const int peer = (rank + 1 + i % 2) % 3;
+      CHECK(data[2 * static_cast<std::size_t>(i) + 1] == values(peer + i / 2, kCount));
+    }
+  });
+}
+
+void test_messages() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
   test_order_is_kept();
-  Tuning tuning = Tuning::for_ranks(2);
-  test_blocking_sends_do_not_overtake(tuning);
-  tuning.eager_bytes = 0;
-  tuning.piece_bytes = 4096;
-  test_blocking_sends_do_not_overtake(tuning);
-  test_a_rank_that_only_sends_learns_of_a_refusal();
-  test_work_tells_everybody();
+  test_blocking_sends_do_not_overtake();
   test_any_source();
   test_driven_transfers_end_by_themselves();
   test_mismatch_is_told_to_both(2);
   test_mismatch_is_told_to_both(50000);
-  test_recv_that_expires_leaves_the_group_usable();
   test_a_send_that_expires_is_withdrawn();
+  test_a_large_send_that_is_given_up_does_not_arrive_in_part();
+  test_a_large_recv_that_is_given_up_leaves_its_array_alone();
+  test_large_messages_wait_for_each_other();
+}
+
+}  // namespace
+
+int main() {
+  test_messages();
+  tuning.slice_bytes = 4096;
+  test_messages();
+  tuning.handover_bytes = std::uint64_t{1} << 40;  // through the ring
+  test_messages();
+  tuning.eager_bytes = 0;
+  tuning.piece_bytes = 4096;
+  test_blocking_sends_do_not_overtake();
+  tuning = Tuning::for_ranks(2);
+  test_collectives_and_messages_at_once(3);
+  test_a_rank_that_only_sends_learns_of_a_refusal();
+  test_work_tells_everybody();
+  test_recv_that_expires_leaves_the_group_usable();
   test_a_peer_that_left_is_named();
   test_unmatched_sends_are_bounded();
 }

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from harness.ranks import Processes
+from harness.refusal import refuse
 
 READ_SOON = "read_bytes=16K,read_broadcast_bytes=16K,read_reduce_bytes=64K"
 
@@ -72,23 +73,6 @@ ALL_OPERATIONS = """
     dist.destroy_process_group()
 """
 
-# Tells the kernel to refuse process_vm_readv to this process (seccomp, see seccomp(2)).
-REFUSE = """
-    import ctypes, struct
-    number = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
-    program = b"".join(struct.pack("HBBI", *line) for line in [
-        (0x20, 0, 0, 0),                # load the number of the system call
-        (0x15, 0, 1, number),           # if it is this one
-        (0x06, 0, 0, 0x00050000 | 1),   # refuse with EPERM
-        (0x06, 0, 0, 0x7FFF0000),       # else allow
-    ])
-    text = ctypes.create_string_buffer(program)
-    filter = struct.pack("HxxxxxxP", 4, ctypes.addressof(text))
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
-    assert libc.prctl(22, 2, ctypes.c_char_p(filter), 0, 0) == 0  # PR_SET_SECCOMP
-"""
-
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("very_large", ["48M", "1M"])
@@ -102,7 +86,7 @@ def test_every_operation_on_large_arrays(monkeypatch, size, very_large):
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
 def test_a_host_that_refuses_one_rank(monkeypatch):
     monkeypatch.setenv("ALLHANDS_TUNING", READ_SOON)
-    source = f"    if rank == 1:\n{REFUSE.replace(chr(10), chr(10) + '    ')}\n"
+    source = refuse("process_vm_readv", rank=1)
     with Processes(3, source + ALL_OPERATIONS) as ranks:
         assert ranks.join() == ["right"] * 3
 

@@ -27,4 +27,17 @@ PeerRead read_memory_of(int pid, std::uint64_t address, void* to, std::size_t by
   return PeerRead::Done;
 }
 
+bool write_memory_of(int pid, std::uint64_t address, void* from, std::size_t bytes) {
+  while (bytes > 0) {
+    const iovec mine = {from, bytes};
+    const iovec theirs = {reinterpret_cast<void*>(address), bytes};
+    const ssize_t count = process_vm_writev(pid, &mine, 1, &theirs, 1, 0);
+    if (count <= 0) return false;
+    from = static_cast<std::byte*>(from) + count;
+    address += static_cast<std::uint64_t>(count);
+    bytes -= static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
 }  // namespace allhands

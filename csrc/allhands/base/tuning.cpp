@@ -40,9 +40,17 @@ Tuning Tuning::for_ranks(int size) {
       // Of a message that goes with its header: up to here a second copy costs less
       // than the round trip of an offer.
       .eager_bytes = std::uint64_t{32} << 10,
-      // Of a large message in the ring: small enough that several lie there, large
-      // enough that their headers and bells do not count.
+      // Of a large message that goes through the ring: small enough that several lie
+      // there, large enough that their headers and bells do not count.
       .piece_bytes = std::uint64_t{32} << 10,
+      // Of a message that waits for its receive: from this size on both ranks copy it
+      // straight from array to array. One copy instead of two, and half of it each:
+      // there is no size from which on the ring is faster.
+      .handover_bytes = std::uint64_t{32} << 10,
+      // What of it a rank copies by one system call: few calls, at 0.5 us each, and
+      // both ranks are done at about the same time. From 128 KiB to 1 MiB it makes no
+      // difference.
+      .slice_bytes = std::uint64_t{256} << 10,
       // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
       // wins nothing over yields when all ranks run, and loses whole time slices when
       // one does not, because something else wants its CPU: 50 pauses cover a peer
@@ -71,6 +79,8 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"stream_bytes", &Tuning::stream_bytes, 4096, std::uint64_t{1} << 40},
       {"eager_bytes", &Tuning::eager_bytes, 0, std::uint64_t{64} << 10},
       {"piece_bytes", &Tuning::piece_bytes, 4096, std::uint64_t{64} << 10},
+      {"handover_bytes", &Tuning::handover_bytes, 1, std::uint64_t{1} << 40},
+      {"slice_bytes", &Tuning::slice_bytes, 4096, std::uint64_t{64} << 20},
       {"spins", &Tuning::spins, 0, 1'000'000},
       {"yields", &Tuning::yields, 0, 1'000'000},
       {"yields_per_look", &Tuning::yields_per_look, 0, 1'000'000},

@@ -19,6 +19,8 @@ struct Tuning {
   std::uint64_t stream_bytes;
   std::uint64_t eager_bytes;
   std::uint64_t piece_bytes;
+  std::uint64_t handover_bytes;
+  std::uint64_t slice_bytes;
   std::uint64_t spins;
   std::uint64_t yields;
   std::uint64_t yields_per_look;

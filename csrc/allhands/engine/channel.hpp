@@ -14,6 +14,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/base/tuning.hpp"
+#include "allhands/engine/handover.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/transfer.hpp"
 #include "allhands/transport/mailroom.hpp"
@@ -22,7 +23,9 @@ namespace allhands {
 
 class Channel {
  public:
-  Channel(Ring out, Ring in, Bell& their_bell, const Tuning& tuning);
+  // `peer` in the mailroom at `base` of rank `self`.
+  Channel(const Mailroom& room, std::byte* base, int self, int peer, int peer_pid,
+          const Tuning& tuning);
 
   Ring in;
   Bell& their_bell;
@@ -35,6 +38,20 @@ class Channel {
   };
   std::map<std::uint32_t, Receiving> receiving;  // by the receive's id
 
+  // A receive that takes its message from the peer's array.
+  struct Taking {
+    TransferPtr transfer;
+    std::uint32_t send_id;
+    std::uint64_t address;
+  };
+  std::deque<Taking> taking;  // those that wait for `inbound`
+  Inbound inbound;
+  Outbound outbound;
+  std::uint32_t num_cancels = 0;  // Cancel messages that came
+  bool is_copying = false;        // there are slices for us to copy
+  // The send that `receive` takes its message from, or 0.
+  std::uint32_t taken_by(const Transfer& receive) const;
+
   // The error of an eager message that the peer refused after its send had returned.
   std::optional<Error> refused;
 
@@ -46,10 +63,14 @@ class Channel {
   // are before it, or the ring has no room.
   bool send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
   void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
-  void post_control(const Message& message) { control_.push_back(message); }
-  // The peer's answers to an offer. The transfer, or null if it was given up.
-  TransferPtr accept(std::uint32_t send_id, std::uint32_t recv_id);
-  TransferPtr refuse(std::uint32_t send_id);
+  void post_control(const Message& message, std::uint64_t address = 0) {
+    control_.push_back({message, address});
+  }
+  // The peer's answers to an offer: the transfer, no longer here; null: it was given
+  // up.
+  TransferPtr take(std::uint32_t send_id);
+  void accept(std::uint32_t send_id, std::uint32_t recv_id);
+  void join(std::uint32_t send_id, std::uint64_t address);
   // Gives a send up; false if it is not (or no longer) here.
   bool withdraw(const Transfer& send);
   // The oldest send that the peer has not accepted, or null.
@@ -61,7 +82,8 @@ class Channel {
   bool push(std::vector<TransferPtr>& done);
   // Nothing waits to be written or answered.
   bool is_idle() const {
-    return control_.empty() && fresh_.empty() && offered_.empty() && streaming_.empty();
+    return control_.empty() && fresh_.empty() && offered_.empty() &&
+           streaming_.empty() && !outbound.send();
   }
   // The peer has read everything.
   bool is_drained() const { return is_idle() && out_.is_empty(); }
@@ -73,9 +95,8 @@ class Channel {
   };
 
   MessageKind kind_of(const Buffer& buffer);
-  bool write_control(const Message& message);
-  bool write_first(const Buffer& buffer, std::int64_t tag, std::uint32_t id,
-                   MessageKind kind);
+  bool write_control(const ControlMessage& control);
+  bool write_eager(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
   bool write_piece(Streaming& stream);
 
   Ring out_;
@@ -83,7 +104,7 @@ class Channel {
   const std::size_t piece_limit_;  // bytes of a piece
   std::uint64_t eager_bytes_ = 0;  // sent so far, as kept_bytes() counts
   std::uint64_t settled_ = 0;      // of these; what we last saw of it
-  std::deque<Message> control_;
+  std::deque<ControlMessage> control_;
   std::deque<TransferPtr> fresh_;
   std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id
   std::deque<Streaming> streaming_;

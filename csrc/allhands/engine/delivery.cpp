@@ -1,4 +1,5 @@
 // ProgressEngine: what messages do when they arrive.
+#include <cstring>
 #include <string>
 
 #include "allhands/engine/progress_engine.hpp"
@@ -25,10 +26,21 @@ void ProgressEngine::start(int source, const Message& message, const std::byte* 
     ended.add(std::move(receive), nullptr);
     return;
   }
-  channel(source).post_control({MessageKind::Accept, message.dtype, message.send_id,
-                                receive->id, message.tag, message.count});
+  std::uint64_t address = 0;
+  std::memcpy(&address, data, sizeof(address));
+  if (address == 0 || !channel(source).inbound.can_take(buffer))
+    return take_in_pieces(source, std::move(receive), message.send_id);
+  channel(source).taking.push_back({std::move(receive), message.send_id, address});
+  take_next(source);
+}
+
+void ProgressEngine::take_in_pieces(int source, TransferPtr receive,
+                                    std::uint32_t send_id) {
   const std::uint32_t id = receive->id;
-  channel(source).receiving[id] = {std::move(receive), message.send_id, message.count};
+  const std::size_t count = receive->buffer.count;
+  channel(source).post_control(
+      {MessageKind::Accept, receive->buffer.dtype, send_id, id, receive->tag, count});
+  channel(source).receiving[id] = {std::move(receive), send_id, count};
 }
 
 void ProgressEngine::take_piece(int source, const Message& message,
@@ -56,7 +68,7 @@ void ProgressEngine::take_refusal(int source, const Message& message, Ended& end
                            membership_.name + "': its recv is for " +
                            name_of(message.dtype) + ", count " +
                            std::to_string(message.count);
-  if (TransferPtr send = channel(source).refuse(message.send_id)) {
+  if (TransferPtr send = channel(source).take(message.send_id)) {
     const Error error(ErrorKind::Mismatch,
                       text + ", the send has " + name_of(send->buffer.dtype) +
                           ", count " + std::to_string(send->buffer.count),
@@ -75,18 +87,27 @@ void ProgressEngine::take_refusal(int source, const Message& message, Ended& end
 }
 
 void ProgressEngine::take_cancel(int source, const Message& message, Ended& ended) {
+  ++channel(source).num_cancels;
   matching_.drop_offer(source, message.send_id);
+  if (TransferPtr receive = end_taking(source, message.send_id)) {
+    const Error error = given_up(*receive);
+    ended.add(std::move(receive), std::make_exception_ptr(error));
+    return;
+  }
   auto& receiving = channel(source).receiving;
   for (auto entry = receiving.begin(); entry != receiving.end(); ++entry) {
     if (entry->second.send_id != message.send_id) continue;
     if (entry->second.transfer) {
-      const Error error(ErrorKind::Backend,
-                        describe(*entry->second.transfer) + ": the sender gave it up");
+      const Error error = given_up(*entry->second.transfer);
       ended.add(std::move(entry->second.transfer), std::make_exception_ptr(error));
     }
     receiving.erase(entry);
     return;
   }
+}
+
+Error ProgressEngine::given_up(const Transfer& receive) const {
+  return Error(ErrorKind::Backend, describe(receive) + ": the sender gave it up");
 }
 
 Error ProgressEngine::mismatch(int source, const Message& sent,

@@ -107,6 +107,8 @@ std::vector<TransferPtr> ProgressEngine::pending() {
     all.insert(all.end(), sends.begin(), sends.end());
     for (const auto& [id, entry] : peer.receiving)
       if (entry.transfer) all.push_back(entry.transfer);
+    if (peer.inbound.receive()) all.push_back(peer.inbound.receive());
+    for (const auto& taking : peer.taking) all.push_back(taking.transfer);
   }
   return all;
 }
@@ -172,6 +174,11 @@ void ProgressEngine::withdraw(const TransferPtr& transfer, const Error& error,
           entry.transfer = nullptr;  // its pieces are dropped as they come
           found = true;
         }
+    if (transfer->source != kAnySource) {
+      const std::uint32_t send_id = channel(transfer->source).taken_by(*transfer);
+      found = end_taking(transfer->source, send_id) != nullptr || found;
+      push(transfer->source, ended);  // the peer is told
+    }
   }
   if (found) ended.add(transfer, std::make_exception_ptr(error));
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "allhands/base/futex.hpp"
+#include "allhands/base/peer_memory.hpp"
 #include "allhands/base/seconds.hpp"
 #include "allhands/base/wait_awake.hpp"
 
@@ -16,8 +17,10 @@ namespace {
 constexpr unsigned kTurnsPerLook = 16;
 
 std::vector<std::byte> kept_data(const Message& message, const std::byte* data) {
-  if (message.kind != MessageKind::Eager) return {};
-  return std::vector<std::byte>(data, data + message.count * size_of(message.dtype));
+  const bool is_offer = message.kind == MessageKind::Offer;
+  const std::size_t bytes = is_offer ? sizeof(ControlMessage) - sizeof(Message)
+                                     : message.count * size_of(message.dtype);
+  return std::vector<std::byte>(data, data + bytes);
 }
 
 std::vector<Channel> channels_of(std::byte* base, const Membership& membership,
@@ -25,9 +28,8 @@ std::vector<Channel> channels_of(std::byte* base, const Membership& membership,
   const Mailroom room(membership.size());
   std::vector<Channel> channels;
   for (int peer = 0; peer < membership.size(); ++peer)
-    channels.emplace_back(room.ring(base, membership.rank, peer),
-                          room.ring(base, peer, membership.rank), room.bell(base, peer),
-                          tuning);
+    channels.emplace_back(room, base, membership.rank, peer,
+                          membership.peers[static_cast<std::size_t>(peer)].pid, tuning);
   return channels;
 }
 
@@ -52,6 +54,7 @@ ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* 
       failure_(std::move(failure)),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
       channels_(channels_of(base, membership, tuning)) {
+  let_siblings_read();
   bell_.is_here.store(1, std::memory_order_release);
   for (Channel& peer : channels_) peer.their_bell.ring();  // some may flush and wait
 }
@@ -123,6 +126,7 @@ TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64
     if (const auto kept = matching_.match(*receive)) {
       start(kept->source, kept->message, kept->data.data(), receive, ended);
       push(kept->source, ended);
+      copy(kept->source, ended);
     } else {
       matching_.post(receive);
     }
@@ -145,6 +149,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     progress();
     const bool has_news = wait_awake(tuning_, [&] {
       return transfer->work.is_completed() || has_record_from(peer) ||
+             num_copying_.load(std::memory_order_relaxed) != 0 ||
              bell_.count.load(std::memory_order_relaxed) != seen;
     });
     if (!has_news) sleep(seen, transfer.get(), &limits.deadline);
@@ -185,7 +190,8 @@ void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
 
 bool ProgressEngine::progress() {
   // Whoever has looked since will tell, if we wait for what it finds.
-  if (bell_.count.load(std::memory_order_seq_cst) == scanned_) return false;
+  if (bell_.count.load(std::memory_order_seq_cst) == scanned_ && num_copying_ == 0)
+    return false;
   Ended ended;
   bool moved = false;
   {
@@ -194,6 +200,7 @@ bool ProgressEngine::progress() {
     for (int peer = 0; peer < membership_.size(); ++peer) {
       moved |= pull(peer, ended);
       moved |= push(peer, ended);
+      moved |= copy(peer, ended);
     }
   }
   complete(ended);
@@ -207,6 +214,7 @@ void ProgressEngine::serve(int peer) {
     const std::lock_guard lock(mutex_);
     pull(peer, ended);
     push(peer, ended);
+    copy(peer, ended);
   }
   complete(ended);
 }
@@ -245,6 +253,16 @@ void ProgressEngine::handle(int source, const std::byte* record, Ended& ended) {
         start(source, message, data, std::move(receive), ended);
       else
         matching_.keep({source, message, kept_data(message, data)});
+      return;
+    case MessageKind::Join: {
+      ControlMessage control;
+      std::memcpy(&control, record, sizeof(control));
+      channel(source).join(message.send_id, control.address);
+      return;
+    }
+    case MessageKind::Over:
+      if (TransferPtr send = channel(source).take(message.send_id))
+        ended.add(std::move(send), nullptr);
       return;
     case MessageKind::Accept:
       channel(source).accept(message.send_id, message.recv_id);

@@ -113,9 +113,16 @@ class ProgressEngine {
   void serve(int peer);
   bool pull(int source, Ended& ended);
   bool push(int peer, Ended& ended);
+  bool copy(int peer, Ended& ended);
+  bool copy_inbound(int source, Ended& ended);
   void handle(int source, const std::byte* record, Ended& ended);
   void start(int source, const Message& message, const std::byte* data,
              TransferPtr receive, Ended& ended);
+  void take_in_pieces(int source, TransferPtr receive, std::uint32_t send_id);
+  void take_next(int source);
+  TransferPtr end_taking(int source, std::uint32_t send_id);
+  TransferPtr end_inbound(int source);
+  void count_copying(Channel& peer);
   void take_piece(int source, const Message& message, const std::byte* data,
                   Ended& ended);
   void take_refusal(int source, const Message& message, Ended& ended);
@@ -136,6 +143,7 @@ class ProgressEngine {
   bool has_record_from(int peer) const;
   void sleep(std::uint32_t seen, const Transfer* transfer, const Deadline* deadline);
 
+  Error given_up(const Transfer& receive) const;
   Error mismatch(int source, const Message& sent, const Transfer& receive) const;
   Error timeout_of(const Transfer& transfer, const Deadline& deadline) const;
   std::string describe(const Transfer& transfer) const;
@@ -152,6 +160,8 @@ class ProgressEngine {
   std::atomic<int> sleepers_ = 0;  // threads asleep on the bell
   // The bell's count when the rings were last looked at.
   std::atomic<std::uint32_t> scanned_ = 0;
+
+  std::atomic<int> num_copying_ = 0;  // channels with slices for us to copy
 
   std::mutex mutex_;  // guards what follows
   std::vector<Channel> channels_;

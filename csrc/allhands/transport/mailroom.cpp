@@ -29,18 +29,25 @@ Mailroom::Mailroom(int size)
                            kMaxCapacity)) {}
 
 std::size_t Mailroom::total_bytes() const {
-  return size_ * sizeof(Bell) + size_ * size_ * Ring::memory_bytes(capacity_);
+  return size_ * sizeof(Bell) + size_ * size_ * pair_bytes();
 }
 
 Bell& Mailroom::bell(std::byte* base, int rank) const {
   return reinterpret_cast<Bell*>(base)[rank];
 }
 
-Ring Mailroom::ring(std::byte* base, int from, int to) const {
+std::byte* Mailroom::pair(std::byte* base, int from, int to) const {
   const std::size_t index =
       static_cast<std::size_t>(from) * size_ + static_cast<std::size_t>(to);
-  return Ring(base + size_ * sizeof(Bell) + index * Ring::memory_bytes(capacity_),
-              capacity_);
+  return base + size_ * sizeof(Bell) + index * pair_bytes();
+}
+
+Slices Mailroom::slices(std::byte* base, int from, int to) const {
+  return Slices(pair(base, from, to));
+}
+
+Ring Mailroom::ring(std::byte* base, int from, int to) const {
+  return Ring(pair(base, from, to) + sizeof(Slices::Control), capacity_);
 }
 
 }  // namespace allhands

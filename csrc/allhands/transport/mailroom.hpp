@@ -1,8 +1,10 @@
 // The part of a group's segment that point-to-point messages go through: a bell for
-// each rank and a ring for each ordered pair of ranks. A ring takes memory only once it
-// is used; together they are bounded.
+// each rank, and for each ordered pair of ranks the slices of the large message that is
+// handed over, and a ring. These take memory only once they are used; together they are
+// bounded.
 //
-//   [Bell of rank 0]...[Bell of rank n-1][ring 0 -> 0][ring 0 -> 1]...[ring n-1 -> n-1]
+//   [Bell of rank 0]...[Bell of rank n-1][slices, ring 0 -> 0]...[slices, ring n-1 ->
+//   n-1]
 #pragma once
 
 #include <atomic>
@@ -10,6 +12,7 @@
 #include <cstdint>
 
 #include "allhands/transport/ring.hpp"
+#include "allhands/transport/slices.hpp"
 
 namespace allhands {
 
@@ -35,8 +38,14 @@ class Mailroom {
 
   Bell& bell(std::byte* base, int rank) const;
   Ring ring(std::byte* base, int from, int to) const;
+  Slices slices(std::byte* base, int from, int to) const;
 
  private:
+  std::size_t pair_bytes() const {
+    return sizeof(Slices::Control) + Ring::memory_bytes(capacity_);
+  }
+  std::byte* pair(std::byte* base, int from, int to) const;
+
   std::size_t size_;
   std::size_t capacity_;
 };

@@ -1,0 +1,94 @@
+#include "allhands/transport/slices.hpp"
+
+namespace allhands {
+namespace {
+
+// [number: 32][high: 16][low: 16]
+constexpr std::uint64_t kHigh = 1 << 16, kLow = 1;
+
+constexpr std::uint32_t number_of(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word >> 32);
+}
+constexpr std::uint32_t high_of(std::uint64_t word) { return word >> 16 & 0xffff; }
+constexpr std::uint32_t low_of(std::uint64_t word) { return word & 0xffff; }
+constexpr std::uint32_t sum_of(std::uint64_t word) {
+  return high_of(word) + low_of(word);
+}
+constexpr std::uint64_t word_of(std::uint32_t number) {
+  return std::uint64_t{number} << 32;
+}
+
+// Adds `step` if the word is of message `number` and its sum below `limit`; the word
+// before, or none.
+std::optional<std::uint64_t> add(std::atomic<std::uint64_t>& word, std::uint32_t number,
+                                 std::uint32_t limit, std::uint64_t step) {
+  std::uint64_t seen = word.load(std::memory_order_acquire);
+  do {
+    if (number_of(seen) != number || sum_of(seen) >= limit) return std::nullopt;
+  } while (!word.compare_exchange_weak(seen, seen + step, std::memory_order_acq_rel,
+                                       std::memory_order_acquire));
+  return seen;
+}
+
+}  // namespace
+
+void Slices::open(std::uint32_t number, std::uint32_t count) {
+  number_ = number;
+  count_ = count;
+  control_->ended.store(word_of(number), std::memory_order_relaxed);
+  control_->taken.store(word_of(number), std::memory_order_release);
+}
+
+std::uint32_t Slices::num_taken() const {
+  return sum_of(control_->taken.load(std::memory_order_relaxed));
+}
+
+std::optional<std::uint32_t> Slices::take_first() {
+  const auto before = add(control_->taken, number_, count_, kHigh);
+  if (!before) return std::nullopt;
+  return high_of(*before);
+}
+
+std::optional<std::uint32_t> Slices::take_last(std::uint32_t number,
+                                               std::uint32_t count) {
+  const auto before = add(control_->taken, number, count, kLow);
+  if (!before) return std::nullopt;
+  return count - 1 - low_of(*before);
+}
+
+void Slices::put_back(std::uint32_t number, bool is_written) {
+  add(control_->ended, number, kMost + 1, is_written ? kLow : kHigh);
+}
+
+bool Slices::is_sender_busy() const {
+  const std::uint64_t ended = control_->ended.load(std::memory_order_acquire);
+  return sum_of(ended) < low_of(control_->taken.load(std::memory_order_relaxed));
+}
+
+std::optional<std::uint32_t> Slices::failed() const {
+  if (high_of(control_->ended.load(std::memory_order_acquire)) == 0)
+    return std::nullopt;
+  return count_ - low_of(control_->taken.load(std::memory_order_relaxed));
+}
+
+void Slices::close() {
+  const std::uint64_t all = std::uint64_t{count_} * kHigh;
+  std::uint64_t seen = control_->taken.load(std::memory_order_relaxed);
+  // As if the receiver had taken all that the sender has not.
+  while (!control_->taken.compare_exchange_weak(
+      seen, word_of(number_) + all - low_of(seen) * kHigh + low_of(seen),
+      std::memory_order_acq_rel)) {
+  }
+}
+
+void Slices::withdraw() {
+  control_->withdrawn.fetch_add(1, std::memory_order_seq_cst);
+  control_->withdrawn.load(std::memory_order_seq_cst);  // then the array may change
+}
+
+std::uint32_t Slices::withdrawn() const {
+  // A write, so that the copies come before it.
+  return control_->withdrawn.fetch_add(0, std::memory_order_acq_rel);
+}
+
+}  // namespace allhands

@@ -1,0 +1,103 @@
+// Slices that two threads take from both ends.
+#include "allhands/transport/slices.hpp"
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+
+using namespace allhands;
+
+namespace {
+
+// One memory, and what each side makes of it.
+struct Both {
+  std::unique_ptr<Slices::Control> control = std::make_unique<Slices::Control>();
+  Slices receiver{reinterpret_cast<std::byte*>(control.get())};
+  Slices sender{reinterpret_cast<std::byte*>(control.get())};
+};
+
+void test_each_is_taken_once() {
+  Both both;
+  for (std::uint32_t number = 1; number <= 300; ++number) {
+    const std::uint32_t count = number % 40 + 1;
+    std::vector<std::atomic<int>> taken(count);
+    both.receiver.open(number, count);
+    std::thread sender([&] {
+      while (const auto i = both.sender.take_last(number, count)) {
+        ++taken[*i];
+        both.sender.put_back(number, true);
+      }
+    });
+    while (const auto i = both.receiver.take_first()) ++taken[*i];
+    CHECK(!both.receiver.has_untaken());
+    while (!both.receiver.is_complete()) std::this_thread::yield();
+    CHECK(!both.receiver.failed());
+    for (const auto& times : taken) CHECK(times == 1);
+    sender.join();
+  }
+}
+
+void test_either_side_does_all_of_it_alone() {
+  Both both;
+  both.receiver.open(1, 3);
+  for (std::uint32_t i = 0; i < 3; ++i) CHECK(both.receiver.take_first() == i);
+  CHECK(both.receiver.is_complete());
+  both.receiver.open(2, 3);
+  for (std::uint32_t i = 3; i-- > 0;) {
+    CHECK(both.sender.take_last(2, 3) == i);
+    CHECK(both.receiver.is_sender_busy());
+    both.sender.put_back(2, true);
+  }
+  CHECK(!both.receiver.take_first());
+  CHECK(both.receiver.is_complete());
+}
+
+void test_a_late_sender_changes_nothing() {
+  Both both;
+  both.receiver.open(1, 4);
+  CHECK(both.sender.take_last(1, 4) == 3u);
+  both.receiver.close();
+  CHECK(both.receiver.is_sender_busy());
+  CHECK(!both.sender.take_last(1, 4));
+  both.receiver.open(2, 4);  // it was not waited for
+  both.sender.put_back(1, true);
+  CHECK(!both.sender.take_last(1, 4));
+  CHECK(!both.receiver.is_sender_busy());
+  for (std::uint32_t i = 0; i < 4; ++i) CHECK(both.receiver.take_first() == i);
+  CHECK(both.receiver.is_complete());
+}
+
+void test_the_slice_that_could_not_be_written_is_known() {
+  Both both;
+  both.receiver.open(1, Slices::kMost);
+  CHECK(both.sender.take_last(1, Slices::kMost) == Slices::kMost - 1);
+  both.sender.put_back(1, true);
+  CHECK(both.sender.take_last(1, Slices::kMost) == Slices::kMost - 2);
+  both.sender.put_back(1, false);
+  std::uint32_t num_left = 0;
+  while (both.receiver.take_first()) ++num_left;
+  CHECK(num_left == Slices::kMost - 2);
+  CHECK(both.receiver.is_complete());
+  CHECK(both.receiver.failed() == Slices::kMost - 2);
+}
+
+void test_withdrawals_are_counted() {
+  Both both;
+  CHECK(both.receiver.withdrawn() == 0);
+  both.sender.withdraw();
+  both.receiver.open(1, 2);
+  CHECK(both.receiver.withdrawn() == 1);
+}
+
+}  // namespace
+
+int main() {
+  test_each_is_taken_once();
+  test_either_side_does_all_of_it_alone();
+  test_a_late_sender_changes_nothing();
+  test_the_slice_that_could_not_be_written_is_known();
+  test_withdrawals_are_counted();
+}
