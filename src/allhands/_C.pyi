@@ -147,6 +147,9 @@ class Communicator:
         abort() with a CollectiveMismatchError: the ranks made the group unlike.
         """
 
+    def note_failure(self, reason: str) -> None:
+        """close() will tell the peers that this ended the rank."""
+
     def close(self, grace: float = 0.0) -> None:
         """
         Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.

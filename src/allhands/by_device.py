@@ -14,7 +14,7 @@ from allhands.communicator import Communicator
 
 __all__ = ["by_device"]
 
-_FOR_ALL = {"set_timeout", "abort", "close"}
+_FOR_ALL = {"set_timeout", "abort", "note_failure", "close"}
 _WITHOUT_ARRAYS = {"barrier", "empty_shared"}
 
 

@@ -230,6 +230,13 @@ class Communicator(Protocol):
     def abort(self, reason: str) -> None:
         """Break the group on every rank; whoever waits in it gets an error."""
 
+    def note_failure(self, reason: str) -> None:
+        """This rank is about to `close` because of an exception, which is `reason`.
+
+        A backend that can tells its peers; here it does nothing.
+        """
+        return
+
     @abstractmethod
     def close(self, grace: float) -> None:
         """Leave the group and free what it holds. A second call does nothing.

@@ -16,7 +16,7 @@ __all__ = ["Posting"]
 _STARTED = {"isend", "irecv"}
 _UNCHANGED = {
     *("set_timeout", "send", "recv", "sendrecv", "empty_shared", "peer_array"),
-    *("persistent", "abort", "close"),
+    *("persistent", "abort", "note_failure", "close"),
 }
 
 

@@ -12,6 +12,7 @@ import atexit
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -138,8 +139,19 @@ class World:
 
     def _destroy_at_exit(self) -> None:
         """For a program that never called `destroy_process_group`."""
-        has_failed = hasattr(sys, "last_value")  # by an exception that nobody caught
-        self.destroy(_GOODBYE_OF_THE_FAILED if has_failed else LONGEST_GOODBYE)
+        error = getattr(sys, "last_value", None)  # an exception that nobody caught
+        if error is None:
+            self.destroy()
+            return
+        for group in self.groups.values():
+            group.communicator.note_failure(_headline(error))
+        self.destroy(_GOODBYE_OF_THE_FAILED)
+
+
+def _headline(error: BaseException) -> str:
+    """The exception as the last line of its traceback has it, or the start of that."""
+    [*_, line] = traceback.format_exception_only(error)
+    return line.split("\n")[0][:200]
 
 
 _GOODBYE_OF_THE_FAILED = timedelta(seconds=1)

@@ -1,5 +1,6 @@
 """Ranks that die, are late, or are interrupted; each rank is a process."""
 
+import re
 import signal
 import time
 
@@ -188,6 +189,25 @@ def test_a_rank_that_leaves_early_is_named():
         ranks, text = job.join()[0]
     assert ranks == [1]
     assert "left the group" in text
+
+
+@pytest.mark.parametrize("backend", [None, "cpu:native,cuda:fake"])
+def test_the_exception_that_ended_a_rank_is_told(backend):
+    source = f"""
+        group = dist.new_group(backend={backend!r})
+        dist.barrier(group=group)
+        if rank == 1:
+            raise ValueError("bad value 17\\nand more")
+        try:
+            dist.all_reduce(np.zeros(3), group=group)
+        except dist.RankFailedError as error:
+            give((error.ranks, str(error)))
+    """
+    with Processes(3, source) as job:
+        results = job.join(codes=[0, 1, 0])
+    for ranks, text in (results[0], results[2]):
+        assert ranks == [1]
+        assert re.search(r"rank 1 \(pid \d+\) ended by ValueError: bad value 17$", text)
 
 
 def test_results_have_the_same_bits_in_processes():

@@ -230,6 +230,11 @@ TransferPtr Communicator::post_recv(const Buffer& buffer, int from, std::int64_t
 
 bool Communicator::is_forked() const { return getpid() != owner_pid_; }
 
+void Communicator::note_failure(std::string reason) {
+  const std::lock_guard lock(open_mutex_);
+  own_failure_ = std::move(reason);
+}
+
 void Communicator::close(const Limits& limits) {
   if (is_forked()) return;
   bool is_interrupted = false;
@@ -284,6 +289,10 @@ void Communicator::leave(const Limits& limits) {
   }
   engine_->leave(*broken_);
   engine_->join();
+  if (!own_failure_.empty())
+    arena_->fail(Error(ErrorKind::RankFailed,
+                       membership_.describe(rank()) + " ended by " + own_failure_,
+                       {rank()}));
   arena_->leave();
   server_.reset();
   if (lost) throw *lost;

@@ -88,6 +88,9 @@ class Communicator {
   // Breaks the group for every rank, with this error; what waits in it ends. From any
   // thread.
   void fail(const Error& error);
+  // This rank is about to leave because it failed: close() will tell the peers that
+  // `reason` ended it, and they throw RankFailed with that.
+  void note_failure(std::string reason);
   // Waits for queued operations and unreceived messages until `limits` end, ends those
   // that are left, and tells the peers that this rank is gone. Further calls throw.
   // Throws Timeout if messages were lost and Interrupted, once all that is done.
@@ -130,6 +133,7 @@ class Communicator {
   std::mutex open_mutex_;  // guards what follows; not taken once is_open_ is true
   std::atomic<bool> is_open_ = false;
   std::optional<Error> broken_;  // failed or closed
+  std::string own_failure_;      // why this rank leaves; empty: in peace
   std::unique_ptr<SegmentServer> server_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<ProgressEngine> engine_;

@@ -129,6 +129,11 @@ void PyCommunicator::abort(const std::string& reason) {
                                             " aborted the group: " + reason));
 }
 
+void PyCommunicator::note_failure(const std::string& reason) {
+  const nb::gil_scoped_release unlocked;
+  core_->note_failure(reason);
+}
+
 void PyCommunicator::disagree(const std::string& reason) {
   const nb::gil_scoped_release unlocked;
   core_->fail(Error(ErrorKind::Mismatch, reason));
@@ -171,6 +176,8 @@ void bind_communicator(nb::module_& m) {
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,
            "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
+      .def("note_failure", &PyCommunicator::note_failure, "reason"_a,
+           "close() will tell the peers that this ended the rank.")
       .def("close", &PyCommunicator::close, "grace"_a = 0.0,
            "Waits up to `grace` seconds for queued operations, ends the others, and "
            "tells the peers that this rank is gone.");

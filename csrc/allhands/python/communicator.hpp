@@ -49,6 +49,7 @@ class PyCommunicator {
   void keep(std::shared_ptr<Work> work, nanobind::object arrays);
 
   void abort(const std::string& reason);
+  void note_failure(const std::string& reason);
   void disagree(const std::string& reason);
   void close(double grace);
 
