@@ -96,6 +96,13 @@ class AllReduce {
     return arena_.slot(rank, i) + part.in_slot * element_;
   }
 
+  // Where `owner` leaves its result: in its slot. Of two ranks in the other's, over
+  // what that one staged: those cache lines are on their way to `owner` already, and
+  // nobody else reads them. That spares one of four transfers, a quarter of the time.
+  std::byte* result_of(std::size_t i, int owner, const Part& part) const {
+    return staged(i, arena_.size() == 2 ? 1 - owner : owner, part);
+  }
+
   void stage(std::size_t i) {
     for (int owner = 0; owner < arena_.size(); ++owner) {
       if (owner == arena_.rank()) continue;
@@ -106,13 +113,13 @@ class AllReduce {
 
   void reduce_own_part(std::size_t i) {
     const Part p = part(i, arena_.rank());
-    std::byte* result = staged(i, arena_.rank(), p);
+    std::byte* result = result_of(i, arena_.rank(), p);
     for (int rank = 0; rank < arena_.size(); ++rank)
       reduction_.source(rank) = staged(i, rank, p);
     if (input_.is_contiguous())
       reduction_.source(arena_.rank()) = input_.slice(p.in_array, p.length).data;
     else
-      pack(input_, p.in_array, p.length, result);
+      pack(input_, p.in_array, p.length, staged(i, arena_.rank(), p));
     reduction_.run(result, p.length);
     if (output_ != nullptr) unpack(result, *output_, p.in_array, p.length);
   }
@@ -123,7 +130,7 @@ class AllReduce {
       const Part p = part(i, owner);
       arena_.wait(owner, reduced);
       if (output_ != nullptr)
-        unpack(staged(i, owner, p), *output_, p.in_array, p.length);
+        unpack(result_of(i, owner, p), *output_, p.in_array, p.length);
     }
   }
 

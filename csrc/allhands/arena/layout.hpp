@@ -3,8 +3,9 @@
 //   [Header][Post of rank 0]...[Post of rank n-1][slots of rank 0]...[slots of rank
 //   n-1]
 //
-// Each rank writes only its own Post and slots (and, once, the failure in the Header);
-// everybody reads everything. All but the tuning is zero at first.
+// Each rank writes only its own Post and slots (and the failure in the Header, once;
+// and in all_reduce of two ranks its results in the other's slots); everybody reads
+// everything. All but the tuning is zero at first.
 #pragma once
 
 #include <atomic>

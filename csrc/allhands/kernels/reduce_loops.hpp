@@ -144,12 +144,15 @@ ALLHANDS_INLINE void reduce_step(const Op& op, char* dst, const char* const* sou
 // How far ahead the sources are fetched, in bytes. They come from other cores' caches
 // or from memory, and a step of the costlier kernels is too long for the CPU to look at
 // enough of the next ones by itself: that alone made 16-bit floats 1.3 times as slow as
-// float32. Past the end too, as long arrays are reduced block by block.
+// float32. Past the end too, as long arrays are reduced block by block. What is written
+// is fetched to write to it: where it is also a source, or others have read it before,
+// each store would else wait for the other caches to let go of its line.
 constexpr std::size_t kPrefetch = 2048;
 
-template <std::size_t kBytes>
+template <std::size_t kBytes, bool kToWrite = false>
 ALLHANDS_INLINE void prefetch(const char* from) {
-  for (std::size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
+  for (std::size_t at = 0; at < kBytes; at += 64)
+    __builtin_prefetch(from + at, kToWrite);
 }
 
 template <class Element, class Op, std::size_t kComponents = 1>
@@ -164,8 +167,10 @@ void reduce_lanes(void* dst, const void* const* sources, int num_sources,
   const std::size_t num_bytes = count * kComponents * Element::kSize;
   std::size_t at = 0;
   for (; at + kStep <= num_bytes; at += kStep) {
-    if (num_bytes >= 2 * kPrefetch)
+    if (num_bytes >= 2 * kPrefetch) {
+      prefetch<kStep, true>(to + at + kPrefetch);
       for (int k = 0; k < num_sources; ++k) prefetch<kStep>(from[k] + at + kPrefetch);
+    }
     reduce_step<Element, kVectors>(op, to, from, num_sources, at, Whole{});
   }
   for (; at + kVector <= num_bytes; at += kVector)
