@@ -65,31 +65,31 @@ class Guard:
             self._process.stdin.flush()
 
 
-def _marked(mark: bytes) -> list[int]:
-    """Processes that carry the mark and have not ended yet."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                environment = file.read()
-        except OSError:
-            continue  # gone, or another user's
-        if mark in environment.split(b"\0"):
-            found.append(int(name))
-    return found
+def _is_left(process: str, groups: set[int], mark: bytes) -> bool:
+    """Whether it is in one of the groups or carries the mark, and has not ended yet."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            state, _, group, *_ = file.read().rpartition(b")")[2].split()
+        if state in (b"Z", b"X"):
+            return False
+        if int(group) in groups:
+            return True
+        with open(f"/proc/{process}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False  # gone, or another user's
 
 
 def _main() -> None:
     mark = input().encode()
-    groups = [int(line) for line in sys.stdin]  # until the launcher closes it, or dies
+    groups = {int(line) for line in sys.stdin}  # until the launcher closes it, or dies
     for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
     quiet = 0
     for _ in range(_PASSES):
-        left = _marked(mark)
+        processes = filter(str.isdigit, os.listdir("/proc"))
+        left = [int(name) for name in processes if _is_left(name, groups, mark)]
         for process in left:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
