@@ -67,8 +67,6 @@ class Layout {
   explicit Layout(int size);
 
   int size() const { return size_; }
-  // Staging bytes per rank and parity of the chunk number; a multiple of 64.
-  std::size_t slot_bytes() const { return slot_bytes_; }
   // `tuning`'s chunk, if a slot can hold it and it can hold a part for every rank.
   std::size_t chunk_bytes(const Tuning& tuning) const;
   std::size_t total_bytes() const;
@@ -79,7 +77,7 @@ class Layout {
 
  private:
   int size_;
-  std::size_t slot_bytes_;
+  std::size_t slot_bytes_;  // per rank and parity of the chunk; a multiple of 64
   std::size_t slots_at_;
 };
 

@@ -56,10 +56,6 @@ class LogSpec:
     console_ranks: frozenset[int] = field(default_factory=frozenset)
     """Local ranks shown on the console; empty: all of them."""
 
-    def needs_directory(self) -> bool:
-        """Whether any rank writes a file."""
-        return bool(self.redirects) or bool(self.tee)
-
     def to_file(self, local_rank: int, std: Std) -> bool:
         """Whether this stream of this rank is written to a file."""
         return bool(std & (self._of(self.redirects, local_rank))) or self._is_teed(
