@@ -167,8 +167,8 @@ def test_import_loads_no_array_library_but_numpy():
 def test_import_is_quick(record_property):
     def milliseconds(module):
         program = (
-            "import time; start = time.perf_counter(); "
-            f"import {module}; print(time.perf_counter() - start)"
+            "import time; start = time.process_time(); "  # others' time is not ours
+            f"import {module}; print(time.process_time() - start)"
         )
         return 1000 * float(python(program)[1])
 
