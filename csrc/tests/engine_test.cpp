@@ -117,6 +117,37 @@ void test_tags_match_in_any_order() {
   });
 }
 
+// A blocking receive that could take the next message leaves it to those before it, and
+// takes what came before that.
+void test_blocking_receives_do_not_overtake() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    for (int round = 0; round < 200; ++round) {
+      std::vector<float> data(1);
+      if (rank == 0) {
+        for (const int tag : {0, 1, 0, 0, 2}) {
+          send(engine, data, 1, tag);
+          ++data[0];
+        }
+        recv(engine, data, 1);
+      } else {
+        const auto value_of = [&](int tag) {
+          recv(engine, data, 0, tag);
+          return data[0];
+        };
+        CHECK(value_of(1) == 1);  // the first of tag 0 is kept
+        std::vector<float> second(1);
+        CHECK(value_of(0) == 0);
+        const auto posted = engine.post_recv(buffer_of(second), 0, 0, soon().deadline);
+        CHECK(value_of(0) == 3);
+        CHECK(value_of(2) == 4);
+        wait(engine, posted, soon());
+        CHECK(second[0] == 2);
+        send(engine, data, 0);
+      }
+    }
+  });
+}
+
 // Messages of one source and tag arrive in the order in which they were sent.
 void test_order_is_kept() {
   run_engines(2, [](ProgressEngine& engine, int rank) {
@@ -416,6 +447,7 @@ void test_messages() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
   test_order_is_kept();
+  test_blocking_receives_do_not_overtake();
   test_blocking_sends_do_not_overtake();
   test_any_source();
   test_driven_transfers_end_by_themselves();

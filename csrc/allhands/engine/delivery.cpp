@@ -2,10 +2,36 @@
 #include <cstring>
 #include <string>
 
+#include "allhands/base/wait_awake.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
+
+// The usual small message of a program that waits for each: it is there or comes within
+// a spin, is the next one from its source and fits, and nothing else waits to be
+// matched. It goes from the ring to its array without a Transfer. False: it is not so,
+// and nothing happened.
+bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, std::int64_t tag) {
+  for (std::uint64_t i = 0; !has_record_from(from); ++i) {
+    if (from == kAnySource || i >= tuning_.spins) return false;
+    pause_cpu();
+  }
+  const std::lock_guard lock(mutex_);
+  Channel& peer = channel(from);
+  if (ended_ || peer.refused || !matching_.is_empty()) return false;
+  const std::byte* record = peer.in.front();
+  if (record == nullptr) return false;
+  Message message;
+  std::memcpy(&message, record, sizeof(message));
+  if (message.kind != MessageKind::Eager || message.tag != tag ||
+      message.dtype != buffer.dtype || message.count != buffer.count)
+    return false;
+  unpack(data_of(record), buffer, 0, buffer.count);
+  peer.in.settle(kept_bytes(message));
+  if (peer.in.pop()) peer.their_bell.ring();
+  return true;
+}
 
 // A message meets its receive.
 void ProgressEngine::start(int source, const Message& message, const std::byte* data,

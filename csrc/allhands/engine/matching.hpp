@@ -38,6 +38,8 @@ class Matching {
   // Drops the unmatched offer that its sender has given up.
   void drop_offer(int source, std::uint32_t send_id);
   const std::list<TransferPtr>& posted() const { return posted_; }
+  // No receive waits for its message, and no message for its receive.
+  bool is_empty() const { return posted_.empty() && unexpected_.empty(); }
 
  private:
   std::list<TransferPtr> posted_;

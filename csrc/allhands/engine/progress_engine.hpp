@@ -109,6 +109,7 @@ class ProgressEngine {
 
  private:
   void check_sendable(const Buffer& buffer, int to, std::int64_t tag);
+  bool recv_at_once(const Buffer& buffer, int from, std::int64_t tag);
   bool progress();
   void serve(int peer);
   bool pull(int source, Ended& ended);
