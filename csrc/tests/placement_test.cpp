@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kTries = 21;
 constexpr int kNobody = -1;
+// Other programs' time slices are not what these tests are about.
+constexpr std::chrono::hours kNoSlice{1};
 
 int full, empty;  // the two CPUs of these tests
 
@@ -65,7 +67,8 @@ int cpu_after_yield(const std::vector<int>& others, const cpu_set_t& allowed, in
     std::rotate(mine, pointers.end() - 1, pointers.end());
     for (std::size_t other = 0; other < others.size(); ++other)
       seats[other] = others[other] + 1;
-    Placement placement(pointers, rank, yields_per_look);
+    Moves moves{};
+    Placement placement(pointers, moves, rank, yields_per_look, kNoSlice);
     start_on_full(allowed);
     placement.yield();
     cpus.push_back(sched_getcpu());
@@ -98,21 +101,42 @@ void test_no_rank_moves_without_need() {
   CHECK(cpu_after_yield({full, full}, both, 2, 2) == full);  // not yet
 }
 
-void test_a_rank_that_has_moved_rests() {
+// Where one whose every yield takes too long is after `yields`, the first a look.
+int cpu_after_trial(int yields) {
   const cpu_set_t both = set_of({full, empty});
   std::vector<int> cpus;
-  while (cpus.size() < kTries) {
+  for (int i = 0; i < kTries; ++i) {
     std::vector<Seat> seats(2);
     seats[0] = full + 1;
-    Placement placement({&seats[0], &seats[1]}, 1, 1);
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 2; ++i) {
-      start_on_full(both);
-      placement.yield();
-    }
+    Moves moves{};
+    Placement placement({&seats[0], &seats[1]}, moves, 1, 1,
+                        std::chrono::nanoseconds(-1));
+    start_on_full(both);
+    for (int k = 0; k < yields; ++k) placement.yield();
     cpus.push_back(sched_getcpu());
-    if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(10))
-      cpus.pop_back();  // it may have rested
+    CHECK(has_mask(both));
+    CHECK(moves.rest.load() >= std::chrono::milliseconds(20));
+    CHECK(moves.next.load() > moves.rest.load());
+  }
+  return most_often(cpus);
+}
+
+void test_a_rank_goes_back_from_a_cpu_that_is_not_free() {
+  CHECK(cpu_after_trial(1) == full);
+  CHECK(cpu_after_trial(3) == full);
+}
+
+void test_nobody_moves_while_the_group_rests() {
+  std::vector<int> cpus;
+  for (int i = 0; i < kTries; ++i) {
+    std::vector<Seat> seats(2);
+    seats[0] = full + 1;
+    Moves moves{};
+    moves.next = Placement::Clock::now().time_since_epoch() + kNoSlice;
+    Placement placement({&seats[0], &seats[1]}, moves, 1, 1, kNoSlice);
+    start_on_full(set_of({full, empty}));
+    placement.yield();
+    cpus.push_back(sched_getcpu());
   }
   CHECK(most_often(cpus) == full);
 }
@@ -150,6 +174,7 @@ int main() {
   empty = cpus[1];
   test_the_last_rank_of_a_fuller_cpu_moves();
   test_no_rank_moves_without_need();
-  test_a_rank_that_has_moved_rests();
+  test_a_rank_goes_back_from_a_cpu_that_is_not_free();
+  test_nobody_moves_while_the_group_rests();
   test_collectives_go_on_while_ranks_move();
 }

@@ -41,8 +41,9 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
   chunk_bytes_ = layout_.chunk_bytes(tuning_);
   std::vector<Seat*> seats;
   for (int peer = 0; peer < size(); ++peer) seats.push_back(&post(peer).seat);
-  placement_ = std::make_unique<Placement>(std::move(seats), membership_.rank,
-                                           tuning_.yields_per_look);
+  placement_ = std::make_unique<Placement>(std::move(seats),
+                                           layout_.header(memory_->data()).moves,
+                                           membership_.rank, tuning_.yields_per_look);
 }
 
 void Arena::begin(const Descriptor& descriptor, const Limits& limits) {

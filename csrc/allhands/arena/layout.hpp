@@ -59,6 +59,7 @@ struct Failure {
 struct alignas(64) Header {
   Tuning tuning;  // of whoever made the segment, so that all ranks have the same
   Failure failure;
+  Moves moves;  // see Placement
 };
 
 // Where things are, for a group of `size` ranks.

@@ -1,12 +1,20 @@
 #include "allhands/base/placement.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace allhands {
 namespace {
 
-// A move takes some 20 us, and the kernel may have its reasons to undo it.
-constexpr std::chrono::milliseconds kRest{20};
+using std::chrono::milliseconds;
+using Clock = Placement::Clock;
+
+// Long enough for whoever else computes there to get its turn.
+constexpr milliseconds kTrial{10};
+// After a move, so that the others see it; it takes some 20 us itself.
+constexpr milliseconds kPause{1};
+// After a move in vain; twice as long after the next.
+constexpr milliseconds kRest{20}, kLongestRest{5000};
 
 using Counts = std::array<int, CPU_SETSIZE>;
 
@@ -51,6 +59,7 @@ void move_to(int cpu, const cpu_set_t& allowed) {
 }  // namespace
 
 void Placement::look() {
+  yields_left_ = yields_per_look_;
   const int here = sched_getcpu();
   if (here < 0 || here >= CPU_SETSIZE) return;
   const std::int32_t seat = here + 1;
@@ -59,15 +68,43 @@ void Placement::look() {
     mine.store(seat, std::memory_order_relaxed);
   for (std::size_t rank = rank_ + 1; rank < seats_.size(); ++rank)
     if (seats_[rank]->load(std::memory_order_relaxed) == seat) return;
-  const auto now = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
+  const Clock::duration now = start.time_since_epoch();
+  Clock::duration next = moves_.next.load(std::memory_order_relaxed);
   cpu_set_t allowed;
-  if (now < may_move_at_ || sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-    return;
+  if (now < next || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   const int there = better_cpu(ranks_per_cpu(seats_), allowed, here);
-  if (there == here) return;
-  may_move_at_ = now + kRest;
-  mine.store(there + 1, std::memory_order_relaxed);  // the next one sees it
+  if (there == here || !moves_.next.compare_exchange_strong(next, now + kPause)) return;
+  mine.store(there + 1, std::memory_order_relaxed);
   move_to(there, allowed);
+  is_on_trial_ = true;
+  former_cpu_ = here;
+  trial_end_ = start + kTrial;
+  judge(start);
+}
+
+void Placement::yield_on_trial() {
+  const Clock::time_point start = Clock::now();
+  sched_yield();
+  judge(start);
+}
+
+// What began at `start`, a move or a yield on trial, is over.
+void Placement::judge(Clock::time_point start) {
+  const Clock::time_point now = Clock::now();
+  const bool is_in_vain = now - start > slice_;
+  if (!is_in_vain && now < trial_end_) return;
+  is_on_trial_ = false;
+  if (!is_in_vain) return moves_.rest.store({}, std::memory_order_relaxed);
+  const Clock::duration rest = std::clamp<Clock::duration>(
+      2 * moves_.rest.load(std::memory_order_relaxed), kRest, kLongestRest);
+  moves_.rest.store(rest, std::memory_order_relaxed);
+  moves_.next.store(now.time_since_epoch() + rest, std::memory_order_relaxed);
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  if (!CPU_ISSET(former_cpu_, &allowed)) return;
+  seats_[rank_]->store(former_cpu_ + 1, std::memory_order_relaxed);
+  move_to(former_cpu_, allowed);
 }
 
 }  // namespace allhands

@@ -5,6 +5,10 @@
 // the other an operation takes up to twice as long as with 2 and 2, while the one that
 // is alone yields to nobody. So a rank that yields looks now and then where the others
 // are, and the last one of a CPU that has two more than another moves there.
+//
+// It cannot know beforehand whether something else computes there. It is on trial: when
+// a yield, or the move, takes as long as a time slice, it goes back, and the group lets
+// more time pass before one of its ranks moves again.
 #pragma once
 
 #include <sched.h>
@@ -20,35 +24,57 @@ namespace allhands {
 // The CPU on which a rank last looked, plus one; 0 while it does not wait awake.
 using Seat = std::atomic<std::int32_t>;
 
+// What the ranks of a group know of their moves; in shared memory, zero at first.
+struct Moves {
+  using Duration = std::chrono::steady_clock::duration;
+
+  std::atomic<Duration> next;  // none before that, on the steady clock
+  std::atomic<Duration> rest;  // after the last that was in vain
+};
+
 // One rank's view. Thread rule: one thread at a time; it is the one that moves.
 class Placement {
  public:
-  // `seats`: of all ranks, in shared memory. Looks once in `yields_per_look`; 0: never.
-  Placement(std::vector<Seat*> seats, int rank, std::uint64_t yields_per_look)
+  using Clock = std::chrono::steady_clock;
+
+  // `seats`, of all ranks, and `moves`: in shared memory. Looks once in
+  // `yields_per_look`; 0: never. A yield longer than `slice` let something compute.
+  Placement(std::vector<Seat*> seats, Moves& moves, int rank,
+            std::uint64_t yields_per_look,
+            Clock::duration slice = std::chrono::milliseconds(1))
       : seats_(std::move(seats)),
+        moves_(moves),
         rank_(static_cast<std::size_t>(rank)),
         yields_per_look_(yields_per_look),
+        slice_(slice),
         yields_left_(yields_per_look) {}
 
   // Lets another thread of this CPU run.
   void yield() {
-    if (yields_per_look_ != 0 && --yields_left_ == 0) {
-      yields_left_ = yields_per_look_;
-      look();
-    }
+    if (is_on_trial_) return yield_on_trial();
+    if (yields_per_look_ != 0 && --yields_left_ == 0) look();
     sched_yield();
   }
   // This rank is about to sleep: it takes no CPU from the others.
-  void leave_seat() { seats_[rank_]->store(0, std::memory_order_relaxed); }
+  void leave_seat() {
+    is_on_trial_ = false;
+    seats_[rank_]->store(0, std::memory_order_relaxed);
+  }
 
  private:
   void look();
+  void yield_on_trial();
+  void judge(Clock::time_point start);
 
   const std::vector<Seat*> seats_;
+  Moves& moves_;
   const std::size_t rank_;
   const std::uint64_t yields_per_look_;
-  std::uint64_t yields_left_;
-  std::chrono::steady_clock::time_point may_move_at_;
+  const Clock::duration slice_;
+  std::uint64_t yields_left_;  // until the next look
+  bool is_on_trial_ = false;
+  int former_cpu_ = 0;  // the trial's
+  Clock::time_point trial_end_;
 };
 
 }  // namespace allhands
