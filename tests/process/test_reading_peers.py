@@ -8,7 +8,10 @@ import pytest
 from harness.ranks import Processes
 from harness.refusal import refuse
 
-READ_SOON = "read_bytes=16K,read_broadcast_bytes=16K,read_reduce_bytes=64K"
+READ_SOON = (
+    "read_bytes=16K,read_broadcast_bytes=16K,"
+    "read_reduce_bytes=64K,read_reduce_scatter_bytes=64K"
+)
 
 ALL_OPERATIONS = """
     import math

@@ -188,7 +188,7 @@ bool direct_reduce_scatter(Arena& arena, const Buffer& output,
   const bool is_overwritten = overlaps_another(output, inputs, self);
   const auto peers = PeerBuffers::meet(
       arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), bytes, bytes,
-      &Tuning::read_reduce_bytes);
+      &Tuning::read_reduce_scatter_bytes);
   if (!peers) return false;
   Reduction reduction(arena, output.dtype, op);
   if (!peers->is_mapped()) {

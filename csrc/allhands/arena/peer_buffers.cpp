@@ -37,7 +37,8 @@ std::optional<PeerBuffers> PeerBuffers::meet(Arena& arena, std::span<const Buffe
 std::optional<PeerBuffers> PeerBuffers::meet_root(Arena& arena,
                                                   std::span<const Buffer> own, int root,
                                                   std::size_t bytes) {
-  const bool reads = may_read(arena, bytes, bytes, &Tuning::read_bytes);
+  const bool reads = may_read(arena, bytes * static_cast<std::size_t>(arena.size()),
+                              bytes, &Tuning::read_bytes);
   if (!reads && !may_share(arena, bytes)) return std::nullopt;
   if (arena.rank() == root) say(arena, own);
   arena.enter();
