@@ -1,16 +1,21 @@
 """What holds for every test.
 
+Ranks that wait for others say so on stderr after some seconds, which a busy machine may
+take to start the others: not here, where tests hold what is written there.
+
 Tests send SIGINT, SIGQUIT and SIGHUP to the processes that they start. A job in the
 background of a script, or under nohup, ignores these signals, and so would what it
 starts: they act as usual again.
 """
 
+import os
 import signal
 
 import pytest
 
 from harness import pace
 
+os.environ["ALLHANDS_PATIENCE"] = "0"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.pace import patient
-from harness.ranks import Processes
+from harness.ranks import LIMIT, Processes
 from harness.refusal import refuse
 
 READ, WRITE = "process_vm_readv", "process_vm_writev"
@@ -76,12 +76,12 @@ def test_what_is_sent_arrives_where_the_kernel_refuses(refused):
 @pytest.mark.parametrize("dead", [0, 1])
 @pytest.mark.parametrize("moment", range(2))
 def test_a_rank_that_dies_is_named_within_a_second(dead, moment):
-    with Processes(2, FLOW.format(timeout=30)) as job:
+    with Processes(2, FLOW.format(timeout=LIMIT)) as job:
         for rank in range(2):
             assert job.read(rank) == "under way"
         time.sleep(0.0037 * moment)  # any moment will do
-        job.ranks[dead].kill()
         killed = time.monotonic()
+        job.ranks[dead].kill()
         codes = [0, 0]
         codes[dead] = -signal.SIGKILL
         noticed, name, ranks = job.join(codes=codes)[1 - dead]
@@ -96,7 +96,7 @@ def test_a_rank_that_is_stopped_runs_into_the_others_timeout(stopped):
             assert job.read(rank) == "under way"
         job.ranks[stopped].send_signal(signal.SIGSTOP)
         at = time.monotonic()
-        job.ranks[1 - stopped].wait(20)
+        job.ranks[1 - stopped].wait(LIMIT)
         job.ranks[stopped].kill()
         codes = [0, 0]
         codes[stopped] = -signal.SIGKILL
