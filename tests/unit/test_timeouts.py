@@ -257,6 +257,11 @@ INTERRUPTED = {
 }
 
 
+def alarmed(call):
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    call()
+
+
 @pytest.mark.parametrize("call", INTERRUPTED.values(), ids=INTERRUPTED)
 def test_what_a_signals_handler_raises_stands_though_it_ended_the_call(call):
     store, is_over = dist.HashStore(), threading.Event()
@@ -280,9 +285,8 @@ def test_what_a_signals_handler_raises_stands_though_it_ended_the_call(call):
     try:
         with use(World()):
             join(0)
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(KeyboardInterrupt):
-                call()
+                alarmed(call)
             dist.destroy_process_group()
     finally:
         signal.signal(signal.SIGALRM, before)
