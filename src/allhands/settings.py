@@ -59,7 +59,7 @@ job_mark = Setting(
     "them was killed, are killed too.",
 )
 
-_UNITS = {"K": 1 << 10, "M": 1 << 20}
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def _tuning(text: str) -> dict[str, int]:
@@ -81,7 +81,8 @@ tuning: Setting[dict[str, int]] = Setting(
     _tuning,
     {},
     "Changes of the native engine's [tuning](#tuning), as `name=number,...`; a number "
-    "may end in `K` or `M`. For a group, the one of the rank that comes first holds.",
+    "may end in `K`, `M`, `G` or `T`. For a group, the one of the rank that comes "
+    "first holds.",
 )
 
 

@@ -14,11 +14,11 @@ SETTINGS_PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
 
 
 def test_tuning_numbers_have_units(monkeypatch):
-    monkeypatch.setenv("ALLHANDS_TUNING", "chunk_bytes=64K, one_phase_bytes=1m,spins=7")
+    monkeypatch.setenv("ALLHANDS_TUNING", "chunk_bytes=64K, spins=7,read_bytes=1t")
     assert settings.tuning.get() == {
         "chunk_bytes": 65536,
-        "one_phase_bytes": 1 << 20,
         "spins": 7,
+        "read_bytes": 1 << 40,
     }
 
 

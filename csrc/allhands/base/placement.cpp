@@ -28,11 +28,14 @@ Counts ranks_per_cpu(const std::vector<Seat*>& seats) {
 }
 
 // One of `allowed` with the fewest ranks, if it has two fewer than `here`; else `here`.
+// Of several the next one up, which is likely to be near in memory.
 int better_cpu(const Counts& ranks_on, const cpu_set_t& allowed, int here) {
   const auto ranks = [&](int cpu) { return ranks_on[static_cast<std::size_t>(cpu)]; };
   int best = here;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+  for (int step = 1; step < CPU_SETSIZE; ++step) {
+    const int cpu = (here + step) % CPU_SETSIZE;
     if (CPU_ISSET(cpu, &allowed) && ranks(cpu) < ranks(best)) best = cpu;
+  }
   return ranks(here) - ranks(best) >= 2 ? best : here;
 }
 

@@ -3,8 +3,10 @@
 // Where ranks outnumber CPUs, they wait by yielding. So no CPU is ever idle, and the
 // kernel leaves the ranks where it once put them: with 3 on one of two CPUs and 1 on
 // the other an operation takes up to twice as long as with 2 and 2, while the one that
-// is alone yields to nobody. So a rank that yields looks now and then where the others
-// are, and the last one of a CPU that has two more than another moves there.
+// is alone yields to nobody. Two ranks that woke up on one CPU of two stay there for
+// some 20 ms, and take four times as long. So a rank that yields looks now and then
+// where the others are, and the last one of a CPU that has two more than another moves
+// there.
 //
 // It cannot know beforehand whether something else computes there. It is on trial: when
 // a yield, or the move, takes as long as a time slice, it goes back, and the group lets

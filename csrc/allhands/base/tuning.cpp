@@ -64,9 +64,9 @@ Tuning Tuning::for_ranks(int size) {
       .spins = is_crowded ? 3u : 50u,
       .yields = 5000,
       // See Placement. A look costs less than a yield, a move some 20 us, and an uneven
-      // placement up to half of the time. Where each rank has a CPU, CPUs become idle
-      // and the kernel sees to it.
-      .yields_per_look = is_crowded ? 128u : 0u,
+      // placement up to half of the time; where each rank has a CPU the kernel sees to
+      // it too, but some 20 ms later.
+      .yields_per_look = 128,
   };
 }
 
