@@ -81,15 +81,19 @@ def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
         import os, sys, time
         from allhands import RankFailedError
         rank, flag = int(os.environ["RANK"]), sys.argv[1]
-        if rank == 2:
-            open(flag, "w").close()
-            time.sleep(0.3)  # until rank 0 has ended; earlier is easier
-            raise ValueError("the cause")
+        if rank == 0:
+            with open(f"{flag}.new", "w") as file:
+                file.write(f"/proc/{os.getpid()}/stat")
+            os.rename(f"{flag}.new", flag)
+            raise RankFailedError("all_reduce #1: rank 2 is gone")
+        if rank == 1:
+            time.sleep(999)
         while not os.path.exists(flag):
             time.sleep(0.01)
-        if rank == 0:
-            raise RankFailedError("all_reduce #1: rank 2 is gone")
-        time.sleep(999)
+        path = open(flag).read()
+        while os.path.exists(path) and ") Z " not in open(path).read():
+            time.sleep(0.01)
+        raise ValueError("the cause")
     """
     launcher = """
         from allhands import run
