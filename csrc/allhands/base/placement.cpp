@@ -1,6 +1,5 @@
 #include "allhands/base/placement.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace allhands {
@@ -13,8 +12,8 @@ using Clock = Placement::Clock;
 constexpr milliseconds kTrial{10};
 // After a move, so that the others see it; it takes some 20 us itself.
 constexpr milliseconds kPause{1};
-// After a move in vain; twice as long after the next.
-constexpr milliseconds kRest{20}, kLongestRest{5000};
+// After a move in vain, which takes some 3 ms.
+constexpr milliseconds kRest{100};
 
 using Counts = std::array<int, CPU_SETSIZE>;
 
@@ -98,11 +97,8 @@ void Placement::judge(Clock::time_point start) {
   const bool is_in_vain = now - start > slice_;
   if (!is_in_vain && now < trial_end_) return;
   is_on_trial_ = false;
-  if (!is_in_vain) return moves_.rest.store({}, std::memory_order_relaxed);
-  const Clock::duration rest = std::clamp<Clock::duration>(
-      2 * moves_.rest.load(std::memory_order_relaxed), kRest, kLongestRest);
-  moves_.rest.store(rest, std::memory_order_relaxed);
-  moves_.next.store(now.time_since_epoch() + rest, std::memory_order_relaxed);
+  if (!is_in_vain) return;
+  moves_.next.store(now.time_since_epoch() + kRest, std::memory_order_relaxed);
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   if (!CPU_ISSET(former_cpu_, &allowed)) return;

@@ -9,8 +9,9 @@
 // there.
 //
 // It cannot know beforehand whether something else computes there. It is on trial: when
-// a yield, or the move, takes as long as a time slice, it goes back, and the group lets
-// more time pass before one of its ranks moves again.
+// a yield, or the move, takes as long as a time slice, it goes back, and none of the
+// group's ranks moves for a while. That it was another rank, busy with large arrays,
+// cannot be told apart; so the while is short.
 #pragma once
 
 #include <sched.h>
@@ -31,7 +32,6 @@ struct Moves {
   using Duration = std::chrono::steady_clock::duration;
 
   std::atomic<Duration> next;  // none before that, on the steady clock
-  std::atomic<Duration> rest;  // after the last that was in vain
 };
 
 // One rank's view. Thread rule: one thread at a time; it is the one that moves.
