@@ -162,12 +162,20 @@ void pass_messages(Communicator& comm, int rounds) {
   }
 }
 
-void test_two_groups_and_messages_at_once() {
+// Each of three ranks runs `body(a, b)` with two groups of the same ranks.
+template <class Body>
+void run_two_groups(Body body) {
   const Token first = fresh_token(), second = fresh_token();
   run_ranks(3, [&](int rank) {
     const Tuning tuning = Tuning::for_ranks(3);
     Communicator a(membership(rank, 3), first, tuning);
     Communicator b(membership(rank, 3), second, tuning);
+    body(a, b);
+  });
+}
+
+void test_two_groups_and_messages_at_once() {
+  run_two_groups([](Communicator& a, Communicator& b) {
     std::thread messages_of_a([&] { pass_messages(a, 100); });
     std::thread messages_of_b([&] { pass_messages(b, 100); });
     std::thread collectives_of_b([&] {
@@ -192,11 +200,7 @@ void test_two_groups_and_messages_at_once() {
 }
 
 void test_two_groups_at_once() {
-  const Token first = fresh_token(), second = fresh_token();
-  run_ranks(3, [&](int rank) {
-    const Tuning tuning = Tuning::for_ranks(3);
-    Communicator a(membership(rank, 3), first, tuning);
-    Communicator b(membership(rank, 3), second, tuning);
+  run_two_groups([](Communicator& a, Communicator& b) {
     std::thread other([&] {
       for (int i = 0; i < 200; ++i) b.run(b.barrier(), soon());
     });

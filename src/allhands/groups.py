@@ -87,7 +87,8 @@ def init_process_group(
             "world, call destroy_process_group() first"
         )
     limit = _limit(timeout, default_pg_timeout)
-    BackendConfig(backend or Backend.UNDEFINED)  # refuses what it does not know
+    backend = backend or Backend.UNDEFINED
+    BackendConfig(backend)  # refuses what it does not know
     if store is None:
         url = init_method or "env://"
         meetings = iter(rendezvous(url, rank, world_size, timeout=limit))
@@ -105,7 +106,7 @@ def init_process_group(
         size=world_size,
         name=name,
         timeout=limit,
-        backend=backend or Backend.UNDEFINED,
+        backend=backend,
         pg_options=pg_options,
         device_id=device_id,
     )
@@ -165,13 +166,14 @@ def new_group(
     whole = default_group()
     members = check_members(ranks, whole.size(), sort_ranks)
     limit = _limit(timeout, whole.timeout)
-    BackendConfig(backend or whole.backend)  # refuses what it does not know
+    backend = backend or whole.backend
+    BackendConfig(backend)  # refuses what it does not know
     if use_local_synchronization:
         num_alike = world.count_alike(members)
         name = f"{hashed(members)}:{num_alike}"
     else:
         name = world.next_name()
-        check_order(name, members, (backend or whole.backend).lower(), group_desc)
+        check_order(name, members, backend.lower(), group_desc)
         num_alike = world.count_alike(members)
     if whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
@@ -180,7 +182,7 @@ def new_group(
         num_alike,
         name,
         timeout=limit,
-        backend=backend or whole.backend,
+        backend=backend,
         pg_options=pg_options,
         group_desc=group_desc,
         device_id=device_id,

@@ -138,6 +138,8 @@ class Arena {
                                    std::vector<int> ranks);
   void wake_everybody() const;
   std::vector<int> missing(std::uint32_t clock) const;
+  std::string describe_wait(Deadline::Duration waited,
+                            const std::vector<int>& absent) const;
   std::string describe_missing(const std::vector<int>& ranks) const;
 
   std::shared_ptr<SharedMemory> memory_;

@@ -7,6 +7,7 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/futex.hpp"
+#include "allhands/base/joined.hpp"
 #include "allhands/base/seconds.hpp"
 #include "allhands/base/wait_awake.hpp"
 
@@ -16,13 +17,6 @@ namespace {
 // Clocks wrap around; no rank is ever 2^31 publications ahead of another.
 bool has_reached(std::uint32_t clock, std::uint32_t target) {
   return static_cast<std::int32_t>(clock - target) >= 0;
-}
-
-std::string list(const std::vector<int>& ranks) {
-  std::string text = "[";
-  for (const int rank : ranks)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(rank);
-  return text + "]";
 }
 
 }  // namespace
@@ -76,20 +70,15 @@ void Arena::look_around(std::uint32_t clock) {
     return std::find(absent.begin(), absent.end(), peer) == absent.end();
   });
   if (!gone.empty()) {
-    std::string problem;
-    for (const int peer : gone) {
+    const std::string problem = joined(gone, [&](int peer) {
       const bool left = post(peer).has_left.load(std::memory_order_acquire) != 0;
-      problem += (problem.empty() ? "" : ", ") + membership_.describe(peer) +
-                 (left ? " left the group" : " died");
-    }
+      return membership_.describe(peer) + (left ? " left the group" : " died");
+    });
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);
   }
   if (limits_.deadline.is_expired() && !absent.empty())
     fail_and_throw(ErrorKind::Timeout,
-                   "waited " + seconds(limits_.deadline.elapsed()) + " (limit " +
-                       seconds(limits_.deadline.limit()) + "); missing " +
-                       list(absent) + describe_missing(absent),
-                   absent);
+                   describe_wait(limits_.deadline.elapsed(), absent), absent);
 }
 
 // One line for all ranks that wait, from the first of them; the next one takes twice as
@@ -101,9 +90,7 @@ void Arena::tell_if_late(std::uint32_t clock, const Deadline& waiting) {
   while (std::find(absent.begin(), absent.end(), first) != absent.end()) ++first;
   if (first == rank())
     patience_.say(describe_call() + ": rank " + std::to_string(rank()) +
-                  " (this process) has waited " + seconds(waiting.elapsed()) +
-                  " (limit " + seconds(limits_.deadline.limit()) + "); missing " +
-                  list(absent) + describe_missing(absent));
+                  " (this process) has " + describe_wait(waiting.elapsed(), absent));
   patience_.after *= 2;
 }
 
@@ -119,6 +106,13 @@ std::vector<int> Arena::missing(std::uint32_t clock) const {
 std::string Arena::describe_call() const {
   return allhands::describe(descriptor_) + " #" + std::to_string(sequence_) +
          " on group '" + membership_.name + "'";
+}
+
+// "waited 5 s (limit 30 s); missing [3]", and what they did last.
+std::string Arena::describe_wait(Deadline::Duration waited,
+                                 const std::vector<int>& absent) const {
+  return "waited " + seconds(waited) + " (limit " + seconds(limits_.deadline.limit()) +
+         "); missing [" + joined(absent) + "]" + describe_missing(absent);
 }
 
 // "; rank 3 was last in broadcast #16, rank 4 has not called anything yet"

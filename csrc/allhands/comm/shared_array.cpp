@@ -6,6 +6,7 @@
 
 #include "allhands/base/available_memory.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/joined.hpp"
 #include "allhands/base/sha256.hpp"
 
 namespace allhands {
@@ -48,10 +49,7 @@ Token token_of(const Token& group, std::uint64_t number) {
 }
 
 std::string text_of(const std::vector<std::size_t>& shape) {
-  std::string text;
-  for (const std::size_t size : shape)
-    text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "(" + text + (shape.size() == 1 ? ",)" : ")");
+  return "(" + joined(shape) + (shape.size() == 1 ? ",)" : ")");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "allhands/base/joined.hpp"
 #include "allhands/engine/progress_engine.hpp"
 
 namespace allhands {
@@ -197,9 +198,8 @@ void ProgressEngine::flush(const Limits& limits) {
     if (limits.interrupt != nullptr && limits.interrupt())
       throw Error(ErrorKind::Interrupted, "interrupted");
     if (!limits.deadline.is_expired()) continue;
-    std::string ranks;
-    for (const int peer : waiting)
-      ranks += (ranks.empty() ? "" : ", ") + membership_.describe(peer);
+    const std::string ranks =
+        joined(waiting, [&](int peer) { return membership_.describe(peer); });
     throw Error(ErrorKind::Timeout,
                 "group '" + membership_.name + "': messages to " + ranks +
                     " were not received before this rank left",

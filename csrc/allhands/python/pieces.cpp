@@ -5,6 +5,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/joined.hpp"
 
 namespace nb = nanobind;
 
@@ -15,13 +16,6 @@ using Sizes = std::vector<std::int64_t>;
 
 Error refused(const char* name, const std::string& problem) {
   return Error(ErrorKind::Unsupported, name + problem);
-}
-
-std::string text_of(const Sizes& sizes) {
-  std::string text;
-  for (const std::int64_t size : sizes)
-    text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + text + "]";
 }
 
 std::int64_t num_rows_of(const char* name, nb::handle array) {
@@ -39,9 +33,9 @@ void check_sizes(const char* name, const Sizes& sizes, std::int64_t num_rows,
                             std::to_string(sizes.size()));
   const std::int64_t sum = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   if (sum != num_rows || *std::min_element(sizes.begin(), sizes.end()) < 0)
-    throw refused(name,
-                  ": split sizes doesn't match total dim 0 size: " + text_of(sizes) +
-                      " for " + std::to_string(num_rows) + " rows");
+    throw refused(name, ": split sizes doesn't match total dim 0 size: [" +
+                            joined(sizes) + "] for " + std::to_string(num_rows) +
+                            " rows");
 }
 
 }  // namespace

@@ -34,7 +34,6 @@ class Mailroom {
   explicit Mailroom(int size);
 
   std::size_t total_bytes() const;
-  std::size_t ring_capacity() const { return capacity_; }
 
   Bell& bell(std::byte* base, int rank) const;
   Ring ring(std::byte* base, int from, int to) const;
