@@ -15,6 +15,7 @@ constexpr std::size_t kPage = 4096;
 // How long who gives a receive up waits for the slice that its sender is writing. That
 // takes microseconds of CPU; longer only where the sender's process has been stopped.
 constexpr std::chrono::seconds kPatience{1};
+// A process counts as dead from when its first thread is; another one may write yet.
 constexpr std::chrono::milliseconds kPatienceWithTheDead{20};
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
@@ -70,10 +71,13 @@ Inbound::State Inbound::copy() {
   return State::Complete;
 }
 
-void Inbound::wait_for_sender(bool is_alive) const {
-  const Deadline patience =
-      Deadline::after(is_alive ? Deadline::Duration(kPatience) : kPatienceWithTheDead);
-  while (is_sender_busy() && !patience.is_expired()) std::this_thread::yield();
+void Inbound::wait_for_sender(const std::function<bool()>& is_alive) const {
+  const Deadline patience = Deadline::after(kPatience);
+  while (is_sender_busy() && is_alive() && !patience.is_expired())
+    std::this_thread::yield();
+  const Deadline last = Deadline::after(
+      std::min<Deadline::Duration>(kPatienceWithTheDead, patience.remaining()));
+  while (is_sender_busy() && !last.is_expired()) std::this_thread::yield();
 }
 
 std::uint64_t Outbound::address_of(const Buffer& buffer) const {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "allhands/base/tuning.hpp"
@@ -53,7 +54,9 @@ class Inbound {
   // Nothing is copied any more but the slice that the sender is writing.
   void close() { slices_.close(); }
   bool is_sender_busy() const { return slices_.is_sender_busy(); }
-  void wait_for_sender(bool is_alive) const;
+  // `is_alive`: whether the sender is; asked again and again, as one that dies may be
+  // found without memory before it is found dead.
+  void wait_for_sender(const std::function<bool()>& is_alive) const;
   // The receive, which is not under way any more.
   TransferPtr end() { return std::exchange(receive_, nullptr); }
 
