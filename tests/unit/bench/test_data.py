@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from allhands.bench.cells import DTYPES, OPERATIONS, Cell
-from allhands.bench.data import Data
+from allhands.bench.data import Data, fresh_zeros
 
 RANKS = 3
 
@@ -94,3 +94,13 @@ def test_an_operation_that_did_nothing_is_seen(op):
         except ValueError:
             wrong += 1
     assert wrong
+
+
+@pytest.mark.parametrize("num_bytes", [4, 4096, 8 << 20])
+def test_arrays_begin_on_pages_of_their_own_and_are_zeros(num_bytes):
+    arrays = [fresh_zeros(num_bytes // 4, np.dtype(np.float32)) for _ in range(3)]
+    for array in arrays:
+        assert array.nbytes == num_bytes
+        assert array.ctypes.data % 4096 == 0
+        assert not array.any()
+        array[:] = 1  # nobody else's

@@ -7,10 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from allhands.bench.cells import Cell
-from allhands.bench.data import Allocate, Data
+from allhands.bench.data import Allocate, Data, fresh_zeros
 
 __all__ = ["Absent", "Call", "Peer"]
 
@@ -68,7 +66,7 @@ class Peer(ABC):
         Raises:
             Absent: the peer has no such arrays.
         """
-        return np.zeros
+        return fresh_zeros
 
     @abstractmethod
     def prepare(self, cell: Cell, data: Data) -> Call:

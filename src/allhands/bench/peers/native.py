@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from allhands.bench.cells import Cell
-from allhands.bench.data import Allocate
+from allhands.bench.data import Allocate, fresh_zeros
 from allhands.bench.peers.torch_api import TorchApi, as_tensor
 
 __all__ = ["Native"]
@@ -38,7 +38,7 @@ class Native(TorchApi):
 
     def allocate(self, cell: Cell) -> Allocate:
         """In shared memory, where the cell says so."""
-        return self.find("empty_shared") if cell.arrays == "shared" else np.zeros
+        return self.find("empty_shared") if cell.arrays == "shared" else fresh_zeros
 
     def wrap(self, cell: Cell, array: np.ndarray[Any, Any]) -> Any:
         """As the cell says."""
