@@ -97,9 +97,10 @@ patience = Setting(
     "ALLHANDS_PATIENCE",
     _seconds,
     10.0,
-    "Seconds that `init_process_group` or a collective waits before one of the ranks "
-    "that have come says on stderr which have not, and a rank that it finds no store. "
-    "The next time on that group it waits twice as long. 0: it never says so.",
+    "Seconds of waiting after which a line on stderr says for whom: in a collective or "
+    "`init_process_group` by one of the ranks that have come, for a message by the "
+    "rank that waits for it; also by a rank that finds no store. The next line of that "
+    "group takes twice as long. 0: there is none.",
 )
 
 ALL: tuple[Setting[Any], ...] = (secret, job_mark, patience, tuning)

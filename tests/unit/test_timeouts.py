@@ -188,6 +188,59 @@ def test_the_first_rank_that_waits_for_long_says_for_whom(told, async_op):
     assert not any("rank 3 (" in line and "missing [0, 2]" in line for line in lines)
 
 
+# What rank 1 waits in, what ends its wait on rank 0, and how the line describes it.
+MESSAGES = {
+    "recv": (
+        lambda: dist.recv(np.zeros(1), 0),
+        lambda: dist.send(np.zeros(1), 1),
+        ("recv", 1, "from rank 0"),
+    ),
+    "irecv": (
+        lambda: dist.irecv(np.zeros(1), 0).wait(),
+        lambda: dist.send(np.zeros(1), 1),
+        ("recv", 1, "from rank 0"),
+    ),
+    "recv from any": (
+        lambda: dist.recv(np.zeros(1)),
+        lambda: dist.send(np.zeros(1), 1),
+        ("recv", 1, "from any rank"),
+    ),
+    "send": (
+        lambda: dist.send(LARGE, 0),
+        lambda: dist.recv(LARGE.copy(), 1),
+        ("send", len(LARGE), "to rank 0"),
+    ),
+    "sendrecv": (
+        lambda: dist.sendrecv(np.zeros(1), np.zeros(1), dst=0, src=0),
+        lambda: dist.sendrecv(np.zeros(1), np.zeros(1), dst=1, src=1),
+        ("recv", 1, "from rank 0"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_rank_that_waits_for_a_message_says_so(name, told):
+    waits, ends_it, (kind, count, whom) = MESSAGES[name]
+    lines = []
+
+    def body(rank):
+        if rank == 1:
+            return waits()
+        while not any(f"{kind}(" in line for line in lines):
+            time.sleep(0.01)
+            lines.extend(told())
+        return ends_it()
+
+    run_ranks(2, body)
+    [line] = [line for line in lines if f"{kind}(" in line]
+    peer = "any rank" if "any" in whom else r"rank 0 \(pid \d+\)"
+    assert re.fullmatch(
+        rf"allhands: {kind}\(float64, count {count}, {whom}, tag 0\) on group '0': "
+        rf"rank 1 \(this process\) has waited .* s \(limit 150 s\) for {peer}",
+        line,
+    )
+
+
 def test_init_says_for_whom_it_waits(monkeypatch, told):
     store = dist.HashStore()
     start = threading.Barrier(2)

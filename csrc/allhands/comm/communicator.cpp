@@ -129,7 +129,8 @@ void Communicator::adopt(Segment segment) {
   arena_ = std::make_unique<Arena>(segment.memory, membership_, patience_);
   engine_ = std::make_unique<ProgressEngine>(
       segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
-      membership_, arena_->tuning(), [this] { return arena_->told_failure(); });
+      membership_, arena_->tuning(), [this] { return arena_->told_failure(); },
+      patience_);
   server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
 }

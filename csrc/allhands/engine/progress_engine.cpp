@@ -47,13 +47,14 @@ class Counted {
 
 ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* base,
                                const Membership& membership, const Tuning& tuning,
-                               Failure failure)
+                               Failure failure, const Patience& patience)
     : memory_(std::move(memory)),
       membership_(membership),
       tuning_(tuning),
       failure_(std::move(failure)),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
-      channels_(channels_of(base, membership, tuning)) {
+      channels_(channels_of(base, membership, tuning)),
+      patience_(patience) {
   let_siblings_read();
   bell_.is_here.store(1, std::memory_order_release);
   for (Channel& peer : channels_) peer.their_bell.ring();  // some may flush and wait
@@ -158,6 +159,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     const bool is_expired = limits.deadline.is_expired();
     if (!is_expired && !lookout.is_due()) continue;
     look_around();
+    tell_if_late(*transfer, limits.deadline);
     is_interrupted = limits.interrupt != nullptr && limits.interrupt();
     if (!is_interrupted && !is_expired) continue;
     if (at_end == AtEnd::GoOn) {
@@ -284,8 +286,24 @@ Error ProgressEngine::timeout_of(const Transfer& transfer,
   return Error(ErrorKind::Timeout,
                describe(transfer) + ": rank " + std::to_string(membership_.rank) +
                    " (this process) waited " + seconds(deadline.limit()) + " for " +
-                   (missing.empty() ? "any rank" : membership_.describe(missing[0])),
+                   describe_peer(transfer),
                missing);
+}
+
+// A line for who wonders why nothing happens; the next one takes twice as long.
+void ProgressEngine::tell_if_late(const Transfer& transfer, const Deadline& deadline) {
+  const Deadline::Duration waited = deadline.elapsed();
+  {
+    const std::lock_guard lock(mutex_);
+    if (patience_.say == nullptr || waited < patience_.after) return;
+    if (transfer.work.is_completed() || deadline.is_expired()) return;
+    patience_.after *= 2;
+  }
+  const Deadline::Duration limit =
+      std::min(deadline.limit(), transfer.deadline.limit());  // a wait() may have none
+  patience_.say(describe(transfer) + ": rank " + std::to_string(membership_.rank) +
+                " (this process) has waited " + seconds(waited) + " (limit " +
+                seconds(limit) + ") for " + describe_peer(transfer));
 }
 
 std::string ProgressEngine::describe(const Transfer& transfer) const {
@@ -297,6 +315,10 @@ std::string ProgressEngine::describe(const Transfer& transfer) const {
                                        : "rank " + std::to_string(transfer.peer)) +
           ", tag " + std::to_string(transfer.tag) + ")";
   return text + " on group '" + membership_.name + "'";
+}
+
+std::string ProgressEngine::describe_peer(const Transfer& transfer) const {
+  return transfer.peer == kAnySource ? "any rank" : membership_.describe(transfer.peer);
 }
 
 void ProgressEngine::complete(Ended& ended) {

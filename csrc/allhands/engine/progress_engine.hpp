@@ -22,6 +22,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
+#include "allhands/base/patience.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/engine/channel.hpp"
@@ -69,7 +70,7 @@ class ProgressEngine {
   ProgressEngine(
       std::shared_ptr<SharedMemory> memory, std::byte* base,
       const Membership& membership, const Tuning& tuning,
-      Failure failure = [] { return std::nullopt; });
+      Failure failure = [] { return std::nullopt; }, const Patience& patience = {});
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
@@ -147,7 +148,9 @@ class ProgressEngine {
   Error given_up(const Transfer& receive) const;
   Error mismatch(int source, const Message& sent, const Transfer& receive) const;
   Error timeout_of(const Transfer& transfer, const Deadline& deadline) const;
+  void tell_if_late(const Transfer& transfer, const Deadline& deadline);
   std::string describe(const Transfer& transfer) const;
+  std::string describe_peer(const Transfer& transfer) const;
   void complete(Ended& ended);
 
   Channel& channel(int peer) { return channels_[static_cast<std::size_t>(peer)]; }
@@ -169,6 +172,7 @@ class ProgressEngine {
   Matching matching_;
   std::uint32_t next_id_ = 1;
   std::optional<Error> ended_;  // why nothing can be posted any more
+  Patience patience_;
 
   std::mutex thread_mutex_;  // guards what follows
   std::condition_variable changed_;
