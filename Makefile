@@ -39,7 +39,7 @@ test: $(VENV)/test
 
 demo: $(VENV)/built
 	$(PIP) install --group demo
-	$(BIN)/allhands run --standalone --nproc-per-node 2 examples/train_digits.py
+	$(BIN)/allhands run --nproc-per-node 2 examples/train_digits.py
 
 bench: $(VENV)/test
 	$(BIN)/allhands bench

@@ -1,6 +1,6 @@
 """Each collective once: what every rank holds before, and afterwards.
 
-allhands run --standalone --nproc-per-node 2 examples/collectives.py
+allhands run --nproc-per-node 2 examples/collectives.py
 """
 
 import numpy as np

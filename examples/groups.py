@@ -1,6 +1,6 @@
 """Some of the ranks: a group by its members, and a mesh that has a group per row.
 
-allhands run --standalone --nproc-per-node 4 examples/groups.py
+allhands run --nproc-per-node 4 examples/groups.py
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Messages from rank to rank: blocking, immediate, and all at once.
 
-    allhands run --standalone --nproc-per-node 2 examples/point_to_point.py
+    allhands run --nproc-per-node 2 examples/point_to_point.py
 
 The sender says where to, the receiver where from; the receiver brings the memory.
 """

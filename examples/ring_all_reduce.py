@@ -1,6 +1,6 @@
 """An all_reduce of our own, from messages: every rank talks to its neighbours only.
 
-    allhands run --standalone --nproc-per-node 2 examples/ring_all_reduce.py
+    allhands run --nproc-per-node 2 examples/ring_all_reduce.py
 
 Two ways round the ring of p ranks, on arrays of n bytes:
 

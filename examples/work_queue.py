@@ -1,6 +1,6 @@
 """Ranks that take work when they have time: a shared counter and gathered objects.
 
-    allhands run --standalone --nproc-per-node 2 examples/work_queue.py
+    allhands run --nproc-per-node 2 examples/work_queue.py
 
 Jobs of unlike length, divided beforehand, leave ranks idle. Here the next free rank
 takes the next job: the number of it is a counter in a store, which all ranks share.

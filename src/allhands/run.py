@@ -94,8 +94,13 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     add("--module", short="-m", action="store_true", help="the program is a module")
     add("--no-python", action="store_true", help="run the program itself, no Python")
     add("--run-path", action="store_true", help="run the program with runpy.run_path")
-    parser.add_argument("training_script", help="the program, then its arguments")
-    parser.add_argument("training_script_args", nargs=argparse.REMAINDER)
+    parser.add_argument("training_script", metavar="program", help="what to start")
+    parser.add_argument(
+        "training_script_args",
+        metavar="arguments",
+        nargs=argparse.REMAINDER,
+        help="all that follows is the program's",
+    )
     return parser
 
 
@@ -194,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
         max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval,
         shutdown_timeout=args.shutdown_timeout,
-        logs=_logs(args),
+        logs=_logs(args, num_workers),
     )
     return Agent(job).run()
 
@@ -209,6 +214,14 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(f"--node-rank is {args.node_rank}; with one node it must be 0")
     if args.max_restarts < 0:
         raise ValueError(f"--max-restarts is {args.max_restarts}; want 0 or more")
+    if not args.shutdown_timeout >= 0:
+        raise ValueError(
+            f"--shutdown-timeout is {args.shutdown_timeout}; want seconds, 0 or more"
+        )
+    if not args.monitor_interval > 0:
+        raise ValueError(
+            f"--monitor-interval is {args.monitor_interval}; want seconds, above 0"
+        )
 
 
 def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
@@ -229,18 +242,17 @@ def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
     return lambda local_rank: [*start, f"--local-rank={local_rank}", *rest]
 
 
-def _logs(args: argparse.Namespace) -> LogSpec:
+def _logs(args: argparse.Namespace, num_workers: int) -> LogSpec:
+    shown = [text.strip() for text in args.local_ranks_filter.split(",") if text]
+    if not all(text.isdecimal() and int(text) < num_workers for text in shown):
+        raise ValueError(
+            f"--local-ranks-filter is {args.local_ranks_filter!r}; want local ranks in "
+            f"[0, {num_workers}), with commas"
+        )
     directory = args.log_dir
     if not directory and (args.redirects or args.tee):
         directory = tempfile.mkdtemp(prefix="allhands_")
-    try:
-        ranks = frozenset(int(r) for r in args.local_ranks_filter.split(",") if r)
-    except ValueError:
-        raise ValueError(
-            f"--local-ranks-filter is {args.local_ranks_filter!r}; want local ranks "
-            "such as 0,2"
-        ) from None
-    return LogSpec(directory, args.redirects, args.tee, ranks)
+    return LogSpec(directory, args.redirects, args.tee, frozenset(map(int, shown)))
 
 
 def main(args: Sequence[str] | None = None, prog: str = "allhands run") -> int:

@@ -28,7 +28,7 @@ def test_every_example_is_shown_in_the_readme():
 
 
 def test_digits_are_learnt_on_two_ranks():
-    done = launch("--standalone", "--nproc-per-node", "2", str(DIGITS))
+    done = launch("--nproc-per-node", "2", str(DIGITS))
     words = closing_line(done).split(" ")
     assert words[:3] == ["[rank0]", "test", "accuracy"]
     assert float(words[3]) >= 0.95

@@ -117,6 +117,11 @@ def test_unknown_program_exits_as_a_shell_would():
         (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
         (["--redirects=7", "x.py"], "'7' is no choice of streams: want 0, 1, 2 or 3"),
         (["--max-restarts=-1", "x.py"], "--max-restarts is -1; want 0 or more"),
+        (["--shutdown-timeout=-3", "x.py"], "is -3.0; want seconds, 0 or more"),
+        (["--monitor-interval=0", "x.py"], "is 0.0; want seconds, above 0"),
+        (["--local-ranks-filter=0,1", "x.py"], "is '0,1'; want local ranks in [0, 1)"),
+        (["--local-ranks-filter=a", "x.py"], "is 'a'; want local ranks in [0, 1)"),
+        ([], "the following arguments are required: program"),
     ],
 )
 def test_wrong_options_are_said(arguments, message):

@@ -61,27 +61,23 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "commas.",
     )
     add = parser.add_argument
-    names = ", ".join(OPERATIONS)
-    add("--ops", type=_some(OPERATIONS), default=_OPS, help=f"all, or of: {names}")
-    add("--ranks", type=_list(_ranks), default="2,4", help="numbers (default: 2,4)")
-    add("--sizes", type=_list(_size), default=_SIZES, help=f"(default: {_SIZES})")
-    add("--dtypes", type=_some(DTYPES), default="float32", help=", ".join(DTYPES))
-    add(
-        "--arrays",
-        type=_some(ARRAYS),
-        default="numpy",
-        help=f"ours: {', '.join(ARRAYS)}",
-    )
-    add("--modes", type=_some(MODES), default="sync", help=", ".join(MODES))
+    for name, known, default in (
+        ("--ops", OPERATIONS, _OPS),
+        ("--dtypes", DTYPES, "float32"),
+        ("--arrays", ARRAYS, "numpy"),
+        ("--modes", MODES, "sync"),
+    ):
+        shown = default.replace(",", ", ")  # where a help text may be broken
+        text = f"all, or of: {', '.join(known)} (default: {shown})"
+        add(name, type=_some(known), default=default, help=text)
+    for name, kind, default, text in (
+        ("--ranks", _list(_ranks), "2,4", "how many ranks"),
+        ("--sizes", _list(_size), _SIZES, "bytes, also as 16K, 1M, 1G"),
+        ("--rounds", _positive, "5", "of all peers in turn, per cell"),
+        ("--min-time", _seconds, "0.02", "seconds of a peer's calls, per round"),
+    ):
+        add(name, type=kind, default=default, help=f"{text} (default: %(default)s)")
     add("--peers", type=_peers, help="gloo, mpi, none (default: those installed)")
-    add("--rounds", type=_positive, default=5, help="of all peers, per cell (5)")
-    add(
-        "--min-time",
-        type=_seconds,
-        default=0.02,
-        metavar="SECONDS",
-        help="that a block of calls takes at least; a block per round (0.02)",
-    )
     add("--json", type=_file, metavar="FILE", help="write every figure there")
     add("--plot", type=_picture, metavar="FILE.png", help="draw a picture there")
     return parser
