@@ -118,6 +118,37 @@ def test_a_stopped_rank_is_late_not_dead():
     assert "rank 1 was last in barrier #1" in text
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_who_has_no_file_descriptors_left_takes_only_the_dead_for_dead(killed):
+    source = """
+        import resource
+        dist.barrier()
+        if rank == 0:
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+        say("ready")
+        if rank == 1:
+            time.sleep(0.5)  # the other one looks around meanwhile
+            if KILLED:
+                os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.barrier()
+            outcome = []
+        except dist.RankFailedError as error:
+            outcome = error.ranks
+        if rank == 0:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        give(outcome)
+    """.replace("KILLED", str(killed))
+    with Processes(2, source) as job:
+        if killed:
+            assert job.read(1) == "ready"
+            job.ranks[1].wait(LIMIT)  # reaps it: an unread zombie counts as alive
+            assert job.join(codes=[0, -signal.SIGKILL]) == [[1], None]
+        else:
+            assert job.join() == [[], []]
+
+
 @pytest.mark.parametrize(
     "operation",
     [

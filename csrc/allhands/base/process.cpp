@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -23,7 +25,7 @@ std::string read_file(const std::string& path) {
 }
 
 struct Stat {
-  char state = 0;  // 0: no such process
+  char state = 0;  // 0: there is none, or it cannot be read
   std::uint64_t start = 0;
 };
 
@@ -62,7 +64,9 @@ ProcessIdentity this_process() {
 
 bool is_alive(const ProcessIdentity& process) {
   const Stat stat = read_stat(process.pid);
-  const bool ended = stat.state == 0 || stat.state == 'Z' || stat.state == 'X';
+  // Who has no file descriptor left cannot read it; who is gone is gone for kill() too.
+  if (stat.state == 0) return kill(process.pid, 0) == 0 || errno != ESRCH;
+  const bool ended = stat.state == 'Z' || stat.state == 'X';
   return !ended && stat.start == process.start;
 }
 
