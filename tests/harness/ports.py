@@ -1,7 +1,21 @@
-"""Ports that a test names before somebody listens there."""
+"""Ports that a test names before somebody listens there, and where IPv6 is."""
 
 import contextlib
 import socket
+
+import pytest
+
+
+def _has_ipv6():
+    """Whether this machine has ::1; a container often knows IPv6 and has no address."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="has no IPv6")
 
 
 @contextlib.contextmanager

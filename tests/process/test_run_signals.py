@@ -45,9 +45,12 @@ def test_nothing_is_left(tmp_path, name):
 def test_a_good_end_leaves_nothing(tmp_path):
     path = program(tmp_path, FAMILY.replace("time.sleep(999)", ""))
     with launched(path) as job:
-        output, _ = job.communicate(timeout=LIMIT)
+        [line] = read_until(job, 1, "pids")
+        job.communicate(timeout=LIMIT)
         assert job.returncode == 0
-        assert not any(is_alive(int(word)) for word in output.split()[2:])
+        pids = [int(word) for word in line.split()[2:]]
+        assert len(pids) == 4
+        assert not any(map(is_alive, pids))
 
 
 def test_user_signals_are_passed_on(tmp_path):

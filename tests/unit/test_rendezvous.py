@@ -16,7 +16,7 @@ from allhands import (
     register_rendezvous_handler,
     rendezvous,
 )
-from harness.ports import reserved_port
+from harness.ports import needs_ipv6, reserved_port
 
 TIMEOUT = datetime.timedelta(seconds=200)
 VARIABLES = {
@@ -171,13 +171,16 @@ def test_file_with_a_bad_number():
 # tcp://
 
 
+@needs_ipv6
 def test_a_store_takes_an_address_as_urls_write_it():
     host = TCPStore("[::1]", 0, is_master=True)
     assert host.host == "::1"
     assert TCPStore("::1", host.port).add("n", 1) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", pytest.param("[::1]", marks=needs_ipv6), "localhost"]
+)
 def test_tcp(host):
     one, *place = meet(f"tcp://{host}:0", 0, 2, timeout=TIMEOUT)
     assert place == [0, 2]
@@ -223,7 +226,10 @@ def test_tcp_ports_out_of_range():
 # env://
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "[::1]"])
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", *(pytest.param(a, marks=needs_ipv6) for a in ("::1", "[::1]"))],
+)
 def test_env(variables, address):
     variables.setenv("MASTER_ADDR", address)
     variables.setenv("WORLD_SIZE", "2")

@@ -232,7 +232,7 @@ def test_a_rank_that_waits_for_a_message_says_so(name, told):
         return ends_it()
 
     run_ranks(2, body)
-    [line] = [line for line in lines if f"{kind}(" in line]
+    line, *_ = [line for line in lines if f"{kind}(" in line]  # more if we were slow
     peer = "any rank" if "any" in whom else r"rank 0 \(pid \d+\)"
     assert re.fullmatch(
         rf"allhands: {kind}\(float64, count {count}, {whom}, tag 0\) on group '0': "
@@ -241,27 +241,32 @@ def test_a_rank_that_waits_for_a_message_says_so(name, told):
     )
 
 
-def test_init_says_for_whom_it_waits(monkeypatch, told):
+def test_init_says_for_whom_it_waits(told):
+    """The first of the ranks that have come; here the others come once it has."""
     store = dist.HashStore()
-    start = threading.Barrier(2)
-    monkeypatch.setenv("ALLHANDS_PATIENCE", "0.5")
+    lines = []
 
     def body(rank):
-        if rank in (1, 3):
-            start.wait(HANG_LIMIT)
-            with pytest.raises(dist.DistStoreError, match=r"waited 1 s"):
-                dist.init_process_group(
-                    store=store,
-                    rank=rank,
-                    world_size=4,
-                    timeout=timedelta(seconds=1),
-                )
+        while rank == 3 and store.num_keys() < 2:  # rank 1's: it counts, and is there
+            time.sleep(0.01)
+        while rank in (0, 2) and not lines:
+            time.sleep(0.01)
+            if rank == 0:
+                lines.extend(told())
+        dist.init_process_group(
+            store=store,
+            rank=rank,
+            world_size=4,
+            timeout=timedelta(seconds=HANG_LIMIT),
+        )
 
     run_ranks(4, body, init=False)
-    assert told() == [
-        "allhands: init_process_group: rank 1 (this process) has waited 0.5 s (limit "
-        "1 s) for 2 of 4 ranks, which did not come: [0, 2]"
-    ]
+    assert len(lines) == 1
+    assert re.fullmatch(
+        r"allhands: init_process_group: rank 1 \(this process\) has waited 0\.1 s "
+        r"\(limit 200 s\) for \d of 4 ranks, which did not come: \[0, 2(, 3)?\]",
+        lines[0],
+    )
 
 
 def test_patience_without_end(monkeypatch, told):

@@ -14,7 +14,7 @@ import pytest
 from allhands import DistNetworkError, DistStoreError, TCPStore
 from harness.ctrl_c import check_ctrl_c_ends
 from harness.pace import patient
-from harness.ports import reserved_port
+from harness.ports import needs_ipv6, reserved_port
 
 HOST = "127.0.0.1"
 SHORT = timedelta(milliseconds=50)
@@ -117,7 +117,7 @@ def test_another_machines_address():
         master("192.0.2.1")
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="has no IPv6")
+@needs_ipv6
 def test_ipv6():
     store = master("::1")
     TCPStore("::1", store.port).set("k", "v")
