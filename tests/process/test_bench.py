@@ -74,6 +74,13 @@ def test_every_operation_of_ours(tmp_path):
     assert "4 KiB" in text
 
 
+def test_a_temporary_folder_whose_name_is_too_long_for_sockets(tmp_path):
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    done = bench("--ops", "barrier", "--peers", "none", TMPDIR=str(folder))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("mode", ["async", "persistent"])
 def test_forms(tmp_path, mode):
     options = ["--ops", "all_reduce,broadcast", "--sizes", "1K", "--modes", mode]
@@ -157,7 +164,7 @@ def under_way(process):
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_rank_outlives_the_command(sent):
     with (
-        tempfile.TemporaryDirectory() as folder,  # a short path, for the socket's name
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,  # short, so that it is used
         subprocess.Popen(
             command(*SLOW),
             env=environment(TMPDIR=folder),

@@ -49,6 +49,15 @@ class Suite:
         return lambda job: self.tell(cell, job.peer)
 
 
+def _place_of_sockets() -> str:
+    """The usual temporary folder; another one where a socket's path gets too long.
+
+    unix(7): 107 bytes at most, of which ours takes up to 40.
+    """
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) < 68 else "/tmp"
+
+
 @contextmanager
 def _jobs(peers: Sequence[str], ranks: int) -> Iterator[list[Job]]:
     """The ranks of every peer, connected; afterwards no process of theirs is left."""
@@ -58,7 +67,9 @@ def _jobs(peers: Sequence[str], ranks: int) -> Iterator[list[Job]]:
     jobs: list[Job] = []
     is_failed = True
     try:
-        with tempfile.TemporaryDirectory(prefix="allhands_bench_") as parent:
+        with tempfile.TemporaryDirectory(
+            prefix="allhands_bench_", dir=_place_of_sockets()
+        ) as parent:
             for peer in peers:
                 folder = Path(parent, peer)
                 folder.mkdir()
