@@ -443,6 +443,33 @@ void test_large_messages_wait_for_each_other() {
   });
 }
 
+// Rank 1 receives until its seat shows that it has yielded in a wait and got its
+// message awake. Rank 0 lets it wait longer each time.
+void test_who_waits_awake_takes_a_seat() {
+  tuning.yields_per_look = 1;
+  const auto memory = SharedMemory::create(Mailroom(2).total_bytes());
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(memory, memory->data(), membership(rank, 2), tuning);
+    const Seat& seat = Mailroom(2).bell(memory->data(), 1).seat;
+    std::vector<float> data(1), has_seat = {0};
+    const Deadline last = Deadline::after(std::chrono::seconds(100));
+    for (int pauses = 1; has_seat[0] == 0; pauses = pauses % 1000 + 1) {
+      if (rank == 0) CHECK(!last.is_expired());
+      if (rank == 0) {
+        for (int i = 0; i < pauses; ++i) std::this_thread::yield();
+        send(engine, data, 1);
+        recv(engine, has_seat, 1);
+      } else {
+        recv(engine, data, 0);
+        has_seat[0] = seat.load() != 0 ? 1 : 0;
+        send(engine, has_seat, 0);
+      }
+    }
+    engine.flush(soon());
+  });
+  tuning = Tuning::for_ranks(2);
+}
+
 void test_messages() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
@@ -471,6 +498,7 @@ int main() {
   tuning.piece_bytes = 4096;
   test_blocking_sends_do_not_overtake();
   tuning = Tuning::for_ranks(2);
+  test_who_waits_awake_takes_a_seat();
   test_collectives_and_messages_at_once(3);
   test_a_rank_that_only_sends_learns_of_a_refusal();
   test_work_tells_everybody();

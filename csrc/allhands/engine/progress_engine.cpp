@@ -33,6 +33,16 @@ std::vector<Channel> channels_of(std::byte* base, const Membership& membership,
   return channels;
 }
 
+Placement placement_of(std::byte* base, const Membership& membership,
+                       const Tuning& tuning) {
+  const Mailroom room(membership.size());
+  std::vector<Seat*> seats;
+  for (int rank = 0; rank < membership.size(); ++rank)
+    seats.push_back(&room.bell(base, rank).seat);
+  return Placement(std::move(seats), room.lobby(base).moves, membership.rank,
+                   tuning.yields_per_look);
+}
+
 // Counts one while it lives.
 class Counted {
  public:
@@ -53,6 +63,7 @@ ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* 
       tuning_(tuning),
       failure_(std::move(failure)),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
+      placement_(placement_of(base, membership, tuning)),
       channels_(channels_of(base, membership, tuning)),
       patience_(patience) {
   let_siblings_read();
@@ -149,11 +160,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     if (transfer->work.is_completed()) break;
     const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
     progress();
-    const bool has_news = wait_awake(tuning_, [&] {
-      return transfer->work.is_completed() || has_record_from(peer) ||
-             num_copying_.load(std::memory_order_relaxed) != 0 ||
-             bell_.count.load(std::memory_order_relaxed) != seen;
-    });
+    const bool has_news = wait_for_news(seen, *transfer);
     if (!has_news) sleep(seen, transfer.get(), &limits.deadline);
     if (has_news && turns % kTurnsPerLook != 0) continue;
     const bool is_expired = limits.deadline.is_expired();
@@ -174,6 +181,20 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
   transfer->work.wait({Deadline::after_first_look(Deadline::Duration::max())});
   // It has ended well meanwhile; the caller's language has its exception all the same.
   if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
+}
+
+// Awake. False: none came; it is time to sleep.
+bool ProgressEngine::wait_for_news(std::uint32_t seen, const Transfer& transfer) {
+  const auto has_news = [&] {
+    return transfer.work.is_completed() || has_record_from(transfer.peer) ||
+           num_copying_.load(std::memory_order_relaxed) != 0 ||
+           bell_.count.load(std::memory_order_relaxed) != seen;
+  };
+  const std::unique_lock lock(placement_mutex_, std::try_to_lock);
+  if (!lock) return wait_awake(tuning_, has_news);  // another thread places this rank
+  if (wait_awake(tuning_, has_news, [this] { placement_.yield(); })) return true;
+  placement_.leave_seat();
+  return false;
 }
 
 // `transfer` and `deadline`, what the caller waits for and until when, may be null.

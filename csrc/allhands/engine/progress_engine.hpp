@@ -23,6 +23,7 @@
 #include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/patience.hpp"
+#include "allhands/base/placement.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/engine/channel.hpp"
@@ -143,6 +144,7 @@ class ProgressEngine {
   void run();
   bool rest();
   bool has_record_from(int peer) const;
+  bool wait_for_news(std::uint32_t seen, const Transfer& transfer);
   void sleep(std::uint32_t seen, const Transfer* transfer, const Deadline* deadline);
 
   Error given_up(const Transfer& receive) const;
@@ -166,6 +168,9 @@ class ProgressEngine {
   std::atomic<std::uint32_t> scanned_ = 0;
 
   std::atomic<int> num_copying_ = 0;  // channels with slices for us to copy
+
+  std::mutex placement_mutex_;  // guards what follows
+  Placement placement_;
 
   std::mutex mutex_;  // guards what follows
   std::vector<Channel> channels_;

@@ -29,17 +29,21 @@ Mailroom::Mailroom(int size)
                            kMaxCapacity)) {}
 
 std::size_t Mailroom::total_bytes() const {
-  return size_ * sizeof(Bell) + size_ * size_ * pair_bytes();
+  return sizeof(Lobby) + size_ * sizeof(Bell) + size_ * size_ * pair_bytes();
+}
+
+Lobby& Mailroom::lobby(std::byte* base) const {
+  return *reinterpret_cast<Lobby*>(base);
 }
 
 Bell& Mailroom::bell(std::byte* base, int rank) const {
-  return reinterpret_cast<Bell*>(base)[rank];
+  return reinterpret_cast<Bell*>(base + sizeof(Lobby))[rank];
 }
 
 std::byte* Mailroom::pair(std::byte* base, int from, int to) const {
   const std::size_t index =
       static_cast<std::size_t>(from) * size_ + static_cast<std::size_t>(to);
-  return base + size_ * sizeof(Bell) + index * pair_bytes();
+  return base + sizeof(Lobby) + size_ * sizeof(Bell) + index * pair_bytes();
 }
 
 Slices Mailroom::slices(std::byte* base, int from, int to) const {

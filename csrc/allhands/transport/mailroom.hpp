@@ -3,14 +3,15 @@
 // handed over, and a ring. These take memory only once they are used; together they are
 // bounded.
 //
-//   [Bell of rank 0]...[Bell of rank n-1][slices, ring 0 -> 0]...[slices, ring n-1 ->
-//   n-1]
+//   [Lobby][Bell of rank 0]...[Bell of rank n-1]
+//   [slices, ring 0 -> 0]...[slices, ring n-1 -> n-1]
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "allhands/base/placement.hpp"
 #include "allhands/transport/ring.hpp"
 #include "allhands/transport/slices.hpp"
 
@@ -25,8 +26,14 @@ struct alignas(64) Bell {
   std::atomic<std::uint32_t> waiters;   // threads asleep on it
   std::atomic<std::uint32_t> is_here;   // the rank has mapped the segment
   std::atomic<std::uint32_t> has_left;  // a Leaving
+  Seat seat;                            // see Placement
 
   void ring();
+};
+
+// What belongs to no rank.
+struct alignas(64) Lobby {
+  Moves moves;  // see Placement
 };
 
 class Mailroom {
@@ -35,6 +42,7 @@ class Mailroom {
 
   std::size_t total_bytes() const;
 
+  Lobby& lobby(std::byte* base) const;
   Bell& bell(std::byte* base, int rank) const;
   Ring ring(std::byte* base, int from, int to) const;
   Slices slices(std::byte* base, int from, int to) const;
