@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    parser.add_argument(
+        "--version", action="store_true", help="show the version and exit"
+    )
     hidden = argparse.SUPPRESS
     parser.add_argument("command", nargs="?", choices=_COMMANDS, help=hidden)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=hidden)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from allhands.bench.results import Result
 __all__ = ["check_plot", "plot"]
 
 _WIDTH, _HEIGHT = 3.4, 2.6  # inches of a panel
+_LETTERS = 14  # of the title on an inch
 _STYLES = (  # in the order of the peers, ours first
     {"color": "#d1495b", "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 3},
     {"color": "#30638e", "linewidth": 1.4, "marker": "s", "markersize": 3},
@@ -67,8 +69,8 @@ def plot(
             _draw_bandwidth(bandwidth, members, limits)
             time.set_title(f"{name}, {count} ranks", fontsize=9, loc="left")
     labels = dict(_labelled(panels))
-    figure.legend(labels.values(), labels, loc="outside upper right", ncols=len(labels))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+    figure.legend(labels.values(), labels, loc="outside lower left", ncols=len(labels))
+    figure.suptitle(_wrapped(title, _WIDTH * columns), x=0.01, ha="left", fontsize=9)
     figure.savefig(path, dpi=100)
 
 
@@ -79,37 +81,44 @@ def _name(cell: Cell) -> str:
     return ", ".join([cell.op, *forms])
 
 
+def _wrapped(title: str, inches: float) -> str:
+    """The lines of `title`, broken where they are longer than the picture is wide."""
+    width = int(_LETTERS * inches)
+    return "\n".join(textwrap.fill(line, width) for line in title.splitlines())
+
+
 def _draw_time(
     panel: Any, rows: Sequence[Sequence[Result]], limits: dict[str, Any]
 ) -> None:
-    for style, results in zip(_STYLES, zip(*rows, strict=True), strict=False):
-        shown = [result for result in results if not result.absent]
-        sizes = [result.cell.size for result in shown]
-        times = [result.median * 1e6 for result in shown]
-        panel.plot(sizes, times, label=results[0].peer, **style)
+    _draw_curves(panel, rows, lambda result: result.median * 1e6)
     if limits["hand_over"]:
         panel.axhline(limits["hand_over"] * 1e6, label="limit", **_LIMIT)
-    panel.set_yscale("log")
     panel.set_ylabel("µs", fontsize=8)
-    _finish(panel, rows)
+    _set_axes(panel, rows)
 
 
 def _draw_bandwidth(
     panel: Any, rows: Sequence[Sequence[Result]], limits: dict[str, Any]
 ) -> None:
-    for style, results in zip(_STYLES, zip(*rows, strict=True), strict=False):
-        shown = [result for result in results if not result.absent]
-        sizes = [result.cell.size for result in shown]
-        rates = [result.busbw / 1e9 for result in shown]
-        panel.plot(sizes, rates, label=results[0].peer, **style)
+    _draw_curves(panel, rows, lambda result: result.busbw / 1e9)
     copies = {int(size): rate / 1e9 for size, rate in limits["copy"].items()}
     panel.plot(list(copies), list(copies.values()), label="limit", **_LIMIT)
     panel.set_ylabel("bus bandwidth, GB/s", fontsize=8)
+    _set_axes(panel, rows)
+
+
+def _draw_curves(
+    panel: Any, rows: Sequence[Sequence[Result]], value: Callable[[Result], float]
+) -> None:
+    """A curve per peer; what a peer has not is left out."""
+    for style, results in zip(_STYLES, zip(*rows, strict=True), strict=False):
+        shown = [result for result in results if not result.absent]
+        sizes = [result.cell.size for result in shown]
+        panel.plot(sizes, [*map(value, shown)], label=results[0].peer, **style)
+
+
+def _set_axes(panel: Any, rows: Sequence[Sequence[Result]]) -> None:
     panel.set_yscale("log")
-    _finish(panel, rows)
-
-
-def _finish(panel: Any, rows: Sequence[Sequence[Result]]) -> None:
     sizes = sorted({row[0].cell.size for row in rows})
     panel.set_xscale("log", base=2)
     panel.set_xticks(sizes, [readable_size(size) for size in sizes], rotation=40)
