@@ -317,6 +317,18 @@ void test_interrupt_ends_the_wait_and_breaks_the_group() {
   });
 }
 
+// As where the signal comes while a rank makes memory, in the middle of an operation.
+void test_peers_of_an_interrupted_rank_are_not_interrupted() {
+  run_arenas(2, [&](Arena& arena) {
+    if (arena.rank() == 0)
+      return arena.fail(Error(ErrorKind::Interrupted, "interrupted"));
+    const Error error = error_of([&] { barrier(arena, soon()); });
+    CHECK(error.kind() == ErrorKind::Backend);
+    CHECK(std::string(error.what()).find("rank 0 reports: interrupted") !=
+          std::string::npos);
+  });
+}
+
 }  // namespace
 
 int main() {
@@ -338,4 +350,5 @@ int main() {
   test_timeout_names_who_is_missing_on_every_rank();
   test_a_rank_that_left_is_named();
   test_interrupt_ends_the_wait_and_breaks_the_group();
+  test_peers_of_an_interrupted_rank_are_not_interrupted();
 }

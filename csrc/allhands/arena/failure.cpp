@@ -17,7 +17,9 @@ void Arena::fail(const Error& error) {
   Failure& record = failure();
   std::uint32_t expected = Failure::kNone;
   if (!record.state.compare_exchange_strong(expected, Failure::kWriting)) return;
-  record.kind = error.kind();
+  // A signal to this rank is none to the others: they raise no KeyboardInterrupt.
+  const bool is_interrupt = error.kind() == ErrorKind::Interrupted;
+  record.kind = is_interrupt ? ErrorKind::Backend : error.kind();
   record.reporter = rank();
   record.num_ranks =
       static_cast<std::uint32_t>(std::min(error.ranks().size(), Failure::kMaxRanks));

@@ -142,7 +142,7 @@ void Communicator::break_off(const Error& error) {
   if (!broken_)
     broken_ = Error(kind, "group '" + name() + "' is broken since: " + error.what(),
                     error.ranks());
-  if (arena_) arena_->fail(Error(kind, error.what(), error.ranks()));
+  if (arena_) arena_->fail(error);
 }
 
 void Communicator::fail(const Error& error) {
