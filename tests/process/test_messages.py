@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from allhands.store import FileStore
 from harness.ctrl_c import check_ctrl_c_ends_rank_0
 from harness.pace import patient
 from harness.ranks import LIMIT, Processes
@@ -202,3 +203,45 @@ def test_a_receiver_takes_memory_once():
     with Processes(2, source) as job:
         for name, call, taken in job.join()[1]:
             assert 0.9 < taken < 1.2, (name, call, taken)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_late_ranks_find_the_others_though_who_came_first_is_dead(first):
+    """Here the other ranks have met, and one of them dies, before rank 0 comes."""
+    source = f"""
+        first = {first}
+        other = 3 - first
+        store = FileStore(f"{{folder}}/order", -1)
+        if rank == first:
+            dist.isend(np.ones(1), other)  # now it has made the group's memory
+            store.set("made", "")
+            say("made")
+            stay()
+        elif rank == other:
+            store.wait(["made"])
+            dist.recv(np.zeros(1), first)
+            say("met")
+            store.wait(["dead"])
+            x = np.zeros(1)
+            dist.recv(x, 0)
+            give(x[0])
+        else:
+            store.wait(["dead"])
+            dist.send(np.full(1, 7.0), other)
+        try:
+            dist.barrier()
+        except dist.RankFailedError as error:
+            assert error.ranks == [first]
+        else:
+            raise AssertionError("a barrier without one rank")
+    """
+    other = 3 - first
+    codes = [0, 0, 0]
+    codes[first] = -signal.SIGKILL
+    with Processes(3, source) as job:
+        assert job.read(first) == "made"
+        assert job.read(other) == "met"
+        job.ranks[first].kill()
+        job.ranks[first].wait(LIMIT)
+        FileStore(f"{job.folder}/order", -1).set("dead", "")
+        assert job.join(codes=codes)[other] == 7

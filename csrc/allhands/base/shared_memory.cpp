@@ -27,8 +27,9 @@ constexpr int MADV_COLLAPSE = 25;
 
 }  // namespace
 
-std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t size) {
-  Fd fd(memfd_create("allhands", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t size,
+                                                   const std::string& name) {
+  Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.is_open()) fail("memfd_create", size);
   if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail("ftruncate", size);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "allhands/base/fd.hpp"
 
@@ -15,8 +16,9 @@ class SharedMemory {
   // A range of whole huge pages that begins on one can be mapped by them.
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-  // New zeroed memory; pages take room only once they are touched.
-  static std::shared_ptr<SharedMemory> create(std::size_t size);
+  // New zeroed memory; pages take room only once they are touched. /proc shows `name`.
+  static std::shared_ptr<SharedMemory> create(std::size_t size,
+                                              const std::string& name = "allhands");
   // Maps memory that another process created and whose descriptor it passed on.
   static std::shared_ptr<SharedMemory> map(Fd fd);
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "allhands/base/error.hpp"
+#include "allhands/comm/orphan.hpp"
 
 namespace allhands {
 namespace {
@@ -32,20 +33,25 @@ struct Address {
   socklen_t length = 0;
 };
 
-// "\0allhands-" and the first half of the token in hexadecimal.
-Address address_of(const Token& token) {
+// "allhands-" and the first half of the token in hexadecimal.
+std::string name_of(const Token& token) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string name("\0allhands-", 10);
+  std::string name = "allhands-";
   for (std::size_t i = 0; i < kHalf; ++i) {
     const auto byte = std::to_integer<unsigned>(token[i]);
     name += kDigits[byte >> 4];
     name += kDigits[byte & 15];
   }
+  return name;
+}
+
+// Of an abstract socket: a zero, then its name.
+Address address_of(const std::string& name) {
   Address address;
   address.value.sun_family = AF_UNIX;
-  std::memcpy(address.value.sun_path, name.data(), name.size());
+  std::memcpy(address.value.sun_path + 1, name.data(), name.size());
   address.length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
 
@@ -119,7 +125,8 @@ class Opening {
       : membership_(membership),
         token_(token),
         limits_(limits),
-        address_(address_of(token)) {}
+        name_(name_of(token)),
+        address_(address_of(name_)) {}
 
   Segment run(std::size_t bytes, const Prepare& prepare) const {
     while (true) {
@@ -158,12 +165,20 @@ class Opening {
       throw system_error(ErrorKind::Backend,
                          "group '" + membership_.name + "': listen on a Unix socket",
                          errno);
-    auto memory = SharedMemory::create(bytes);
-    prepare(*memory);
+    auto memory = adopt_or_create(bytes, prepare);
     if (membership_.size() == 1) return {std::move(memory), nullptr};
     auto server = std::make_unique<SegmentServer>(std::move(listener), *memory,
                                                   membership_.size(), token_);
     return {std::move(memory), std::move(server)};
+  }
+
+  std::shared_ptr<SharedMemory> adopt_or_create(std::size_t bytes,
+                                                const Prepare& prepare) const {
+    if (Fd orphan = find_orphan(membership_, name_); orphan.is_open())
+      return SharedMemory::map(std::move(orphan));
+    auto memory = SharedMemory::create(bytes, name_);
+    prepare(*memory);
+    return memory;
   }
 
   // A closed Fd: try again.
@@ -201,6 +216,7 @@ class Opening {
   const Membership& membership_;
   const Token& token_;
   const Limits& limits_;
+  const std::string name_;  // of the socket and of the memory
   const Address address_;
 };
 

@@ -5,7 +5,9 @@
 // a particular other one, and two can exchange messages while the rest is elsewhere.
 // The socket is named by one half of the group's token, the other half is the proof:
 // abstract names are visible to every user of the host, so each side also checks that
-// the other runs under its own user (SO_PEERCRED). Nobody talks to a store.
+// the other runs under its own user (SO_PEERCRED). Nobody talks to a store. Where the
+// rank that made it has died, the next one to come takes it from one that has it, and
+// hands it out in its place.
 #pragma once
 
 #include <array>

@@ -1,0 +1,17 @@
+// A segment whose maker died before every rank had it. The ranks that have it go on
+// with it, so one that comes late needs the same, not a new one in which it would wait
+// for them, and they for it.
+#pragma once
+
+#include <string>
+
+#include "allhands/base/fd.hpp"
+#include "allhands/base/membership.hpp"
+
+namespace allhands {
+
+// The descriptor of a segment of this name that a living peer has. A closed one: no
+// rank has died, so there is no orphan, or nobody has it.
+Fd find_orphan(const Membership& membership, const std::string& name);
+
+}  // namespace allhands
