@@ -92,6 +92,33 @@ void test_withdrawals_are_counted() {
   CHECK(both.receiver.withdrawn() == 1);
 }
 
+// A receiver that gives up while its sender has a slice in hand.
+void test_a_sender_that_lives_is_waited_for() {
+  Both both;
+  both.receiver.open(1, 2);
+  CHECK(both.sender.take_last(1, 2));
+  both.receiver.close();
+  int asked = 0;
+  both.receiver.wait_for_sender([&] {
+    if (++asked == 3) both.sender.put_back(1, true);
+    return true;
+  });
+  CHECK(asked == 3);
+  CHECK(!both.receiver.is_sender_busy());
+}
+
+// A process is found without memory before it is found dead.
+void test_a_sender_that_is_dying_is_not_waited_for_long() {
+  Both both;
+  both.receiver.open(1, 2);
+  CHECK(both.sender.take_last(1, 2));
+  both.receiver.close();
+  int asked = 0;
+  both.receiver.wait_for_sender([&] { return ++asked < 3; });
+  CHECK(asked == 3);
+  CHECK(both.receiver.is_sender_busy());
+}
+
 }  // namespace
 
 int main() {
@@ -100,4 +127,6 @@ int main() {
   test_a_late_sender_changes_nothing();
   test_the_slice_that_could_not_be_written_is_known();
   test_withdrawals_are_counted();
+  test_a_sender_that_lives_is_waited_for();
+  test_a_sender_that_is_dying_is_not_waited_for_long();
 }

@@ -61,10 +61,11 @@ ALL_OPERATIONS = """
         for r, x in enumerate(came):
             np.testing.assert_array_equal(x, np.full(len(x), r))
 
-        outs = [np.empty_like(mine) for _ in range(size)] if rank == 0 else None
-        dist.gather(mine, outs, 0)
-        if rank == 0:
-            np.testing.assert_array_equal(np.concatenate(outs), whole)
+        for root in range(size):
+            outs = [np.empty_like(mine) for _ in range(size)] if rank == root else None
+            dist.gather(mine, outs, root)
+            if rank == root:
+                np.testing.assert_array_equal(np.concatenate(outs), whole)
 
         out = np.empty_like(mine)
         dist.scatter(out, parts if rank == 1 else None, 1)

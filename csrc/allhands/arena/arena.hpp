@@ -109,6 +109,14 @@ class Arena {
   // The same for an array of any layout.
   void read_peer(int rank, std::uint64_t address, const Buffer& to);
 
+  // Copies to where `rank` has `address`: a slice of this rank's handover, which that
+  // one waits for. False: it cannot be written; no other will be.
+  bool write_peer(int rank, std::uint64_t address, void* from, std::size_t bytes);
+  bool can_write_peers() const { return can_write_peers_; }
+  // Of what `rank` sends.
+  Handover& handover(int rank) const { return post(rank).handover; }
+  bool is_alive(int rank) const { return membership_.is_peer_alive(rank); }
+
   // Memory of this rank's own, for the current operation; kept for the next.
   std::byte* scratch(std::size_t bytes) {
     if (scratch_.size() < bytes) scratch_.resize(bytes);
@@ -152,6 +160,7 @@ class Arena {
   // What the others read first, and whether all could.
   const std::unique_ptr<const std::uint64_t> probe_;
   std::optional<bool> can_read_peers_;
+  bool can_write_peers_ = true;
   std::uint64_t sequence_ = 0;  // of the current operation; the first has 1
   std::uint32_t clock_ = 0;
   std::uint64_t first_chunk_ = 0;

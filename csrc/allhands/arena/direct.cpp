@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "allhands/arena/joint_copy.hpp"
 #include "allhands/arena/peer_buffers.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -42,6 +43,10 @@ Part part_of(const Arena& arena, int owner, std::size_t num_bytes) {
 }
 
 constexpr std::size_t kAnySize = SIZE_MAX;  // where ranks do not know it beforehand
+
+// For the size of outputs above which the slots are faster, since all ranks copy then:
+// here they do so anyway.
+constexpr std::size_t kCopiedByAll = 0;
 
 // Whether `buffer` shares memory with one of `list` other than that of this rank: then
 // one of them would be written while a peer reads the other. Staged data is safe there.
@@ -143,10 +148,23 @@ bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
 
 bool direct_broadcast(Arena& arena, const Buffer& buffer, int root) {
   const std::size_t bytes = buffer.num_bytes();
-  const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), bytes, bytes,
-                                       &Tuning::read_broadcast_bytes);
+  const bool is_root = arena.rank() == root, is_pair = arena.size() == 2;
+  const std::size_t total = is_pair ? kCopiedByAll : bytes;
+  constexpr auto kLeast = &Tuning::read_broadcast_bytes;
+  JointReceives receives(arena);
+  if (is_pair && !is_root && PeerBuffers::may_read(arena, bytes, total, kLeast))
+    receives.open(root, buffer);
+  const auto peers =
+      PeerBuffers::meet(arena, std::span(&buffer, 1), bytes, total, kLeast);
   if (!peers) return false;
-  if (arena.rank() != root) peers->fetch(root, 0, buffer, arena.stores_for(bytes));
+  if (!is_pair || peers->is_mapped()) {
+    receives.close();
+    if (!is_root) peers->fetch(root, 0, buffer, arena.stores_for(bytes));
+  } else if (is_root) {
+    joint_send(arena, 1 - root, buffer);
+  } else {
+    receives.complete(*peers);
+  }
   part_from(arena);
   return true;
 }
@@ -169,14 +187,30 @@ bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
 }
 
 bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                   const Buffer& input) {
-  const std::size_t total = input.num_bytes() * static_cast<std::size_t>(arena.size());
-  const auto peers = PeerBuffers::meet(arena, std::span(&input, 1), input.num_bytes(),
-                                       total, &Tuning::read_bytes);
+                   const Buffer& input, int root) {
+  const std::size_t bytes = input.num_bytes();
+  const auto self = static_cast<std::size_t>(arena.rank());
+  const Stores stores = arena.stores_for(bytes * outputs.size());
+  constexpr auto kLeast = &Tuning::read_bytes;
+  JointReceives receives(arena);
+  if (PeerBuffers::may_read(arena, bytes, kCopiedByAll, kLeast))
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // none but on the root
+      if (rank != self)  // what it has for itself must stay until it has copied it
+        receives.open(static_cast<int>(rank), outputs[rank],
+                      !overlap(input, outputs[rank]));
+  const auto peers =
+      PeerBuffers::meet(arena, std::span(&input, 1), bytes, kCopiedByAll, kLeast);
   if (!peers) return false;
-  const Stores stores = arena.stores_for(total);
-  for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // none but on the root
-    peers->fetch(static_cast<int>(rank), 0, outputs[rank], stores);
+  if (peers->is_mapped()) {
+    receives.close();
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank)
+      peers->fetch(static_cast<int>(rank), 0, outputs[rank], stores);
+  } else if (arena.rank() != root) {
+    joint_send(arena, root, input);
+  } else {
+    peers->fetch(root, 0, outputs[self], stores);
+    receives.complete(*peers);
+  }
   part_from(arena);
   return true;
 }

@@ -25,16 +25,17 @@ bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
 // The same straight into the root's array. B bytes read, B / n written.
 bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op);
 
-// Each rank copies the root's array. B bytes read and written.
+// Each rank copies the root's array. B bytes read and written; half of it where two
+// ranks do that together (see JointReceives).
 bool direct_broadcast(Arena& arena, const Buffer& buffer, int root);
 
 // Each rank copies all inputs, of `most_bytes` at most. n B bytes read and written.
 bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
                        const Buffer& input, std::size_t most_bytes);
 
-// The root does.
+// The root does; where arrays are not shared, together with the others.
 bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                   const Buffer& input);
+                   const Buffer& input, int root);
 
 // Each rank reduces its part of all inputs, of `bytes` together on each rank, into its
 // output. B bytes read, B / n written.

@@ -10,7 +10,7 @@ void gather(Arena& arena, const std::vector<Buffer>& outputs, const Buffer& inpu
   arena.begin(
       {.op = Op::Gather, .dtype = input.dtype, .root = root, .count = input.count},
       limits);
-  if (direct_gather(arena, outputs, input)) return;
+  if (direct_gather(arena, outputs, input, root)) return;
   const Cut cut = {input.count, arena.chunk_bytes() / size_of(input.dtype)};
   const std::size_t bytes = input.num_bytes();
   const Stores stores = arena.stores_for(bytes * outputs.size());

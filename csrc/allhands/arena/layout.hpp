@@ -4,8 +4,9 @@
 //   n-1]
 //
 // Each rank writes only its own Post and slots (and the failure in the Header, once;
-// and in all_reduce of two ranks its results in the other's slots); everybody reads
-// everything. All but the tuning is zero at first.
+// in all_reduce of two ranks its results in the other's slots; and what it receives in
+// its senders' Handovers); everybody reads everything. All but the tuning is zero at
+// first.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/placement.hpp"
 #include "allhands/base/tuning.hpp"
+#include "allhands/transport/slices.hpp"
 
 namespace allhands {
 
@@ -32,6 +34,13 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64);
 
+// What a rank sends in the current operation, while both it and its receiver copy; see
+// JointReceives. Written by both.
+struct Handover {
+  Slices::Control slices;
+  std::uint64_t address;  // where it goes, in the receiver's memory
+};
+
 struct alignas(64) Post {
   Line lines[2];      // by the parity of the operation's sequence number
   double factors[2];  // PREMUL_SUM's factor of this rank, same parity
@@ -41,6 +50,7 @@ struct alignas(64) Post {
   std::uint64_t probe_address;             // in the rank's own memory
   std::uint64_t probe;                     // what is there
   Seat seat;                               // see Placement
+  Handover handover;
 };
 
 // The failure that broke the group, written by whoever noticed first.

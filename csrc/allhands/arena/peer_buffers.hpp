@@ -36,9 +36,17 @@ class PeerBuffers {
   static std::optional<PeerBuffers> meet_root(Arena& arena, std::span<const Buffer> own,
                                               int root, std::size_t bytes);
 
+  // Whether such buffers may be read by system calls.
+  static bool may_read(const Arena& arena, std::size_t bytes, std::size_t total,
+                       LeastRead least_read);
+
   // Whether they lie in a shared array; then at() says where the i-th of `rank` does.
   bool is_mapped() const { return held_.has_value(); }
   std::byte* at(int rank, std::size_t i) const;
+  // Where it lies in the memory of `rank`.
+  std::uint64_t address(int rank, std::size_t i) const {
+    return places(arena_, rank)[i].address;
+  }
 
   // Copies `bytes` from byte `begin` on of the i-th buffer of `rank`.
   void read(int rank, std::size_t i, std::size_t begin, void* to,
@@ -73,8 +81,6 @@ class PeerBuffers {
     return reinterpret_cast<Place*>(&said(arena, rank) + 1);
   }
   static bool may_share(const Arena& arena, std::size_t bytes);
-  static bool may_read(const Arena& arena, std::size_t bytes, std::size_t total,
-                       LeastRead least_read);
   static std::optional<SharedRegion> say(const Arena& arena,
                                          std::span<const Buffer> mine);
   static std::optional<SharedRegion> say_region(const Arena& arena,

@@ -1,5 +1,6 @@
 // Reading the memory of the other ranks' processes. Where the host refuses that of one
-// rank, no rank does it: all must agree on how an operation goes.
+// rank, no rank does it: all must agree on how an operation goes. Nobody need be able
+// to write: what a rank cannot write to another, that one reads.
 #include <algorithm>
 
 #include "allhands/arena/arena.hpp"
@@ -74,6 +75,12 @@ void Arena::read_peer(int rank, std::uint64_t address, const Buffer& to) {
     read_peer(rank, address + cut.begin(i) * element, block, cut.length(i) * element);
     unpack(block, to, cut.begin(i), cut.length(i));
   }
+}
+
+bool Arena::write_peer(int rank, std::uint64_t address, void* from, std::size_t bytes) {
+  const int pid = membership_.peers[static_cast<std::size_t>(rank)].pid;
+  can_write_peers_ = can_write_peers_ && write_memory_of(pid, address, from, bytes);
+  return can_write_peers_;
 }
 
 }  // namespace allhands

@@ -36,7 +36,8 @@ Tuning Tuning::for_ranks(int size) {
       // longer there, and 0.85 of the time for 16 MiB.
       .read_reduce_scatter_bytes = std::uint64_t{is_crowded ? 16384u : 128u} << 10,
       // Outputs of this size and more on a rank come through the slots again: two
-      // ranks copy at once then, and the kernel does not write past the caches.
+      // ranks copy at once then, and the kernel does not write past the caches. Not
+      // where both sides copy by system calls: that takes 0.75 of the time at 64 MiB.
       .read_most_bytes = std::uint64_t{is_crowded ? 1u << 20 : 48u} << 20,
       // From this size on copies to outputs go past the caches: 1.5 times as fast at
       // 64 MiB, no faster at 16 MiB, slower where caches hold all.
@@ -51,9 +52,9 @@ Tuning Tuning::for_ranks(int size) {
       // straight from array to array. One copy instead of two, and half of it each:
       // there is no size from which on the ring is faster.
       .handover_bytes = std::uint64_t{32} << 10,
-      // What of it a rank copies by one system call: few calls, at 0.5 us each, and
-      // both ranks are done at about the same time. From 128 KiB to 1 MiB it makes no
-      // difference.
+      // What of it, and of collectives that both sides copy, a rank copies by one
+      // system call: few calls, at 0.5 us each, and both ranks are done at about the
+      // same time. From 128 KiB to 1 MiB it makes no difference.
       .slice_bytes = std::uint64_t{256} << 10,
       // A pause is 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long spin
       // wins nothing over yields when all ranks run, and loses whole time slices when

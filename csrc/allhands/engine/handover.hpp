@@ -18,18 +18,6 @@
 
 namespace allhands {
 
-// How many bytes are cut into slices; both sides do it alike.
-struct Slicing {
-  Slicing(std::size_t bytes, const Tuning& tuning);
-
-  std::uint32_t count() const;
-  std::size_t begin(std::uint32_t i) const { return i * slice; }
-  std::size_t length(std::uint32_t i) const;
-
-  std::size_t bytes;
-  std::size_t slice;
-};
-
 // What its receive gets.
 class Inbound {
  public:
@@ -54,9 +42,10 @@ class Inbound {
   // Nothing is copied any more but the slice that the sender is writing.
   void close() { slices_.close(); }
   bool is_sender_busy() const { return slices_.is_sender_busy(); }
-  // `is_alive`: whether the sender is; asked again and again, as one that dies may be
-  // found without memory before it is found dead.
-  void wait_for_sender(const std::function<bool()>& is_alive) const;
+  // See Slices.
+  void wait_for_sender(const std::function<bool()>& is_alive) const {
+    slices_.wait_for_sender(is_alive);
+  }
   // The receive, which is not under way any more.
   TransferPtr end() { return std::exchange(receive_, nullptr); }
 

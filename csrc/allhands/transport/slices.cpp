@@ -1,7 +1,19 @@
 #include "allhands/transport/slices.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "allhands/base/deadline.hpp"
+
 namespace allhands {
 namespace {
+
+// How long who gives a receive up waits for the slice that its sender is writing. That
+// takes microseconds of CPU; longer only where the sender's process has been stopped.
+constexpr std::chrono::seconds kPatience{1};
+// A process counts as dead from when its first thread is; another one may write yet.
+constexpr std::chrono::milliseconds kPatienceWithTheDead{20};
 
 // [number: 32][high: 16][low: 16]
 constexpr std::uint64_t kHigh = 1 << 16, kLow = 1;
@@ -79,6 +91,15 @@ void Slices::close() {
       seen, word_of(number_) + all - low_of(seen) * kHigh + low_of(seen),
       std::memory_order_acq_rel)) {
   }
+}
+
+void Slices::wait_for_sender(const std::function<bool()>& is_alive) const {
+  const Deadline patience = Deadline::after(kPatience);
+  while (is_sender_busy() && is_alive() && !patience.is_expired())
+    std::this_thread::yield();
+  const Deadline last = Deadline::after(
+      std::min<Deadline::Duration>(kPatienceWithTheDead, patience.remaining()));
+  while (is_sender_busy() && !last.is_expired()) std::this_thread::yield();
 }
 
 void Slices::withdraw() {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace allhands {
@@ -40,6 +41,10 @@ class Slices {
   void close();
   // Receiver: the sender has taken slices that it is not done with.
   bool is_sender_busy() const;
+  // Receiver: once it has closed them, until the sender is done with the one in its
+  // hand; for a second at most. `is_alive`: whether the sender is; asked again and
+  // again, as one that dies may be found without memory before it is found dead.
+  void wait_for_sender(const std::function<bool()>& is_alive) const;
   bool has_untaken() const { return num_taken() < count_; }
 
   // Sender: the next slice of message `number`, which has `count`, to copy; none when

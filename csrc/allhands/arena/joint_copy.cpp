@@ -1,0 +1,75 @@
+#include "allhands/arena/joint_copy.hpp"
+
+#include "allhands/transport/slicing.hpp"
+
+namespace allhands {
+namespace {
+
+Slices slices_of(const Arena& arena, int sender) {
+  return Slices(reinterpret_cast<std::byte*>(&arena.handover(sender).slices));
+}
+
+std::uint32_t number_of(const Arena& arena) {
+  return static_cast<std::uint32_t>(arena.sequence());
+}
+
+std::byte* at(const Buffer& buffer, std::size_t offset) {
+  return static_cast<std::byte*>(buffer.data) + offset;
+}
+
+}  // namespace
+
+void JointReceives::open(int sender, const Buffer& to, bool may_write) {
+  receives_.push_back({sender, &to, std::nullopt});
+  if (!may_write || !to.is_contiguous()) return;
+  arena_.handover(sender).address = reinterpret_cast<std::uint64_t>(to.data);
+  receives_.back().slices = slices_of(arena_, sender);
+  receives_.back().slices->open(number_of(arena_),
+                                Slicing(to.num_bytes(), arena_.tuning()).count());
+}
+
+void JointReceives::complete(const PeerBuffers& peers) {
+  for (Receive& receive : receives_) {
+    const std::uint64_t address = peers.address(receive.sender, 0);
+    if (!receive.slices) arena_.read_peer(receive.sender, address, *receive.to);
+    while (const auto i = receive.slices ? receive.slices->take_first() : std::nullopt)
+      copy(receive, address, *i);
+  }
+  for (const Receive& receive : receives_) {
+    arena_.wait(receive.sender, arena_.clock() + 1);
+    if (const auto i = receive.slices ? receive.slices->failed() : std::nullopt)
+      copy(receive, peers.address(receive.sender, 0), *i);
+  }
+  receives_.clear();
+}
+
+void JointReceives::copy(const Receive& receive, std::uint64_t address,
+                         std::uint32_t i) {
+  const Slicing cut(receive.to->num_bytes(), arena_.tuning());
+  arena_.read_peer(receive.sender, address + cut.begin(i),
+                   at(*receive.to, cut.begin(i)), cut.length(i));
+}
+
+void JointReceives::close() {
+  for (Receive& receive : receives_)
+    if (receive.slices) receive.slices->close();
+  for (const Receive& receive : receives_)
+    if (receive.slices && receive.slices->is_sender_busy())
+      receive.slices->wait_for_sender([&] { return arena_.is_alive(receive.sender); });
+  receives_.clear();
+}
+
+void joint_send(Arena& arena, int receiver, const Buffer& from) {
+  Slices slices = slices_of(arena, arena.rank());
+  const std::uint64_t address = arena.handover(arena.rank()).address;
+  const Slicing cut(from.num_bytes(), arena.tuning());
+  while (arena.can_write_peers()) {
+    const auto i = slices.take_last(number_of(arena), cut.count());
+    if (!i) return;
+    const bool is_written = arena.write_peer(receiver, address + cut.begin(*i),
+                                             at(from, cut.begin(*i)), cut.length(*i));
+    slices.put_back(number_of(arena), is_written);
+  }
+}
+
+}  // namespace allhands

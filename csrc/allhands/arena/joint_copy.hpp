@@ -1,0 +1,57 @@
+// What ranks send to one receiver in a collective, copied by both sides at once where
+// one would copy and the others wait: the receiver reads slices from the beginning, a
+// sender writes slices from the end, each by a system call (see Slices).
+//
+// Who writes to another process has to be sure of its memory: the receiver opens the
+// slices before the ranks meet, and whatever ends its operation, it closes them and
+// waits for those that senders have in hand before its arrays may change. A sender that
+// gives up does not publish the end of the operation, so nobody takes for good what was
+// read of its array then.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/arena/peer_buffers.hpp"
+#include "allhands/base/buffer.hpp"
+#include "allhands/transport/slices.hpp"
+
+namespace allhands {
+
+// The receiver's side, for one operation.
+class JointReceives {
+ public:
+  explicit JointReceives(Arena& arena) : arena_(arena) {}
+  ~JointReceives() { close(); }
+  JointReceives(const JointReceives&) = delete;
+  JointReceives& operator=(const JointReceives&) = delete;
+
+  // After Arena::begin and before the ranks meet: from now on `sender`, which sends to
+  // nobody else in this operation, may write to `to`. Not where that is strided or the
+  // caller does not want it: then the receiver copies alone.
+  void open(int sender, const Buffer& to, bool may_write = true);
+  // Copies what the senders do not of the first buffer that each has told of. Returns
+  // when all is there, and each sender has published the end of its part.
+  void complete(const PeerBuffers& peers);
+  // Nobody writes any more. Before peers may be in the next operation.
+  void close();
+
+ private:
+  struct Receive {
+    int sender;
+    const Buffer* to;
+    std::optional<Slices> slices;
+  };
+
+  void copy(const Receive& receive, std::uint64_t address, std::uint32_t i);
+
+  Arena& arena_;
+  std::vector<Receive> receives_;
+};
+
+// The sender's side, once the ranks have met: copies `from`, which is contiguous, until
+// no slice is left. Publish next.
+void joint_send(Arena& arena, int receiver, const Buffer& from);
+
+}  // namespace allhands

@@ -1,0 +1,33 @@
+#include "allhands/transport/slicing.hpp"
+
+#include <algorithm>
+
+#include "allhands/transport/slices.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::size_t round_up(std::size_t bytes, std::size_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+}  // namespace
+
+// Two slices at least, so that both sides have one.
+Slicing::Slicing(std::size_t bytes, const Tuning& tuning)
+    : bytes(bytes),
+      slice(std::max({round_up(bytes / Slices::kMost + 1, kPage),
+                      std::min<std::size_t>(tuning.slice_bytes,
+                                            round_up((bytes + 1) / 2, kPage))})) {}
+
+std::uint32_t Slicing::count() const {
+  return static_cast<std::uint32_t>((bytes + slice - 1) / slice);
+}
+
+std::size_t Slicing::length(std::uint32_t i) const {
+  return std::min(slice, bytes - begin(i));
+}
+
+}  // namespace allhands
