@@ -1,4 +1,5 @@
 // ProgressEngine: what messages do when they arrive.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -8,13 +9,23 @@
 
 namespace allhands {
 
+namespace {
+
+// A larger message comes later, since each of the two has copied as much before.
+std::uint64_t spins_for(const Buffer& buffer, const Tuning& tuning) {
+  return tuning.spins * std::min(buffer.num_bytes(), tuning.eager_bytes) / 4096;
+}
+
+}  // namespace
+
 // The usual small message of a program that waits for each: it is there or comes within
 // a spin, is the next one from its source and fits, and nothing else waits to be
 // matched. It goes from the ring to its array without a Transfer. False: it is not so,
 // and nothing happened.
 bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, std::int64_t tag) {
   for (std::uint64_t i = 0; !has_record_from(from); ++i) {
-    if (from == kAnySource || i >= tuning_.spins) return false;
+    if (from == kAnySource || (i >= tuning_.spins && i >= spins_for(buffer, tuning_)))
+      return false;
     pause_cpu();
   }
   const std::lock_guard lock(mutex_);
