@@ -117,9 +117,10 @@ void all_reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reductio
 
 bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
                        ReduceOp op) {
+  // Twice: the ranks read each other's inputs and then each other's results.
   const auto peers =
       PeerBuffers::meet(arena, std::array{input, output}, input.num_bytes(),
-                        input.num_bytes(), &Tuning::read_reduce_bytes);
+                        2 * input.num_bytes(), &Tuning::read_reduce_bytes);
   if (!peers) return false;
   Reduction reduction(arena, input.dtype, op);
   if (peers->is_mapped())
