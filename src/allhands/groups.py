@@ -204,6 +204,8 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
         AssertionError: there is no world.
         CollectiveTimeoutError: peers have not received messages of this rank; it has
             left all the same.
+        RankFailedError: so has a peer that never took a message which `isend` began
+            and nobody waited for.
 
     Example:
         ```python

@@ -217,6 +217,7 @@ class ProcessGroup(TorchSpelling):
 
         Raises:
             CollectiveTimeoutError: peers have not received messages of this rank.
+            RankFailedError: a peer was gone before it took one that nobody waited for.
         """
         self.communicator.close(min(to_seconds(self._timeout), to_seconds(grace)))
         self._store = None

@@ -15,11 +15,12 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 
 from allhands.communicator import Communicator
+from allhands.errors import DistError
 from allhands.identity import Roster
 from allhands.options import DebugLevel
 from allhands.process_group import LONGEST_GOODBYE, ProcessGroup
@@ -145,7 +146,8 @@ class World:
             return
         for group in self.groups.values():
             group.communicator.note_failure(_headline(error))
-        self.destroy(_GOODBYE_OF_THE_FAILED)
+        with suppress(DistError):  # that the program failed has been said
+            self.destroy(_GOODBYE_OF_THE_FAILED)
 
 
 def _headline(error: BaseException) -> str:

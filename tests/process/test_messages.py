@@ -139,6 +139,46 @@ def test_the_sender_raises_where_nobody_receives(count):
     assert "were not received" in text
 
 
+@pytest.mark.parametrize("end", ["dist.destroy_process_group()", "os._exit(0)"])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_sender_that_never_waited_is_told_when_it_leaves(end, is_known):
+    """Of a message that its receiver did not take."""
+    source = f"""
+        if rank == 0:
+            works = [dist.isend(np.zeros(100_000), 1) for _ in range(2)]
+        dist.barrier()
+        if rank == 1:
+            {end}
+        else:
+            while {is_known} and not all(work.is_completed() for work in works):
+                time.sleep(0.01)
+            try:
+                dist.destroy_process_group()
+            except dist.RankFailedError as error:
+                give((error.ranks, str(error)))
+    """
+    with Processes(2, source) as job:
+        ranks, text = job.join()[0]
+    assert ranks == [1]
+    assert text.startswith("send(float64, count 100000, to rank 1, tag 0) on group '0'")
+
+
+def test_a_sender_that_was_told_leaves_in_peace():
+    source = """
+        if rank == 0:
+            work = dist.isend(np.zeros(100_000), 1)
+        dist.barrier()
+        if rank == 0:
+            try:
+                work.wait()
+            except dist.RankFailedError:
+                dist.destroy_process_group()
+                give("left")
+    """
+    with Processes(2, source) as job:
+        assert job.join()[0] == "left"
+
+
 def test_a_receiver_takes_memory_once():
     source = """
         import torch

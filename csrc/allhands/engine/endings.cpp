@@ -146,6 +146,7 @@ void ProgressEngine::fail_gone_peers(const std::vector<int>& gone) {
                      describe(*transfer) + ": " + who + " died or left the group",
                      any ? gone : std::vector<int>{peer}),
                ended);
+      if (transfer->is_send) lost_sends_.push_back(transfer);
     }
   }
   complete(ended);
@@ -205,8 +206,18 @@ void ProgressEngine::flush(const Limits& limits) {
                     " were not received before this rank left",
                 waiting);
   }
+  if (has_sends()) look_around();  // they are to peers that are gone
   const std::lock_guard lock(mutex_);
   for (int peer = 0; peer < membership_.size(); ++peer) throw_refusals(peer);
+  for (const TransferPtr& send : lost_sends_)
+    if (send->work.has_untold_error()) std::rethrow_exception(send->work.error());
+}
+
+// Whether some have not ended.
+bool ProgressEngine::has_sends() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(channels_.begin(), channels_.end(),
+                     [](const Channel& peer) { return !peer.sends().empty(); });
 }
 
 // Peers for which something is left that they could not get once this rank is gone.

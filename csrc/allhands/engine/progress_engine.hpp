@@ -101,7 +101,8 @@ class ProgressEngine {
 
   // Waits until everything posted has gone and every receiver has it or can still read
   // it. Throws Timeout naming the receivers that did not come, the Mismatch of a
-  // message that could not be taken, or Interrupted.
+  // message that could not be taken, the RankFailed of a send that nobody waited for,
+  // or Interrupted.
   void flush(const Limits& limits);
   // Ends all transfers that are left with `reason`, tells the peers that this rank is
   // gone, and with kAborted ends theirs too. From any thread.
@@ -136,6 +137,7 @@ class ProgressEngine {
   void withdraw(const TransferPtr& transfer, const Error& error, Ended& ended);
   std::vector<TransferPtr> pending();
   std::vector<int> unserved_peers();
+  bool has_sends();
   bool is_gone(int peer) const;
   bool has_aborted(int peer) const;
   Error abortion(int peer) const;
@@ -176,7 +178,8 @@ class ProgressEngine {
   std::vector<Channel> channels_;
   Matching matching_;
   std::uint32_t next_id_ = 1;
-  std::optional<Error> ended_;  // why nothing can be posted any more
+  std::optional<Error> ended_;           // why nothing can be posted any more
+  std::vector<TransferPtr> lost_sends_;  // to peers that are gone
   Patience patience_;
 
   std::mutex thread_mutex_;  // guards what follows

@@ -23,11 +23,19 @@ class Work {
   // operation running; Interrupted.
   void wait(const Limits& limits) {
     if (!is_completed()) sleep(limits);
-    if (error_) std::rethrow_exception(error_);
+    if (error_) std::rethrow_exception(error());
   }
   bool is_completed() const { return state_.load() == State::Done; }
   // Null while the operation runs and when it succeeded.
-  std::exception_ptr error() const { return is_completed() ? error_ : nullptr; }
+  std::exception_ptr error() const {
+    if (!is_completed() || !error_) return nullptr;
+    is_told_.store(true, std::memory_order_relaxed);
+    return error_;
+  }
+  // Whether it has failed and nobody has asked yet.
+  bool has_untold_error() const {
+    return is_completed() && error_ && !is_told_.load(std::memory_order_relaxed);
+  }
   void on_done(std::function<void()> callback);
 
   // `error` null: success.
@@ -46,8 +54,9 @@ class Work {
   void watch();
 
   std::atomic<State> state_ = State::Running;
-  std::exception_ptr error_;  // written before Done
-  std::mutex mutex_;          // guards what follows
+  std::exception_ptr error_;                   // written before Done
+  mutable std::atomic<bool> is_told_ = false;  // somebody has got the error
+  std::mutex mutex_;                           // guards what follows
   std::condition_variable done_;
   std::vector<std::function<void()>> callbacks_;
 };
