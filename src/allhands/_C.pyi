@@ -258,4 +258,6 @@ class StoreClient:
     def await_workers(self, count: int, timeout: float) -> None: ...
 
 def default_tuning(size: int) -> dict[str, int]:
-    """The tuning of a group of `size` ranks, by name."""
+    """
+    The tuning of a group of `size` ranks that share this process's CPUs, by name.
+    """

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -70,10 +71,15 @@ bool is_alive(const ProcessIdentity& process) {
   return !ended && stat.start == process.start;
 }
 
-int num_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
+int num_cpus() { return num_cpus({{.host = {}, .pid = 0}}); }
+
+int num_cpus(const std::vector<ProcessIdentity>& processes) {
+  cpu_set_t all, one;
+  CPU_ZERO(&all);
+  for (const ProcessIdentity& process : processes)
+    if (sched_getaffinity(process.pid, sizeof(one), &one) == 0)
+      CPU_OR(&all, &all, &one);
+  return std::max(CPU_COUNT(&all), 1);
 }
 
 }  // namespace allhands

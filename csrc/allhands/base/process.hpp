@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace allhands {
 
@@ -19,7 +20,10 @@ ProcessIdentity this_process();
 // only for a process of this host.
 bool is_alive(const ProcessIdentity& process);
 
-// CPUs this process may run on.
+// CPUs that this process may run on.
 int num_cpus();
+
+// CPUs that at least one of these may run on, of those that live; all on this host.
+int num_cpus(const std::vector<ProcessIdentity>& processes);
 
 }  // namespace allhands

@@ -1,12 +1,11 @@
 #include "allhands/base/tuning.hpp"
 
 #include "allhands/base/error.hpp"
-#include "allhands/base/process.hpp"
 
 namespace allhands {
 
-Tuning Tuning::for_ranks(int size) {
-  const bool is_crowded = size > num_cpus();
+Tuning Tuning::for_ranks(int size, int cpus) {
+  const bool is_crowded = size > cpus;
   return {
       // Of a reduction, all ranks' inputs together: below it every rank reduces
       // everything itself, which costs less than a second meeting (about 0.3 us, some

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "allhands/base/process.hpp"
+
 namespace allhands {
 
 struct Tuning {
@@ -26,8 +28,8 @@ struct Tuning {
   std::uint64_t yields;
   std::uint64_t yields_per_look;
 
-  // For `size` ranks that share this host's CPUs.
-  static Tuning for_ranks(int size);
+  // For `size` ranks that share so many CPUs.
+  static Tuning for_ranks(int size, int cpus = num_cpus());
 
   struct Entry {
     const char* name;

@@ -63,9 +63,9 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
                                const TuningChanges& tuning, nb::handle timeout,
                                double patience)
-    : core_(std::make_unique<Communicator>(membership_of(rank, name, peers),
-                                           token_of(token), tuning_of(size, tuning),
-                                           patience_of(patience))),
+    : core_(std::make_unique<Communicator>(
+          membership_of(rank, name, peers), token_of(token),
+          tuning_of(membership_of(rank, name, peers), tuning), patience_of(patience))),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())

@@ -8,8 +8,9 @@ using namespace nb::literals;
 
 namespace allhands::python {
 
-Tuning tuning_of(int size, const std::map<std::string, std::uint64_t>& changes) {
-  Tuning tuning = Tuning::for_ranks(size);
+Tuning tuning_of(const Membership& membership,
+                 const std::map<std::string, std::uint64_t>& changes) {
+  Tuning tuning = Tuning::for_ranks(membership.size(), num_cpus(membership.peers));
   for (const auto& [name, value] : changes) tuning.set(name, value);
   return tuning;
 }
@@ -24,7 +25,8 @@ void bind_tuning(nb::module_& m) {
           values[entry.name] = tuning.*entry.value;
         return values;
       },
-      "size"_a, "The tuning of a group of `size` ranks, by name.");
+      "size"_a,
+      "The tuning of a group of `size` ranks that share this process's CPUs, by name.");
 }
 
 }  // namespace allhands::python

@@ -7,12 +7,14 @@
 #include <map>
 #include <string>
 
+#include "allhands/base/membership.hpp"
 #include "allhands/base/tuning.hpp"
 
 namespace allhands::python {
 
-// That of a group of `size` ranks, with `changes`.
-Tuning tuning_of(int size, const std::map<std::string, std::uint64_t>& changes);
+// That of a group with these members, with `changes`.
+Tuning tuning_of(const Membership& membership,
+                 const std::map<std::string, std::uint64_t>& changes);
 
 void bind_tuning(nanobind::module_& m);
 
