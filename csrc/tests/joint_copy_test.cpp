@@ -30,15 +30,9 @@ std::vector<float> values(int rank, std::size_t turn) {
   return result;
 }
 
-// In a group that has found out that its ranks can read each other's memory.
 template <class Body>
 void run_reading(int size, Body body) {
-  run_arenas(size, reading(size), [&](Arena& arena) {
-    barrier(arena, soon());
-    CHECK(arena.can_read_peers());
-    body(arena);
-    CHECK(is_staging_untouched(arena));
-  });
+  run_reading_arenas(size, reading(size), body);
 }
 
 // Each rank is the root in turn, of one operation after the other.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
+#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/process.hpp"
 #include "check.hpp"
@@ -55,6 +56,18 @@ inline bool is_staging_untouched(const Arena& arena) {
       return false;
   }
   return true;
+}
+
+// The same in a group that has found out that its ranks can read each other's memory,
+// and that moves nothing in another way.
+template <class Body>
+void run_reading_arenas(int size, const Tuning& tuning, Body body) {
+  run_arenas(size, tuning, [&](Arena& arena) {
+    barrier(arena, soon());
+    CHECK(arena.can_read_peers());
+    body(arena);
+    CHECK(is_staging_untouched(arena));
+  });
 }
 
 // What `call` throws; the test fails if it throws nothing.

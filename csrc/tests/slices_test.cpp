@@ -92,12 +92,17 @@ void test_withdrawals_are_counted() {
   CHECK(both.receiver.withdrawn() == 1);
 }
 
-// A receiver that gives up while its sender has a slice in hand.
+// A receiver that has given up while its sender has a slice in hand.
+struct GivenUp : Both {
+  GivenUp() {
+    receiver.open(1, 2);
+    CHECK(sender.take_last(1, 2));
+    receiver.close();
+  }
+};
+
 void test_a_sender_that_lives_is_waited_for() {
-  Both both;
-  both.receiver.open(1, 2);
-  CHECK(both.sender.take_last(1, 2));
-  both.receiver.close();
+  GivenUp both;
   int asked = 0;
   both.receiver.wait_for_sender([&] {
     if (++asked == 3) both.sender.put_back(1, true);
@@ -109,10 +114,7 @@ void test_a_sender_that_lives_is_waited_for() {
 
 // A process is found without memory before it is found dead.
 void test_a_sender_that_is_dying_is_not_waited_for_long() {
-  Both both;
-  both.receiver.open(1, 2);
-  CHECK(both.sender.take_last(1, 2));
-  both.receiver.close();
+  GivenUp both;
   int asked = 0;
   both.receiver.wait_for_sender([&] { return ++asked < 3; });
   CHECK(asked == 3);

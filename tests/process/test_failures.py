@@ -144,7 +144,7 @@ def test_who_has_no_file_descriptors_left_takes_only_the_dead_for_dead(killed):
     with Processes(2, source) as job:
         if killed:
             assert job.read(1) == "ready"
-            job.ranks[1].wait(LIMIT)  # reaps it: an unread zombie counts as alive
+            job.ranks[1].wait(LIMIT)  # reaps it: an unreaped zombie counts as alive
             assert job.join(codes=[0, -signal.SIGKILL]) == [[1], None]
         else:
             assert job.join() == [[], []]

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from harness.losses import check_death_is_named, check_stop_meets_the_limit
 from harness.pace import patient
-from harness.ranks import LIMIT, Processes
+from harness.ranks import Processes
 from harness.refusal import refuse
 
 READ, WRITE = "process_vm_readv", "process_vm_writev"
@@ -100,33 +101,14 @@ def test_arrays_are_their_owners_once_a_call_has_raised(operation, monkeypatch):
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_rank_that_dies_is_named_within_a_second(operation, dead):
     with Processes(2, flow(operation)) as job:
-        for rank in range(2):
-            assert job.read(rank) == "under way"
-        killed = time.monotonic()
-        job.ranks[dead].kill()
-        codes = [0, 0]
-        codes[dead] = -signal.SIGKILL
-        noticed, name, ranks = job.join(codes=codes)[1 - dead]
-    assert (name, ranks) == ("RankFailedError", [dead])
-    assert noticed - killed < patient(1, killed)
+        check_death_is_named(job, dead)
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_runs_into_the_others_timeout(operation, stopped):
     source = flow(operation).replace("None", "timedelta(seconds=3)", 1)
     with Processes(2, source) as job:
-        for rank in range(2):
-            assert job.read(rank) == "under way"
-        job.ranks[stopped].send_signal(signal.SIGSTOP)
-        at = time.monotonic()
-        job.ranks[1 - stopped].wait(LIMIT)
-        job.ranks[stopped].kill()
-        codes = [0, 0]
-        codes[stopped] = -signal.SIGKILL
-        noticed, name, ranks = job.join(codes=codes)[1 - stopped]
-    assert (name, ranks) == ("CollectiveTimeoutError", [stopped])
-    # A receiver waits a second more for the slice that its sender may be writing.
-    assert noticed - at < 4 + patient(1, at)
+        check_stop_meets_the_limit(job, stopped, 3)
 
 
 @pytest.mark.parametrize("interrupted", [0, 1])

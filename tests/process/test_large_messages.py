@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from harness.losses import check_death_is_named, check_stop_meets_the_limit
 from harness.pace import patient
 from harness.ranks import LIMIT, Processes
 from harness.refusal import refuse
@@ -77,34 +78,14 @@ def test_what_is_sent_arrives_where_the_kernel_refuses(refused):
 @pytest.mark.parametrize("moment", range(2))
 def test_a_rank_that_dies_is_named_within_a_second(dead, moment):
     with Processes(2, FLOW.format(count=4 << 20, timeout=LIMIT)) as job:
-        for rank in range(2):
-            assert job.read(rank) == "under way"
-        time.sleep(0.0037 * moment)  # any moment will do
-        killed = time.monotonic()
-        job.ranks[dead].kill()
-        codes = [0, 0]
-        codes[dead] = -signal.SIGKILL
-        noticed, name, ranks = job.join(codes=codes)[1 - dead]
-    assert (name, ranks) == ("RankFailedError", [dead])
-    assert noticed - killed < patient(1, killed)
+        check_death_is_named(job, dead, after=0.0037 * moment)  # any moment will do
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_runs_into_the_others_timeout(stopped):
     # A message that takes a small part of the limit, however slow the machine is.
     with Processes(2, FLOW.format(count=1 << 19, timeout=3)) as job:
-        for rank in range(2):
-            assert job.read(rank) == "under way"
-        job.ranks[stopped].send_signal(signal.SIGSTOP)
-        at = time.monotonic()
-        job.ranks[1 - stopped].wait(LIMIT)
-        job.ranks[stopped].kill()
-        codes = [0, 0]
-        codes[stopped] = -signal.SIGKILL
-        noticed, name, ranks = job.join(codes=codes)[1 - stopped]
-    assert (name, ranks) == ("CollectiveTimeoutError", [stopped])
-    # A receiver waits a second more for the slice that its sender may be writing.
-    assert noticed - at < 4 + patient(1, at)
+        check_stop_meets_the_limit(job, stopped, 3)
 
 
 @pytest.mark.parametrize("interrupted", [0, 1])

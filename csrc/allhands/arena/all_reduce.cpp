@@ -149,7 +149,7 @@ class AllReduce {
   }
 
   std::byte* in(const Buffer& contiguous, const Part& part) const {
-    return static_cast<std::byte*>(contiguous.data) + part.in_array * element_;
+    return contiguous.at_byte(part.in_array * element_);
   }
 
   void copy_out(std::size_t i, std::uint32_t reduced) {

@@ -13,10 +13,6 @@ std::uint32_t number_of(const Arena& arena) {
   return static_cast<std::uint32_t>(arena.sequence());
 }
 
-std::byte* at(const Buffer& buffer, std::size_t offset) {
-  return static_cast<std::byte*>(buffer.data) + offset;
-}
-
 }  // namespace
 
 void JointReceives::open(int sender, const Buffer& to, bool may_write) {
@@ -47,7 +43,7 @@ void JointReceives::copy(const Receive& receive, std::uint64_t address,
                          std::uint32_t i) {
   const Slicing cut(receive.to->num_bytes(), arena_.tuning());
   arena_.read_peer(receive.sender, address + cut.begin(i),
-                   at(*receive.to, cut.begin(i)), cut.length(i));
+                   receive.to->at_byte(cut.begin(i)), cut.length(i));
 }
 
 void JointReceives::close() {
@@ -66,8 +62,8 @@ void joint_send(Arena& arena, int receiver, const Buffer& from) {
   while (arena.can_write_peers()) {
     const auto i = slices.take_last(number_of(arena), cut.count());
     if (!i) return;
-    const bool is_written = arena.write_peer(receiver, address + cut.begin(*i),
-                                             at(from, cut.begin(*i)), cut.length(*i));
+    const bool is_written = arena.write_peer(
+        receiver, address + cut.begin(*i), from.at_byte(cut.begin(*i)), cut.length(*i));
     slices.put_back(number_of(arena), is_written);
   }
 }

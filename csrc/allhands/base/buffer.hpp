@@ -26,13 +26,17 @@ struct Buffer {
 
   bool is_contiguous() const { return dimensions.empty(); }
   std::size_t num_bytes() const { return count * size_of(dtype); }
+  // Of a contiguous one.
+  std::byte* at_byte(std::size_t offset) const {
+    return static_cast<std::byte*>(data) + offset;
+  }
 
   // Elements [at, at + length) of this one.
   Buffer slice(std::size_t at, std::size_t length) const {
     Buffer part = *this;
     part.count = length;
     if (is_contiguous())
-      part.data = static_cast<std::byte*>(data) + at * size_of(dtype);
+      part.data = at_byte(at * size_of(dtype));
     else
       part.first += at;
     return part;

@@ -6,13 +6,6 @@
 #include "allhands/transport/slicing.hpp"
 
 namespace allhands {
-namespace {
-
-std::byte* at(const Buffer& buffer, std::size_t offset) {
-  return static_cast<std::byte*>(buffer.data) + offset;
-}
-
-}  // namespace
 
 bool Inbound::can_take(const Buffer& buffer) const {
   return !is_refused_ && buffer.is_contiguous();
@@ -27,8 +20,9 @@ void Inbound::begin(TransferPtr receive, std::uint32_t send_id, std::uint64_t ad
 
 bool Inbound::read(std::uint32_t i) {
   const Slicing cut(receive_->buffer.num_bytes(), tuning_);
-  const PeerRead outcome = read_memory_of(
-      pid_, address_ + cut.begin(i), at(receive_->buffer, cut.begin(i)), cut.length(i));
+  const PeerRead outcome =
+      read_memory_of(pid_, address_ + cut.begin(i),
+                     receive_->buffer.at_byte(cut.begin(i)), cut.length(i));
   is_refused_ = outcome != PeerRead::Done;
   return !is_refused_;
 }
@@ -58,8 +52,9 @@ bool Outbound::copy() {
   const Slicing cut(send_->buffer.num_bytes(), tuning_);
   const auto i = slices_.take_last(send_->id, cut.count());
   if (i) {
-    is_refused_ = !write_memory_of(pid_, address_ + cut.begin(*i),
-                                   at(send_->buffer, cut.begin(*i)), cut.length(*i));
+    is_refused_ =
+        !write_memory_of(pid_, address_ + cut.begin(*i),
+                         send_->buffer.at_byte(cut.begin(*i)), cut.length(*i));
     slices_.put_back(send_->id, !is_refused_);
   }
   has_work_ = i && !is_refused_;
