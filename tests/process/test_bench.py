@@ -34,7 +34,7 @@ OPS = [
 
 
 def command(*options):
-    return [sys.executable, "-m", "allhands.bench", *TINY, *options]
+    return [sys.executable, "-m", "allhands", "bench", *TINY, *options]
 
 
 def bench(*options, **variables):

@@ -98,7 +98,7 @@ def test_launch_passes_local_rank_unless_told_not_to(tmp_path):
 
 
 def test_command_of_the_package():
-    command = [sys.executable, "-m", "allhands.cli", "run", "--no-python", "/bin/true"]
+    command = [sys.executable, "-m", "allhands", "run", "--no-python", "/bin/true"]
     assert subprocess.run(command, check=False).returncode == 0
 
 

@@ -53,9 +53,9 @@ _INTERRUPTED = 130  # the exit code of shells for Ctrl-C
 T = TypeVar("T")
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog,
+        prog="allhands bench",
         description="Measure collectives and messages on this machine, beside Gloo "
         "(torch) and MPI (mpi4py) where they are installed. Lists are separated by "
         "commas.",
@@ -154,10 +154,10 @@ def _picture(text: str) -> Path:
     return path
 
 
-def main(args: Sequence[str] | None = None, prog: str = "allhands bench") -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
-    parser = _parser(prog)
+    parser = _parser()
     options = parser.parse_args(args)
     console = Console()
     if not console.is_terminal:
@@ -165,10 +165,10 @@ def main(args: Sequence[str] | None = None, prog: str = "allhands bench") -> int
     try:
         _run(options, console)
     except (JobError, OSError) as error:
-        sys.stderr.write(f"{prog}: {error}\n")
+        sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write(f"{prog}: interrupted\n")
+        sys.stderr.write(f"{parser.prog}: interrupted\n")
         return _INTERRUPTED
     return 0
 

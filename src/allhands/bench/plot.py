@@ -31,9 +31,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError(
-            "a picture needs matplotlib: pip install 'allhands[bench]'"
-        ) from None
+        raise ValueError("a picture needs matplotlib: pip install matplotlib") from None
     known = Figure().canvas.get_supported_filetypes()
     if path.suffix.removeprefix(".") not in known:
         raise ValueError(f"{str(path)!r}: want a name that ends in .png, .svg or .pdf")

@@ -1,4 +1,4 @@
-"""The `allhands` command: a name per subcommand, each a module with `main(args)`."""
+"""The `allhands` command, also `python -m allhands`: its subcommands, each a module."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import allhands
-from allhands.cli import main
+from allhands.__main__ import main
 
 
 def test_help_lists_the_commands(capsys):

@@ -1,8 +1,0 @@
-"""`python -m allhands.bench`."""
-
-import sys
-
-from allhands.bench.command import main
-
-if __name__ == "__main__":
-    sys.exit(main(prog="python -m allhands.bench"))
