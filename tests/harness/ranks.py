@@ -19,8 +19,8 @@ import traceback
 from datetime import timedelta
 
 import allhands as dist
+from allhands.groups.world import World, use
 from allhands.store import HashStore
-from allhands.world import World, use
 
 # Only what hangs meets these limits, however slow the machine is. Whoever knows most of
 # what is missing speaks first: a group, then the ranks here, then pytest's timeout.

@@ -9,7 +9,12 @@ from harness.documents import ROOT, documents
 
 DOCUMENTS = documents()
 PAGES = [document for name, document in DOCUMENTS.items() if "reference/" in name]
-DOCUMENTED = ["allhands", "allhands.communicator", "allhands.launch", "allhands.run"]
+DOCUMENTED = [
+    "allhands",
+    "allhands.backends.communicator",
+    "allhands.launch",
+    "allhands.run",
+]
 
 
 def resolve(path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.world import World, use
+from allhands.groups.world import World, use
 from harness.launcher import environment
 from harness.ports import reserved_port
 from harness.ranks import LIMIT, run_ranks

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from allhands.parcel import pack, room_for, unpack  # noqa: E402
+from allhands.ops.serialization import pack, room_for, unpack  # noqa: E402
 
 LARGE = 100_000  # elements: their memory goes beside the pickle
 
@@ -98,7 +98,7 @@ def test_the_receiver_need_not_have_imported_torch():
     program = """
 import sys
 import numpy as np
-from allhands.parcel import Parcel, unpack
+from allhands.ops.serialization import Parcel, unpack
 
 assert "torch" not in sys.modules
 data = np.frombuffer(sys.stdin.buffer.read(), np.uint8)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from allhands.arrays import Array, library_of_dtype
-from allhands.communicator import Communicator, CommunicatorOptions
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.work import Work
 from allhands.options import RedOpType, ReduceOp
-from allhands.work import Work
 
 __all__ = ["FakeCommunicator", "FakeWork", "create"]
 

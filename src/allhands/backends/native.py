@@ -14,9 +14,9 @@ import numpy as np
 
 from allhands import _C, settings
 from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
-from allhands.communicator import Communicator, CommunicatorOptions
-from allhands.request import PersistentRequest
-from allhands.work import Work
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.request import PersistentRequest
+from allhands.backends.work import Work
 
 __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
 

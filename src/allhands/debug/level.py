@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
+from allhands.groups.world import current
 from allhands.options import DebugLevel
-from allhands.world import current
 
 __all__ = ["get_debug_level", "set_debug_level", "set_debug_level_from_env"]
 

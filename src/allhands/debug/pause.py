@@ -9,8 +9,8 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from allhands.collectives import barrier
-from allhands.membership import get_rank
+from allhands.groups.queries import get_rank
+from allhands.ops.collectives import barrier
 
 if TYPE_CHECKING:
     import pdb

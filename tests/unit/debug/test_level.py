@@ -3,7 +3,7 @@
 import pytest
 
 import allhands as dist
-from allhands.world import World, use
+from allhands.groups.world import World, use
 
 
 @pytest.fixture(autouse=True)

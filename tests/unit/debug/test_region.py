@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.world import World, use
+from allhands.groups.world import World, use
 from harness.ranks import run_ranks
 
 

@@ -1,0 +1,117 @@
+"""PersistentRequest: an operation that is prepared once and run again and again.
+
+The native backend has one of its own; `PlainRequest` makes one for any other backend of
+the operation's plain call.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+
+from allhands import _C
+from allhands.backends.work import Work
+
+__all__ = ["PersistentRequest", "PlainRequest"]
+
+
+class PersistentRequest(ABC):
+    """An operation with its arrays, ready to run any number of times.
+
+    What `all_reduce_init` and its like return. `request()` runs the operation and
+    returns when this rank's outputs hold the result, as the plain call does; `start()`
+    and `wait()` are its two halves. It holds the arrays' memory as it was when the
+    request was made: their contents may change between runs, but they must not be
+    resized or given other memory (`tensor.data = ...`). For one thread at a time.
+
+    The other ranks may call the plain form or make a request of their own; each run
+    counts as one call in the order of calls on the group. Errors are those of the plain
+    call. After `destroy_process_group` a run is a `DistBackendError`.
+
+    Example:
+        ```python
+        reduce_gradient = dist.all_reduce_init(gradient, dist.ReduceOp.AVG)
+        for batch in batches:
+            compute(batch, out=gradient)
+            reduce_gradient()
+        ```
+    """
+
+    @abstractmethod
+    def __call__(self) -> None:
+        """Run the operation to its end.
+
+        Raises:
+            RuntimeError: it is under way already.
+        """
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin the operation and return; its arrays are to be left alone until `wait`.
+
+        Raises:
+            RuntimeError: it is under way already.
+        """
+
+    @abstractmethod
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Return True when what `start` began has ended.
+
+        `timeout` limits this wait only: when it passes first, the operation goes on and
+        may be waited for again.
+
+        Raises:
+            RuntimeError: nothing was started.
+            CollectiveTimeoutError: `timeout` passed, or the operation's own limit did.
+        """
+
+    @abstractmethod
+    def is_active(self) -> bool:
+        """Whether it was started and not waited for yet. Never blocks."""
+
+
+PersistentRequest.register(_C.Request)
+
+
+class PlainRequest(PersistentRequest):
+    """One made of a plain call: `call(async_op)`."""
+
+    def __init__(self, operation: str, call: Callable[[bool], Work | None]) -> None:
+        self._operation = operation
+        self._call = call
+        self._work: Work | None = None
+
+    def __call__(self) -> None:
+        """See `PersistentRequest.__call__`."""
+        self._check_inactive()
+        self._call(False)
+
+    def start(self) -> None:
+        """See `PersistentRequest.start`."""
+        self._check_inactive()
+        self._work = self._call(True)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """See `PersistentRequest.wait`."""
+        work = self._work
+        if work is None:
+            raise RuntimeError(
+                f"persistent {self._operation}: nothing to wait for; call start() first"
+            )
+        try:
+            return work.wait(timeout or timedelta(0))
+        finally:
+            if work.is_completed():
+                self._work = None
+
+    def is_active(self) -> bool:
+        """See `PersistentRequest.is_active`."""
+        return self._work is not None
+
+    def _check_inactive(self) -> None:
+        if self._work is not None:
+            raise RuntimeError(
+                f"persistent {self._operation}: it is under way already; wait() for "
+                f"what was started first"
+            )

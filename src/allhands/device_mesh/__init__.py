@@ -1,0 +1,32 @@
+"""DeviceMesh and what goes with it, at the path that torch.distributed has them."""
+
+from __future__ import annotations
+
+from allhands.device_mesh.making import init_device_mesh
+from allhands.device_mesh.mesh import DeviceMesh
+from allhands.groups.lifetime import init_process_group, new_group
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.queries import (
+    get_backend,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    is_available,
+    is_initialized,
+)
+from allhands.groups.subgroups import split_group
+
+__all__ = [
+    "DeviceMesh",
+    "ProcessGroup",
+    "get_backend",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "init_device_mesh",
+    "init_process_group",
+    "is_available",
+    "is_initialized",
+    "new_group",
+    "split_group",
+]

@@ -1,0 +1,53 @@
+"""`init_device_mesh`: the mesh of a shape over the whole world."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from allhands.device_mesh.grid import check_device_type, check_names, overrides_by_dim
+from allhands.device_mesh.mesh import DeviceMesh
+
+__all__ = ["init_device_mesh"]
+
+
+def init_device_mesh(
+    device_type: str,
+    mesh_shape: tuple[int, ...],
+    *,
+    mesh_dim_names: tuple[str, ...] | None = None,
+    backend_override: Mapping[int | str, Any] | None = None,
+) -> DeviceMesh:
+    """A mesh of the given shape with the ranks 0, 1, 2, ... in row-major order.
+
+    Every rank of the world calls it, with the same arguments.
+
+    Args:
+        device_type: "cpu", "cuda", ...: where the arrays will be. No index.
+        mesh_shape: the number of ranks along each dimension.
+        mesh_dim_names: a name for each dimension.
+        backend_override: by a dimension's index or name, the backend of its group, or
+            the options for the world's backend, or both as a pair.
+
+    Raises:
+        RuntimeError: as `DeviceMesh`; `backend_override` has no such dimension, or the
+            same one twice.
+
+    Example:
+        ```python
+        mesh = dist.init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+        dist.all_reduce(gradient, group=mesh.get_group("dp"))
+        ```
+    """
+    check_device_type(device_type)
+    names = check_names(mesh_dim_names, len(mesh_shape))
+    overrides = overrides_by_dim(backend_override or {}, names, len(mesh_shape))
+    if any(size < 1 for size in mesh_shape):
+        raise ValueError(f"mesh_shape must have positive sizes, got {mesh_shape}")
+    ranks = np.arange(math.prod(mesh_shape)).reshape(mesh_shape)
+    return DeviceMesh(
+        device_type, ranks, mesh_dim_names=names or None, backend_override=overrides
+    )

@@ -1,0 +1,481 @@
+"""DeviceMesh: the ranks of the world on an n-dimensional grid, with a group per line.
+
+In a mesh of shape (2, 4) each rank is in one group along dimension 0, the ranks of its
+column, and in one along dimension 1, those of its row. Only these are made, and making
+them sends no message, so a mesh costs each rank as many groups as it has dimensions.
+
+A mesh cut out of another by name shares that one's groups: it is a view, which knows
+for each of its dimensions which axes of the whole grid it runs over. One axis for a
+dimension of the grid itself, several for dimensions that were flattened into one.
+
+Made by one thread at a time, in the same order on all its ranks; read from any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from allhands.device_mesh.grid import (
+    Dim,
+    Grid,
+    Override,
+    check_complete,
+    check_device_type,
+    check_lines,
+    check_names,
+    check_parts,
+    check_ranks,
+    mesh_of,
+    one_override,
+    overrides_by_dim,
+)
+from allhands.groups.lifetime import init_process_group
+from allhands.groups.making import check_of_world
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.queries import get_rank, is_initialized
+
+__all__ = ["DeviceMesh"]
+
+
+class DeviceMesh:
+    """The ranks of the world, or some of them, on an n-dimensional grid.
+
+    Every rank of the mesh makes it with the same arguments; others may. `mesh` holds
+    global ranks. Along each dimension this rank is in one group, in which its rank is
+    its coordinate. A dimension over the whole world, in order, has the default group.
+
+    Where there is no world, `init_process_group()` is called. In a `with` block of the
+    mesh `DeviceMesh.current()` returns it.
+
+    Args:
+        device_type: "cpu", "cuda", ...: where the arrays will be. No index.
+        mesh: an array or nested list of ranks.
+        mesh_dim_names: a name for each dimension.
+        backend_override: for each dimension backend and options of its group.
+        _init_backend: False makes no groups.
+        _rank: whose view of the mesh it is, where there is no world.
+        _layout: not used.
+        _rank_map: not used.
+        _root_mesh: not used.
+
+    Raises:
+        RuntimeError: more ranks than the world has; names that are not unique or not
+            one per dimension; a device type with an index.
+        ValueError: a rank comes twice or is out of range.
+        TypeError: `mesh` is missing, or does not hold integers.
+
+    Example:
+        ```python
+        mesh = DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("dp", "tp"))
+        dist.all_reduce(array, group=mesh.get_group("tp"))  # 0 with 1, 2 with 3
+        ```
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        mesh: Any = None,
+        *,
+        mesh_dim_names: Sequence[str] | None = None,
+        backend_override: Sequence[Override] | None = None,
+        _init_backend: bool = True,
+        _rank: int | None = None,
+        _layout: Any = None,
+        _rank_map: Any = None,
+        _root_mesh: Any = None,
+    ) -> None:
+        if mesh is None:
+            raise TypeError("DeviceMesh: the argument mesh is required")
+        check_device_type(device_type)
+        if _init_backend and not is_initialized():
+            init_process_group()
+        rank = get_rank() if _rank is None and is_initialized() else _rank
+        grid = self._grid = Grid(device_type, mesh, -1 if rank is None else rank)
+        if is_initialized():
+            check_ranks(grid.ranks)
+        ndim = grid.ranks.ndim
+        self._names = check_names(mesh_dim_names, ndim)
+        self._dims = tuple(Dim((axis,), None) for axis in range(ndim))
+        if _init_backend:
+            self._make_groups(0, backend_override or [(None, None)] * ndim)
+
+    def _make_groups(self, first: int, overrides: Sequence[Override]) -> None:
+        """Give the dimensions from `first` on groups of these backends."""
+        dims = list(self._dims)
+        for axis, override in enumerate(overrides, first):
+            label = self._names[axis] if self._names else f"dim_{axis}"
+            dims[axis] = self._grid.make_dim((axis,), label, override)
+        self._dims = tuple(dims)
+
+    def _view(self, dims: Sequence[Dim], names: tuple[str, ...]) -> DeviceMesh:
+        """A mesh of some dimensions of the same grid."""
+        view = object.__new__(DeviceMesh)
+        view._grid, view._dims, view._names = self._grid, tuple(dims), names
+        return view
+
+    @staticmethod
+    def from_group(
+        group: ProcessGroup | list[ProcessGroup],
+        device_type: str,
+        mesh: Any = None,
+        *,
+        mesh_dim_names: Sequence[str] | None = None,
+    ) -> DeviceMesh:
+        """A mesh of groups that exist already: one per dimension, in that order.
+
+        For a single group `mesh` may be left out; for a list of groups `mesh` and
+        `mesh_dim_names` are needed.
+
+        Raises:
+            ValueError: an argument is missing, or `mesh` has other ranks than a group.
+
+        Example:
+            ```python
+            world = dist.group.WORLD
+            mesh = DeviceMesh.from_group(world, "cpu", mesh_dim_names=("dp",))
+            ```
+        """
+        groups = [group] if isinstance(group, ProcessGroup) else list(group)
+        for member in groups:
+            check_of_world("DeviceMesh.from_group", member)
+        if isinstance(group, ProcessGroup):
+            mesh = mesh_of(group, mesh)
+        else:
+            check_complete(groups, mesh, mesh_dim_names)
+        made = DeviceMesh(
+            device_type, mesh, mesh_dim_names=mesh_dim_names, _init_backend=False
+        )
+        made._dims = tuple(Dim((axis,), member) for axis, member in enumerate(groups))
+        check_lines(made._grid, groups)
+        return made
+
+    @staticmethod
+    def current() -> DeviceMesh:
+        """The mesh of the innermost `with` block of this thread.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        if not _active.get():
+            raise RuntimeError("No device mesh is currently active!")
+        return _active.get()[-1]
+
+    def __enter__(self) -> DeviceMesh:
+        _active.set((*_active.get(), self))
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        exc_traceback: TracebackType | None,
+    ) -> None:
+        _active.set(_active.get()[:-1])
+
+    @property
+    def device_type(self) -> str:
+        """Where the arrays will be: "cpu", "cuda", ..."""
+        return self._grid.device_type
+
+    @property
+    def mesh_dim_names(self) -> tuple[str, ...] | None:
+        """The names of the dimensions; None where none were given."""
+        return self._names or None
+
+    @property
+    def mesh(self) -> Any:
+        """The global ranks: a new array of int32, of NumPy, or torch's if it was given.
+
+        In a mesh cut out of another, those that can be reached from this rank.
+        """
+        return self._grid.library.from_numpy(self._ranks().copy())
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._dims)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of ranks along each dimension."""
+        return tuple(self._grid.size(dim) for dim in self._dims)
+
+    def size(self, mesh_dim: int | str | None = None) -> int:
+        """The number of ranks, in all or along a dimension.
+
+        Raises:
+            IndexError, KeyError: there is no such dimension.
+        """
+        if mesh_dim is None:
+            return math.prod(self.shape)
+        return self._grid.size(self._dim(mesh_dim))
+
+    def get_rank(self) -> int:
+        """This process's global rank."""
+        return get_rank()
+
+    def get_coordinate(self) -> tuple[int, ...] | None:
+        """Where this rank is along each dimension; None where it is not in the mesh."""
+        at = self._grid.coordinate
+        return None if at is None else tuple(self._position(dim) for dim in self._dims)
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """This rank's position along a dimension: its rank in that group.
+
+        Raises:
+            RuntimeError: this rank is not in the mesh, or it has several dimensions and
+                none is named.
+            IndexError, KeyError: there is no such dimension.
+        """
+        dim = self._dim(mesh_dim)
+        self._check_member()
+        return self._position(dim)
+
+    def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
+        """This rank's group along a dimension, by index or name.
+
+        Raises:
+            RuntimeError: this rank is not in the mesh, the mesh has several dimensions
+                and none is named, or it was made without groups.
+            IndexError, KeyError: there is no such dimension.
+        """
+        dim = self._dim(mesh_dim)
+        self._check_member()
+        if dim.group is None:
+            raise RuntimeError(f"{self} was made with _init_backend=False: no groups")
+        return dim.group
+
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """This rank's groups, one per dimension.
+
+        Raises:
+            RuntimeError: as for `get_group`.
+        """
+        return [self.get_group(index) for index in range(self.ndim)]
+
+    def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
+        """The mesh of some dimensions, named in their order, through this rank.
+
+        Makes no groups. Names of dimensions made by `flatten` are known too.
+
+        Raises:
+            RuntimeError: the mesh has no names, or a dimension comes twice.
+            KeyError: there is no such dimension, or the order is another.
+
+        Example:
+            ```python
+            mesh = dist.init_device_mesh(
+                "cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp")
+            )
+            plane = mesh["dp", "tp"]  # 2 x 2 ranks, this one among them
+            ```
+        """
+        if not self._names:
+            raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
+        names = (
+            (mesh_dim_names,)
+            if isinstance(mesh_dim_names, str)
+            else tuple(mesh_dim_names)
+        )
+        if names == self._names:
+            return self
+        by_name = self._by_name()
+        if not set(names) <= set(by_name):
+            raise KeyError(
+                f"Invalid mesh_dim_names {names} specified. Valid mesh_dim_names are "
+                f"{list(by_name)}."
+            )
+        dims = [by_name[name] for name in names]
+        axes = [axis for dim in dims for axis in dim.axes]
+        if len(set(axes)) < len(axes):
+            raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed.")
+        if axes != sorted(axes):
+            raise KeyError(
+                f"Invalid mesh_dim_names {names} specified. Mesh dim indices should be "
+                f"in ascending order."
+            )
+        return self._view(dims, names)
+
+    def flatten(
+        self, mesh_dim_name: str | None = None, backend_override: Any = None
+    ) -> DeviceMesh:
+        """The same ranks in one dimension, with a group of all of them.
+
+        Every rank of the mesh calls it. The new dimension is called `mesh_dim_name`, by
+        default "dp_tp" for ("dp", "tp"), by which the mesh can be sliced from now on;
+        the same call again gives the same group. `backend_override` as in
+        `init_device_mesh`, for one dimension.
+
+        Raises:
+            RuntimeError: the mesh has no names.
+            ValueError: the name is taken.
+        """
+        if not self._names:
+            raise RuntimeError("Cannot flatten a DeviceMesh without mesh_dim_names!")
+        name = mesh_dim_name or "_".join(self._names)
+        if self._names == (name,):
+            return self
+        if name in self._names:
+            raise ValueError(
+                f"{name} already exists for submesh of the {self}. The mesh_dim_names "
+                f"of submesh and flattened mesh are {self._names}. Please specify "
+                f"another valid mesh_dim_name."
+            )
+        flattened = self._grid.flattened
+        axes = tuple(axis for dim in self._dims for axis in dim.axes)
+        if name not in flattened:
+            flattened[name] = self._grid.make_dim(
+                axes, name, one_override(backend_override)
+            )
+        elif flattened[name].axes != axes:
+            raise ValueError(
+                f"Flatten mesh with mesh_dim_name {name} has been created before, "
+                f"Please specify another valid mesh_dim_name."
+            )
+        return self._view([flattened[name]], (name,))
+
+    def unflatten(
+        self,
+        dim: int | str,
+        mesh_sizes: Sequence[int],
+        mesh_dim_names: Sequence[str],
+        backend_override: Mapping[int | str, Any] | None = None,
+    ) -> DeviceMesh:
+        """The same ranks with the dimension `dim` cut into several, each with a group.
+
+        Every rank of the mesh calls it. The parts have the sizes and names given, in
+        row-major order, and their groups the backends of `backend_override`, as in
+        `init_device_mesh`. The other dimensions keep their groups.
+
+        Raises:
+            RuntimeError: the mesh has no names, or names are not unique or not one per
+                size.
+            ValueError: there is no dimension of that name, or `mesh_sizes` do not
+                multiply to its size.
+            IndexError: there is no dimension of that index.
+
+        Example:
+            ```python
+            mesh = dist.init_device_mesh("cpu", (8,), mesh_dim_names=("world",))
+            mesh = mesh.unflatten("world", (2, 4), ("dp", "tp"))
+            ```
+        """
+        if not self._names:
+            raise RuntimeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
+        at, num_parts = self._index(dim), len(mesh_sizes)
+        check_parts(mesh_sizes, mesh_dim_names, self.shape[at], self._names[at])
+        shape = (*self.shape[:at], *mesh_sizes, *self.shape[at + 1 :])
+        made = DeviceMesh(
+            self.device_type,
+            self._grid.library.from_numpy(self._ranks().reshape(shape)),
+            mesh_dim_names=(*self._names[:at], *mesh_dim_names, *self._names[at + 1 :]),
+            _init_backend=False,
+        )
+        groups = [member.group for member in self._dims]
+        groups[at : at + 1] = [None] * num_parts
+        made._dims = tuple(Dim((axis,), group) for axis, group in enumerate(groups))
+        if self._dims[at].group is not None:
+            overrides = overrides_by_dim(
+                backend_override or {}, tuple(mesh_dim_names), num_parts
+            )
+            made._make_groups(at, overrides)
+        return made
+
+    # torch.distributed's names for them
+    _flatten = flatten
+    _unflatten = unflatten
+
+    def __repr__(self) -> str:
+        if self._names:
+            pairs = zip(self._names, self.shape, strict=True)
+            shape = f"({', '.join(f'{name}={size}' for name, size in pairs)})"
+        else:
+            shape = str(self.shape)
+        stride = tuple(self._grid.stride(dim) for dim in self._dims)
+        return f"DeviceMesh({shape}, {self.device_type!r}, stride={stride})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether ranks and their places, names and device type are the same."""
+        if not isinstance(other, DeviceMesh):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self.device_type, self._names, self.shape, self._ranks().tobytes()
+
+    def _ranks(self) -> npt.NDArray[np.int32]:
+        axes = [axis for dim in self._dims for axis in dim.axes]
+        return self._grid.over(axes).reshape(self.shape)
+
+    def _by_name(self) -> dict[str, Dim]:
+        """Dimensions by name, also flattened ones that lie within this mesh."""
+        own = dict(zip(self._names, self._dims, strict=True))
+        axes = {axis for dim in self._dims for axis in dim.axes}
+        more = {
+            n: d for n, d in self._grid.flattened.items() if axes.issuperset(d.axes)
+        }
+        return own | more
+
+    def _dim(self, key: int | str | None) -> Dim:
+        if key is None:
+            if self.ndim != 1:
+                raise RuntimeError(
+                    f"Found the DeviceMesh have {self.ndim} dimensions. Optional kwarg "
+                    f"`mesh_dim` needs to be specified when device_mesh.ndim > 1. If "
+                    f"you want to get the list of all the ProcessGroups in the "
+                    f"DeviceMesh, please use `get_all_groups()` instead."
+                )
+            return self._dims[0]
+        if isinstance(key, str):
+            by_name = self._by_name()
+            if key not in by_name:
+                raise KeyError(
+                    f"Mesh dimension {key!r} does not exist. Available mesh dimensions "
+                    f"are: mesh_dim_names={tuple(by_name)}"
+                )
+            return by_name[key]
+        if not -self.ndim <= key < self.ndim:
+            raise IndexError(
+                f"mesh_dim must be in [{-self.ndim}, {self.ndim}), got {key}"
+            )
+        return self._dims[key]
+
+    def _index(self, key: int | str) -> int:
+        if isinstance(key, str):
+            if key not in self._names:
+                raise ValueError(
+                    f"dim {key} specified in `unflatten` is not in {self._names}"
+                )
+            return self._names.index(key)
+        self._dim(key)
+        return key % self.ndim
+
+    def _position(self, dim: Dim) -> int:
+        """This rank's index along `dim`."""
+        position = 0
+        for axis in dim.axes:
+            at = self._grid.coordinate
+            assert at is not None, "only for ranks in the mesh"
+            position = position * self._grid.ranks.shape[axis] + at[axis]
+        return position
+
+    def _check_member(self) -> None:
+        if self._grid.coordinate is None:
+            raise RuntimeError(
+                f"rank {get_rank()} (this process) is not in {self}, which has the "
+                f"ranks {self._ranks().tolist()}"
+            )
+
+
+_active: ContextVar[tuple[DeviceMesh, ...]] = ContextVar("allhands_mesh", default=())
+"""The meshes whose `with` blocks this thread is in."""

@@ -1,0 +1,250 @@
+"""The life of groups: `init_process_group`, `new_group`, `destroy_process_group`.
+
+Only `init_process_group` waits for the others. A group made later is known by its
+members, so making it needs no message; `new_group` asks the store whether all ranks
+make the same groups, see `group_order`. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from allhands.backends.registry import Backend, BackendConfig
+from allhands.groups import excepthook
+from allhands.groups.making import add_group, check_members, hashed, make_world
+from allhands.groups.order import check_order
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import (
+    NON_GROUP_MEMBER,
+    current,
+    default_group,
+    is_process_wide,
+)
+from allhands.options import default_pg_timeout, to_seconds
+from allhands.rendezvous import rendezvous
+from allhands.rendezvous.roster import exchange
+from allhands.store import PrefixStore, Store
+
+__all__ = ["destroy_process_group", "init_process_group", "new_group"]
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+    _ranks: list[int] | None = None,
+) -> None:
+    """Join the world: make the group of all ranks, which every other call needs.
+
+    Every rank calls it; it returns once all ranks have come. The ranks find each other
+    through `init_method` (a URL; "env://" by default, which `allhands run` prepares) or
+    through a `store` of yours with `rank` and `world_size`.
+
+    Args:
+        backend: "native" for CPU arrays, the default; "gloo" is served by it too. Also
+            "device:backend" pairs, or a name given to `Backend.register_backend`.
+        init_method: "env://", "tcp://host:port", "file:///path", or a scheme given to
+            `register_rendezvous_handler`.
+        timeout: limit of this call, and of operations on the group; 30 minutes.
+        world_size: number of ranks, where the URL or environment does not say it.
+        rank: this process's rank, likewise.
+        store: a key-value store that all ranks share, instead of `init_method`.
+        group_name: not used, as in torch.distributed.
+        pg_options: for the backend; the native one has none.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+        _ranks: not for users.
+
+    Raises:
+        ValueError: the world exists already, or the URL or environment is incomplete.
+        DistStoreError: some ranks did not come in time; the message names them.
+        RuntimeError: the backend is not available here.
+        AssertionError: arguments that exclude each other, or an unknown backend.
+
+    After an error `is_initialized()` is False and the call may be repeated.
+
+    Example:
+        ```python
+        import allhands as dist
+
+        dist.init_process_group()
+        print(dist.get_rank(), "of", dist.get_world_size())
+        dist.destroy_process_group()
+        ```
+    """
+    world = current()
+    if world.default is not None:
+        raise ValueError(
+            "trying to initialize the default process group twice! To make another "
+            "world, call destroy_process_group() first"
+        )
+    limit = _limit(timeout, default_pg_timeout)
+    backend = backend or Backend.UNDEFINED
+    BackendConfig(backend)  # refuses what it does not know
+    if store is None:
+        url = init_method or "env://"
+        meetings = iter(rendezvous(url, rank, world_size, timeout=limit))
+        store, rank, world_size = next(meetings)
+        store.set_timeout(limit)
+        store = PrefixStore("default_pg", store)
+    else:
+        _check_store_arguments(init_method, rank, world_size)
+    name = hashed(_ranks) if _ranks else "0"
+    own_store = PrefixStore(f"{name}/", store)
+    make_world(
+        store,
+        partial(exchange, own_store, rank, world_size, limit, "init_process_group"),
+        rank=rank,
+        size=world_size,
+        name=name,
+        timeout=limit,
+        backend=backend,
+        pg_options=pg_options,
+        device_id=device_id,
+    )
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup | int | None:
+    """Make a group of some ranks of the world.
+
+    It waits for nobody. Every rank of the world calls it, and makes the same groups in
+    the same order; with `use_local_synchronization` only the members need to, whatever
+    else they make in between.
+
+    That order is checked by one operation on the world's store: the n-th calls of all
+    ranks must have the same ranks, `backend` and `group_desc`. A rank whose call
+    differs from that of the rank which came first raises `CollectiveMismatchError`, as
+    do those that come after it; they get no group. Ranks that came before have theirs.
+    Where such a group, or one made by a later call, should have had a rank that raised,
+    it is broken: its next operation, or the one that waits in it, raises the same.
+
+    Args:
+        ranks: global ranks; all by default. Group ranks follow their sorted order, or
+            this order with `sort_ranks=False`.
+        timeout: limit of operations on the group; by default that of the world.
+        backend: as in `init_process_group`; by default that of the world.
+        pg_options: for the backend.
+        use_local_synchronization: the name is made from `ranks` instead of a counter
+            that all ranks of the world share, and nothing is compared.
+        group_desc: free text, seen as `group_desc`.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+        sort_ranks: see `ranks`.
+
+    Returns:
+        The group; on a rank that is not in it `GroupMember.NON_GROUP_MEMBER`, or None
+        with `use_local_synchronization`.
+
+    Raises:
+        ValueError: no world; a rank twice or out of range.
+        CollectiveMismatchError: other ranks made another group as their n-th; names
+            both calls.
+
+    Example:
+        ```python
+        evens = dist.new_group(range(0, dist.get_world_size(), 2))
+        dist.all_reduce(array, group=evens)  # does nothing on odd ranks but warn
+        ```
+    """
+    world = current()
+    whole = default_group()
+    members = check_members(ranks, whole.size(), sort_ranks)
+    limit = _limit(timeout, whole.timeout)
+    backend = backend or whole.backend
+    BackendConfig(backend)  # refuses what it does not know
+    if use_local_synchronization:
+        num_alike = world.count_alike(members)
+        name = f"{hashed(members)}:{num_alike}"
+    else:
+        name = world.next_name()
+        check_order(name, members, backend.lower(), group_desc)
+        num_alike = world.count_alike(members)
+    if whole.rank() not in members:
+        return None if use_local_synchronization else NON_GROUP_MEMBER
+    return add_group(
+        members,
+        num_alike,
+        name,
+        timeout=limit,
+        backend=backend,
+        pg_options=pg_options,
+        group_desc=group_desc,
+        device_id=device_id,
+    )
+
+
+def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
+    """Leave `group`, or with None the world and all its groups; free what they hold.
+
+    Operations queued with `async_op` are finished first, and messages received; that
+    takes 10 seconds at most, or the group's timeout if it is shorter. What is queued
+    longer fails. Members that still need this rank in an operation get
+    `RankFailedError`. After the world is destroyed,
+    `init_process_group` may be called again. Calling it before the program ends is good
+    style but not needed.
+
+    Raises:
+        ValueError: there is no such group (any more).
+        AssertionError: there is no world.
+        CollectiveTimeoutError: peers have not received messages of this rank; it has
+            left all the same.
+        RankFailedError: so has a peer that never took a message which `isend` began
+            and nobody waited for.
+
+    Example:
+        ```python
+        evens = dist.new_group(range(0, dist.get_world_size(), 2))
+        ...
+        dist.destroy_process_group(evens)
+        dist.destroy_process_group()  # the world, and what groups are left
+        ```
+    """
+    world = current()
+    if group == NON_GROUP_MEMBER:
+        return
+    if world.default is None:
+        raise AssertionError(
+            "Process group cannot be None: init_process_group was not called"
+        )
+    if group is None or group is world.default:
+        if is_process_wide(world):
+            excepthook.restore()
+        world.destroy()
+        return
+    name = getattr(group, "group_name", None)
+    if name is None or world.groups.get(name) is not group:
+        raise ValueError(f"Invalid process group specified: {group} is not registered")
+    world.remove(world.groups[name])
+
+
+def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
+    limit = default if timeout is None else timeout
+    to_seconds(limit)
+    return limit
+
+
+def _check_store_arguments(init_method: str | None, rank: int, world_size: int) -> None:
+    if init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    if world_size <= 0:
+        raise AssertionError("world_size must be positive if using store")
+    if rank < 0:
+        raise AssertionError("rank must be non-negative if using store")
+    if rank >= world_size:
+        raise ValueError(f"rank must be in [0, {world_size}), got {rank}")

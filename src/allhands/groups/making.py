@@ -1,0 +1,329 @@
+"""How a process group is made: its name, its communicators, its place in the World.
+
+Everything here is local: a group is known by its members, and its communicators meet at
+its first operation. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.per_device import by_device
+from allhands.backends.registry import BackendConfig, make_communicator
+from allhands.groups import excepthook
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.user_group import OwnGroupCommunicator
+from allhands.groups.world import current, default_group, is_process_wide
+from allhands.rendezvous.roster import Roster, exchange
+from allhands.store import PrefixStore, Store
+
+__all__ = [
+    "add_group",
+    "check_members",
+    "check_of_world",
+    "find",
+    "hashed",
+    "make_world",
+    "split",
+]
+
+
+def make_world(
+    store: Store,
+    exchange: Callable[[], Roster],
+    *,
+    rank: int,
+    size: int,
+    name: str,
+    timeout: timedelta,
+    backend: str,
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> ProcessGroup:
+    """Open the World and make the group of all its ranks.
+
+    Args:
+        store: what the ranks share, for groups made later.
+        exchange: tells who the ranks are.
+        rank: this rank.
+        size: how many there are.
+        name: of the group.
+        timeout: limit of its operations.
+        backend: as the caller named it, "undefined" for the defaults.
+        pg_options: for the backend.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+
+    After an error the World is as before.
+    """
+    world = current()
+    world.open(store, exchange)
+    ranks = list(range(size))
+    try:
+        group = add_group(
+            ranks,
+            world.count_alike(ranks),
+            name,
+            rank=rank,
+            timeout=timeout,
+            backend=backend,
+            pg_options=pg_options,
+            group_desc="default_pg",
+            device_id=device_id,
+        )
+    except BaseException:
+        world.destroy()
+        raise
+    if is_process_wide(world):
+        excepthook.show_rank(rank)
+    return group
+
+
+def add_group(
+    members: list[int],
+    num_alike: int,
+    name: str,
+    *,
+    timeout: timedelta,
+    backend: str,
+    rank: int | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> ProcessGroup:
+    """Make and register a group that this rank is in.
+
+    Args:
+        members: global ranks in the order of their group ranks.
+        num_alike: how many groups of these members were made before.
+        name: by which this rank knows the group.
+        timeout: limit of its operations.
+        backend: as the caller named it, "undefined" for the defaults.
+        rank: this one's in the group; by default that of its global rank.
+        pg_options: for the backend.
+        group_desc: free text.
+        device_id: kept as `ProcessGroup.bound_device_id`.
+
+    Raises:
+        ValueError: there is a group of that name.
+    """
+    world = current()
+    _check_name(name)
+    group = _make_group(
+        CommunicatorOptions(
+            store=PrefixStore(f"{name}/", world.store),
+            group_rank=members.index(default_group().rank()) if rank is None else rank,
+            group_size=len(members),
+            timeout=timeout,
+            group_id=name,
+            global_ranks_in_group=members,
+            num_alike=num_alike,
+            roster=world.roster,
+        ),
+        BackendConfig(backend),
+        pg_options,
+    )
+    group.group_desc = group_desc or "undefined"
+    group.backend = backend.lower()
+    group.bound_device_id = device_id
+    world.add(group)
+    return group
+
+
+def split(
+    parent: ProcessGroup,
+    ranks: Sequence[int],
+    timeout: timedelta | None = None,
+    opts: Any = None,
+    group_name: str | None = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> ProcessGroup | None:
+    """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`."""
+    check_of_world("split", parent)
+    picked = check_members(ranks, parent.size(), sort=True)
+    chosen = _restricted(parent, backend)
+    if parent.rank() not in picked:
+        return None
+    members = [parent.global_rank(rank) for rank in picked]
+    num_alike = current().count_alike(members)
+    return add_group(
+        members,
+        num_alike,
+        group_name or f"{hashed(members)}:{num_alike}",
+        timeout=parent.timeout if timeout is None else timeout,
+        backend=chosen,
+        pg_options=opts,
+        group_desc=group_desc or f"{parent.group_desc}:split",
+        device_id=parent.bound_device_id,
+    )
+
+
+def merge(
+    local: ProcessGroup,
+    store: Store,
+    size: int,
+    timeout: timedelta,
+    group_name: str | None = None,
+    group_desc: str | None = None,
+) -> ProcessGroup:
+    """See `ProcessGroup.merge_remote_group`."""
+    first = np.zeros(1, np.int64)
+    if local.rank() == 0:  # several merges through one store: a multiple of `size` each
+        first[0] = (store.add("merge/ranks", local.size()) - local.size()) % size
+    local.communicator.broadcast(first, 0, timeout, False)
+    if first[0] + local.size() > size:
+        raise ValueError(
+            f"merge_remote_group: the groups have more than {size} ranks together: "
+            f"{first[0]} came before, and group {local.group_name!r} has {local.size()}"
+        )
+    rank = int(first[0]) + local.rank()
+    met = PrefixStore("merge", store)
+    roster = exchange(met, rank, size, timeout, "merge_remote_group")
+    name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
+    _check_name(name)
+    assert local.config is not None, "a registered group is bound"
+    options = CommunicatorOptions(
+        store=PrefixStore(f"merge/{name}/", store),
+        group_rank=rank,
+        group_size=size,
+        timeout=timeout,
+        group_id=name,
+        global_ranks_in_group=list(range(size)),
+        num_alike=0,
+        roster=lambda: roster,
+    )
+    group = _make_group(options, local.config, None)
+    group.group_desc = group_desc or "merged"
+    group.backend = local.backend
+    group.is_merged = True
+    current().add(group)
+    return group
+
+
+def find(name: str) -> ProcessGroup:
+    """The group of this name: what a pickled group is read back as.
+
+    Raises:
+        ValueError: this process has none.
+    """
+    try:
+        return current().groups[name]
+    except KeyError:
+        raise ValueError(
+            f"group {name!r} is not registered in this process: a pickled group, or a "
+            f"mesh with it, can be read only by its members, while it is there"
+        ) from None
+
+
+class _Maker:
+    """Hands the functions above to the groups themselves, which are a layer below."""
+
+    find = staticmethod(find)
+    split = staticmethod(split)
+    merge = staticmethod(merge)
+
+
+def check_of_world(operation: str, group: ProcessGroup) -> None:
+    """Refuse a merged group, whose ranks have no numbers in this world.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if group.is_merged:
+        raise ValueError(
+            f"{operation}: {group} has ranks of other worlds, of which no other groups "
+            f"can be made; merge groups of those ranks instead"
+        )
+
+
+def check_members(
+    ranks: Sequence[int] | None, world_size: int, sort: bool
+) -> list[int]:
+    """The global ranks of a group to be made, checked and in order."""
+    try:
+        members = [*map(operator.index, range(world_size) if ranks is None else ranks)]
+    except TypeError:
+        raise TypeError(f"ranks must be a list of ints, got {ranks!r}") from None
+    if not members:
+        raise ValueError("ranks list must not be empty")
+    if len(members) > world_size:
+        raise ValueError(
+            f"the new group's world size should be less or equal to the world size set "
+            f"by init_process_group ({world_size}), got {len(members)} ranks"
+        )
+    if len(set(members)) != len(members):
+        raise ValueError(
+            f"ranks list must not contain duplicate entries, got {members}"
+        )
+    for rank in members:
+        if not 0 <= rank < world_size:
+            raise ValueError(
+                f"Rank {rank} is out of range. Valid ranks are 0 to {world_size - 1} "
+                f"(world_size={world_size})"
+            )
+    return sorted(members) if sort else members
+
+
+def _check_name(name: str) -> None:
+    groups = current().groups
+    if name in groups:
+        raise ValueError(
+            f"there is a group of the name {name!r} already: {groups[name]}"
+        )
+
+
+def hashed(ranks: Sequence[int]) -> str:
+    """A name for the group of `ranks` that all of them find without asking."""
+    import hashlib  # some milliseconds that a mere import of the package need not take
+
+    return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _restricted(parent: ProcessGroup, backend: str | None) -> str:
+    """The backend of a child: that of `parent`, or a part of it."""
+    if backend is None:
+        return parent.backend
+    assert parent.config is not None, "a registered group is bound"
+    theirs = parent.config.get_device_backend_map()
+    for device, name in BackendConfig(backend).get_device_backend_map().items():
+        if theirs.get(device) != name:
+            raise ValueError(
+                f"split_group: backend {backend!r} serves {device} by {name}, but the "
+                f"parent group {parent.group_name!r} has {parent.config}"
+            )
+    return backend
+
+
+def _make_group(
+    options: CommunicatorOptions, config: BackendConfig, pg_options: Any
+) -> ProcessGroup:
+    """A group with a communicator of each backend in `config`.
+
+    A backend may also make the whole group, which then serves every device.
+    """
+    by_name: dict[str, Communicator] = {}
+    devices = config.get_device_backend_map()
+    for device, name in devices.items():
+        if name in by_name:
+            continue
+        store = PrefixStore(f"{device}/", options.store)
+        made = make_communicator(name, replace(options, store=store), pg_options)
+        if isinstance(made, ProcessGroup):
+            made.bind(options, config, OwnGroupCommunicator(made), _Maker())
+            return made
+        by_name[name] = made
+    group = ProcessGroup(options.group_rank, options.group_size)
+    communicator = (
+        next(iter(by_name.values()))
+        if len(by_name) == 1
+        else by_device({device: by_name[name] for device, name in devices.items()})
+    )
+    group.bind(options, config, communicator, _Maker())
+    return group

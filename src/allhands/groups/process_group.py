@@ -1,0 +1,365 @@
+"""ProcessGroup: some ranks of the world that communicate, as one of them sees it.
+
+It knows who its members are and has the `communicator` that the functions of
+`collectives` and `reductions` hand each operation to. torch's methods for operations
+come from `TorchSpelling`. Ranks in its methods are ranks of the group. A group is made
+by `init_process_group` or `new_group`, which bind it; a backend of a user's own may
+derive from it and override torch's methods.
+
+Thread-safe, but the members must agree on the order of operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from operator import index
+from typing import Any, Protocol, cast
+
+from allhands.backends.coalescing import Posting
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.registry import BackendConfig
+from allhands.backends.work import Work
+from allhands.errors import CollectiveTimeoutError, RankFailedError
+from allhands.groups.torch_methods import TorchSpelling
+from allhands.options import default_pg_timeout, to_seconds
+from allhands.store import Store
+
+__all__ = ["LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
+
+LONGEST_GOODBYE = timedelta(seconds=10)
+"""Leaving a group waits no longer, however long the group's operations may take: what
+is under way when everybody leaves takes milliseconds, unless a peer will never come."""
+
+
+class GroupMaker(Protocol):
+    """What finds groups and makes them out of a group, for its methods."""
+
+    def find(self, name: str) -> ProcessGroup:
+        """The group of this process that is called `name`."""
+
+    def split(
+        self,
+        parent: ProcessGroup,
+        ranks: Sequence[int],
+        timeout: timedelta | None,
+        opts: Any,
+        group_name: str | None,
+        group_desc: str | None,
+        backend: str | None,
+    ) -> ProcessGroup | None:
+        """See `ProcessGroup.split_group`."""
+
+    def merge(
+        self,
+        local: ProcessGroup,
+        store: Store,
+        size: int,
+        timeout: timedelta,
+        group_name: str | None,
+        group_desc: str | None,
+    ) -> ProcessGroup:
+        """See `ProcessGroup.merge_remote_group`."""
+        raise NotImplementedError
+
+
+class ProcessGroup(TorchSpelling):
+    """Some ranks of the world that communicate, as one of them sees it.
+
+    Made by `init_process_group`, `new_group` and their kin, and passed as `group=` to
+    the functions of the package. Ranks in its methods are ranks of the group. Any
+    thread may use it, but its members must agree on the order of operations.
+
+    Args:
+        rank: this process's rank in the group.
+        size: how many ranks the group has.
+
+    Example:
+        ```python
+        pair = dist.new_group([0, 1])
+        dist.all_reduce(array, group=pair)  # the package's functions
+        pair.allreduce([array]).wait()  # torch's methods
+        ```
+    """
+
+    group_name: str = ""
+    """Known to all members and no other group of the world's."""
+    group_desc: str = "undefined"
+    """Free text, for people."""
+    bound_device_id: Any = None
+    """What was passed as `device_id` when the group was made."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._rank = rank
+        self._size = size
+        self._timeout = default_pg_timeout
+        self._store: Store | None = None
+        self.is_world = False
+        self.is_merged = False
+        """Whether it has ranks of other worlds, see `merge_remote_group`."""
+        self.backend = "undefined"
+        self.config: BackendConfig | None = None
+        self.global_ranks: tuple[int, ...] = ()
+
+    def bind(
+        self,
+        options: CommunicatorOptions,
+        config: BackendConfig,
+        communicator: Communicator,
+        maker: GroupMaker,
+    ) -> None:
+        """Make a new object a group: its name, members and communicator.
+
+        For whoever makes groups, not for users of them.
+        """
+        self.group_name = options.group_id
+        self.global_ranks = tuple(options.global_ranks_in_group)
+        self.config = config
+        self._store = options.store
+        self._maker = maker
+        self._timeout = options.timeout
+        self.communicator = communicator
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProcessGroup {self.group_name!r} ({self.group_desc}): rank {self._rank} "
+            f"of {self._size}, {self.config}>"
+        )
+
+    def rank(self) -> int:
+        """This process's rank in the group."""
+        return self._rank
+
+    def size(self) -> int:
+        """How many ranks the group has."""
+        return self._size
+
+    def group_rank(self, global_rank: int) -> int:
+        """The rank here of the process that is `global_rank` in the world.
+
+        In the group of all ranks it is the same number, which is not checked.
+
+        Raises:
+            ValueError: that process is not a member.
+        """
+        if self.is_world:
+            return global_rank
+        try:
+            return self.global_ranks.index(global_rank)
+        except ValueError:
+            raise ValueError(
+                f"Global rank {global_rank} is not part of group {self}, whose members "
+                f"are {list(self.global_ranks)}"
+            ) from None
+
+    def global_rank(self, group_rank: int) -> int:
+        """The rank in the world of the process that is `group_rank` here.
+
+        In the group of all ranks it is the same number, which is not checked.
+
+        Raises:
+            ValueError: there is no such rank.
+        """
+        if self.is_world:
+            return group_rank
+        if not 0 <= group_rank < self._size:
+            raise ValueError(
+                f"Group rank {group_rank} is not part of group {self}; it must be in "
+                f"[0, {self._size})"
+            )
+        return self.global_ranks[group_rank]
+
+    def name(self) -> str:
+        """The name of the backend that the group was made with."""
+        return self.backend
+
+    def get_group_store(self) -> Store:
+        """The world's store, with a prefix of the group's own.
+
+        Raises:
+            ValueError: the group was destroyed.
+        """
+        if self._store is None:
+            raise ValueError(
+                f"group {self.group_name!r} has no store: it was destroyed"
+            )
+        return self._store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled, and deep-copied with what holds it, as its name.
+        return self._maker.find, (self.group_name,)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the time limit of later operations that are given none."""
+        to_seconds(timeout)  # refuses what is none
+        self.communicator.set_timeout(timeout)
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> timedelta:
+        """The time limit of operations that are given none."""
+        return self._timeout
+
+    def abort(self, reason: str = "") -> None:
+        """Break the group for every member; whoever waits in it gets an error at once.
+
+        Every further operation raises `DistBackendError`. From any thread.
+        """
+        self.communicator.abort(reason or "abort() was called")
+
+    def shutdown(self, grace: timedelta = LONGEST_GOODBYE) -> None:
+        """Finish what is under way and leave; the group cannot be used after it.
+
+        Queued operations get `grace` to finish, and messages to be received, but no
+        more than the group's timeout; then they fail. `destroy_process_group` calls it.
+        A second call does nothing.
+
+        Raises:
+            CollectiveTimeoutError: peers have not received messages of this rank.
+            RankFailedError: a peer was gone before it took one that nobody waited for.
+        """
+        self.communicator.close(min(to_seconds(self._timeout), to_seconds(grace)))
+        self._store = None
+
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Sequence[Any] | None = None,
+    ) -> ProcessGroup | None:
+        """Make a group of some `ranks` of this one; None where this rank is not in it.
+
+        It sends no message, so only the members need to call it. `opts` are for the
+        backend; with `device_types` the group serves only those.
+
+        Raises:
+            ValueError: a rank is out of range or comes twice, this group does not serve
+                a device type, or there is a group of that name.
+        """
+        backend = None if device_types is None else self._serving_only(device_types)
+        return self._maker.split(
+            self, ranks, timeout, opts, group_name, group_desc, backend
+        )
+
+    def merge_remote_group(
+        self,
+        store: Store,
+        size: int,
+        timeout: timedelta = default_pg_timeout,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+    ) -> ProcessGroup:
+        """Join this group with groups of other worlds to one group of `size` ranks.
+
+        Every rank of every group calls it with the same `store`, one that all of them
+        reach and that serves one merge at a time. It returns when all have come. The
+        ranks of each old group follow each other in their old order; first come the
+        ranks of the group that came first.
+
+        For the new group `src` and `dst` are its own ranks. It can be used by every
+        operation, but not be split or shrunk. The old groups stay.
+
+        Raises:
+            DistStoreError: some ranks did not come within `timeout`; names them.
+            ValueError: the groups have more than `size` ranks together, or there is a
+                group of that name.
+        """
+        return self._maker.merge(self, store, size, timeout, group_name, group_desc)
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """See `allhands.monitored_barrier`."""
+        try:
+            self.communicator.barrier(timeout, False)
+        except (CollectiveTimeoutError, RankFailedError) as error:
+            absent = sorted(self.global_rank(rank) for rank in error.ranks)
+            one_or_all = absent if wait_all_ranks else absent[:1]
+            ranks = f"Rank{'s' * (len(one_or_all) > 1)} {str(one_or_all)[1:-1]}"
+            limit = to_seconds(self.timeout if timeout is None else timeout)
+            named = type(error)(
+                f"[Rank {self.global_rank(self._rank)}]: {ranks} failed to pass "
+                f"monitoredBarrier in {limit * 1000:.0f} ms\n Original exception: \n"
+                f"{error}"
+            )
+            named.ranks = error.ranks
+            raise named from error
+
+    def rank_meant(
+        self, rank: int | None, group_rank: int | None, default: int | None = None
+    ) -> int:
+        """The rank here that a caller means by a global or else by a group rank.
+
+        Where neither is given it is the global rank `default`.
+
+        Raises:
+            ValueError: both are given or none, or the global rank is no member's.
+            TypeError: it is no int.
+        """
+        if group_rank is None:
+            meant = default if rank is None else rank
+        elif rank is None:
+            meant = group_rank
+        else:
+            raise ValueError(
+                f"Can't specify both group_rank and global_rank: {_EITHER}"
+            )
+        if meant is None:
+            raise ValueError(f"Must specify global_rank or group_rank: {_EITHER}")
+        try:
+            meant = index(meant)
+        except TypeError:
+            raise TypeError(f"a rank must be an int, got {meant!r}") from None
+        if self.is_world or group_rank is not None:
+            return meant
+        return self.group_rank(meant)
+
+    def peer_meant(self, role: str, rank: int | None, group_rank: int | None) -> int:
+        """`rank_meant`, which must be another member's.
+
+        Raises:
+            ValueError: it is not; or as `rank_meant`.
+            TypeError: it is no int.
+        """
+        peer = self.rank_meant(rank, group_rank)
+        if not 0 <= peer < self._size:
+            raise ValueError(
+                f"Invalid {role} rank: {peer} is not in group {self.group_name!r}; it "
+                f"must be in [0, {self._size})"
+            )
+        if peer == self._rank:
+            raise ValueError(
+                f"Invalid {role} rank: {role} rank should not be the same as the rank "
+                f"of the current process ({peer})."
+            )
+        return peer
+
+    @contextmanager
+    def posting(self, works: list[Work]) -> Iterator[None]:
+        """Within the block, post every collective and add its `Work` to `works`."""
+        before = self.communicator
+        self.communicator = cast(Communicator, Posting(before, works))
+        try:
+            yield
+        finally:
+            self.communicator = before
+
+    def _serving_only(self, device_types: Sequence[Any]) -> str:
+        """The part of this group's "device:backend" pairs for these devices."""
+        assert self.config is not None, "bind() comes first"
+        by_device = self.config.get_device_backend_map()
+        devices = [str(getattr(kind, "type", kind)) for kind in device_types]
+        for device in devices:
+            if device not in by_device:
+                raise ValueError(
+                    f"split_group: group {self.group_name!r} does not serve device "
+                    f"type {device!r}; it was made with {self.config}"
+                )
+        return ",".join(f"{device}:{by_device[device]}" for device in devices)
+
+
+_EITHER = "pass src or dst, a rank of the world, or else group_src or group_dst"

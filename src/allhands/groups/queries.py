@@ -1,0 +1,232 @@
+"""Questions about groups: who am I, who is in it, what serves it. None communicates.
+
+Where a function takes a group, None means the group of all ranks. For a group that this
+rank is not in (`GroupMember.NON_GROUP_MEMBER`), ranks and sizes are -1.
+"""
+
+from __future__ import annotations
+
+import os
+
+from allhands.groups.arguments import Group, member_of
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import NON_GROUP_MEMBER, current, default_group, resolve
+
+__all__ = [
+    "GroupMember",
+    "get_backend",
+    "get_backend_config",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "is_available",
+    "is_initialized",
+    "is_torchelastic_launched",
+]
+
+
+class _HasWorld(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The group of all ranks; None before `init_process_group`."""
+        return current().default
+
+
+class group(metaclass=_HasWorld):
+    """`group.WORLD` is the group of all ranks; None before `init_process_group`.
+
+    Example:
+        ```python
+        assert dist.group.WORLD.size() == dist.get_world_size()
+        ```
+    """
+
+
+class GroupMember(metaclass=_HasWorld):
+    """`GroupMember.WORLD`, as `group.WORLD`, and the mark of a non-member.
+
+    Example:
+        ```python
+        evens = dist.new_group(range(0, dist.get_world_size(), 2))
+        if evens is not dist.GroupMember.NON_GROUP_MEMBER:
+            dist.all_reduce(array, group=evens)
+        ```
+    """
+
+    NON_GROUP_MEMBER = NON_GROUP_MEMBER
+
+
+def is_available() -> bool:
+    """Whether the package can be used: always true."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether there is a world: made by `init_process_group`, not destroyed since.
+
+    Example:
+        ```python
+        if dist.is_initialized():  # a library that also works on one process
+            dist.all_reduce(array)
+        ```
+    """
+    return current().default is not None
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher (`allhands run`, torchrun) started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def get_rank(group: Group = None) -> int:
+    """This process's rank in `group`; -1 if it is not in it.
+
+    Raises:
+        ValueError: no world, or no such group.
+
+    Example:
+        ```python
+        if dist.get_rank() == 0:
+            print("once, not on every rank")
+        ```
+    """
+    member = resolve(group)
+    return -1 if member is None else member.rank()
+
+
+def get_world_size(group: Group = None) -> int:
+    """How many ranks `group` has; -1 if this process is not in it.
+
+    Raises:
+        ValueError: no world, or no such group.
+
+    Example:
+        ```python
+        dist.all_reduce(gradient)
+        gradient /= dist.get_world_size()
+        ```
+    """
+    member = resolve(group)
+    return -1 if member is None else member.size()
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in `group` of the process that is `global_rank` in the world.
+
+    For the group of all ranks it is the same number, which is not checked.
+
+    Raises:
+        ValueError: the process is not in `group`, or there is no such group.
+
+    Example:
+        ```python
+        pair = dist.new_group([3, 5])  # on a rank that is in it
+        dist.get_group_rank(pair, 5)  # 1
+        ```
+    """
+    return member_of(group).group_rank(global_rank)
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The world's rank of the process that is `group_rank` in `group`.
+
+    For the group of all ranks it is the same number, which is not checked.
+
+    Raises:
+        ValueError: `group` has no such rank, or there is no such group.
+
+    Example:
+        ```python
+        pair = dist.new_group([3, 5])  # on a rank that is in it
+        dist.get_global_rank(pair, 1)  # 5
+        ```
+    """
+    return member_of(group).global_rank(group_rank)
+
+
+def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
+    """The global ranks of the members of `group`, by group rank.
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+
+    Example:
+        ```python
+        dist.get_process_group_ranks(None)  # [0, 1, 2, ...]
+        ```
+    """
+    return list(member_of(group).global_ranks)
+
+
+def get_backend(group: Group = None) -> str:
+    """The backend that `group` was made with, "undefined" where none was named.
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+
+    Example:
+        ```python
+        dist.init_process_group("gloo")
+        dist.get_backend()  # "gloo"
+        ```
+    """
+    return member_of(group).backend
+
+
+def get_backend_config(group: Group = None) -> str:
+    """Which backend of `group` serves which device type: "cpu:native".
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+
+    Example:
+        ```python
+        dist.init_process_group()
+        dist.get_backend_config()  # "cpu:native"
+        ```
+    """
+    return str(member_of(group).config)
+
+
+def get_pg_count() -> int:
+    """How many groups were made since `init_process_group`, the world included.
+
+    Counts also those that this rank is not in, and those destroyed since.
+
+    Example:
+        ```python
+        dist.init_process_group()
+        dist.new_group([0])
+        dist.get_pg_count()  # 2
+        ```
+    """
+    default_group()
+    return current().num_groups
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """This process's rank among those that the launcher started on this host.
+
+    Raises:
+        RuntimeError: there was no launcher, and no `fallback_rank` is given.
+
+    Example:
+        ```python
+        device = dist.get_node_local_rank(fallback_rank=0)
+        ```
+    """
+    text = os.environ.get("LOCAL_RANK", "")
+    if text:
+        return int(text)
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+        "`get_node_local_rank` to work, assuming you are not running in a multi-device "
+        "context and want the code to run locally instead."
+    )

@@ -1,0 +1,319 @@
+"""Several groups at once, and groups from groups: split and shrink.
+
+Like `new_group`, nothing here sends a message; a dead rank disturbs nobody who makes
+groups without it. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from allhands.errors import DistError
+from allhands.groups.arguments import member_of
+from allhands.groups.lifetime import destroy_process_group, new_group
+from allhands.groups.making import check_members, check_of_world, make_world, split
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import NON_GROUP_MEMBER, current, default_group
+from allhands.rendezvous.roster import Roster
+from allhands.store import PrefixStore
+
+__all__ = [
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "shrink_group",
+    "split_group",
+]
+
+Groups: TypeAlias = "list[ProcessGroup | int]"
+
+_SHRINK_ABORT = 1
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | None, Groups]:
+    """Divide `group` into subgroups of `group_size` consecutive ranks each.
+
+    Every rank of `group` calls it. Without `group_size` the ranks of one host make one
+    subgroup. The other arguments are those of `new_group`.
+
+    Returns:
+        The subgroup that this rank is in, and a list of all of them, in which
+        `GroupMember.NON_GROUP_MEMBER` stands for those that it is not in.
+
+    Raises:
+        ValueError: `group_size` is not positive or does not divide the group's size.
+
+    Example:
+        ```python
+        pair, _ = dist.new_subgroups(2)  # ranks 0 and 1, ranks 2 and 3, ...
+        dist.all_reduce(array, group=pair)
+        ```
+    """
+    check_of_world("new_subgroups", member_of(group))
+    ranks = list(member_of(group).global_ranks)
+    if group_size is None:
+        parts = _by_host(ranks)
+    else:
+        _check_group_size(group_size, len(ranks))
+        starts = range(0, len(ranks), group_size)
+        parts = [ranks[start : start + group_size] for start in starts]
+    is_whole = member_of(group).is_world
+    return _make_all(
+        parts, is_whole, timeout, backend, pg_options, group_desc=group_desc
+    )
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: list[list[int]],
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | None, Groups]:
+    """Make a subgroup of each list of global ranks; the lists must not overlap.
+
+    Every rank of the world calls it. The other arguments are those of `new_group`.
+
+    Returns:
+        The subgroup that this rank is in, None where there is none, and a list of all
+        of them, in which `GroupMember.NON_GROUP_MEMBER` stands for those that it is
+        not in.
+
+    Raises:
+        ValueError: there is no list, or one is empty; a rank comes twice or is out of
+            range. No group was made then.
+
+    Example:
+        ```python
+        mine, _ = dist.new_subgroups_by_enumeration([[0, 2], [1, 3]])
+        ```
+    """
+    parts = ranks_per_subgroup_list
+    if not parts:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    _check_apart(parts, default_group().size())
+    return _make_all(parts, True, timeout, backend, pg_options, group_desc=group_desc)
+
+
+def split_group(
+    parent_pg: ProcessGroup | None = None,
+    split_ranks: list[list[int]] | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> ProcessGroup | None:
+    """Divide `parent_pg` into groups of the given ranks of `parent_pg`.
+
+    Every rank of the parent calls it with the same lists, which must not overlap and
+    need not hold every rank. The parent stays as it is.
+
+    Args:
+        parent_pg: the group to divide; by default that of all ranks.
+        split_ranks: for each new group its ranks in the parent.
+        timeout: limit of operations; by default the parent's.
+        pg_options: for the backend.
+        group_desc: free text; by default made from the parent's.
+        backend: some of the parent's "device:backend" pairs, to serve only those.
+
+    Returns:
+        The group that this rank is in; None where it is in none.
+
+    Raises:
+        ValueError: there is no list, or one is empty; a rank comes twice or is out of
+            range; `backend` is not part of the parent's.
+
+    Example:
+        ```python
+        half = dist.split_group(split_ranks=[[0, 1], [2, 3]])
+        ```
+    """
+    parent = member_of(parent_pg)
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    _check_apart(split_ranks, parent.size())
+    groups = [
+        split(parent, ranks, timeout, pg_options, None, group_desc, backend)
+        for ranks in split_ranks
+    ]
+    return next((group for group in groups if group is not None), None)
+
+
+def shrink_group(
+    ranks_to_exclude: list[int],
+    group: ProcessGroup | None = None,
+    shrink_flags: int = 0,
+    pg_options: Any = None,
+) -> ProcessGroup:
+    """Go on without some ranks: a new group of the others replaces `group`.
+
+    Only the ranks that stay call it, all with the same `ranks_to_exclude`, which are
+    ranks of `group`. It works on a broken group, and needs neither the excluded ranks
+    nor the store, so it is what to do about a `RankFailedError`. On this rank `group`
+    is destroyed. If it was the group of all ranks, every other group is destroyed too,
+    the new group becomes that of all ranks, and ranks are numbered anew.
+
+    Args:
+        ranks_to_exclude: ranks of `group` that are not in the new group.
+        group: by default the group of all ranks.
+        shrink_flags: 1 ends operations of `group` that still run with an error on all
+            of its ranks; 0 finishes those that are queued here first.
+        pg_options: for the backend.
+
+    Returns:
+        The new group; its ranks are in the order of the old ones.
+
+    Raises:
+        ValueError: nothing or everything is excluded, a rank comes twice or is out of
+            range.
+        RuntimeError: this rank is to be excluded.
+
+    Example:
+        ```python
+        try:
+            dist.all_reduce(array)
+        except dist.RankFailedError as error:
+            dist.shrink_group(error.ranks)
+        ```
+    """
+    old = member_of(group)
+    check_of_world("shrink_group", old)
+    kept = _survivors(old, ranks_to_exclude)
+    if shrink_flags & _SHRINK_ABORT:
+        old.abort("shrink_group() was called with the abort flag")
+    if old.is_world:
+        return _shrink_world(old, kept, pg_options)
+    members = [old.global_rank(rank) for rank in kept]
+    timeout, backend, desc = old.timeout, old.backend, old.group_desc
+    with suppress(DistError):  # what was sent to an excluded rank may be lost
+        destroy_process_group(old)
+    new = new_group(
+        members,
+        timeout,
+        backend,
+        pg_options,
+        use_local_synchronization=True,
+        group_desc=desc,
+        device_id=old.bound_device_id,
+        sort_ranks=False,
+    )
+    assert isinstance(new, ProcessGroup), "this rank is a member"
+    return new
+
+
+def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> ProcessGroup:
+    """The World of the ranks `kept`, which keep their order and get new numbers.
+
+    Its roster comes from the old one: who the ranks are is known, and the token is one
+    that only the same step from the same world can give.
+    """
+    world = current()
+    roster, store = world.roster(), world.store
+    with suppress(DistError):  # what was sent to an excluded rank may be lost
+        world.destroy()
+    token = roster.token_for("survivors", kept)
+    remaining = Roster([roster.identities[rank] for rank in kept], token)
+    return make_world(
+        PrefixStore(f"survivors/{token.hex()[:16]}", store),
+        lambda: remaining,
+        rank=kept.index(old.rank()),
+        size=len(kept),
+        name="0",
+        timeout=old.timeout,
+        backend=old.backend,
+        pg_options=pg_options,
+        device_id=old.bound_device_id,
+    )
+
+
+def _survivors(group: ProcessGroup, excluded: list[int]) -> list[int]:
+    """The ranks of `group` that stay."""
+    if not excluded:
+        raise ValueError(
+            "ranks_to_exclude cannot be empty. To shrink a group, you must specify at "
+            "least one rank to exclude. Example: [failed_rank_id]"
+        )
+    out = check_members(excluded, group.size(), sort=True)
+    kept = [rank for rank in range(group.size()) if rank not in out]
+    if not kept:
+        raise ValueError(
+            f"ranks_to_exclude {out} are all {group.size()} ranks of the group; at "
+            f"least one must stay"
+        )
+    if group.rank() in out:
+        raise RuntimeError(
+            f"shrink_group: rank {group.rank()} (this process) is among the excluded "
+            f"ranks {out}; only ranks that stay may call it"
+        )
+    return kept
+
+
+def _by_host(ranks: list[int]) -> list[list[int]]:
+    identities = current().roster().identities
+    hosts: dict[str, list[int]] = {}
+    for rank in ranks:
+        hosts.setdefault(identities[rank][0], []).append(rank)
+    return list(hosts.values())
+
+
+def _check_group_size(group_size: int, num_ranks: int) -> None:
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    if group_size > num_ranks:
+        raise ValueError(
+            f"The arg 'group_size' ({group_size}) must not exceed the world size "
+            f"({num_ranks})"
+        )
+    if num_ranks % group_size:
+        raise ValueError(
+            f"The world size ({num_ranks}) must be divisible by '{group_size=}'"
+        )
+
+
+def _check_apart(parts: list[list[int]], size: int) -> None:
+    """Refuse lists of ranks that overlap, before any group is made."""
+    owner: dict[int, list[int]] = {}
+    for part in parts:
+        for rank in check_members(part, size, sort=True):
+            if rank in owner:
+                raise ValueError(
+                    f"Rank {rank} has appeared in both subgroup {owner[rank]} "
+                    f"and {part}"
+                )
+            owner[rank] = part
+
+
+def _make_all(
+    parts: Sequence[list[int]],
+    is_whole: bool,
+    timeout: timedelta | None,
+    backend: str | None,
+    pg_options: Any,
+    *,
+    group_desc: str | None,
+) -> tuple[ProcessGroup | None, Groups]:
+    """Make a group of each part; `is_whole` says that the whole world does so."""
+    mine: ProcessGroup | None = None
+    groups: Groups = []
+    for ranks in parts:
+        made = new_group(
+            ranks,
+            timeout,
+            backend,
+            pg_options,
+            use_local_synchronization=not is_whole,
+            group_desc=group_desc,
+        )
+        if isinstance(made, ProcessGroup):
+            mine = made
+        groups.append(NON_GROUP_MEMBER if made is None else made)
+    return mine, groups

@@ -1,0 +1,325 @@
+"""The operations of a process group under torch's names, as methods of `ProcessGroup`.
+
+torch's functions call these, and so do programs that hold a group object. All return
+a `Work`; ranks are ranks of the group. torch has each in two forms, and one method
+takes both here: arrays in lists with an options object, as in
+`allreduce([x], AllreduceOptions())`, or the arrays themselves with what the options
+would hold, as in `allreduce(x, ReduceOp.MAX)`.
+
+The functions of `collectives` and `reductions` describe what the operations do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from allhands.arrays import Array
+from allhands.arrays.lists import check_same_dtype
+from allhands.backends.communicator import Communicator
+from allhands.backends.work import CombinedWork, Work
+from allhands.options import CallOptions, RedOpType, ReduceOp
+
+__all__ = ["BackendType", "TorchSpelling"]
+
+
+class BackendType(IntEnum):
+    """torch's numbers for backends; those of ours are CUSTOM."""
+
+    UNDEFINED = 0
+    GLOO = 1
+    NCCL = 2
+    UCC = 3
+    MPI = 4
+    XCCL = 5
+    CUSTOM = 6
+
+
+class TorchSpelling(ABC):
+    """See the module; `ProcessGroup` gives the abstract methods."""
+
+    BackendType: ClassVar = BackendType
+    UNDEFINED: ClassVar = BackendType.UNDEFINED
+    GLOO: ClassVar = BackendType.GLOO
+    NCCL: ClassVar = BackendType.NCCL
+    UCC: ClassVar = BackendType.UCC
+    MPI: ClassVar = BackendType.MPI
+    XCCL: ClassVar = BackendType.XCCL
+    CUSTOM: ClassVar = BackendType.CUSTOM
+
+    communicator: Communicator
+    """What serves the operations of this group."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """How many ranks the group has."""
+
+    @abstractmethod
+    def peer_meant(self, role: str, peer: int | None, group_peer: int | None) -> int:
+        """The group rank of a peer; see `ProcessGroup.peer_meant`."""
+
+    def allreduce(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        op: RedOpType | ReduceOp | None = None,
+    ) -> Work:
+        """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
+        tensor = _one(tensors)
+        chosen = _chosen(opts, op, "reduceOp", ReduceOp.SUM)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.all_reduce(tensor, chosen, limit, True))
+
+    def allreduce_coalesced(self, tensors: list[Array], opts: Any = None) -> Work:
+        """See `allhands.all_reduce_coalesced`."""
+        check_same_dtype(tensors)
+        works = [self.allreduce(tensor, opts) for tensor in tensors]
+        return CombinedWork(works, list(tensors))
+
+    def reduce(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        op: RedOpType | ReduceOp | None = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Work:
+        """See `allhands.reduce`; `opts` may be the root itself."""
+        tensor = _one(tensors)
+        chosen = _chosen(
+            opts if isinstance(opts, CallOptions) else None, op, "reduceOp"
+        )
+        target = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.reduce(tensor, target, chosen, limit, True))
+
+    def reduce_scatter(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        op: RedOpType | ReduceOp | None = None,
+    ) -> Work:
+        """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
+        output, input_list = _one(outputs), _one_list(inputs)
+        chosen = _chosen(opts, op, "reduceOp")
+        limit = _limit_of(opts, timeout)
+        return _work(
+            self.communicator.reduce_scatter(output, input_list, chosen, limit, True)
+        )
+
+    def reduce_scatter_single(
+        self, output: Array, input: Array, opts: Any = None
+    ) -> Work:
+        """See `allhands.reduce_scatter_single`."""
+        chosen = _chosen(opts, None, "reduceOp")
+        limit = _limit_of(opts, None)
+        return _work(
+            self.communicator.reduce_scatter_single(output, input, chosen, limit, True)
+        )
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Array], inputs: list[Array], opts: Any = None
+    ) -> Work:
+        """`reduce_scatter_single` of each pair."""
+        works = [
+            self.reduce_scatter_single(output, input, opts)
+            for output, input in zip(outputs, inputs, strict=True)
+        ]
+        return CombinedWork(works, list(outputs))
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def broadcast(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Work:
+        """See `allhands.broadcast`; `opts` may be the root itself."""
+        tensor = _one(tensors)
+        source = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.broadcast(tensor, source, limit, True))
+
+    def allgather(
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        """See `allhands.all_gather`."""
+        outputs, tensor = _one_list(output_tensors), _one(input_tensors)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.all_gather(outputs, tensor, limit, True))
+
+    def allgather_coalesced(
+        self, output_lists: list[list[Array]], input_list: list[Array], opts: Any = None
+    ) -> Work:
+        """See `allhands.all_gather_coalesced`."""
+        if len(output_lists) != self.size():
+            raise RuntimeError(
+                f"all_gather_coalesced: invalid output tensor list (expected length "
+                f"{self.size()}, got {len(output_lists)}): it needs one per rank"
+            )
+        check_same_dtype(input_list)
+        for outputs in output_lists:
+            if len(outputs) != len(input_list):
+                raise RuntimeError(
+                    f"all_gather_coalesced: invalid output list (expected length "
+                    f"{len(input_list)}, got {len(outputs)}): it needs one per input"
+                )
+        works = [
+            self.allgather([outputs[i] for outputs in output_lists], tensor, opts)
+            for i, tensor in enumerate(input_list)
+        ]
+        return CombinedWork(works, output_lists)
+
+    def all_gather_single(self, output: Array, input: Array, opts: Any = None) -> Work:
+        """See `allhands.all_gather_single`."""
+        limit = _limit_of(opts, None)
+        return _work(self.communicator.all_gather_single(output, input, limit, True))
+
+    def all_gather_single_coalesced(
+        self, outputs: list[Array], inputs: list[Array], opts: Any = None
+    ) -> Work:
+        """`all_gather_single` of each pair."""
+        works = [
+            self.all_gather_single(output, input, opts)
+            for output, input in zip(outputs, inputs, strict=True)
+        ]
+        return CombinedWork(works, list(outputs))
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def gather(
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Work:
+        """See `allhands.gather`; `opts` may be the root itself."""
+        tensor, outputs = _one(input_tensors), _one_list(output_tensors)
+        target = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.gather(tensor, outputs, target, limit, True))
+
+    def scatter(
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Work:
+        """See `allhands.scatter`; `opts` may be the root itself."""
+        tensor, inputs = _one(output_tensors), _one_list(input_tensors)
+        source = _chosen(opts, root, "rootRank", 0)
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.scatter(tensor, inputs, source, limit, True))
+
+    def alltoall(
+        self,
+        output_tensors: list[Array],
+        input_tensors: list[Array],
+        opts: Any = None,
+    ) -> Work:
+        """See `allhands.all_to_all`."""
+        limit = _limit_of(opts, None)
+        return _work(
+            self.communicator.all_to_all(output_tensors, input_tensors, limit, True)
+        )
+
+    def all_to_all_single(
+        self,
+        output: Array,
+        input: Array,
+        output_split_sizes: Sequence[int] | None = None,
+        input_split_sizes: Sequence[int] | None = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        """See `allhands.all_to_all_single`; no split sizes: equal ones."""
+        limit = _limit_of(opts, timeout)
+        return _work(
+            self.communicator.all_to_all_single(
+                output, input, output_split_sizes, input_split_sizes, limit, True
+            )
+        )
+
+    alltoall_base = all_to_all_single
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+        """See `allhands.isend`."""
+        tensor = _one(tensors)
+        peer = self.peer_meant("destination", None, dst)
+        return self.communicator.isend(tensor, peer, tag, None)
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        """See `allhands.irecv`."""
+        tensor = _one(tensors)
+        peer = self.peer_meant("source", None, src)
+        return self.communicator.irecv(tensor, peer, tag, None)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        """See `allhands.irecv`; from any rank."""
+        tensor = _one(tensors)
+        return self.communicator.irecv(tensor, None, tag, None)
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
+        """See `allhands.barrier`."""
+        limit = _limit_of(opts, timeout)
+        return _work(self.communicator.barrier(limit, True))
+
+
+def _limit_of(opts: Any, timeout: timedelta | None) -> timedelta | None:
+    """None for the group's, which options say by a negative one."""
+    if not isinstance(opts, CallOptions):
+        return timeout
+    limit = opts.timeout
+    is_unset = isinstance(limit, timedelta) and limit < timedelta(0)
+    return None if is_unset else limit
+
+
+def _chosen(opts: Any, given: Any, name: str, default: Any = ReduceOp.SUM) -> Any:
+    """`given`, else option `name` of `opts`, else `opts` itself, else `default`."""
+    if given is not None:
+        return given
+    if isinstance(opts, CallOptions):
+        return getattr(opts, name)
+    return default if opts is None else opts
+
+
+def _one(tensors: Any) -> Array:
+    """The array, or the only entry of the list."""
+    if not isinstance(tensors, (list, tuple)):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"expected a list of one array, got {len(tensors)} arrays")
+    return tensors[0]
+
+
+def _one_list(tensors: Any) -> list[Array]:
+    """The list of arrays, or the only entry of a list of such lists."""
+    nested = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    return list(tensors[0] if nested else tensors)
+
+
+def _work(work: Work | None) -> Work:
+    assert work is not None, "an asynchronous operation of a backend returns a Work"
+    return work

@@ -1,0 +1,236 @@
+"""World: everything that is global in this package, in one object.
+
+A process has one World; `use` gives a thread another, so that ranks can live in one
+process as threads (tests do). Nothing else in the package is global, except tables that
+only grow. Initializing, destroying and making groups are for one thread at a time;
+looking a group up is safe from any.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from datetime import timedelta
+
+from allhands.backends.communicator import Communicator
+from allhands.errors import DistError
+from allhands.groups.process_group import LONGEST_GOODBYE, ProcessGroup
+from allhands.options import DebugLevel
+from allhands.rendezvous.roster import Roster
+from allhands.store import Store
+
+__all__ = [
+    "NON_GROUP_MEMBER",
+    "World",
+    "current",
+    "default_group",
+    "is_process_wide",
+    "resolve",
+    "use",
+]
+
+NON_GROUP_MEMBER = -100
+"""What `new_group` returns to a rank that is not in the group."""
+
+
+class World:
+    """The groups of one rank."""
+
+    def __init__(self) -> None:
+        self.debug_level: DebugLevel | None = None
+        """What was set; None until somebody asks for it."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.default: ProcessGroup | None = None
+        self.groups: dict[str, ProcessGroup] = {}
+        self.num_groups = 0
+        """Made so far, also those that this rank is not in."""
+        self._num_named = 0
+        self._num_alike: Counter[tuple[int, ...]] = Counter()
+        self._store: Store | None = None
+        self._exchange: Callable[[], Roster] | None = None
+        self._roster: Roster | None = None
+        self._others: list[Communicator] = []
+
+    def open(self, store: Store, exchange: Callable[[], Roster]) -> None:
+        """Begin: the ranks share `store`, and `exchange` tells who they are."""
+        self._store = store
+        self._exchange = exchange
+        self._num_named = 1  # "0" is the world
+
+    @property
+    def store(self) -> Store:
+        """What the world was initialized with."""
+        assert self._store is not None, "open() comes first"
+        return self._store
+
+    @property
+    def has_met(self) -> bool:
+        """Whether it is known who the ranks are; some backends need not know."""
+        return self._roster is not None
+
+    def roster(self) -> Roster:
+        """The processes of this world; the first call waits until all have come."""
+        if self._roster is None:
+            assert self._exchange is not None, "open() comes first"
+            self._roster = self._exchange()
+        return self._roster
+
+    def count_alike(self, ranks: Iterable[int]) -> int:
+        """How many groups of these ranks were made before the one now being made.
+
+        All members make their groups of the same ranks in the same order, whatever else
+        they make in between; so this tells such groups apart without communication.
+        """
+        self.num_groups += 1
+        key = tuple(ranks)
+        self._num_alike[key] += 1
+        return self._num_alike[key] - 1
+
+    def num_alike(self, ranks: Iterable[int]) -> int:
+        """How many groups of these ranks were made."""
+        return self._num_alike[tuple(ranks)]
+
+    def next_name(self) -> str:
+        """The next of the names "1", "2", ... that all ranks count alike."""
+        self._num_named += 1
+        return str(self._num_named - 1)
+
+    def add(self, group: ProcessGroup) -> None:
+        """Register `group`; the first one is the default."""
+        self.groups[group.group_name] = group
+        if self.default is None:
+            self.default = group
+            group.is_world = True
+            if self is _process_world:
+                atexit.register(self._destroy_at_exit)
+
+    def close_with_it(self, communicator: Communicator) -> None:
+        """Close `communicator`, which is in no group, when this world ends."""
+        self._others.append(communicator)
+
+    def remove(self, group: ProcessGroup) -> None:
+        """Shut `group` down and forget it."""
+        del self.groups[group.group_name]
+        group.shutdown()
+
+    def destroy(self, grace: timedelta = LONGEST_GOODBYE) -> None:
+        """Shut all groups down, the newest first, and become as new.
+
+        They have `grace` together. Where one raises, the others are shut down all the
+        same.
+        """
+        atexit.unregister(self._destroy_at_exit)
+        groups, others = list(self.groups.values()), self._others
+        self._reset()
+        end = time.monotonic() + grace.total_seconds()
+        with ExitStack() as shutdowns:  # runs them from the last to the first
+            for communicator in others:
+                shutdowns.callback(communicator.close, 0.0)
+            for group in groups:
+                shutdowns.callback(_shut_down, group, end)
+
+    def _destroy_at_exit(self) -> None:
+        """For a program that never called `destroy_process_group`."""
+        error = getattr(sys, "last_value", None)  # an exception that nobody caught
+        if error is None:
+            self.destroy()
+            return
+        for group in self.groups.values():
+            group.communicator.note_failure(_headline(error))
+        with suppress(DistError):  # that the program failed has been said
+            self.destroy(_GOODBYE_OF_THE_FAILED)
+
+
+def _headline(error: BaseException) -> str:
+    """The exception as the last line of its traceback has it, or the start of that."""
+    [*_, line] = traceback.format_exception_only(error)
+    return line.split("\n")[0][:200]
+
+
+_GOODBYE_OF_THE_FAILED = timedelta(seconds=1)
+"""The others are to learn soon that this rank is no more."""
+
+
+def _shut_down(group: ProcessGroup, end: float) -> None:
+    if type(group).shutdown is not ProcessGroup.shutdown:
+        group.shutdown()  # a user's own, without arguments as in torch
+    else:
+        group.shutdown(timedelta(seconds=max(0.0, end - time.monotonic())))
+
+
+_process_world = World()
+_thread_world: ContextVar[World] = ContextVar("allhands_world")
+
+
+def _forget_after_fork() -> None:
+    """A forked child is no rank: it must not touch what its parent shares."""
+    world = current()
+    atexit.unregister(world._destroy_at_exit)
+    world._reset()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def current() -> World:
+    """The World of the calling thread."""
+    return _thread_world.get(_process_world)
+
+
+def is_process_wide(world: World) -> bool:
+    """Whether `world` is the one that threads have without `use`."""
+    return world is _process_world
+
+
+@contextmanager
+def use(world: World) -> Iterator[World]:
+    """Make `world` the current one for this thread, within a `with` block."""
+    token = _thread_world.set(world)
+    try:
+        yield world
+    finally:
+        _thread_world.reset(token)
+
+
+def default_group() -> ProcessGroup:
+    """The group of all ranks.
+
+    Raises:
+        ValueError: there is none yet.
+    """
+    group = current().default
+    if group is None:
+        raise ValueError(
+            "Default process group has not been initialized, please make sure to call "
+            "init_process_group."
+        )
+    return group
+
+
+def resolve(group: ProcessGroup | int | None) -> ProcessGroup | None:
+    """The group that a `group=` argument means; None where this rank is not in it.
+
+    Raises:
+        ValueError: no world, no such group, or it was destroyed.
+    """
+    if group is None:
+        # As default_group(), in fewer steps: every call without a group passes here.
+        return _thread_world.get(_process_world).default or default_group()
+    if isinstance(group, ProcessGroup):
+        if current().groups.get(group.group_name) is group:
+            return group
+    elif group == NON_GROUP_MEMBER:
+        return None
+    raise ValueError(
+        f"Group {group} is not registered, please create group with "
+        f"allhands.new_group API"
+    )

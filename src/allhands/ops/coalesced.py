@@ -1,0 +1,172 @@
+"""Collectives on several arrays in one call; what `collectives` says holds here too.
+
+With `async_op` the functions return a future of the outputs, as in torch, not a `Work`.
+`_coalescing_manager` has torch's name, underscore included, since programs use that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from allhands.arrays import Array
+from allhands.arrays.lists import check_list
+from allhands.backends.work import CombinedWork, Work
+from allhands.groups.arguments import Group, warn_non_member
+from allhands.groups.world import resolve
+from allhands.options import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    RedOpType,
+    ReduceOp,
+    to_seconds,
+)
+
+__all__ = ["CoalescedCalls", "all_gather_coalesced", "all_reduce_coalesced"]
+
+
+def all_reduce_coalesced(
+    tensors: list[Array] | Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Any:
+    """`all_reduce` of each of `tensors`, which have one dtype; warns.
+
+    Returns:
+        A future of `tensors` if `async_op`, else None.
+
+    Raises:
+        ValueError: dtypes differ.
+
+    Example:
+        ```python
+        dist.all_reduce_coalesced([np.ones(2), np.ones(3)])
+        ```
+    """
+    _warn("all_reduce_coalesced", "all_reduce")
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_reduce_coalesced")
+        return None
+    several = tensors if isinstance(tensors, list) else [tensors]
+    options = AllreduceCoalescedOptions(timeout=_of(timeout), reduceOp=op)
+    return _ended(member.allreduce_coalesced(several, options), async_op)
+
+
+def all_gather_coalesced(
+    output_tensor_lists: list[list[Array]],
+    input_tensor_list: list[Array],
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Any:
+    """`all_gather` of each array of a list; warns.
+
+    Entry i of `input_tensor_list` of rank r comes to `output_tensor_lists[r][i]` of
+    every rank.
+
+    Returns:
+        A future of `output_tensor_lists` if `async_op`, else None.
+
+    Raises:
+        TypeError: one of them is not a list.
+        RuntimeError: a list has not one entry per rank, or per input.
+        ValueError: dtypes or numbers of elements differ.
+
+    Example:
+        ```python
+        inputs = [np.ones(2), np.ones(3)]
+        size = dist.get_world_size()
+        outputs = [[np.empty(2), np.empty(3)] for _ in range(size)]
+        dist.all_gather_coalesced(outputs, inputs)
+        ```
+    """
+    _warn("all_gather_coalesced", "all_gather")
+    check_list("output_tensor_lists", output_tensor_lists)
+    check_list("input_tensor_list", input_tensor_list)
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_gather_coalesced")
+        return None
+    options = AllgatherOptions(timeout=_of(timeout))
+    work = member.allgather_coalesced(output_tensor_lists, input_tensor_list, options)
+    return _ended(work, async_op)
+
+
+class CoalescedCalls:
+    """What `_coalescing_manager` yields: the operations of its block, as one."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def append(self, work: Work | None) -> None:
+        """Add an operation that was started otherwise."""
+        if work is not None:
+            self.works.append(work)
+
+    def wait(self) -> None:
+        """Return when all of them have ended.
+
+        Raises:
+            DistBackendError: what the first that failed raised.
+        """
+        CombinedWork(self.works, []).wait()
+
+
+@contextmanager
+def _coalescing_manager(
+    group: Group = None, device: Any = None, async_ops: bool = False
+) -> Iterator[CoalescedCalls]:
+    """Post the collectives on `group` in a `with` block, and wait for all at its end.
+
+    Within the block each returns at once, `async_op` or not, and its arrays must be
+    left alone; with `async_ops` until `wait()` of what the block yields. For one thread
+    of the group at a time. `device` does not matter to arrays in CPU memory.
+
+    Example:
+        ```python
+        with _coalescing_manager() as calls:
+            for gradient in gradients:
+                dist.all_reduce(gradient)
+        ```
+    """
+    member = resolve(group)
+    calls = CoalescedCalls()
+    if member is None:
+        yield calls
+        return
+    with member.posting(calls.works):
+        yield calls
+    if not async_ops:
+        calls.wait()
+
+
+def _of(timeout: timedelta | None) -> timedelta:
+    """As options have it: negative for the group's."""
+    if timeout is None:
+        return timedelta(milliseconds=-1)
+    to_seconds(timeout)
+    return timeout
+
+
+def _ended(work: Work, async_op: bool) -> Any:
+    if async_op:
+        return work.get_future()
+    work.wait()
+    return None
+
+
+def _warn(name: str, instead: str) -> None:
+    warnings.warn(
+        f"`allhands.{name}` is deprecated. Please use `allhands.{instead}` of each "
+        f"array, with `async_op`, instead.",
+        FutureWarning,
+        stacklevel=3,
+    )

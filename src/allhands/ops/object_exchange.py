@@ -1,0 +1,229 @@
+"""ObjectExchange: how the objects of one call travel, as arrays of a communicator.
+
+The sizes of the sections of an object go first and are checked before memory is taken
+for them; then the sections go one after the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+
+from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
+from allhands.groups.process_group import ProcessGroup
+from allhands.ops.serialization import (
+    NOTHING,
+    Numbers,
+    Section,
+    Serialized,
+    pack,
+    room_for,
+    unpack,
+)
+from allhands.options import to_seconds
+
+__all__ = ["ObjectExchange"]
+
+T = TypeVar("T")
+
+_FAILED = -1  # as a count: the object could not be pickled
+_SMALL = 1 << 16  # bytes that a receiver always has memory for
+
+# Tags that no caller can use. What follows an announcement has a tag of its own, so
+# that nothing is mistaken for the remains of a call that failed.
+_ANNOUNCEMENT = 2**31
+_serials = itertools.count()
+_NUM_SERIALS = 2**30
+
+
+class ObjectExchange:
+    """The arrays of one call, each in turn, in one time limit; errors name the call."""
+
+    def __init__(
+        self, operation: str, member: ProcessGroup, timeout: timedelta | None
+    ) -> None:
+        self._operation = operation
+        self._rank = member.rank()
+        self._size = member.size()
+        self._limit = to_seconds(member.timeout if timeout is None else timeout)
+        self._end = time.monotonic() + self._limit
+        self._communicator = member.communicator
+
+    def __enter__(self) -> ObjectExchange:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DistError):  # its limit is what was left for one array
+            limit = f" (limit {self._limit:.2f} s)" * isinstance(error, TimeoutError)
+            error.args = (f"{self._operation}{limit}: {error}",)
+
+    def _left(self) -> timedelta:
+        return timedelta(seconds=max(0.0, self._end - time.monotonic()))
+
+    def collect(self, obj: Any, root: int | None) -> list[Any]:
+        """The objects of all ranks; on other ranks than `root`, if given, none."""
+        return [unpack(packed) for packed in self._gathered(obj, root)]
+
+    def _gathered(self, obj: Any, root: int | None) -> list[Serialized]:
+        mine, error = _try(lambda: pack(obj))
+        own = np.empty(0) if mine is None else mine.numbers()
+        counts: Numbers = np.empty(self._size, np.int64)
+        count = np.array([_FAILED if mine is None else own.size])
+        self._communicator.all_gather_single(counts, count, self._left(), False)
+        _check_counts(counts, error)
+        assert mine is not None, "or there was an error"
+        receives = root is None or root == self._rank
+        numbers = [np.empty(n, np.int64) for n in counts] if receives else []
+        self._gather(own, numbers, root)
+        arriving = self._room_for(
+            numbers, lambda: self._gather(NOTHING, [NOTHING] * self._size, root)
+        )
+        for place in range(int(counts.max()) - 1):
+            outputs = [packed.at(place) for packed in arriving]
+            self._gather(mine.at(place), outputs, root)
+        return arriving
+
+    def _gather(self, tensor: Any, outputs: list[Any], root: int | None) -> None:
+        limit = self._left()
+        if root is None:
+            self._communicator.all_gather(outputs, tensor, limit, False)
+        else:
+            # Of different sizes, so it is all_to_all where all but `root` get nothing.
+            nothing = np.empty(0, tensor.dtype)
+            inputs = [tensor if r == root else nothing for r in range(self._size)]
+            outputs = outputs or [nothing] * self._size
+            self._communicator.all_to_all(outputs, inputs, limit, False)
+
+    def _scatter(self, output: Any, inputs: list[Any], root: int) -> None:
+        nothing = np.empty(0, output.dtype)
+        outputs = [output if r == root else nothing for r in range(self._size)]
+        inputs = inputs or [nothing] * self._size
+        self._communicator.all_to_all(outputs, inputs, self._left(), False)
+
+    def _broadcast(self, root: int, *tensors: Any) -> None:
+        for tensor in tensors:
+            self._communicator.broadcast(tensor, root, self._left(), False)
+
+    @staticmethod
+    def _room_for(
+        numbers: list[Numbers], refuse: Callable[[], object]
+    ) -> list[Serialized]:
+        """`room_for`; where there is none, `refuse` is to let the peers know.
+
+        It takes part in what comes next with other sizes than announced.
+        """
+        try:
+            return room_for(numbers)
+        except (DistBackendError, MemoryError):
+            with suppress(CollectiveMismatchError):
+                refuse()
+            raise
+
+    def broadcast(self, objects: list[Any], root: int) -> None:
+        """Send `objects` to all others."""
+        packed, error = _try(lambda: pack(objects))
+        count = _FAILED if packed is None else len(packed.numbers())
+        counts = np.full(len(objects), count)
+        self._broadcast(root, counts)
+        _check_counts(counts, error)
+        if objects and packed is not None:
+            self._broadcast(root, packed.numbers(), *packed.sections())
+
+    def receive_broadcast(self, length: int, root: int) -> list[Any]:
+        """The `length` objects of `root`."""
+        # An entry for each object, so that lists of different lengths are a mismatch.
+        counts: Numbers = np.empty(length, np.int64)
+        self._broadcast(root, counts)
+        _check_counts(counts, None, root)
+        if not length:
+            return []
+        numbers: Numbers = np.empty(counts[0], np.int64)
+        self._broadcast(root, numbers)
+        [packed] = self._room_for([numbers], lambda: self._broadcast(root, NOTHING))
+        self._broadcast(root, *packed.sections())
+        return list(unpack(packed))
+
+    def scatter(self, inputs: list[Any] | None, root: int) -> Any:
+        """This rank's object; `inputs` on `root` only."""
+        return unpack(self._scattered(inputs, root))
+
+    def _scattered(self, inputs: list[Any] | None, root: int) -> Serialized:
+        outgoing, error = _try(lambda: [pack(obj) for obj in inputs or []])
+        counts: Numbers = np.full(self._size, _FAILED)
+        if inputs is not None and outgoing is not None:
+            counts[:] = [len(packed.numbers()) for packed in outgoing]
+        self._broadcast(root, counts)
+        _check_counts(counts, error, root)
+        assert outgoing is not None, "or there was an error"
+        numbers: Numbers = np.empty(counts[self._rank], np.int64)
+        self._scatter(numbers, [packed.numbers() for packed in outgoing], root)
+        [mine] = self._room_for([numbers], lambda: self._scatter(NOTHING, [], root))
+        for place in range(int(counts.max()) - 1):
+            sections = [packed.at(place) for packed in outgoing]
+            self._scatter(mine.at(place), sections, root)
+        return mine
+
+    def send(self, objects: list[Any], peer: int) -> None:
+        """Send `objects` to `peer`."""
+        packed = pack(objects)
+        numbers = packed.numbers()
+        serial = next(_serials) % _NUM_SERIALS
+        # An entry for each object, so that lists of different lengths are a mismatch.
+        announcement = np.full(len(objects), serial << 32 | len(numbers))
+        self._communicator.send(announcement, peer, _ANNOUNCEMENT, self._left())
+        for tensor in [numbers, *packed.sections()] if objects else []:
+            tag = _ANNOUNCEMENT + 1 + serial
+            self._communicator.send(tensor, peer, tag, self._left())
+
+    def receive(self, length: int, peer: int | None) -> tuple[int, list[Any]]:
+        """The sender's group rank and what it sent."""
+        announcement: Numbers = np.empty(length, np.int64)
+        source = self._communicator.recv(
+            announcement, peer, _ANNOUNCEMENT, self._left()
+        )
+        if not length:
+            return source, []
+        serial, count = divmod(int(announcement[0]), 1 << 32)
+        tag = _ANNOUNCEMENT + 1 + serial
+
+        def receive(*tensors: Any) -> None:
+            for tensor in tensors:
+                self._communicator.recv(tensor, source, tag, self._left())
+
+        numbers: Numbers = np.empty(count, np.int64)
+        receive(numbers)
+        [packed] = self._room_for([numbers], lambda: _refuse(numbers[1:], receive))
+        receive(*packed.sections())
+        return source, list(unpack(packed))
+
+
+def _refuse(sizes: Numbers, receive: Callable[[Section], object]) -> None:
+    """Receive what is small, which may have left already, up to the first large one."""
+    for size in sizes:
+        receive(np.empty(size, np.uint8) if size < _SMALL else NOTHING)
+
+
+def _try(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """What `call` returns, or what it raised."""
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def _check_counts(
+    counts: Numbers, error: BaseException | None, root: int | None = None
+) -> None:
+    """Raise this rank's error, or tell that of another."""
+    if error is not None:
+        raise error
+    failed = [rank for rank, count in enumerate(counts.tolist()) if count == _FAILED]
+    if failed:
+        who = failed if root is None else [root]
+        raise DistBackendError(f"ranks {who} of the group could not pickle an object")

@@ -1,0 +1,296 @@
+"""Any Python objects between ranks, by pickle.
+
+An object goes as the sections of a `Serialized`: first how many there are, then their
+sizes, which are checked before memory is taken for them, then one after the other. So
+the data of NumPy arrays and torch CPU tensors is not copied on its way, and receiving
+takes little more memory than the object has; only a `str` is there twice while it is
+decoded.
+
+What holds for all of these functions, and is not repeated below:
+
+- Only for ranks that trust each other: unpickling runs code that the sender chose. The
+  ranks of a world are processes of one user who proved that they know the job's secret.
+- Arguments are checked before anything is sent. An object that cannot be pickled raises
+  on its rank, and `DistBackendError` on the others of a collective. One that a rank has
+  no memory for raises `DistBackendError` or `MemoryError` there, and
+  `CollectiveMismatchError` on the others of a collective and the sender of a message.
+- A large torch tensor arrives in memory that cannot be resized (`Tensor.resize_`).
+- `device` and `use_batch` are accepted as in torch.distributed and change nothing:
+  objects come to CPU memory.
+- `timeout` limits the whole call; by default the group's timeout does.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allhands.groups.arguments import Group, member_of, warn_non_member
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import resolve
+from allhands.ops.object_exchange import ObjectExchange
+
+__all__ = [
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "recv_object_list",
+    "scatter_object_list",
+    "send_object_list",
+]
+
+
+def all_gather_object(
+    object_list: list[Any],
+    obj: Any,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> None:
+    """Collect `obj` of every rank in `object_list` of every rank, by group rank.
+
+    Raises:
+        IndexError: `object_list` is shorter than the group is large.
+
+    Example:
+        ```python
+        names = [None] * dist.get_world_size()
+        dist.all_gather_object(names, socket.gethostname())
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_gather_object")
+        return
+    _check_room("object_list", object_list, member.size())
+    with ObjectExchange("all_gather_object", member, timeout) as exchange:
+        object_list[: member.size()] = exchange.collect(obj, None)
+
+
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> None:
+    """Collect `obj` of every rank in `object_gather_list` of one rank, by group rank.
+
+    The destination is `dst`, a global rank (0 by default), or `group_dst`, a rank of
+    `group`. Only it passes a list.
+
+    Raises:
+        ValueError: the list is missing there, or given elsewhere.
+        IndexError: it is shorter than the group is large.
+
+    Example:
+        ```python
+        losses = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+        dist.gather_object({"loss": loss}, losses, dst=0)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("gather_object")
+        return
+    root = _root(member, dst, group_dst)
+    is_root = member.rank() == root
+    if is_root and not object_gather_list:
+        raise ValueError(
+            "Argument ``object_gather_list`` must be specified on destination rank."
+        )
+    if not is_root and object_gather_list:
+        raise ValueError(
+            "Argument ``object_gather_list`` must NOT be specified on non-destination "
+            "ranks."
+        )
+    if object_gather_list:
+        _check_room("object_gather_list", object_gather_list, member.size())
+    with ObjectExchange("gather_object", member, timeout) as exchange:
+        objects = exchange.collect(obj, root)
+    if object_gather_list:
+        object_gather_list[: member.size()] = objects
+
+
+def broadcast_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Group = None,
+    device: Any = None,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> None:
+    """Replace the entries of `object_list` by those of one rank.
+
+    The source is `src`, a global rank (0 by default), or `group_src`, a rank of
+    `group`; its list stays as it is. All lists have the same length, or every rank
+    raises `CollectiveMismatchError`. What is no list is a `TypeError`.
+
+    Example:
+        ```python
+        options = [parse_arguments() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(options, src=0)
+        ```
+    """
+    _check_is_list("object_list", object_list)
+    member = resolve(group)
+    if member is None:
+        warn_non_member("broadcast_object_list")
+        return
+    root = _root(member, src, group_src)
+    with ObjectExchange("broadcast_object_list", member, timeout) as exchange:
+        if member.rank() == root:
+            exchange.broadcast(object_list, root)
+        else:
+            object_list[:] = exchange.receive_broadcast(len(object_list), root)
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None,
+    group: Group = None,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> None:
+    """Give each rank its entry of one rank's input list, as its output list's first.
+
+    The source is `src`, a global rank (0 by default), or `group_src`, a rank of
+    `group`; the input lists of others are ignored.
+
+    Raises:
+        ValueError: an output list is empty; the source's input list is missing or has
+            not one entry per rank.
+
+    Example:
+        ```python
+        mine = [None]
+        dist.scatter_object_list(mine, parts if dist.get_rank() == 0 else None, src=0)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("scatter_object_list")
+        return
+    if not isinstance(scatter_object_output_list, list) or (
+        not scatter_object_output_list
+    ):
+        raise ValueError(
+            "Expected argument scatter_object_output_list to be a list of size at "
+            "least 1."
+        )
+    root = _root(member, src, group_src)
+    inputs = scatter_object_input_list if member.rank() == root else None
+    if member.rank() == root:
+        if inputs is None:
+            raise ValueError(
+                "source rank must provide non-None scatter_object_input_list"
+            )
+        if len(inputs) != member.size():
+            raise ValueError(
+                f"scatter_object_input_list has {len(inputs)} entries, it needs one "
+                f"per rank: {member.size()}"
+            )
+    with ObjectExchange("scatter_object_list", member, timeout) as exchange:
+        scatter_object_output_list[0] = exchange.scatter(inputs, root)
+
+
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: Group = None,
+    device: Any = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None:
+    """Send the entries of `object_list` to one rank, which calls `recv_object_list`.
+
+    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`. Its list
+    has the same length, or both sides raise `CollectiveMismatchError`.
+
+    Raises:
+        ValueError: no such rank, or this rank itself; this rank is not in the group.
+
+    Example:
+        ```python
+        if dist.get_rank() == 0:
+            dist.send_object_list(["task", {"size": 3}], dst=1)
+        else:
+            task = [None, None]
+            dist.recv_object_list(task, src=0)
+        ```
+    """
+    _check_is_list("object_list", object_list)
+    member = member_of(group)
+    target = member.peer_meant("destination", dst, group_dst)
+    with ObjectExchange("send_object_list", member, timeout) as exchange:
+        exchange.send(object_list, target)
+
+
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Group = None,
+    device: Any = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> int:
+    """Replace the entries of `object_list` by those that one rank sends.
+
+    The source is `src`, a global rank, or `group_src`, a rank of `group`; with neither,
+    whichever rank sends first.
+
+    Returns:
+        The sender's global rank.
+
+    Raises:
+        ValueError: no such rank, or this rank itself; this rank is not in the group.
+
+    Example:
+        ```python
+        sender = dist.recv_object_list(task)  # of whichever rank sends first
+        ```
+    """
+    _check_is_list("object_list", object_list)
+    member = member_of(group)
+    source = None
+    if src is not None or group_src is not None:
+        source = member.peer_meant("source", src, group_src)
+    with ObjectExchange("recv_object_list", member, timeout) as exchange:
+        sender, objects = exchange.receive(len(object_list), source)
+    object_list[:] = objects
+    return member.global_rank(sender)
+
+
+def _root(member: ProcessGroup, root: int | None, group_root: int | None) -> int:
+    rank = member.rank_meant(root, group_root, default=0)
+    if not 0 <= rank < member.size():
+        raise RuntimeError(
+            f"invalid root rank: {rank}; it must be in [0, {member.size()})"
+        )
+    return rank
+
+
+def _check_is_list(name: str, value: object) -> None:
+    if not isinstance(value, list):
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{name}` of type list, "
+            f"but got {type(value)} instead."
+        )
+
+
+def _check_room(name: str, value: list[Any], size: int) -> None:
+    _check_is_list(name, value)
+    if len(value) < size:
+        raise IndexError(
+            f"list assignment index out of range: {name} has {len(value)} entries, the "
+            f"group has {size} ranks"
+        )

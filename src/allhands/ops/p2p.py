@@ -1,0 +1,311 @@
+"""Messages from one rank to another: send and receive, blocking or not.
+
+What holds for all of them, and is not repeated below:
+
+- A message goes to the oldest receive of its destination that names its source (or any)
+  and has its tag; messages of one source and tag arrive in the order of their sends.
+- Both arrays have the same number of elements and the same dtype, or both sides raise
+  `CollectiveMismatchError` and nothing is written. A `send` of some kilobytes may have
+  returned before the receive came: then this rank's next call with that peer raises.
+- `dst` and `src` are global ranks, `group_dst` and `group_src` ranks of `group`. A rank
+  that does not exist, or this rank itself, is a `ValueError` at once.
+- `tag` is an int in [0, 2**31), 0 by default, else it is a `TypeError`, or for a
+  negative one a `RuntimeError`. Tags need not be received in the order of sending.
+- Arrays are those of the collectives; an array to send may be read-only.
+- `timeout` limits this call; by default the group's timeout does. When it passes the
+  message is given up, `CollectiveTimeoutError` is raised, and the group works on. So it
+  does after `RankFailedError`: the peer died or left.
+- Messages and collectives of a group do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from allhands.arrays import Array, library_of
+from allhands.backends.work import Work
+from allhands.groups.arguments import Group, member_of, warn_non_member
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import resolve
+
+__all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send", "sendrecv"]
+
+_NUM_TAGS = 2**31
+
+
+def send(
+    tensor: Array,
+    dst: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> None:
+    """Send `tensor` to one rank; returns when `tensor` may be changed again.
+
+    A message of up to 32 KiB does not wait for its receive, as long as less than 16 MiB
+    of such messages wait at the destination; a larger one does.
+
+    Raises:
+        ValueError: this rank is not in the group.
+
+    Example:
+        ```python
+        if dist.get_rank() == 0:
+            dist.send(np.arange(3.0), dst=1)
+        else:
+            array = np.empty(3)
+            dist.recv(array, src=0)
+        ```
+    """
+    member = member_of(group)
+    target = member.peer_meant("destination", dst, group_dst)
+    member.communicator.send(tensor, target, _checked(tag), timeout)
+
+
+def recv(
+    tensor: Array,
+    src: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> int:
+    """Receive a message into `tensor`; returns the sender's global rank.
+
+    With neither `src` nor `group_src` it takes the oldest message with that tag from
+    any rank. On a rank that is not in the group it returns -1 and warns.
+
+    Example:
+        ```python
+        result = np.empty(3)
+        worker = dist.recv(result)  # of whichever rank is done first
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("recv")
+        return -1
+    source = _source_of(member, src, group_src)
+    sender = member.communicator.recv(tensor, source, _checked(tag), timeout)
+    return member.global_rank(sender)
+
+
+def isend(
+    tensor: Array,
+    dst: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Start to send `tensor`, which must be left alone until `Work.wait()` returns.
+
+    Messages that have not gone when the group is destroyed, or the program ends, are
+    sent then; if they cannot be, that raises. On a rank that is not in the group it
+    returns None and warns.
+
+    Example:
+        ```python
+        work = dist.isend(array, dst=1)
+        ...  # compute
+        work.wait()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("isend")
+        return None
+    target = member.peer_meant("destination", dst, group_dst)
+    return member.communicator.isend(tensor, target, _checked(tag), timeout)
+
+
+def irecv(
+    tensor: Array,
+    src: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Start to receive into `tensor`, which may be read once `Work.wait()` returns.
+
+    As `recv` otherwise; then `Work.source_rank()` is the sender's rank in the group. On
+    a rank that is not in the group it returns None and warns.
+
+    Example:
+        ```python
+        work = dist.irecv(array, src=0)
+        ...  # compute
+        work.wait()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("irecv")
+        return None
+    source = _source_of(member, src, group_src)
+    return member.communicator.irecv(tensor, source, _checked(tag), timeout)
+
+
+def sendrecv(
+    tensor: Array,
+    output: Array,
+    dst: int | None = None,
+    src: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+    group_src: int | None = None,
+    *,
+    recv_tag: int | None = None,
+    timeout: timedelta | None = None,
+) -> int:
+    """Send `tensor` and receive into `output` at the same time.
+
+    Unlike `send` followed by `recv` it cannot deadlock when all ranks do it. `recv_tag`
+    is the tag to receive, `tag` where it is not given. The arrays must not overlap.
+
+    Returns:
+        The sender's global rank.
+
+    Raises:
+        ValueError: this rank is not in the group.
+
+    Example:
+        ```python
+        left, right = (rank - 1) % size, (rank + 1) % size
+        dist.sendrecv(mine, theirs, dst=right, src=left)
+        ```
+    """
+    member = member_of(group)
+    sender = member.communicator.sendrecv(
+        tensor,
+        member.peer_meant("destination", dst, group_dst),
+        _checked(tag),
+        output,
+        _source_of(member, src, group_src),
+        _checked(tag if recv_tag is None else recv_tag),
+        timeout,
+    )
+    return member.global_rank(sender)
+
+
+class P2POp:
+    """An `isend` or `irecv` to be started by `batch_isend_irecv`.
+
+    `op` is one of these two functions, the rest are its arguments; `peer` is a global
+    rank, `group_peer` a rank of `group`.
+
+    Raises:
+        ValueError: `op` is neither; no such peer; this rank is not in the group.
+        TypeError: `tensor` is no array.
+
+    Example:
+        ```python
+        op = dist.P2POp(dist.isend, array, peer=1)
+        (work,) = dist.batch_isend_irecv([op])
+        work.wait()
+        ```
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Work | None],
+        tensor: Array,
+        peer: int | None = None,
+        group: Group = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``allhands.isend`` or "
+                f"``allhands.irecv``, got {op!r}."
+            )
+        library_of(tensor)
+        member = member_of(group)
+        self.op = op
+        self.tensor = tensor
+        self.group = member
+        self.tag = _checked(tag)
+        role = "destination" if op is isend else "source"
+        self.group_peer = member.peer_meant(role, peer, group_peer)
+        self.peer = member.global_rank(self.group_peer)
+
+    def start(self, timeout: timedelta | None) -> Work:
+        """Start it; it may take that long."""
+        communicator = self.group.communicator
+        run = communicator.isend if self.op is isend else communicator.irecv
+        return run(self.tensor, self.group_peer, self.tag, timeout)
+
+    def __repr__(self) -> str:
+        ends = self.group.rank(), self.group_peer
+        source, destination = ends if self.op is isend else reversed(ends)
+        return (
+            f"P2POp({self.op.__name__} pg={self.group.group_name}, "
+            f"group_src={source}, group_dst={destination},  "
+            f"{self.tensor.shape}, {self.tensor.dtype})"
+        )
+
+
+def batch_isend_irecv(
+    p2p_op_list: list[P2POp], *, timeout: timedelta | None = None
+) -> list[Work]:
+    """Start all operations of the list; one `Work` each, in its order.
+
+    Raises:
+        IndexError: the list is empty.
+        ValueError: it is no list of `P2POp`, or they are of different groups.
+
+    Example:
+        ```python
+        ops = [
+            dist.P2POp(dist.isend, mine, right),
+            dist.P2POp(dist.irecv, theirs, left),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        ```
+    """
+    if not isinstance(p2p_op_list, list) or not all(
+        isinstance(op, P2POp) for op in p2p_op_list
+    ):
+        raise ValueError(
+            "Invalid ``p2p_op_list``. Each op is expected to be of type "
+            "``allhands.P2POp``, in a list."
+        )
+    if not p2p_op_list:
+        raise IndexError("``p2p_op_list`` is empty: list index out of range")
+    if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
+        raise ValueError("All ops need to use the same group.")
+    member_of(p2p_op_list[0].group)  # which may have been destroyed
+    return [op.start(timeout) for op in p2p_op_list]
+
+
+def _checked(tag: int) -> int:
+    """The tag, if it is one.
+
+    Raises:
+        TypeError: it is no int, or too large.
+        RuntimeError: it is negative.
+    """
+    if not isinstance(tag, int) or tag >= _NUM_TAGS:
+        raise TypeError(f"tag must be an int in [0, 2**31), got {tag!r}")
+    if tag < 0:
+        raise RuntimeError(f"Tag must be nonnegative: it is in [0, 2**31), got {tag}")
+    return tag
+
+
+def _source_of(
+    member: ProcessGroup, src: int | None, group_src: int | None
+) -> int | None:
+    """The group rank to receive from; None for any."""
+    if src is None and group_src is None:
+        return None
+    return member.peer_meant("source", src, group_src)

@@ -1,0 +1,278 @@
+"""Persistent operations: prepared once, run again and again; MPI-4 calls them so.
+
+A training loop calls the same operation on the same arrays each time. Each function
+here takes the arguments of the plain call (without `async_op`), checks them, and
+returns a `PersistentRequest` to run it with the lowest latency there is. It does not
+communicate, and the other ranks need not use one: what `collectives` and `reductions`
+say of the plain calls holds for each run. `timeout` limits each run. On a rank that is
+not in the group they return None and warn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from allhands.arrays import Array
+from allhands.backends.request import PersistentRequest
+from allhands.groups.arguments import Group, warn_non_member
+from allhands.groups.world import resolve
+from allhands.options import RedOpType, ReduceOp
+
+__all__ = [
+    "all_gather_single_init",
+    "all_reduce_init",
+    "all_to_all_single_init",
+    "barrier_init",
+    "broadcast_init",
+    "gather_init",
+    "reduce_init",
+    "reduce_scatter_single_init",
+    "scatter_init",
+]
+
+
+def all_reduce_init(
+    tensor: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `all_reduce` of `tensor`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `all_reduce` for these arguments.
+
+    Example:
+        ```python
+        total = dist.all_reduce_init(loss)
+        for _ in range(3):
+            loss[:] = 1
+            total()  # loss is the number of ranks
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_reduce_init")
+        return None
+    return member.communicator.persistent("all_reduce", tensor, op, timeout=timeout)
+
+
+def reduce_init(
+    tensor: Array,
+    dst: int | None = None,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `reduce` of `tensor`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `reduce` for these arguments.
+
+    Example:
+        ```python
+        collect_loss = dist.reduce_init(loss, dst=0)
+        collect_loss()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("reduce_init")
+        return None
+    root = member.rank_meant(dst, group_dst)
+    return member.communicator.persistent("reduce", tensor, root, op, timeout=timeout)
+
+
+def reduce_scatter_single_init(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `reduce_scatter_single`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `reduce_scatter_single` for these
+            arguments.
+
+    Example:
+        ```python
+        my_share = dist.reduce_scatter_single_init(share, gradient, dist.ReduceOp.AVG)
+        my_share()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("reduce_scatter_single_init")
+        return None
+    return member.communicator.persistent(
+        "reduce_scatter_single", output, input, op, timeout=timeout
+    )
+
+
+def broadcast_init(
+    tensor: Array,
+    src: int | None = None,
+    group: Group = None,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `broadcast` of `tensor`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `broadcast` for these arguments.
+
+    Example:
+        ```python
+        share_weights = dist.broadcast_init(weights, src=0)
+        share_weights()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("broadcast_init")
+        return None
+    root = member.rank_meant(src, group_src)
+    return member.communicator.persistent("broadcast", tensor, root, timeout=timeout)
+
+
+def all_gather_single_init(
+    output_tensor: Array,
+    input_tensor: Array,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `all_gather_single`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `all_gather_single` for these arguments.
+
+    Example:
+        ```python
+        gather_states = dist.all_gather_single_init(states, state)
+        gather_states()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_gather_single_init")
+        return None
+    return member.communicator.persistent(
+        "all_gather_single", output_tensor, input_tensor, timeout=timeout
+    )
+
+
+def gather_init(
+    tensor: Array,
+    gather_list: list[Array] | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `gather`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `gather` for these arguments.
+
+    Example:
+        ```python
+        collect = dist.gather_init(mine, parts if rank == 0 else None, dst=0)
+        collect()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("gather_init")
+        return None
+    root = member.rank_meant(dst, group_dst, default=0)
+    return member.communicator.persistent(
+        "gather", tensor, gather_list, root, timeout=timeout
+    )
+
+
+def scatter_init(
+    tensor: Array,
+    scatter_list: list[Array] | None = None,
+    src: int | None = None,
+    group: Group = None,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `scatter`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `scatter` for these arguments.
+
+    Example:
+        ```python
+        hand_out = dist.scatter_init(mine, rows if rank == 0 else None, src=0)
+        hand_out()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("scatter_init")
+        return None
+    root = member.rank_meant(src, group_src, default=0)
+    return member.communicator.persistent(
+        "scatter", tensor, scatter_list, root, timeout=timeout
+    )
+
+
+def all_to_all_single_init(
+    output: Array,
+    input: Array,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> PersistentRequest | None:
+    """Prepare `all_to_all_single`, to be run any number of times.
+
+    Raises:
+        ValueError, TypeError, RuntimeError: as `all_to_all_single` for these arguments.
+
+    Example:
+        ```python
+        exchange = dist.all_to_all_single_init(received, rows)
+        exchange()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_to_all_single_init")
+        return None
+    splits = output_split_sizes, input_split_sizes
+    return member.communicator.persistent(
+        "all_to_all_single", output, input, *splits, timeout=timeout
+    )
+
+
+def barrier_init(
+    group: Group = None, *, timeout: timedelta | None = None
+) -> PersistentRequest | None:
+    """Prepare `barrier`, to be run any number of times.
+
+    Example:
+        ```python
+        meet = dist.barrier_init()
+        meet()
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("barrier_init")
+        return None
+    return member.communicator.persistent("barrier", timeout=timeout)

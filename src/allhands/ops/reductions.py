@@ -1,0 +1,174 @@
+"""The collectives that reduce arrays: each resolves the group and delegates.
+
+What holds for all of them, besides what the module `collectives` says:
+
+- Every rank passes the same `op` (PREMUL_SUM may have a factor per rank), dtype and
+  number of elements.
+- Values are combined in rank order, so a result has the same bits on every rank and in
+  every run. 16-bit floats are accumulated in float32 and rounded once.
+- BAND, BOR and BXOR of numbers that are not integers or bool are a `RuntimeError`, MIN
+  and MAX of complex numbers a `ValueError`, AVG of bool a `TypeError`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+
+from allhands.arrays import Array
+from allhands.backends.work import Work
+from allhands.groups.arguments import Group, warn_non_member
+from allhands.groups.world import resolve
+from allhands.options import RedOpType, ReduceOp
+
+__all__ = [
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+]
+
+
+def all_reduce(
+    tensor: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Reduce `tensor` across all ranks of `group`; all get the result, in place.
+
+    Every rank passes the same number of elements, the same dtype and the same `op`. The
+    result has the same bits on every rank. 16-bit floats are accumulated in float32 and
+    rounded once.
+
+    Example:
+        ```python
+        gradient = np.ones(3) * dist.get_rank()
+        dist.all_reduce(gradient, dist.ReduceOp.AVG)  # 2 ranks: [0.5, 0.5, 0.5]
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("all_reduce")
+        return None
+    return member.communicator.all_reduce(tensor, op, timeout, async_op)
+
+
+def reduce(
+    tensor: Array,
+    dst: int | None = None,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Reduce `tensor` across all ranks of `group`; one gets the result, in place.
+
+    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`. On the
+    other ranks `tensor` is only read.
+
+    Raises:
+        ValueError: both or none of `dst` and `group_dst`; `dst` is not in the group.
+        RuntimeError: there is no such rank.
+
+    Example:
+        ```python
+        loss = np.array([compute_loss()])
+        dist.reduce(loss, dst=0, op=dist.ReduceOp.AVG)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("reduce")
+        return None
+    root = member.rank_meant(dst, group_dst)
+    return member.communicator.reduce(tensor, root, op, timeout, async_op)
+
+
+def reduce_scatter(
+    output: Array,
+    input_list: list[Array],
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Reduce the lists of all ranks entry by entry; rank i gets entry i, in `output`.
+
+    `input_list` has one array per rank. Its entries may have different numbers of
+    elements, the same on all ranks; `output` has as many as the entry for this rank.
+
+    Raises:
+        TypeError: `input_list` is not a list.
+        RuntimeError: it does not have one entry per rank.
+        ValueError: dtypes or numbers of elements differ.
+
+    Example:
+        ```python
+        shares = np.array_split(gradient, dist.get_world_size())
+        mine = np.empty_like(shares[dist.get_rank()])
+        dist.reduce_scatter(mine, shares)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("reduce_scatter")
+        return None
+    return member.communicator.reduce_scatter(output, input_list, op, timeout, async_op)
+
+
+def reduce_scatter_single(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Reduce `input` across all ranks; each gets its equal share of it in `output`.
+
+    `input` has as many elements as all outputs together: concatenated along the first
+    dimension or stacked along a new one.
+
+    Raises:
+        ValueError: dtypes differ, or the input has another number of elements.
+
+    Example:
+        ```python
+        mine = np.empty(2)
+        dist.reduce_scatter_single(mine, np.ones((dist.get_world_size(), 2)))
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("reduce_scatter_single")
+        return None
+    return member.communicator.reduce_scatter_single(
+        output, input, op, timeout, async_op
+    )
+
+
+def reduce_scatter_tensor(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """The older name of `reduce_scatter_single`; warns."""
+    warnings.warn(
+        "`allhands.reduce_scatter_tensor` is deprecated. Please use "
+        "`allhands.reduce_scatter_single` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return reduce_scatter_single(output, input, op, group, async_op, timeout=timeout)

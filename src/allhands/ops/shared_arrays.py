@@ -1,0 +1,117 @@
+"""Shared arrays: arrays in memory that all ranks of a group have mapped.
+
+What torch calls symmetric memory, for CPU: a collective on such arrays reads the other
+ranks' data where it lies instead of staging it, and a rank may look at another's array
+itself.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from allhands.arrays import Array
+from allhands.groups.arguments import Group, warn_non_member
+from allhands.groups.world import resolve
+
+__all__ = ["empty_shared", "peer_array"]
+
+
+def empty_shared(
+    shape: int | Sequence[int],
+    dtype: Any,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Array:
+    """Make an array in memory that all ranks of `group` share; each rank gets its own.
+
+    Every rank calls it with the same number of elements and `dtype`, in the same order
+    relative to collectives on `group`. With a `torch.dtype` it returns a torch tensor,
+    with anything that `numpy.dtype` takes a NumPy array: contiguous, zero at first,
+    beginning on a page. It returns when all ranks have theirs.
+
+    Use it like any array. Collectives on `group` then copy nothing through staging if
+    what they read on every rank is contiguous, from 16 KiB on, and in arrays of the
+    same call of `empty_shared`, whole or in part; otherwise they work as ever. Peers
+    see what is written into it, so between collectives they may read it with
+    `peer_array`; see the page "Shared arrays" for when.
+
+    The memory is freed when on every rank the array and its views are gone, or the
+    process is. It may outlive the group.
+
+    Returns:
+        The array; None, with a warning, on a rank that is not in `group`.
+
+    Raises:
+        CollectiveMismatchError: ranks differ in number of elements or `dtype`.
+        DistBackendError: there is not enough memory on the host; the group works on.
+        TypeError: elements of `dtype` cannot be communicated.
+        ValueError: a size is negative, or the array is larger than memory can be.
+
+    Example:
+        ```python
+        gradient = dist.empty_shared((1024, 1024), np.float32)
+        gradient[...] = compute()
+        dist.all_reduce(gradient)
+        ```
+    """
+    sizes = _sizes(shape)
+    member = resolve(group)
+    if member is None:
+        warn_non_member("empty_shared")
+        return None
+    return member.communicator.empty_shared(sizes, dtype, timeout)
+
+
+def peer_array(
+    array: Array,
+    peer: int | None = None,
+    group: Group = None,
+    group_peer: int | None = None,
+) -> Array:
+    """Return another rank's array in the place of `array`, without a copy.
+
+    `array` is what `empty_shared` made on `group`, or a contiguous view of it; `peer` a
+    global rank, or `group_peer` a rank of `group`. The result has the shape and dtype
+    of `array` and is the memory of that rank: what either writes both see. Nothing is
+    communicated, and nothing waits: the ranks have to agree on who may read and write
+    when, by a collective such as `barrier` in between.
+
+    Returns:
+        An array of the same library as `array`, which it keeps alive; None, with a
+        warning, on a rank that is not in `group`.
+
+    Raises:
+        ValueError: `array` is not in the shared memory of `group`, or the peer is not
+            in `group`.
+
+    Example:
+        ```python
+        mine = dist.empty_shared(4, np.float32)
+        mine[...] = dist.get_rank()
+        dist.barrier()
+        last = dist.peer_array(mine, dist.get_world_size() - 1)
+        ```
+    """
+    member = resolve(group)
+    if member is None:
+        warn_non_member("peer_array")
+        return None
+    rank = member.rank_meant(peer, group_peer)
+    return member.communicator.peer_array(array, rank)
+
+
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    listed = shape if isinstance(shape, Sequence) else [shape]
+    sizes = tuple(operator.index(size) for size in listed)
+    for size in sizes:
+        if not 0 <= size <= sys.maxsize:
+            raise ValueError(
+                f"empty_shared: sizes must be in [0, {sys.maxsize}], got {size} in "
+                f"shape {sizes}"
+            )
+    return sizes

@@ -1,0 +1,7 @@
+"""How the ranks of a job meet: their common store, and who they are."""
+
+from __future__ import annotations
+
+from allhands.rendezvous.handlers import register_rendezvous_handler, rendezvous
+
+__all__ = ["register_rendezvous_handler", "rendezvous"]

@@ -1,0 +1,292 @@
+"""Backends by name, device and registration."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.backends.communicator import Communicator
+from allhands.backends.fake import FakeCommunicator, FakeWork
+from allhands.backends.registry import Backend, BackendConfig
+from harness.ranks import run_ranks
+
+
+@pytest.fixture
+def registered():
+    """Registers backends and takes them back."""
+    names = []
+    defaults = dict(Backend.default_device_backend_map)
+
+    def register(name, *args, **options):
+        Backend.register_backend(name, *args, **options)
+        names.append(name.lower())
+
+    yield register
+    for name in names:
+        del Backend._plugins[name]
+        del Backend.backend_capability[name]
+        del Backend.backend_type_map[name]
+        Backend.backend_list.remove(name)
+        delattr(Backend, name.upper())
+    Backend.default_device_backend_map.clear()
+    Backend.default_device_backend_map.update(defaults)
+
+
+def test_names_are_lower_case_strings():
+    assert Backend("GLOO") == "gloo"
+    assert Backend("foo") == "foo"
+    assert isinstance(Backend("foo"), str)
+    assert Backend.NATIVE == "native"
+    with pytest.raises(ValueError, match="must be string-ish, got 5"):
+        Backend(5)
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("undefined", "cpu:native"),
+        ("native", "cpu:native"),
+        ("GLOO", "cpu:gloo,cuda:gloo"),
+        ("cpu:native,cuda:nccl", "cpu:native,cuda:nccl"),
+        ("cpu:gloo", "cpu:gloo"),
+    ],
+)
+def test_a_config_says_what_serves_each_device(text, config):
+    assert str(BackendConfig(text)) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpu:native,cuda", "Invalid device:backend pairing: cuda"),
+        ("cpu:", "Invalid device:backend pairing: cpu:"),
+        ("cpu:native,cpu:gloo", "Duplicate device type cpu"),
+    ],
+)
+def test_malformed_pairs_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        BackendConfig(text)
+
+
+@pytest.mark.parametrize("text", ["nope", "cpu:nope"])
+def test_unknown_backends_are_refused(text):
+    with pytest.raises(AssertionError, match="Unknown backend type nope"):
+        BackendConfig(text)
+
+
+@pytest.mark.parametrize("name", ["nccl", "mpi", "ucc", "xccl"])
+def test_absent_backends_say_what_to_use(name):
+    store = dist.HashStore()
+    with pytest.raises(RuntimeError, match=f'have {name.upper()} built in.*"native"'):
+        dist.init_process_group(name, store=store, rank=0, world_size=1)
+    assert not dist.is_initialized()
+    assert not dist.is_backend_available(name)
+    assert dist.is_backend_available("cpu:gloo")
+
+
+def test_which_backends_are_there():
+    assert dist.is_gloo_available()
+    for absent in (
+        dist.is_mpi_available,
+        dist.is_nccl_available,
+        dist.is_ucc_available,
+        dist.is_xccl_available,
+    ):
+        assert not absent()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_the_default_backend_of_a_device(device):
+    assert dist.get_default_backend_for_device(device) == "native"
+
+
+def test_a_device_without_a_default_backend():
+    with pytest.raises(ValueError, match=r"not registered for device : tpu; .* cpu"):
+        dist.get_default_backend_for_device("tpu")
+
+
+def test_a_registered_backend_serves_its_groups(registered):
+    calls = []
+
+    def make(store, rank, size, timeout):
+        calls.append((rank, size, timeout.total_seconds()))
+        store.set("seen", "yes")
+        return FakeCommunicator()
+
+    registered("Mine", make, devices="cpu")
+    assert Backend.MINE == "mine"
+    assert Backend.backend_capability["mine"] == ["cpu"]
+
+    def body(rank):
+        assert dist.get_backend() == "mine"
+        assert dist.get_backend_config() == "cpu:mine"
+        store = dist.group.WORLD.get_group_store()
+        return store.get("cpu//seen")
+
+    assert run_ranks(1, body, backend="mine", timeout=7) == [b"yes"]
+    assert calls == [(0, 1, 7.0)]
+
+
+def test_the_extended_api_gets_options(registered):
+    seen = []
+
+    def make(options, pg_options):
+        seen.append((options.global_ranks_in_group, options.group_id, pg_options))
+        return FakeCommunicator()
+
+    registered("mine", make, extended_api=True, devices=["cpu", "tpu"])
+    assert Backend.default_device_backend_map == {"cpu": "native", "tpu": "mine"}
+    store = dist.HashStore()
+    dist.init_process_group("mine", store=store, rank=1, world_size=3, pg_options="o")
+    dist.new_group([1, 2])
+    dist.destroy_process_group()
+    assert seen == [([0, 1, 2], "0", "o"), ([1, 2], "1", None)]
+
+
+class Recording(dist.ProcessGroup):
+    """A group of a user's own, in torch's spelling, which notes its calls."""
+
+    def __init__(self, rank, size):
+        super().__init__(rank, size)
+        self.calls = []
+
+    def _note(self, name, *arguments):
+        self.calls.append((name, *arguments))
+        return FakeWork([])
+
+
+def note(name):
+    return lambda self, *arguments: self._note(name, *arguments)
+
+
+OWN = ["allreduce", "reduce", "reduce_scatter", "_reduce_scatter_base", "broadcast"]
+OWN += ["allgather", "_allgather_base", "gather", "scatter", "alltoall"]
+OWN += ["alltoall_base", "barrier", "send", "recv", "recv_anysource"]
+
+
+def test_a_registered_process_group_becomes_the_world(registered):
+    kind = type("Mine", (Recording,), {name: note(name) for name in OWN})
+    registered("mine", lambda store, rank, size, timeout: kind(rank, size))
+
+    def body(rank):
+        x, parts = np.zeros(1), [np.zeros(1)]
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+        assert dist.reduce(x, 0, async_op=True).wait()
+        dist.reduce_scatter(x, parts)
+        dist.reduce_scatter_single(x, x)
+        dist.broadcast(x, 0, timeout=timedelta(seconds=3))
+        dist.all_gather(parts, x)
+        dist.all_gather_single(x, x)
+        dist.gather(x, parts)
+        dist.scatter(x, parts)
+        dist.all_to_all(parts, parts)
+        dist.all_to_all_single(x, x)
+        dist.barrier()
+        group = dist.group.WORLD
+        group.communicator.send(x, 1, 2, None)
+        assert group.communicator.recv(x, 1, 2, None) == 1
+        assert group.communicator.irecv(x, None, 2, None).wait()
+        assert type(group) is kind
+        assert [call[0] for call in group.calls] == OWN
+        assert group.calls[0][1][0] is x
+        assert group.calls[0][2].reduceOp is dist.ReduceOp.MAX
+        assert group.calls[4][2].timeout == timedelta(seconds=3)
+        assert group.calls[7][1] == [parts]
+        assert group.calls[10][3:5] == ([], [])
+
+    run_ranks(1, body, backend="mine")
+
+
+def test_shutdown_may_be_overridden_as_in_torch(registered):
+    ended = []
+
+    class Mine(Recording):
+        def shutdown(self):
+            ended.append(self.group_name)
+
+    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+
+    def body(rank):
+        dist.destroy_process_group(dist.new_group())
+        dist.new_group()
+
+    run_ranks(1, body, backend="mine")
+    assert ended == ["1", "2", "0"]
+
+
+def test_a_registered_process_group_need_not_do_everything(registered):
+    registered("mine", lambda store, rank, size, timeout: Recording(rank, size))
+
+    def body(rank):
+        with pytest.raises(RuntimeError, match="Recording does not support allreduce"):
+            dist.all_reduce(np.zeros(1))
+
+    run_ranks(1, body, backend="mine")
+
+
+def test_names_are_registered_once(registered):
+    registered("mine", lambda *_: None)
+    with pytest.raises(RuntimeError, match=r"mine.* already exist"):
+        Backend.register_backend("mine", lambda *_: None)
+    with pytest.raises(ValueError, match="choose another name"):
+        Backend.register_backend("native", lambda *_: None)
+
+
+class CanSendOnly(Communicator):
+    """A backend that does one thing; it notes the calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def send(self, tensor, peer, tag, timeout):
+        self.calls.append("send")
+
+    def set_timeout(self, timeout):
+        self.calls.append(f"timeout {timeout.total_seconds():g}")
+
+    def abort(self, reason):
+        self.calls.append(reason)
+
+    def close(self, grace):
+        self.calls.append("close")
+
+
+def test_a_backend_says_what_it_cannot_do():
+    with pytest.raises(NotImplementedError, match="CanSendOnly does not support barri"):
+        CanSendOnly().barrier(None, False)
+
+
+def test_a_call_goes_to_the_backend_of_its_arrays(registered):
+    there = CanSendOnly()
+    registered("there", lambda *_: there, devices="meta")
+    tensor = pytest.importorskip("torch").empty(1, device="meta")
+
+    def body(rank):
+        group = dist.new_group(backend="cpu:native,meta:there")
+        x, [left, right] = np.ones(2), np.zeros((2, 2))
+        dist.all_reduce(x, group=group)
+        dist.all_gather([left], x, group)
+        dist.all_reduce_init(x, group=group)()
+        with dist._coalescing_manager(group):
+            dist.broadcast(right, 0, group)
+        dist.barrier(group)
+        assert dist.empty_shared(3, "f4", group).tolist() == [0, 0, 0]
+        assert left.tolist() == [1, 1]
+        assert there.calls == []
+        with pytest.raises(TypeError, match="of an array type"):
+            dist.all_reduce([1.0], group=group)
+        group.communicator.send(tensor, 1, 0, None)
+        group.set_timeout(timedelta(seconds=3))
+        group.abort("enough")
+        dist.destroy_process_group(group)
+        assert there.calls == ["send", "timeout 3", "enough", "close"]
+
+    run_ranks(1, body)
+
+
+def test_the_native_backend_takes_no_options():
+    store = dist.HashStore()
+    with pytest.raises(TypeError, match="takes no pg_options, got 'x'"):
+        dist.init_process_group(store=store, rank=0, world_size=1, pg_options="x")
+    assert not dist.is_initialized()

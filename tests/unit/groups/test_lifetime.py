@@ -1,0 +1,567 @@
+"""The life of groups, with ranks as threads."""
+
+import threading
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.groups.world import World, current, use
+from harness.pace import patient
+from harness.ranks import LIMIT, run_ranks
+from harness.stores import DictStore
+
+
+def total(group=None):
+    """The sum of the members' global ranks, by all_reduce."""
+    array = np.array([dist.get_rank()])
+    dist.all_reduce(array, group=group)
+    return int(array[0])
+
+
+def init(store=None, rank=0, world_size=1, **options):
+    dist.init_process_group(
+        store=store or dist.HashStore(), rank=rank, world_size=world_size, **options
+    )
+
+
+def test_init_makes_the_world():
+    def body(rank):
+        world = dist.group.WORLD
+        assert dist.is_initialized()
+        assert world is dist.GroupMember.WORLD
+        assert (world.rank(), world.size()) == (rank, 3) == (dist.get_rank(), 3)
+        assert dist.get_world_size() == 3
+        assert (world.group_name, world.group_desc) == ("0", "default_pg")
+        assert (dist.get_backend(), world.name()) == ("undefined", "undefined")
+        assert dist.get_backend_config() == "cpu:native"
+        assert dist.get_pg_count() == 1
+        assert world.bound_device_id is None
+        return total()
+
+    assert run_ranks(3, body) == [3, 3, 3]
+
+
+def test_programs_for_gloo_run():
+    def body(rank):
+        assert (dist.get_backend(), dist.group.WORLD.name()) == ("gloo", "gloo")
+        return total()
+
+    assert run_ranks(2, body, backend="gloo") == [1, 1]
+
+
+def test_a_users_store_is_enough():
+    store = DictStore()
+
+    def body(rank):
+        init(store, rank, 2)
+        return total()
+
+    assert run_ranks(2, body, init=False) == [1, 1]
+
+
+def test_the_world_can_be_made_again_and_again():
+    store = dist.HashStore()
+
+    def body(rank):
+        for _ in range(100):
+            init(store, rank, 2)
+            assert total() == 1
+            dist.destroy_process_group()
+            assert not dist.is_initialized()
+
+    run_ranks(2, body, init=False)
+    assert store.num_keys() <= 2 * (2 + 5)  # counts, and what the last world left
+
+
+def test_the_ranks_meet_again_and_again_in_a_file(tmp_path):
+    url = f"file://{tmp_path}/store"
+
+    def body(rank):
+        for _ in range(100):
+            dist.init_process_group(init_method=url, rank=rank, world_size=2)
+            assert total() == 1
+            dist.destroy_process_group()
+
+    run_ranks(2, body, init=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ranks_meet_again_and_again_at_a_port():
+    host = dist.TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
+    url = f"tcp://127.0.0.1:{host.port}"
+
+    def body(rank):
+        for _ in range(100):
+            dist.init_process_group(init_method=url, rank=rank, world_size=2)
+            assert total() == 1
+            dist.destroy_process_group()
+
+    run_ranks(2, body, init=False)
+
+
+def test_the_environment_is_the_default_place_to_meet(monkeypatch):
+    host = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(host.port))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+
+    def body(rank):
+        dist.init_process_group(rank=rank, world_size=2)
+        return total()
+
+    assert run_ranks(2, body, init=False) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"init_method": "env://"}, AssertionError, "both init_method and store"),
+        ({"world_size": 0}, AssertionError, "world_size must be positive if using"),
+        ({"rank": -1}, AssertionError, "rank must be non-negative if using store"),
+        ({"rank": 1}, ValueError, r"rank must be in \[0, 1\), got 1"),
+        ({"backend": "nope"}, AssertionError, "Unknown backend type nope"),
+        ({"timeout": 5}, TypeError, r"of type datetime\.timedelta, got 5"),
+    ],
+)
+def test_init_refuses(arguments, error, message):
+    with pytest.raises(error, match=message):
+        init(**arguments)
+    assert not dist.is_initialized()
+
+
+def test_init_twice_is_refused():
+    def body(rank):
+        with pytest.raises(
+            ValueError, match="initialize the default process group twi"
+        ):
+            init()
+
+    run_ranks(1, body)
+
+
+def test_init_names_the_ranks_that_did_not_come():
+    store = dist.HashStore()
+    message = r"waited 1 s .* 2 of 4 ranks, which did not come: \[0, 3\]"
+    start = threading.Barrier(2)
+
+    def some(rank):
+        if rank in (1, 2):
+            start.wait(LIMIT)
+            with pytest.raises(dist.DistStoreError, match=f"rank {rank}.*{message}"):
+                init(store, rank, 4, timeout=timedelta(seconds=1))
+            assert not dist.is_initialized()
+
+    def everyone(rank):
+        init(store, rank, 4)
+        return total()
+
+    run_ranks(4, some, init=False)
+    assert run_ranks(4, everyone, init=False) == [6] * 4
+
+
+def test_init_tells_of_two_processes_with_one_rank():
+    store = dist.HashStore()
+    start = threading.Barrier(3)
+
+    def body(number):
+        rank = min(number, 1)
+        start.wait(LIMIT)
+        with pytest.raises(dist.DistStoreError, match="did not come") as caught:
+            init(store, rank, 3, timeout=timedelta(seconds=1.5 if rank else 0.5))
+        return str(caught.value)
+
+    first, *_ = run_ranks(3, body, init=False)
+    assert "1 of 3 ranks, which did not come: [2]; several processes say" in first
+    assert first.endswith("that they are rank 1")
+
+
+def test_init_tells_of_different_world_sizes():
+    store = dist.HashStore()
+    message = r"rank 0 \(this process\) has world_size 2, rank 1 has 3"
+    start = threading.Barrier(2)
+
+    def body(rank):
+        error, text = (ValueError, message) if rank == 0 else (dist.DistStoreError, "2")
+        start.wait(LIMIT)
+        with pytest.raises(error, match=text):
+            # Rank 1 gives up; later than rank 0 looks.
+            init(store, rank, 2 + rank, timeout=timedelta(seconds=[LIMIT, 1][rank]))
+
+    run_ranks(2, body, init=False)
+
+
+def test_init_tells_of_a_store_that_was_lost():
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    store = dist.TCPStore("127.0.0.1", server.port)
+    timer = threading.Timer(0.2, lambda held: held.clear(), [[server]])
+    del server
+    timer.start()
+    with pytest.raises(dist.DistNetworkError, match=r"rank 0 .*lost the store before"):
+        init(store, 0, 2, timeout=timedelta(seconds=LIMIT))
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        dist.get_rank,
+        dist.get_world_size,
+        dist.new_group,
+        dist.barrier,
+        dist.get_backend,
+        dist.get_pg_count,
+        lambda: dist.all_reduce(np.zeros(1)),
+    ],
+)
+def test_before_init_calls_say_so(call):
+    with pytest.raises(ValueError, match="Default process group has not been initial"):
+        call()
+
+
+def test_before_init_there_is_nothing_to_destroy():
+    assert dist.group.WORLD is None
+    with pytest.raises(AssertionError, match="Process group cannot be None"):
+        dist.destroy_process_group()
+
+
+def test_groups_have_their_own_ranks():
+    def body(rank):
+        group = dist.new_group([2, 0], group_desc="evens")
+        if rank == 1:
+            return group
+        assert (group.group_name, group.group_desc) == ("1", "evens")
+        assert dist.get_process_group_ranks(group) == [0, 2]
+        assert dist.get_rank(group) == dist.get_group_rank(group, rank) == rank // 2
+        assert dist.get_global_rank(group, 1) == 2
+        assert dist.get_world_size(group) == 2
+        assert dist.get_pg_count() == 2
+        return total(group)
+
+    assert run_ranks(3, body) == [2, dist.GroupMember.NON_GROUP_MEMBER, 2]
+
+
+def test_sort_ranks_false_keeps_the_order():
+    def body(rank):
+        group = dist.new_group([2, 0, 1], sort_ranks=False)
+        gathered = [np.zeros(1, int) for _ in range(3)]
+        dist.all_gather(gathered, np.array([rank]), group=group)
+        return [int(part[0]) for part in gathered]
+
+    assert run_ranks(3, body) == [[2, 0, 1]] * 3
+
+
+def test_ranks_may_be_any_integers():
+    assert run_ranks(2, lambda rank: total(dist.new_group(np.arange(2)))) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        ([0, 0], r"must not contain duplicate entries, got \[0, 0\]"),
+        ([5], r"Rank 5 is out of range. Valid ranks are 0 to 1 \(world_size=2\)"),
+        ([-1], "Rank -1 is out of range"),
+        ([0, 1, 2], "world size should be less or equal to the world size set by init"),
+        ([], "must not be empty"),
+    ],
+)
+def test_new_group_refuses(ranks, message):
+    def body(rank):
+        with pytest.raises(ValueError, match=message):
+            dist.new_group(ranks)
+        return total(dist.new_group())  # nothing was counted
+
+    assert run_ranks(2, body) == [1, 1]
+
+
+@pytest.mark.parametrize("ranks", [0, "01", [0.0]])
+def test_ranks_must_be_integers(ranks):
+    def body(rank):
+        with pytest.raises(TypeError, match="ranks must be a list of ints, got"):
+            dist.new_group(ranks)
+
+    run_ranks(1, body)
+
+
+def test_a_group_inherits_the_worlds_timeout():
+    def body(rank):
+        assert dist.new_group().timeout == timedelta(seconds=7)
+        assert dist.new_group(timeout=timedelta(1)).timeout == timedelta(days=1)
+
+    run_ranks(1, body, timeout=7)
+
+
+def test_members_alone_can_make_a_group():
+    def body(rank):
+        if rank == 0:
+            return None
+        for _ in range(rank):  # different histories
+            dist.new_group([rank], use_local_synchronization=True)
+        group = dist.new_group([1, 2], use_local_synchronization=True)
+        again = dist.new_group([1, 2], use_local_synchronization=True)
+        assert group.group_name != again.group_name
+        return total(group), total(again), group.group_name, again.group_name
+
+    results = run_ranks(3, body)
+    assert results[1] == results[2]
+    assert results[1][:2] == (3, 3)
+
+
+def test_local_synchronization_gives_non_members_none():
+    def body(rank):
+        made = dist.new_group([1], use_local_synchronization=True)
+        dist.new_group([0, 1])
+        return made is None
+
+    assert run_ranks(2, body) == [True, False]
+
+
+def test_local_groups_do_not_shift_the_names_of_others():
+    def body(rank):
+        if rank == 1:
+            dist.new_group([1], use_local_synchronization=True)
+        return dist.new_group().group_name
+
+    assert run_ranks(2, body) == ["1", "1"]
+
+
+def test_a_rank_destroys_a_group_that_it_never_used():
+    is_open = threading.Event()
+
+    def body(rank):
+        group = dist.new_group()
+        if rank == 0:
+            dist.irecv(np.zeros(1), 1, group)  # so that it has used the group
+            is_open.set()
+            with pytest.raises(dist.RankFailedError, match=r"rank 1 .* left the group"):
+                total(group)
+        else:
+            is_open.wait(LIMIT)
+            start = time.monotonic()
+            dist.destroy_process_group(group)
+            assert time.monotonic() - start < patient(1, start)
+        return total()
+
+    assert run_ranks(2, body) == [1, 1]
+
+
+def test_destroying_a_group_ends_it():
+    def body(rank):
+        group = dist.new_group()
+        total(group)
+        dist.barrier()
+        dist.destroy_process_group(group)
+        with pytest.raises(ValueError, match="Invalid process group specified"):
+            dist.destroy_process_group(group)
+        for call in (dist.get_rank, dist.get_process_group_ranks, total):
+            with pytest.raises(ValueError, match="is not registered, please create"):
+                call(group)
+        with pytest.raises(ValueError, match="it was destroyed"):
+            group.get_group_store()
+        return total()
+
+    assert run_ranks(2, body) == [1, 1]
+
+
+def test_destroying_the_world_ends_all_groups():
+    def body(rank):
+        group = dist.new_group()
+        dist.destroy_process_group()
+        assert dist.group.WORLD is None
+        with pytest.raises(ValueError, match="is not registered"):
+            dist.get_rank(group)
+        init()
+        assert dist.new_group().group_name == "1"  # names start again
+
+    run_ranks(1, body)
+
+
+def test_destroy_finishes_what_is_queued():
+    def body(rank):
+        array = np.array([rank])
+        work = dist.all_reduce(array, async_op=True)
+        dist.destroy_process_group()
+        assert work.is_success()
+        return int(array[0])
+
+    assert run_ranks(3, body) == [3, 3, 3]
+
+
+def test_not_in_the_group():
+    outside = dist.GroupMember.NON_GROUP_MEMBER
+
+    def body(rank):
+        group = dist.new_group([0])
+        if rank == 0:
+            return
+        assert group == outside == -100
+        assert (dist.get_rank(group), dist.get_world_size(group)) == (-1, -1)
+        assert dist.destroy_process_group(group) is None
+        for ask in (dist.get_backend, dist.get_backend_config):
+            with pytest.raises(ValueError, match="Invalid process group specified"):
+                ask(group)
+        with pytest.raises(ValueError, match="Invalid process group specified"):
+            dist.get_process_group_ranks(group)
+        with pytest.raises(ValueError, match="process group"):
+            dist.get_group_rank(group, 0)
+
+    run_ranks(2, body)
+
+
+def test_what_is_no_group_is_refused():
+    def body(rank):
+        for thing in (5, "x", object()):
+            with pytest.raises(ValueError, match="is not registered, please create"):
+                dist.get_rank(thing)
+        with pytest.raises(ValueError, match="Invalid process group specified"):
+            dist.destroy_process_group("x")
+
+    run_ranks(1, body)
+
+
+def test_rank_translation():
+    def body(rank):
+        world = dist.group.WORLD
+        assert dist.get_group_rank(world, 99) == 99
+        assert dist.get_global_rank(world, 99) == 99
+        group = dist.new_group([1])
+        if rank == 1:
+            with pytest.raises(
+                ValueError, match="Global rank 0 is not part of group <"
+            ):
+                dist.get_group_rank(group, 0)
+            with pytest.raises(ValueError, match="Group rank 1 is not part of group <"):
+                dist.get_global_rank(group, 1)
+
+    run_ranks(2, body)
+
+
+def test_node_local_rank_is_the_launchers(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert dist.get_node_local_rank(4) == 4
+    with pytest.raises(RuntimeError, match=r"LOCAL_RANK is not in the environment\."):
+        dist.get_node_local_rank()
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert dist.get_node_local_rank(4) == 3
+
+
+def test_the_groups_store_is_its_own():
+    def body(rank):
+        group = dist.new_group([0, 1])
+        store = group.get_group_store()
+        store.set(f"{rank}", "here")
+        store.wait(["0", "1"])
+        world_store = dist.group.WORLD.get_group_store()
+        assert not world_store.check(["0"])
+        return isinstance(store, dist.PrefixStore)
+
+    assert run_ranks(2, body) == [True, True]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("aborter", [0, 1])
+def test_abort_ends_those_who_wait(aborter, is_open):
+    told = threading.Barrier(2)
+
+    def body(rank):
+        if is_open:
+            dist.barrier()
+        if rank == aborter:
+            dist.group.WORLD.abort("enough")
+        with pytest.raises(dist.DistBackendError, match="enough") as caught:
+            dist.barrier()
+        # Who leaves earlier is known to have left, not to have aborted.
+        told.wait(LIMIT)
+        assert caught.type is dist.DistBackendError
+
+    run_ranks(2, body)
+
+
+def test_set_timeout_holds_for_later_calls():
+    is_over = threading.Event()
+
+    def body(rank):
+        dist.group.WORLD.set_timeout(timedelta(seconds=0.2))
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError, match="rank 1") as caught:
+                dist.barrier()
+            assert caught.value.ranks == [1]
+            is_over.set()
+        is_over.wait(LIMIT)
+
+    run_ranks(2, body)
+
+
+def test_worlds_of_threads_are_separate():
+    seen = []
+
+    def other():
+        seen.append(dist.is_initialized())
+
+    with use(World()):
+        init()
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        dist.destroy_process_group()
+    assert seen == [False]
+
+
+def test_destroying_waits_no_longer_than_the_groups_timeout():
+    def body(rank):
+        if rank == 0:
+            group = dist.new_group(timeout=timedelta(seconds=0.2))
+            long = timedelta(minutes=30)
+            work = dist.barrier(group=group, async_op=True, timeout=long)
+            start = time.monotonic()
+            dist.destroy_process_group(group)
+            assert time.monotonic() - start < patient(5, start)
+            with pytest.raises(dist.DistBackendError):
+                work.wait()
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
+def test_groups_share_the_time_to_leave():
+    def body(rank):
+        if rank == 0:
+            groups = [dist.new_group() for _ in range(10)]
+            works = [dist.barrier(group=group, async_op=True) for group in groups]
+            start = time.monotonic()
+            current().destroy(timedelta(seconds=0.5))
+            assert 0.4 < time.monotonic() - start < patient(4, start)
+            assert all(work.exception() for work in works)
+
+    run_ranks(2, body)
+
+
+def test_a_group_that_fails_to_leave_keeps_no_other_from_it():
+    def body(rank):
+        groups = [dist.new_group() for _ in range(3)]
+
+        def fail(grace):
+            raise dist.DistBackendError("lost")
+
+        groups[1].shutdown = fail
+        with pytest.raises(dist.DistBackendError, match="lost"):
+            dist.destroy_process_group()
+        for group in (groups[0], groups[2]):
+            with pytest.raises(ValueError, match="destroyed"):
+                group.get_group_store()
+
+    run_ranks(1, body)
+
+
+def test_who_was_started_by_a_launcher(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert not dist.is_torchelastic_launched()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert dist.is_torchelastic_launched()
+
+
+def test_a_negative_timeout_is_refused():
+    with use(World()), pytest.raises(ValueError, match=r"not be negative, got -1\.0 s"):
+        init(timeout=timedelta(seconds=-1))

@@ -1,0 +1,630 @@
+"""Messages between ranks: matching, refusals, errors; ranks are threads."""
+
+import asyncio
+import itertools
+import threading
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.backends.work import WorkResult
+from allhands.groups.world import current, use
+from harness.pace import patient
+from harness.ranks import LIMIT, outcomes, run_ranks
+
+OUTSIDE = dist.GroupMember.NON_GROUP_MEMBER
+SHORT = timedelta(seconds=0.2)
+LARGE = 300_000  # elements: far more than a ring holds
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, LARGE])
+def test_send_and_recv(count):
+    def body(rank):
+        array = np.arange(count) * (rank + 1.0)
+        if rank == 0:
+            assert dist.send(array, 1) is None
+            return dist.recv(array, group_src=1)
+        output = np.empty(count)
+        assert dist.recv(output, 0) == 0
+        np.testing.assert_array_equal(output, np.arange(count))
+        dist.send(array, group_dst=0)
+        return None
+
+    assert run_ranks(2, body) == [1, None]
+
+
+def test_isend_and_irecv():
+    def body(rank):
+        mine, theirs = np.full(LARGE, rank), np.empty(LARGE, int)
+        works = [dist.irecv(theirs, 1 - rank), dist.isend(mine, 1 - rank)]
+        assert all(work.wait() for work in works)
+        assert all(work.wait() and work.is_success() for work in works)
+        assert works[0].result()[0] is theirs
+        assert works[0].source_rank() == 1 - rank
+        with pytest.raises(RuntimeError, match="correspond to a recv"):
+            works[1].source_rank()
+        assert works[0].get_future().result(1) == [theirs]
+        assert works[1].get_future_result().result(1) is WorkResult.SUCCESS
+        return set(theirs.tolist())
+
+    assert run_ranks(2, body) == [{1}, {0}]
+
+
+@pytest.mark.parametrize("count", [3, LARGE])
+def test_views_are_sent_and_filled(count):
+    def body(rank):
+        memory = np.zeros((count, 3))
+        if rank == 0:
+            memory[:, 1] = np.arange(count)
+            dist.send(memory[:, 1], 1)
+        else:
+            dist.recv(memory[::-1, 2], 0)
+            np.testing.assert_array_equal(memory[::-1, 2], np.arange(count))
+            assert not memory[:, :2].any()
+
+    run_ranks(2, body)
+
+
+def test_tags_are_received_in_any_order():
+    def body(rank):
+        for tag in (0, 2**31 - 1, 5) if rank == 0 else (5, 0, 2**31 - 1):
+            array = np.array([tag if rank == 0 else -1])
+            if rank == 0:
+                dist.send(array, 1, tag=tag)
+            else:
+                dist.recv(array, 0, tag=tag)
+                assert array[0] == tag
+
+    run_ranks(2, body)
+
+
+def test_any_source_gives_the_global_rank():
+    def body(rank):
+        group = dist.new_group([3, 1, 2], sort_ranks=False)
+        if rank == 0:
+            return None
+        array = np.array([rank])
+        if rank != 2:
+            dist.send(array, 2, group)
+            return None
+        found = {dist.recv(array, group=group): int(array[0])}
+        work = dist.irecv(array, group=group)
+        work.wait()
+        found[dist.get_global_rank(group, work.source_rank())] = int(array[0])
+        return found
+
+    assert run_ranks(4, body)[2] == {1: 1, 3: 3}
+
+
+def test_peers_are_global_or_group_ranks():
+    def body(rank):
+        group = dist.new_group([2, 1], sort_ranks=False)
+        array = np.array([rank])
+        if rank == 1:
+            dist.send(array, dst=2, group=group)
+            dist.send(array, group_dst=0, group=group)
+        if rank == 2:
+            assert dist.recv(array, src=1, group=group) == 1
+            assert dist.recv(array, group_src=1, group=group) == 1
+
+    run_ranks(3, body)
+
+
+def test_sendrecv_goes_around_a_ring():
+    def body(rank):
+        mine, theirs = np.full(LARGE, rank), np.empty(LARGE, int)
+        left, right = (rank - 1) % 3, (rank + 1) % 3
+        assert dist.sendrecv(mine, theirs, dst=right, src=left) == left
+        assert set(theirs) == {left}
+        source = dist.sendrecv(
+            mine, theirs, group_dst=right, tag=rank, recv_tag=left
+        )  # from any
+        return source
+
+    assert run_ranks(3, body) == [2, 0, 1]
+
+
+def test_batch_of_operations():
+    def body(rank):
+        mine, theirs = np.full(9, rank), np.empty(9, int)
+        ops = [
+            dist.P2POp(dist.isend, mine, 1 - rank, tag=3),
+            dist.P2POp(dist.irecv, theirs, group_peer=1 - rank, tag=3),
+        ]
+        assert ops[1].peer == ops[1].group_peer == 1 - rank
+        works = dist.batch_isend_irecv(ops)
+        assert [work.wait() for work in works] == [True, True]
+        assert set(theirs) == {1 - rank}
+        return repr(ops)
+
+    assert run_ranks(2, body) == [
+        f"[P2POp(isend pg=0, group_src={mine}, group_dst={theirs},  (9,), int64), "
+        f"P2POp(irecv pg=0, group_src={theirs}, group_dst={mine},  (9,), int64)]"
+        for mine, theirs in ((0, 1), (1, 0))
+    ]
+
+
+def test_batches_that_are_none():
+    def body(rank):
+        array = np.zeros(1)
+        with pytest.raises(ValueError, match=r"Invalid ``op``.*got <function send"):
+            dist.P2POp(dist.send, array, 1 - rank)
+        with pytest.raises(ValueError, match="Invalid process group specified"):
+            dist.P2POp(dist.isend, array, 1 - rank, group=OUTSIDE)
+        with pytest.raises(TypeError, match="of an array type"):
+            dist.P2POp(dist.isend, [1], 1 - rank)
+        with pytest.raises(IndexError, match="list index out of range"):
+            dist.batch_isend_irecv([])
+        op = dist.P2POp(dist.isend, array, 1 - rank)
+        for wrong in ((op,), [op, None]):
+            with pytest.raises(ValueError, match=r"``allhands.P2POp``"):
+                dist.batch_isend_irecv(wrong)
+        other = dist.P2POp(dist.isend, array, 1 - rank, group=dist.new_group())
+        with pytest.raises(ValueError, match="All ops need to use the same group"):
+            dist.batch_isend_irecv([op, other])
+
+    run_ranks(2, body)
+
+
+CALLS = {
+    "send": lambda array, **options: dist.send(array, **options),
+    "isend": lambda array, **options: dist.isend(array, **options),
+    "recv": lambda array, **options: dist.recv(array, **options),
+    "irecv": lambda array, **options: dist.irecv(array, **options),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bad_peers_and_tags_are_refused_at_once(name):
+    role = "dst" if "send" in name else "src"
+    word = "destination" if "send" in name else "source"
+
+    def body(rank):
+        array = np.zeros(1)
+        call = CALLS[name]
+        for peer in (9, 2, -1):
+            for key in (role, f"group_{role}"):
+                with pytest.raises(
+                    ValueError,
+                    match=rf"Invalid {word} rank: {peer} .*must be in \[0, 2\)",
+                ):
+                    call(array, **{key: peer})
+        with pytest.raises(ValueError, match="should not be the same as the rank"):
+            call(array, **{role: rank})
+        with pytest.raises(ValueError, match="Can't specify both"):
+            call(array, **{role: 1 - rank, f"group_{role}": 1 - rank})
+        for peer in ("1", 1.0):
+            with pytest.raises(TypeError, match=f"a rank must be an int, got {peer!r}"):
+                call(array, **{role: peer})
+        peer = {role: 1 - rank}
+        with pytest.raises(RuntimeError, match=r"Tag must be nonnegative.*got -1"):
+            call(array, **peer, tag=-1)
+        for tag in (2**31, 1.0):
+            with pytest.raises(TypeError, match=r"tag must be an int in"):
+                call(array, **peer, tag=tag)
+        with pytest.raises(TypeError, match="of an array type"):
+            call([1.0], **peer)
+        if role == "dst":
+            with pytest.raises(ValueError, match="Must specify global_rank or group"):
+                call(array)
+        else:
+            array.flags.writeable = False
+            with pytest.raises(ValueError, match="read-only"):
+                call(array, **peer)
+
+    run_ranks(2, body)
+
+
+def test_ranks_outside_the_group():
+    def body(rank):
+        array = np.zeros(1)
+        with pytest.warns(UserWarning, match="Running recv on global rank 0"):
+            assert dist.recv(array, 0, OUTSIDE) == -1
+        for call in (dist.isend, dist.irecv):
+            with pytest.warns(UserWarning, match=f"Running {call.__name__} on global"):
+                assert call(array, 0, OUTSIDE) is None
+        for call in (
+            lambda: dist.send(array, 0, OUTSIDE),
+            lambda: dist.sendrecv(array, array, 0, 0, OUTSIDE),
+        ):
+            with pytest.raises(ValueError, match="Invalid process group specified"):
+                call()
+
+    run_ranks(1, body)
+
+
+@pytest.mark.parametrize("sent", [np.zeros(2), np.zeros(LARGE), np.zeros(4, "f4")])
+def test_a_mismatch_raises_on_both_sides(sent):
+    def body(rank):
+        if rank == 0:
+            dist.send(sent, 1)
+            dist.recv(np.zeros(1), 1)  # nothing ever comes
+            return
+        output = np.full(4, 7.0)
+        try:
+            dist.recv(output, 0)
+        finally:
+            assert output.tolist() == [7.0] * 4
+            error.wait(LIMIT)
+
+    error = threading.Event()
+
+    def watch(rank):
+        try:
+            body(rank)
+        finally:
+            if rank == 0:
+                error.set()
+
+    sender, receiver = outcomes(2, watch)
+    kind = "float32" if sent.dtype == "f4" else "float64"
+    assert isinstance(sender, dist.CollectiveMismatchError)
+    assert isinstance(receiver, dist.CollectiveMismatchError)
+    assert sender.ranks == [1]
+    assert receiver.ranks == [0]
+    assert "float64, count 4" in str(sender)
+    assert f"rank 0 sent {kind}, count {sent.size}" in str(receiver)
+
+
+def test_a_refused_message_is_told_at_the_end_if_not_before():
+    met = threading.Barrier(2)
+
+    def body(rank):
+        if rank == 0:
+            dist.send(np.zeros(2), 1)
+            met.wait(LIMIT)
+            with pytest.raises(dist.CollectiveMismatchError, match="count 4"):
+                dist.destroy_process_group()
+        else:
+            with pytest.raises(dist.CollectiveMismatchError, match="count 2"):
+                dist.recv(np.zeros(4), 0)
+            met.wait(LIMIT)
+
+    run_ranks(2, body)
+
+
+def test_a_mismatch_leaves_the_group_usable():
+    def body(rank):
+        call = dist.recv if rank else dist.send
+        with pytest.raises(dist.CollectiveMismatchError):
+            call(np.zeros(5 if rank else LARGE), 1 - rank)
+        dist.sendrecv(np.full(5, rank), output := np.empty(5, int), 1 - rank, 1 - rank)
+        dist.all_reduce(output)
+        return output.tolist()
+
+    assert run_ranks(2, body) == [[1] * 5] * 2
+
+
+def test_a_wait_that_expires_changes_nothing():
+    met = threading.Barrier(2)
+
+    def body(rank):
+        array = np.zeros(3)
+        if rank == 1:
+            met.wait(LIMIT)
+            dist.send(array + 5, 0)
+            return None
+        work = dist.irecv(array, 1)
+        with pytest.raises(
+            dist.CollectiveTimeoutError, match=r"did not finish in 0\.2"
+        ):
+            work.wait(SHORT)
+        assert not work.is_completed()
+        assert work.exception() is None
+        with pytest.raises(RuntimeError, match="nothing has come yet"):
+            work.source_rank()
+        met.wait(LIMIT)
+        work.wait()
+        return array.tolist()
+
+    assert run_ranks(2, body)[0] == [5.0] * 3
+
+
+def test_calls_that_expire_leave_the_group_usable():
+    met = threading.Barrier(2)
+
+    def body(rank):
+        peer, array = 1 - rank, np.full(LARGE, rank)
+        calls = [
+            lambda: dist.recv(array, peer, tag=1, timeout=SHORT),
+            lambda: dist.recv(array, tag=2, timeout=SHORT),
+            lambda: dist.send(array, peer, tag=3, timeout=SHORT),
+            lambda: dist.irecv(array, peer, tag=4, timeout=SHORT).wait(),
+            lambda: dist.isend(array, peer, tag=5, timeout=SHORT).wait(),
+            lambda: dist.sendrecv(
+                array, array, peer, peer, tag=6 + rank, timeout=SHORT
+            ),
+        ]
+        for call in calls:
+            start = time.monotonic()
+            with pytest.raises(dist.CollectiveTimeoutError, match=r"waited 0\.2"):
+                call()
+            assert time.monotonic() - start >= 0.19
+        met.wait(LIMIT)
+        dist.sendrecv(array, output := np.empty(LARGE, int), peer, peer)
+        return set(output.tolist())
+
+    assert run_ranks(2, body) == [{1}, {0}]
+
+
+def test_a_busy_rank_still_obeys_its_limit():
+    """Messages from elsewhere must not keep a wait from looking at the time."""
+    stop = threading.Event()
+
+    def body(rank):
+        if rank == 1:
+            while not stop.is_set():
+                dist.send(np.zeros(1), 0)
+                time.sleep(0.001)
+            return
+        start = time.monotonic()
+        try:
+            with pytest.raises(dist.CollectiveTimeoutError):
+                dist.recv(np.zeros(1), 1, tag=1, timeout=timedelta(seconds=0.5))
+        finally:
+            stop.set()
+        assert time.monotonic() - start < patient(5, start)
+
+    run_ranks(2, body)
+
+
+def test_a_rank_that_left_is_named_and_its_messages_are_not_lost():
+    left = threading.Event()
+
+    def body(rank):
+        dist.barrier()
+        if rank == 1:
+            dist.send(np.ones(3), 0)
+            dist.destroy_process_group()
+            left.set()
+            return
+        array = np.zeros(3)
+        left.wait(LIMIT)
+        if rank == 0:
+            dist.recv(array, 1)
+            assert array.tolist() == [1] * 3
+            for call in (dist.recv, dist.send):
+                with pytest.raises(
+                    dist.RankFailedError, match=r"rank 1 .*left"
+                ) as info:
+                    call(array, 1)
+                assert info.value.ranks == [1]
+
+    run_ranks(3, body)
+
+
+def test_abort_ends_what_waits_on_other_ranks():
+    posted = threading.Barrier(3)
+
+    def body(rank):
+        array = np.zeros(1)
+        peer = {0: 1, 1: 0, 2: 0}[rank]
+        work = dist.irecv(array, peer)
+        posted.wait(LIMIT)
+        if rank == 2:
+            dist.group.WORLD.abort("enough")
+        with pytest.raises(dist.DistBackendError, match="aborted"):
+            work.wait()
+        with pytest.raises(dist.DistBackendError, match="aborted"):
+            dist.recv(array, peer)
+        posted.wait(LIMIT)
+
+    run_ranks(3, body)
+
+
+@pytest.mark.parametrize("count", [1, 900])
+def test_unmatched_messages_hold_up_no_other(count):
+    """Also far more of them than a rank keeps for its peers."""
+    num_messages = 5000
+
+    def body(rank):
+        if rank == 0:
+            works = [
+                dist.isend(np.full(count, n), 1, tag=0) for n in range(num_messages)
+            ]
+            dist.send(np.full(count, -1), 1, tag=1)
+            assert all(work.wait() for work in works)
+            return
+        array = np.empty(count, int)
+        dist.recv(array, 0, tag=1)
+        assert array[0] == -1
+        for n in range(num_messages):
+            dist.recv(array, 0)
+            assert array[-1] == n
+
+    run_ranks(2, body)
+
+
+def test_messages_and_collectives_at_once():
+    def body(rank):
+        works = [dist.irecv(a := np.empty(1000), 1 - rank, tag=t) for t in range(20)]
+        total = np.ones(LARGE)
+        for tag in reversed(range(20)):
+            dist.all_reduce(total)
+            dist.send(np.full(1000, float(tag)), 1 - rank, tag=tag)
+        dist.all_reduce(total)
+        for work in works:
+            work.wait()
+        return float(total[0]), float(a[0])
+
+    assert run_ranks(2, body) == [(2.0**21, 19.0)] * 2
+
+
+def test_two_threads_of_a_rank_each_get_theirs():
+    def body(rank):
+        group = dist.group.WORLD
+
+        world = current()
+
+        def talk(tag):
+            with use(world):
+                exchange(tag)
+
+        def exchange(tag):
+            array = np.empty(2000, int)
+            for n in range(50):
+                if rank == 0:
+                    dist.send(np.full(2000, n), 1, group, tag)
+                    dist.recv(array, 1, group, tag)
+                else:
+                    dist.recv(array, 0, group, tag)
+                    dist.send(array + 1, 0, group, tag)
+                sums[tag] += int(array[0])
+
+        sums = [0] * 3
+        threads = [threading.Thread(target=talk, args=(tag,)) for tag in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+        return sums
+
+    n = sum(range(50))
+    assert run_ranks(2, body) == [[n + 50] * 3, [n] * 3]
+
+
+def test_works_can_be_awaited():
+    def body(rank):
+        async def main():
+            outputs = [np.empty(10, int) for _ in range(1000)]
+            works = [
+                dist.irecv(output, 1 - rank, tag=tag)
+                for tag, output in enumerate(outputs)
+            ]
+            works += [
+                dist.isend(np.full(10, tag), 1 - rank, tag=tag)
+                for tag in reversed(range(1000))
+            ]
+
+            async def wait(work):
+                return await work
+
+            assert all(await asyncio.gather(*map(wait, works)))
+            return [int(output[9]) for output in outputs]
+
+        return asyncio.run(main())
+
+    assert run_ranks(2, body) == [list(range(1000))] * 2
+
+
+def test_the_callback_may_send():
+    done = threading.Event()
+
+    def body(rank):
+        array = np.zeros(2)
+        if rank == 0:
+            dist.send(array, 1)
+            dist.recv(array, 1, tag=1)
+            done.set()
+            return
+        group = dist.group.WORLD
+        work = dist.irecv(array, 0)
+        work.add_done_callback(lambda: group.send([array], 0, 1))
+        assert done.wait(LIMIT)
+
+    run_ranks(2, body)
+
+
+def _orders():
+    """Two isends and two irecvs of rank 0, in every order, against those of others."""
+    calls = ["send a", "send b", "recv a", "recv b"]
+    return list(itertools.permutations(calls))
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_order_of_two_isends_and_two_irecvs(size, count):
+    """All ranks in one group go through all pairs of orders; `a` and `b` are tags."""
+    orders = _orders()
+    if size == 2:
+        programs = list(itertools.product(orders, orders))
+    else:
+        pick = np.random.default_rng(1)
+        programs = [pick.choice(orders, 3) for _ in range(300)]
+
+    def body(rank):
+        right, left = (rank + 1) % size, (rank - 1) % size
+        for number, program in enumerate(programs):
+            outputs, works = {}, []
+            for call in program[rank]:
+                kind, tag = str(call).split()
+                tag_number = "ab".index(tag)
+                if kind == "send":
+                    data = np.full(count, number * 10 + tag_number)
+                    works.append(dist.isend(data, right, tag=tag_number))
+                else:
+                    outputs[tag] = np.empty(count, int)
+                    works.append(dist.irecv(outputs[tag], left, tag=tag_number))
+            for work in works:
+                work.wait()
+            for tag, output in outputs.items():
+                assert output[-1] == number * 10 + "ab".index(tag)
+
+    run_ranks(size, body)
+
+
+def test_a_ring_all_reduce_of_isend_and_recv():
+    """As programs write it for themselves: a tutorial's classic."""
+
+    def all_reduce(send, recv):
+        rank, size = dist.get_rank(), dist.get_world_size()
+        send_buffer, recv_buffer = send.copy(), np.zeros_like(send)
+        total = send.copy()
+        left, right = (rank - 1) % size, (rank + 1) % size
+        for i in range(size - 1):
+            if i % 2 == 0:
+                request = dist.isend(send_buffer, right)
+                dist.recv(recv_buffer, left)
+                total += recv_buffer
+            else:
+                request = dist.isend(recv_buffer, right)
+                dist.recv(send_buffer, left)
+                total += send_buffer
+            request.wait()
+        recv[:] = total
+
+    def body(rank):
+        output = np.empty(20_000)
+        all_reduce(np.full(20_000, rank + 1.0), output)
+        return float(output[-1])
+
+    assert run_ranks(4, body) == [10.0] * 4
+
+
+def test_the_methods_of_a_group_take_group_ranks():
+    def body(rank):
+        group = dist.new_group([1, 0], sort_ranks=False)
+        array = np.array([rank])
+        if rank == 0:
+            group.send([array + 7], 0, 1).wait()
+            group.send(array + 8, 0).wait()
+            return None
+        group.recv_anysource([array], 1).wait()
+        assert array[0] == 7
+        group.recv([array], 1, 0).wait()
+        with pytest.raises(ValueError, match=r"must be in \[0, 2\)"):
+            group.recv([array], 2, 0)
+        return int(array[0])
+
+    assert run_ranks(2, body)[1] == 8
+
+
+def test_the_fake_backend_moves_nothing():
+    def body(rank):
+        array = np.full(2, 7)
+        dist.send(array, 2)
+        assert dist.recv(array, 2) == 2
+        assert dist.recv(array) == 0
+        assert dist.isend(array, 1).wait()
+        assert dist.irecv(array, 1).wait()
+        assert dist.sendrecv(array, array, 1, 2) == 2
+        return array.tolist()
+
+    def one(_):
+        dist.init_process_group("fake", store=dist.HashStore(), rank=0, world_size=3)
+        return body(0)
+
+    assert run_ranks(1, one, init=False) == [[7, 7]]
