@@ -16,6 +16,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from allhands import settings
@@ -30,6 +31,8 @@ __all__ = [
     "run",
 ]
 
+# For the look-up of the store's address, should it be a name.
+_STORE_LIMIT = timedelta(seconds=30)
 _RUN_PATH = (
     "import runpy, sys; del sys.argv[0]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -44,7 +47,13 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
         description="Start a program on several ranks of this host.",
     )
     add = _Adder(parser)
-    add("--nproc-per-node", default="1", help="ranks: a number, auto, cpu or gpu")
+    add(
+        "--nproc-per-node",
+        also=("-n", "--nproc"),
+        default="1",
+        metavar="N",
+        help="ranks: a number, auto, cpu or gpu",
+    )
     add("--nnodes", default="1", help="hosts: 1 or 1:1 (more are not supported yet)")
     add("--node-rank", type=int, default=0, help="of this host: 0")
     add("--standalone", action="store_true", help="accepted: one host always is")
@@ -78,20 +87,20 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     add("--log-dir", default="", help="folder for the files of --redirects and --tee")
     add(
         "--redirects",
-        short="-r",
+        also=("-r",),
         type=_streams,
         default=Std.NONE,
         help="streams to files: 1 stdout, 2 stderr, 3 both; or by local rank 0:1,1:3",
     )
     add(
         "--tee",
-        short="-t",
+        also=("-t",),
         type=_streams,
         default=Std.NONE,
         help="streams to files and to the console",
     )
     add("--local-ranks-filter", default="", help="show only these ranks, such as 0,2")
-    add("--module", short="-m", action="store_true", help="the program is a module")
+    add("--module", also=("-m",), action="store_true", help="the program is a module")
     add("--no-python", action="store_true", help="run the program itself, no Python")
     add("--run-path", action="store_true", help="run the program with runpy.run_path")
     parser.add_argument("training_script", metavar="program", help="what to start")
@@ -117,14 +126,16 @@ class _Adder:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
 
-    def __call__(self, name: str, short: str = "", **options: Any) -> None:
+    def __call__(self, name: str, also: Sequence[str] = (), **options: Any) -> None:
         bare = name.removeprefix("--")
-        spellings = dict.fromkeys([short, name, "--" + bare.replace("-", "_")])
+        spellings = dict.fromkeys([*also, name, "--" + bare.replace("-", "_")])
         given = os.environ.get("PET_" + bare.replace("-", "_").upper(), "")
         if given:
             is_flag = options.get("action") == "store_true"
             options["default"] = given == "1" if is_flag else given
-        self._parser.add_argument(*filter(None, spellings), **options)
+        # Named here, for without it a second long spelling would name the value.
+        destination = bare.replace("-", "_")
+        self._parser.add_argument(*spellings, dest=destination, **options)
 
 
 def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
@@ -180,17 +191,20 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ValueError: an option's value cannot be used.
-        DistNetworkError: the store cannot listen on the address or port asked for.
+        DistNetworkError: the store cannot listen on the address or port asked for, or
+            not be reached there.
         OSError: the program cannot be started.
     """
     _check(args)
     num_workers = determine_local_world_size(args.nproc_per_node)
+    shown = _shown_ranks(args.local_ranks_filter, num_workers)
+    command = _command(args)
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
     address = args.master_addr.strip("[]")
     # Hosted here, so that it outlives every rank.
-    store = TCPStore(address, args.master_port, is_master=True)
+    store = TCPStore(address, args.master_port, is_master=True, timeout=_STORE_LIMIT)
     job = Job(
-        command=_command(args),
+        command=command,
         num_workers=num_workers,
         run_id=args.rdzv_id or uuid.uuid4().hex,
         master_addr=address,
@@ -199,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
         max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval,
         shutdown_timeout=args.shutdown_timeout,
-        logs=_logs(args, num_workers),
+        logs=_logs(args, shown),
     )
     return Agent(job).run()
 
@@ -236,23 +250,29 @@ def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
     elif args.module:
         start = [*python, "-m", program]
     else:
+        if program != "-":
+            os.stat(program)  # one error, where every rank would tell of its own
         start = [*python, program]
     if getattr(args, "use_env", True):
         return lambda _: [*start, *rest]
     return lambda local_rank: [*start, f"--local-rank={local_rank}", *rest]
 
 
-def _logs(args: argparse.Namespace, num_workers: int) -> LogSpec:
-    shown = [text.strip() for text in args.local_ranks_filter.split(",") if text]
+def _shown_ranks(given: str, num_workers: int) -> frozenset[int]:
+    shown = [text.strip() for text in given.split(",") if text]
     if not all(text.isdecimal() and int(text) < num_workers for text in shown):
         raise ValueError(
-            f"--local-ranks-filter is {args.local_ranks_filter!r}; want local ranks in "
+            f"--local-ranks-filter is {given!r}; want local ranks in "
             f"[0, {num_workers}), with commas"
         )
+    return frozenset(map(int, shown))
+
+
+def _logs(args: argparse.Namespace, shown: frozenset[int]) -> LogSpec:
     directory = args.log_dir
     if not directory and (args.redirects or args.tee):
         directory = tempfile.mkdtemp(prefix="allhands_")
-    return LogSpec(directory, args.redirects, args.tee, frozenset(map(int, shown)))
+    return LogSpec(directory, args.redirects, args.tee, shown)
 
 
 def main(args: Sequence[str] | None = None, prog: str = "allhands run") -> int:

@@ -102,10 +102,31 @@ def test_command_of_the_package():
     assert subprocess.run(command, check=False).returncode == 0
 
 
+def test_an_address_that_cannot_be_reached_is_said_before_ranks_start():
+    done = launch("--master-addr=224.0.0.1", "--no-python", "/bin/echo", "started")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert (
+        "python -m allhands.run: this process serves a store at 224.0.0.1:"
+        in done.stderr
+    )
+
+
 def test_unknown_program_exits_as_a_shell_would():
     done = launch("--no-python", "/no/such/program")
     assert done.returncode == 127
     assert "/no/such/program" in done.stderr
+
+
+def test_a_missing_program_is_one_error_before_ranks_start(tmp_path):
+    path = str(tmp_path / "none.py")
+    done = launch("-n", "3", f"--log-dir={tmp_path}", "--redirects=3", path)
+    assert done.returncode == 127
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith("python -m allhands.run: cannot start the ranks: ")
+    assert line.endswith(f"No such file or directory: '{path}'")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,13 @@ def test_spellings_and_defaults():
     assert (args.master_port, args.shutdown_timeout) == (0, 30.0)
 
 
+@pytest.mark.parametrize(
+    "given", ["-n 3", "--nproc 3", "--nproc=3", "--nproc-per-node 3"]
+)
+def test_spellings_of_the_number_of_ranks(given):
+    assert run.parse_args([*given.split(), "x.py"]).nproc_per_node == "3"
+
+
 def test_accepts_what_only_matters_between_hosts():
     options = "--standalone --rdzv-backend=c10d --rdzv-endpoint=h:1 --rdzv-conf=a=1"
     more = "--local-addr=h --start-method=spawn --monitor-interval=1 --node-rank=0"

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from allhands import settings
 from allhands._C import StoreClient, StoreServer
+from allhands.errors import DistNetworkError
 from allhands.options import to_seconds
 from allhands.store.base import (
     DEFAULT_TIMEOUT,
@@ -29,6 +30,10 @@ from allhands.store.base import (
 )
 
 __all__ = ["TCPStore"]
+
+# For a master to reach its own server, which listens already: what keeps it from there
+# does not go away by itself.
+_OWN_SERVER_LIMIT_S = 5.0
 
 
 class TCPStore(Store):
@@ -59,8 +64,9 @@ class TCPStore(Store):
         use_libuv: without effect; there is one server, and it has every operation.
 
     Raises:
-        DistNetworkError: the master cannot listen (the message names who has the port),
-            no server was found, or it has another secret.
+        DistNetworkError: the master cannot listen (the message names who has the port)
+            or cannot reach itself (after 5 s); no server was found, or it has another
+            secret.
         DistStoreError: not all workers came within `timeout`.
         ValueError: `port` or `world_size` is out of range.
 
@@ -97,7 +103,7 @@ class TCPStore(Store):
             self._server = self._serve(port, multi_tenant, master_listen_fd)
             port = self._server.port
         self._port = port
-        self._client = self._connect()
+        self._client = self._connect() if not is_master else self._connect_to_own()
         if world_size is not None:
             self._client.join(self._limit)
             if is_master and wait_for_workers:
@@ -117,8 +123,19 @@ class TCPStore(Store):
         listen_fd = -1 if fd is None else fd
         return StoreServer(self._host, port, self._secret, self._limit, listen_fd)
 
-    def _connect(self) -> StoreClient:
-        return StoreClient(self._host, self._port, self._secret, self._limit)
+    def _connect(self, limit: float | None = None) -> StoreClient:
+        limit = self._limit if limit is None else limit
+        return StoreClient(self._host, self._port, self._secret, limit)
+
+    def _connect_to_own(self) -> StoreClient:
+        try:
+            return self._connect(min(self._limit, _OWN_SERVER_LIMIT_S))
+        except DistNetworkError as error:
+            raise DistNetworkError(
+                f"this process serves a store at {self._host}:{self._port}, but cannot "
+                f"reach it there: {error}. Is the network interface of that address up "
+                "(`ip address`)?"
+            ) from error
 
     @property
     def host(self) -> str:

@@ -117,6 +117,16 @@ def test_another_machines_address():
         master("192.0.2.1")
 
 
+def test_a_master_that_cannot_reach_itself_says_so_in_time():
+    """A multicast address can be listened at, but nobody can connect to it."""
+    start = time.monotonic()
+    with pytest.raises(
+        DistNetworkError, match=r"serves a store at 224\.0\.0\.1:\d+, but .*unreachable"
+    ):
+        master("224.0.0.1")
+    assert time.monotonic() - start < patient(15, start)
+
+
 @needs_ipv6
 def test_ipv6():
     store = master("::1")
