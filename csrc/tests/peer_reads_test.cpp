@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "allhands/arena/collectives.hpp"
-#include "allhands/base/peer_memory.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
 #include "check.hpp"
 #include "ranks.hpp"
 

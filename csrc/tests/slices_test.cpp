@@ -1,5 +1,5 @@
 // Slices that two threads take from both ends.
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 #include <atomic>
 #include <memory>

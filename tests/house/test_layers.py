@@ -90,14 +90,15 @@ FOLDERS = level_of(MAP["cpp"])
 
 
 def test_map_lists_exactly_the_folders_there_are():
-    assert set(FOLDERS) == {p.name for p in CORE.iterdir() if p.is_dir()}
+    inner = [path for path in CORE.rglob("*") if path.is_dir()]
+    assert set(FOLDERS) == {str(path.relative_to(CORE)) for path in inner}
 
 
 @pytest.mark.parametrize("folder", sorted(FOLDERS))
 def test_cpp_folder_includes_only_lower_layers(folder):
-    for path in sorted((CORE / folder).iterdir()):
+    for path in sorted((CORE / folder).glob("*.[ch]pp")):
         for included in INCLUDE.findall(path.read_text()):
-            other = included.split("/")[1]
+            other = included.removeprefix("allhands/").rpartition("/")[0]
             allowed = other == folder or FOLDERS[other] < FOLDERS[folder]
             assert allowed, f"{path.name} includes {included}"
 

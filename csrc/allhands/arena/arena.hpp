@@ -115,7 +115,9 @@ class Arena {
   bool can_write_peers() const { return can_write_peers_; }
   // Of what `rank` sends.
   Handover& handover(int rank) const { return post(rank).handover; }
-  bool is_alive(int rank) const { return membership_.is_peer_alive(rank); }
+  bool is_alive(int rank) const {
+    return allhands::is_alive(membership_.process(rank));
+  }
 
   // Memory of this rank's own, for the current operation; kept for the next.
   std::byte* scratch(std::size_t bytes) {

@@ -1,6 +1,6 @@
 #include "allhands/arena/joint_copy.hpp"
 
-#include "allhands/transport/slicing.hpp"
+#include "allhands/transport/shm/slicing.hpp"
 
 namespace allhands {
 namespace {

@@ -15,7 +15,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/peer_buffers.hpp"
 #include "allhands/base/buffer.hpp"
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 

@@ -17,7 +17,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/placement.hpp"
 #include "allhands/base/tuning.hpp"
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 

@@ -6,8 +6,8 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/peer_memory.hpp"
 #include "allhands/kernels/pack.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
 
 namespace allhands {
 namespace {

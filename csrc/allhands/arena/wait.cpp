@@ -61,8 +61,7 @@ void Arena::look_around(std::uint32_t clock) {
                    "rank " + std::to_string(rank()) + " closed the group", {});
   std::vector<int> gone;
   for (const int peer : missing(clock))
-    if (post(peer).has_left.load(std::memory_order_acquire) != 0 ||
-        !membership_.is_peer_alive(peer))
+    if (post(peer).has_left.load(std::memory_order_acquire) != 0 || !is_alive(peer))
       gone.push_back(peer);
   // What they published before they went still counts: look once more.
   const std::vector<int> absent = missing(clock);

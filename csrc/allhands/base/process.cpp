@@ -64,6 +64,7 @@ ProcessIdentity this_process() {
 }
 
 bool is_alive(const ProcessIdentity& process) {
+  if (process.pid == getpid()) return true;
   const Stat stat = read_stat(process.pid);
   // Who has no file descriptor left cannot read it; who is gone is gone for kill() too.
   if (stat.state == 0) return kill(process.pid, 0) == 0 || errno != ESRCH;

@@ -17,7 +17,7 @@ struct ProcessIdentity {
 ProcessIdentity this_process();
 
 // False once the process has ended, also while nobody has reaped it yet. Meaningful
-// only for a process of this host.
+// only for a process of this host. Ranks that are threads of this one live as long.
 bool is_alive(const ProcessIdentity& process);
 
 // CPUs that this process may run on.

@@ -31,7 +31,7 @@ Fd open_from(int pid, const fs::path& target) {
 Fd find_orphan(const Membership& membership, const std::string& name) {
   std::vector<int> living;
   for (int peer = 0; peer < membership.size(); ++peer)
-    if (peer != membership.rank && membership.is_peer_alive(peer))
+    if (peer != membership.rank && is_alive(membership.process(peer)))
       living.push_back(membership.peers[static_cast<std::size_t>(peer)].pid);
   const bool has_anybody_died = living.size() + 1 < membership.peers.size();
   if (!has_anybody_died) return Fd();

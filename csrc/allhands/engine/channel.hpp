@@ -17,7 +17,7 @@
 #include "allhands/engine/handover.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/transfer.hpp"
-#include "allhands/transport/mailroom.hpp"
+#include "allhands/transport/shm/mailroom.hpp"
 
 namespace allhands {
 

@@ -47,7 +47,7 @@ TransferPtr ProgressEngine::end_inbound(int source) {
   Inbound& inbound = channel(source).inbound;
   inbound.close();
   if (inbound.is_sender_busy())
-    inbound.wait_for_sender([&] { return membership_.is_peer_alive(source); });
+    inbound.wait_for_sender([&] { return is_alive(membership_.process(source)); });
   return inbound.end();
 }
 

@@ -69,7 +69,7 @@ void ProgressEngine::fail_expired() {
 bool ProgressEngine::is_gone(int peer) const {
   const Bell& bell = channels_[static_cast<std::size_t>(peer)].their_bell;
   return bell.has_left.load(std::memory_order_acquire) != kHere ||
-         !membership_.is_peer_alive(peer);
+         !is_alive(membership_.process(peer));
 }
 
 bool ProgressEngine::has_aborted(int peer) const {

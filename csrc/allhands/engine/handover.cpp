@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "allhands/base/peer_memory.hpp"
-#include "allhands/transport/slicing.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
+#include "allhands/transport/shm/slicing.hpp"
 
 namespace allhands {
 

@@ -14,7 +14,7 @@
 
 #include "allhands/base/tuning.hpp"
 #include "allhands/engine/transfer.hpp"
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "allhands/base/futex.hpp"
-#include "allhands/base/peer_memory.hpp"
 #include "allhands/base/seconds.hpp"
 #include "allhands/base/wait_awake.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
 
 namespace allhands {
 namespace {

@@ -1,4 +1,4 @@
-#include "allhands/transport/ring.hpp"
+#include "allhands/transport/shm/ring.hpp"
 
 namespace allhands {
 

@@ -1,4 +1,4 @@
-#include "allhands/transport/mailroom.hpp"
+#include "allhands/transport/shm/mailroom.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "allhands/base/peer_memory.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
 
 #include <sys/prctl.h>
 #include <sys/uio.h>

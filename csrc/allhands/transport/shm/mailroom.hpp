@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "allhands/base/placement.hpp"
-#include "allhands/transport/ring.hpp"
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/ring.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 

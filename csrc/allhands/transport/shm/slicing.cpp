@@ -1,8 +1,8 @@
-#include "allhands/transport/slicing.hpp"
+#include "allhands/transport/shm/slicing.hpp"
 
 #include <algorithm>
 
-#include "allhands/transport/slices.hpp"
+#include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 namespace {
