@@ -28,7 +28,7 @@ Deadline in(int count) { return Deadline::after(milliseconds(count)); }
 std::unique_ptr<Server> serve(const std::string& secret = "",
                               const std::string& host = "127.0.0.1",
                               std::uint16_t port = 0) {
-  return std::make_unique<Server>(listen_on(host, port, soon(), nullptr), secret);
+  return std::make_unique<Server>(listen_on(host, port, {soon()}), secret);
 }
 
 std::unique_ptr<Client> connect(std::uint16_t port, const std::string& secret = "",
@@ -244,14 +244,13 @@ void a_proof_is_good_for_one_connection_and_one_side() {
 }
 
 void a_stranger_that_takes_too_long_is_dropped() {
-  const Server server(listen_on("127.0.0.1", 0, soon(), nullptr), "",
-                      milliseconds(1000));
+  const Server server(listen_on("127.0.0.1", 0, {soon()}), "", milliseconds(1000));
   const auto client = connect(server.port());
   std::string problem;
   const std::vector<Address> addresses =
-      resolve("127.0.0.1", server.port(), soon(), nullptr, problem);
-  const Fd silent = connect_to(addresses.at(0), soon(), nullptr, problem);
-  CHECK(wait_ready(silent.get(), Direction::Read, soon(), nullptr));
+      resolve("127.0.0.1", server.port(), {soon()}, problem);
+  const Fd silent = connect_to(addresses.at(0), {soon()}, problem);
+  CHECK(wait_ready(silent.get(), Direction::Read, {soon()}));
   char byte;
   CHECK(::recv(silent.get(), &byte, 1, 0) == 0);
   client->set("k", "v", soon());  // no stranger
@@ -293,7 +292,7 @@ void a_forked_child_leaves_the_server_alone() {
 }
 
 void an_adopted_listener_serves() {
-  std::vector<Fd> made = listen_on("127.0.0.1", 0, soon(), nullptr);
+  std::vector<Fd> made = listen_on("127.0.0.1", 0, {soon()});
   const std::uint16_t port = local_address(made[0].get()).port();
   const int fd = made[0].release();
   std::vector<Fd> adopted;

@@ -23,10 +23,10 @@ void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
 }
 
 Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
-             const Patience& patience)
+             const LateNotice& late_notice)
     : memory_(std::move(memory)),
       membership_(std::move(membership)),
-      patience_(patience),
+      late_notice_(late_notice),
       layout_(membership_.size()),
       probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {

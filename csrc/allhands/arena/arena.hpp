@@ -30,12 +30,11 @@
 #include "allhands/arena/shared_arrays.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
-#include "allhands/base/patience.hpp"
 #include "allhands/base/placement.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
@@ -47,7 +46,7 @@ class Arena {
   static void prepare(SharedMemory& memory, int size, const Tuning& tuning);
 
   Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
-        const Patience& patience = {});
+        const LateNotice& late_notice = {});
 
   int rank() const { return membership_.rank; }
   int size() const { return layout_.size(); }
@@ -141,8 +140,8 @@ class Arena {
   void check_match() const;
   void try_to_read_peers();
   void wait_asleep(int rank, std::uint32_t clock);
-  void look_around(std::uint32_t clock);
-  void tell_if_late(std::uint32_t clock, const Deadline& waiting);
+  void look_around(const Wait& wait, std::uint32_t clock);
+  std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
                                    std::vector<int> ranks);
@@ -154,7 +153,7 @@ class Arena {
 
   std::shared_ptr<SharedMemory> memory_;
   Membership membership_;
-  Patience patience_;
+  LateNotice late_notice_;
   Layout layout_;
   Tuning tuning_;
   std::size_t chunk_bytes_;

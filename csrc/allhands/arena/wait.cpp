@@ -2,7 +2,6 @@
 // After each it looks around: for the failure of the group, a signal, the deadline, and
 // peers that are gone.
 #include <algorithm>
-#include <chrono>
 #include <string>
 
 #include "allhands/arena/arena.hpp"
@@ -33,30 +32,30 @@ void Arena::wait(int rank, std::uint32_t clock) {
 void Arena::wait_asleep(int rank, std::uint32_t clock) {
   placement_->leave_seat();
   Line& theirs = line(rank);
-  const Deadline waiting = Deadline::after(patience_.after);
+  const Wait wait(limits_, &late_notice_);
   while (true) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.clock.load(std::memory_order_seq_cst);
-    if (!has_reached(seen, clock) && !has_failed()) {
-      const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
-      futex_wait(theirs.clock, seen, std::min(slice, limits_.deadline.remaining()));
-    }
+    if (!has_reached(seen, clock) && !has_failed())
+      futex_wait(theirs.clock, seen, wait.slice());
     theirs.waiters.fetch_sub(1, std::memory_order_relaxed);
     if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
-    look_around(clock);
-    if (patience_.say != nullptr && waiting.is_expired()) tell_if_late(clock, waiting);
+    look_around(wait, clock);
+    wait.tell_if_late(
+        [&](Deadline::Duration waited) { return late_text(clock, waited); });
   }
 }
 
 // What else may end a wait; returns if nothing does.
-void Arena::look_around(std::uint32_t clock) {
+void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   if (has_failed()) throw_failure();
-  if (limits_.interrupt != nullptr && limits_.interrupt()) {
+  const WaitEnd end = wait.look();
+  if (end == WaitEnd::Interrupted) {
     fail(Error(ErrorKind::Backend, describe_call() + ": rank " +
                                        std::to_string(rank()) + " was interrupted"));
-    throw Error(ErrorKind::Interrupted, "interrupted");
+    throw interrupted();
   }
-  if (limits_.stop != nullptr && limits_.stop->load(std::memory_order_relaxed))
+  if (end == WaitEnd::Stopped)
     fail_and_throw(ErrorKind::Backend,
                    "rank " + std::to_string(rank()) + " closed the group", {});
   std::vector<int> gone;
@@ -75,22 +74,19 @@ void Arena::look_around(std::uint32_t clock) {
     });
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);
   }
-  if (limits_.deadline.is_expired() && !absent.empty())
+  if (end == WaitEnd::Expired && !absent.empty())
     fail_and_throw(ErrorKind::Timeout,
                    describe_wait(limits_.deadline.elapsed(), absent), absent);
 }
 
-// One line for all ranks that wait, from the first of them; the next one takes twice as
-// long, so that ranks which are late by habit do not fill the screen.
-void Arena::tell_if_late(std::uint32_t clock, const Deadline& waiting) {
-  if (waiting.elapsed() < patience_.after) return;
+// One line for all ranks that wait, from the first of them.
+std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) const {
   const std::vector<int> absent = missing(clock);
   int first = 0;
   while (std::find(absent.begin(), absent.end(), first) != absent.end()) ++first;
-  if (first == rank())
-    patience_.say(describe_call() + ": rank " + std::to_string(rank()) +
-                  " (this process) has " + describe_wait(waiting.elapsed(), absent));
-  patience_.after *= 2;
+  if (first != rank()) return "";
+  return describe_call() + ": rank " + std::to_string(rank()) + " (this process) has " +
+         describe_wait(waited, absent);
 }
 
 std::vector<int> Arena::missing(std::uint32_t clock) const {

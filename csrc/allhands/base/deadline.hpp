@@ -20,6 +20,7 @@ class Deadline {
   // `limit` counts from the first question to this object: a call that never has to
   // wait then never reads the clock. For one thread.
   static Deadline after_first_look(Duration limit) { return Deadline(limit); }
+  static Deadline never() { return Deadline(Duration::max()); }
 
   bool is_expired() const { return remaining() == Duration::zero(); }
   Duration remaining() const {

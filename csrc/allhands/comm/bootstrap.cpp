@@ -17,6 +17,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/comm/orphan.hpp"
+#include "allhands/net/socket.hpp"
 
 namespace allhands {
 namespace {
@@ -28,7 +29,7 @@ struct Hello {
   std::byte proof[kHalf];
 };
 
-struct Address {
+struct SocketName {
   sockaddr_un value = {};
   socklen_t length = 0;
 };
@@ -46,8 +47,8 @@ std::string name_of(const Token& token) {
 }
 
 // Of an abstract socket: a zero, then its name.
-Address address_of(const std::string& name) {
-  Address address;
+SocketName address_of(const std::string& name) {
+  SocketName address;
   address.value.sun_family = AF_UNIX;
   std::memcpy(address.value.sun_path + 1, name.data(), name.size());
   address.length =
@@ -129,13 +130,14 @@ class Opening {
         address_(address_of(name_)) {}
 
   Segment run(std::size_t bytes, const Prepare& prepare) const {
+    Wait wait(limits_);
     while (true) {
       if (Fd listener = bind_name(); listener.is_open())
         return make(std::move(listener), bytes, prepare);
       if (std::optional<Segment> theirs = find()) return std::move(*theirs);
       // Between bind and listen of the rank that makes it, or between its last rank
       // served and its close: a moment.
-      look_around();
+      if (wait.is_slice_over()) throw_if_ended(wait.look());
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
@@ -194,21 +196,16 @@ class Opening {
     Hello hello = {membership_.rank, {}};
     std::copy_n(token_.begin() + kHalf, kHalf, hello.proof);
     if (send(connection.get(), &hello, sizeof(hello), MSG_NOSIGNAL) < 0) return Fd();
-    while (true) {
-      pollfd entry = {connection.get(), POLLIN, 0};
-      if (poll(&entry, 1, kInterruptSliceMs) > 0)
-        return FdMessage().receive(connection.get());
-      look_around();
-    }
+    if (!wait_ready(connection.get(), Direction::Read, limits_))
+      throw_if_ended(Wait(limits_).look());
+    return FdMessage().receive(connection.get());
   }
 
-  void look_around() const {
+  void throw_if_ended(WaitEnd end) const {
     const std::string group = "group '" + membership_.name + "'";
-    if (limits_.interrupt != nullptr && limits_.interrupt())
-      throw Error(ErrorKind::Interrupted, "interrupted");
-    if (limits_.stop != nullptr && limits_.stop->load(std::memory_order_relaxed))
-      throw Error(ErrorKind::Backend, group + " was closed");
-    if (limits_.deadline.is_expired())
+    if (end == WaitEnd::Interrupted) throw interrupted();
+    if (end == WaitEnd::Stopped) throw Error(ErrorKind::Backend, group + " was closed");
+    if (end == WaitEnd::Expired)
       throw Error(ErrorKind::Timeout,
                   group + ": the rank that made its shared memory did not answer");
   }
@@ -217,7 +214,7 @@ class Opening {
   const Token& token_;
   const Limits& limits_;
   const std::string name_;  // of the socket and of the memory
-  const Address address_;
+  const SocketName address_;
 };
 
 }  // namespace

@@ -18,9 +18,9 @@
 #include <thread>
 
 #include "allhands/base/fd.hpp"
-#include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
+#include "allhands/base/wait.hpp"
 
 namespace allhands {
 

@@ -14,11 +14,11 @@ constexpr std::chrono::seconds kOpeningTime{1};  // it takes milliseconds
 }  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token,
-                           const Tuning& tuning, const Patience& patience)
+                           const Tuning& tuning, const LateNotice& late_notice)
     : membership_(std::move(membership)),
       token_(token),
       tuning_(tuning),
-      patience_(patience),
+      late_notice_(late_notice),
       owner_pid_(getpid()) {
   const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
@@ -126,11 +126,11 @@ void Communicator::open(const Limits& limits) {
 }
 
 void Communicator::adopt(Segment segment) {
-  arena_ = std::make_unique<Arena>(segment.memory, membership_, patience_);
+  arena_ = std::make_unique<Arena>(segment.memory, membership_, late_notice_);
   engine_ = std::make_unique<ProgressEngine>(
       segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
       membership_, arena_->tuning(), [this] { return arena_->told_failure(); },
-      patience_);
+      late_notice_);
   server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
 }
@@ -176,7 +176,7 @@ void Communicator::progress() {
 void Communicator::process(Entry& entry) {
   // The deadline counts from when the call was issued; nobody to interrupt us here.
   const Limits limits = {entry.deadline, nullptr, &stop_};
-  turns_.wait(entry.ticket, {Deadline::after(Deadline::Duration::max())});
+  turns_.wait(entry.ticket, {Deadline::never()});
   bool is_awaited = false;
   {
     const Turn turn{turns_};
@@ -245,23 +245,12 @@ void Communicator::close(const Limits& limits) {
   }
   queued_.notify_all();
   if (thread_.joinable()) {
-    is_interrupted = !wait_until_idle(limits);
+    is_interrupted = turns_.wait_until_idle(limits) == WaitEnd::Interrupted;
     stop_ = true;
     thread_.join();
   }
   leave(is_interrupted ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
-  if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
-}
-
-// False: interrupted.
-bool Communicator::wait_until_idle(const Limits& limits) const {
-  for (int ms = 1; !turns_.is_idle() && !limits.deadline.is_expired(); ++ms) {
-    const bool is_time_to_look = ms % kInterruptSliceMs == 0;
-    if (is_time_to_look && limits.interrupt != nullptr && limits.interrupt())
-      return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
+  if (is_interrupted) throw interrupted();
 }
 
 // This rank never used the group and leaves: peers that do use it shall know.

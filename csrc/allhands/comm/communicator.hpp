@@ -36,7 +36,7 @@ class Communicator {
   // No communication. Throws Backend where a peer is on another host.
   // `tuning` holds if this rank makes the group's segment.
   Communicator(Membership membership, const Token& token, const Tuning& tuning,
-               const Patience& patience = {});
+               const LateNotice& late_notice = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -117,7 +117,6 @@ class Communicator {
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
   void break_off(const Error& error);
-  bool wait_until_idle(const Limits& limits) const;
   void leave(const Limits& limits);
   void progress();
   void process(Entry& entry);
@@ -125,7 +124,7 @@ class Communicator {
   const Membership membership_;
   const Token token_;
   const Tuning tuning_;
-  const Patience patience_;
+  const LateNotice late_notice_;
   const int owner_pid_;  // a forked child must not end its parent's group
   Turns turns_;
   std::atomic<bool> stop_ = false;

@@ -14,9 +14,9 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/dtype.hpp"
-#include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/comm/bootstrap.hpp"
 
 namespace allhands {

@@ -1,8 +1,5 @@
 #include "allhands/comm/turns.hpp"
 
-#include <algorithm>
-#include <chrono>
-
 #include "allhands/base/error.hpp"
 
 namespace allhands {
@@ -10,22 +7,28 @@ namespace allhands {
 void Turns::wait_in_line(Ticket ticket, const Limits& limits) {
   std::unique_lock lock(mutex_);
   ++attention_;
-  while (current_ != ticket) {
-    const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
-    changed_.wait_for(lock, std::min(slice, limits.deadline.remaining()));
-    if (current_ == ticket) break;
-    lock.unlock();  // the interrupt may take other locks
-    const bool interrupted = limits.interrupt != nullptr && limits.interrupt();
-    lock.lock();
-    if (current_ == ticket && !interrupted) break;
-    if (!interrupted && !limits.deadline.is_expired()) continue;
-    given_up_.insert(ticket);  // still counts
-    skip_given_up();
-    if (interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
-    throw Error(ErrorKind::Timeout,
-                "an operation issued earlier on the same group did not finish in time");
+  const WaitEnd end = Wait(limits).sleep_on(
+      changed_, lock, [this, ticket] { return current_ == ticket; });
+  if (end == WaitEnd::None) {
+    --attention_;
+    return;
   }
+  given_up_.insert(ticket);  // still counts
+  skip_given_up();
+  if (end == WaitEnd::Interrupted) throw interrupted();
+  if (end == WaitEnd::Stopped)
+    throw Error(ErrorKind::Backend, "the group was closed before the operation began");
+  throw Error(ErrorKind::Timeout,
+              "an operation issued earlier on the same group did not finish in time");
+}
+
+WaitEnd Turns::wait_until_idle(const Limits& limits) {
+  std::unique_lock lock(mutex_);
+  ++attention_;
+  const WaitEnd end = Wait(limits).sleep_on(
+      changed_, lock, [this] { return current_.load() == next_.load(); });
   --attention_;
+  return end;
 }
 
 void Turns::call_next() {

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <set>
 
-#include "allhands/base/limits.hpp"
+#include "allhands/base/wait.hpp"
 
 namespace allhands {
 
@@ -23,8 +23,8 @@ class Turns {
   using Ticket = std::uint64_t;
 
   Ticket take() { return next_.fetch_add(1, std::memory_order_relaxed); }
-  // Returns when it is this ticket's turn. Throws Timeout or Interrupted, and gives the
-  // ticket up then.
+  // Returns when it is this ticket's turn. Throws Timeout, Interrupted, or Backend
+  // where the group is closed meanwhile, and gives the ticket up then.
   void wait(Ticket ticket, const Limits& limits) {
     if (current_.load(std::memory_order_acquire) != ticket)
       wait_in_line(ticket, limits);
@@ -34,8 +34,8 @@ class Turns {
     current_.fetch_add(1);
     if (attention_.load() != 0) call_next();
   }
-  // Every ticket taken has had its turn.
-  bool is_idle() const { return current_.load() == next_.load(); }
+  // Returns when every ticket taken has had its turn, or what ended the wait before.
+  WaitEnd wait_until_idle(const Limits& limits);
 
  private:
   void wait_in_line(Ticket ticket, const Limits& limits);

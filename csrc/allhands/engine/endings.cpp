@@ -88,8 +88,7 @@ Error ProgressEngine::abortion(int peer) const {
 bool ProgressEngine::was_gone_lately(int peer) {
   Channel& c = channel(peer);
   const auto now = Deadline::Clock::now();
-  if (!c.is_gone && peer != membership_.rank &&
-      now - c.looked_at > std::chrono::milliseconds(kInterruptSliceMs)) {
+  if (!c.is_gone && peer != membership_.rank && now - c.looked_at > Wait::kSlice) {
     c.is_gone = is_gone(peer);
     c.looked_at = now;
   }
@@ -196,8 +195,7 @@ void ProgressEngine::flush(const Limits& limits) {
     const std::vector<int> waiting = unserved_peers();
     if (waiting.empty()) break;
     if (!limits.deadline.is_expired()) sleep(seen, nullptr, &limits.deadline);
-    if (limits.interrupt != nullptr && limits.interrupt())
-      throw Error(ErrorKind::Interrupted, "interrupted");
+    if (limits.interrupt != nullptr && limits.interrupt()) throw interrupted();
     if (!limits.deadline.is_expired()) continue;
     const std::string ranks =
         joined(waiting, [&](int peer) { return membership_.describe(peer); });

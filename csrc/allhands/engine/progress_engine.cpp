@@ -57,15 +57,15 @@ class Counted {
 
 ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* base,
                                const Membership& membership, const Tuning& tuning,
-                               Failure failure, const Patience& patience)
+                               Failure failure, const LateNotice& late_notice)
     : memory_(std::move(memory)),
       membership_(membership),
       tuning_(tuning),
       failure_(std::move(failure)),
+      late_notice_(late_notice),
       bell_(Mailroom(membership.size()).bell(base, membership.rank)),
       placement_(placement_of(base, membership, tuning)),
-      channels_(channels_of(base, membership, tuning)),
-      patience_(patience) {
+      channels_(channels_of(base, membership, tuning)) {
   let_siblings_read();
   bell_.is_here.store(1, std::memory_order_release);
   for (Channel& peer : channels_) peer.their_bell.ring();  // some may flush and wait
@@ -170,17 +170,17 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     is_interrupted = limits.interrupt != nullptr && limits.interrupt();
     if (!is_interrupted && !is_expired) continue;
     if (at_end == AtEnd::GoOn) {
-      if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
+      if (is_interrupted) throw interrupted();
       return transfer->work.wait(limits);
     }
-    give_up(transfer, is_interrupted ? Error(ErrorKind::Interrupted, "interrupted")
-                                     : timeout_of(*transfer, limits.deadline));
+    give_up(transfer,
+            is_interrupted ? interrupted() : timeout_of(*transfer, limits.deadline));
     break;
   }
   // It has ended, or another thread is about to say so.
   transfer->work.wait({Deadline::after_first_look(Deadline::Duration::max())});
   // It has ended well meanwhile; the caller's language has its exception all the same.
-  if (is_interrupted) throw Error(ErrorKind::Interrupted, "interrupted");
+  if (is_interrupted) throw interrupted();
 }
 
 // Awake. False: none came; it is time to sleep.
@@ -200,7 +200,7 @@ bool ProgressEngine::wait_for_news(std::uint32_t seen, const Transfer& transfer)
 // `transfer` and `deadline`, what the caller waits for and until when, may be null.
 void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
                            const Deadline* deadline) {
-  std::chrono::nanoseconds limit = std::chrono::milliseconds(kInterruptSliceMs);
+  std::chrono::nanoseconds limit = Wait::kSlice;
   if (deadline != nullptr) limit = std::min(limit, deadline->remaining());
   bell_.waiters.fetch_add(1, std::memory_order_seq_cst);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
@@ -311,20 +311,16 @@ Error ProgressEngine::timeout_of(const Transfer& transfer,
                missing);
 }
 
-// A line for who wonders why nothing happens; the next one takes twice as long.
+// A line for who wonders why nothing happens.
 void ProgressEngine::tell_if_late(const Transfer& transfer, const Deadline& deadline) {
   const Deadline::Duration waited = deadline.elapsed();
-  {
-    const std::lock_guard lock(mutex_);
-    if (patience_.say == nullptr || waited < patience_.after) return;
-    if (transfer.work.is_completed() || deadline.is_expired()) return;
-    patience_.after *= 2;
-  }
+  if (transfer.work.is_completed() || deadline.is_expired()) return;
+  if (!late_notice_.is_due(waited)) return;
   const Deadline::Duration limit =
       std::min(deadline.limit(), transfer.deadline.limit());  // a wait() may have none
-  patience_.say(describe(transfer) + ": rank " + std::to_string(membership_.rank) +
-                " (this process) has waited " + seconds(waited) + " (limit " +
-                seconds(limit) + ") for " + describe_peer(transfer));
+  late_notice_.say(describe(transfer) + ": rank " + std::to_string(membership_.rank) +
+                   " (this process) has waited " + seconds(waited) + " (limit " +
+                   seconds(limit) + ") for " + describe_peer(transfer));
 }
 
 std::string ProgressEngine::describe(const Transfer& transfer) const {

@@ -20,12 +20,11 @@
 
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/limits.hpp"
 #include "allhands/base/membership.hpp"
-#include "allhands/base/patience.hpp"
 #include "allhands/base/placement.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/engine/channel.hpp"
 #include "allhands/engine/matching.hpp"
 #include "allhands/engine/transfer.hpp"
@@ -40,7 +39,7 @@ class Lookout {
     const auto now = Deadline::Clock::now();
     if (now < next_) return false;
     const bool is_first = next_ == Deadline::Clock::time_point();
-    next_ = now + std::chrono::milliseconds(kInterruptSliceMs);
+    next_ = now + Wait::kSlice;
     return !is_first;
   }
 
@@ -71,7 +70,8 @@ class ProgressEngine {
   ProgressEngine(
       std::shared_ptr<SharedMemory> memory, std::byte* base,
       const Membership& membership, const Tuning& tuning,
-      Failure failure = [] { return std::nullopt; }, const Patience& patience = {});
+      Failure failure = [] { return std::nullopt; },
+      const LateNotice& late_notice = {});
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
@@ -163,6 +163,7 @@ class ProgressEngine {
   Membership membership_;
   const Tuning tuning_;
   Failure failure_;
+  LateNotice late_notice_;
   Bell& bell_;
   std::atomic<int> waiting_ = 0;   // threads in wait()
   std::atomic<int> sleepers_ = 0;  // threads asleep on the bell
@@ -180,7 +181,6 @@ class ProgressEngine {
   std::uint32_t next_id_ = 1;
   std::optional<Error> ended_;           // why nothing can be posted any more
   std::vector<TransferPtr> lost_sends_;  // to peers that are gone
-  Patience patience_;
 
   std::mutex thread_mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -1,7 +1,5 @@
 #include "allhands/engine/work.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
@@ -19,19 +17,13 @@ void Work::watch() {
 void Work::sleep(const Limits& limits) {
   std::unique_lock lock(mutex_);
   watch();
-  while (!is_completed()) {
-    const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
-    done_.wait_for(lock, std::min(slice, limits.deadline.remaining()));
-    if (is_completed()) break;
-    lock.unlock();  // the interrupt may take other locks
-    if (limits.interrupt != nullptr && limits.interrupt())
-      throw Error(ErrorKind::Interrupted, "interrupted");
-    if (limits.deadline.is_expired())
-      throw Error(ErrorKind::Timeout, "Work.wait: the operation did not finish in " +
-                                          seconds(limits.deadline.limit()) +
-                                          "; it goes on, wait again for its result");
-    lock.lock();
-  }
+  const WaitEnd end =
+      Wait(limits).sleep_on(done_, lock, [this] { return is_completed(); });
+  if (end == WaitEnd::None) return;
+  if (end == WaitEnd::Interrupted) throw interrupted();
+  throw Error(ErrorKind::Timeout, "Work.wait: the operation did not finish in " +
+                                      seconds(limits.deadline.limit()) +
+                                      "; it goes on, wait again for its result");
 }
 
 void Work::on_done(std::function<void()> callback) {

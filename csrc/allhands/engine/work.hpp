@@ -13,7 +13,7 @@
 #include <mutex>
 #include <vector>
 
-#include "allhands/base/limits.hpp"
+#include "allhands/base/wait.hpp"
 
 namespace allhands {
 

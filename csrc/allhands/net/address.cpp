@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
@@ -50,20 +49,13 @@ void look_up(const std::string& host, std::uint16_t port, Lookup& lookup) {
   lookup.finished.notify_all();
 }
 
-// False when the deadline passed first.
-bool wait_finished(Lookup& lookup, const Deadline& deadline, Interrupt interrupt) {
-  const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
+// False when the limits ended first.
+bool wait_finished(Lookup& lookup, const Limits& limits) {
   std::unique_lock lock(lookup.mutex);
-  while (!lookup.is_done) {
-    if (deadline.is_expired()) return false;
-    lookup.finished.wait_for(lock, std::min(slice, deadline.remaining()));
-    if (lookup.is_done) break;
-    lock.unlock();
-    if (interrupt != nullptr && interrupt())
-      throw Error(ErrorKind::Interrupted, "interrupted while looking up a host name");
-    lock.lock();
-  }
-  return true;
+  const WaitEnd end = Wait(limits).sleep_on(lookup.finished, lock,
+                                            [&lookup] { return lookup.is_done; });
+  if (end == WaitEnd::Interrupted) throw interrupted();
+  return end == WaitEnd::None;
 }
 
 }  // namespace
@@ -97,13 +89,12 @@ std::string Address::text() const {
 }
 
 std::vector<Address> resolve(const std::string& host, std::uint16_t port,
-                             const Deadline& deadline, Interrupt interrupt,
-                             std::string& problem) {
+                             const Limits& limits, std::string& problem) {
   std::vector<Address> literal;
   if (get_addresses(host, port, AI_NUMERICHOST, literal) == 0) return literal;
   const auto lookup = std::make_shared<Lookup>();
   std::thread([lookup, host, port] { look_up(host, port, *lookup); }).detach();
-  if (!wait_finished(*lookup, deadline, interrupt)) {
+  if (!wait_finished(*lookup, limits)) {
     problem = "the name look-up did not end";
     return {};
   }

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "allhands/base/deadline.hpp"
-#include "allhands/base/interrupt.hpp"
+#include "allhands/base/wait.hpp"
 
 namespace allhands {
 
@@ -36,8 +35,7 @@ class Address {
 // is not known, with the system's words in `problem`. The look-up cannot be broken off,
 // so it runs in a thread of its own; an interrupt or the deadline ends the waiting.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port,
-                             const Deadline& deadline, Interrupt interrupt,
-                             std::string& problem);
+                             const Limits& limits, std::string& problem);
 
 // "host:4471", "[::1]:4471": an endpoint as a user writes it.
 std::string endpoint_text(const std::string& host, std::uint16_t port);

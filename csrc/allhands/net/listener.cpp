@@ -61,10 +61,9 @@ Attempt listen_at_each(std::vector<Address> addresses, std::uint16_t port) {
 }  // namespace
 
 std::vector<Fd> listen_on(const std::string& host, std::uint16_t port,
-                          const Deadline& deadline, Interrupt interrupt) {
+                          const Limits& limits) {
   std::string problem;
-  const std::vector<Address> addresses =
-      resolve(host, port, deadline, interrupt, problem);
+  const std::vector<Address> addresses = resolve(host, port, limits, problem);
   if (addresses.empty())
     throw Error(ErrorKind::Network, "The server socket has failed to listen on " +
                                         endpoint_text(host, port) + ": " + problem);

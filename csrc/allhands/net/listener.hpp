@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "allhands/base/deadline.hpp"
 #include "allhands/base/fd.hpp"
-#include "allhands/base/interrupt.hpp"
+#include "allhands/base/wait.hpp"
 
 namespace allhands {
 
@@ -16,7 +15,7 @@ namespace allhands {
 // Throws Error(Network) where the port is taken, naming its owner where that is
 // visible, and where `host` is no address of this machine.
 std::vector<Fd> listen_on(const std::string& host, std::uint16_t port,
-                          const Deadline& deadline, Interrupt interrupt);
+                          const Limits& limits);
 
 // Takes over a bound TCP socket; checks that its port is `port`, where that is not 0.
 Fd adopt_listener(int fd, std::uint16_t port);

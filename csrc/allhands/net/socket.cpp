@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -38,19 +37,19 @@ int pending_error(int socket) {
   return code;
 }
 
-// poll() once, at most a slice long; 0 when nothing is ready yet.
-int poll_slice(pollfd* entry, nfds_t count, const Deadline& deadline,
-               Interrupt interrupt) {
-  const Deadline::Duration slice = std::chrono::milliseconds(kInterruptSliceMs);
-  const Deadline::Duration left = std::min(slice, deadline.remaining());
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  const int ready = ::poll(entry, count, static_cast<int>(milliseconds));
-  if (ready > 0) return ready;
-  if (ready < 0 && errno != EINTR)
-    throw system_error(ErrorKind::Network, "poll", errno);
-  if (interrupt != nullptr && interrupt())
-    throw Error(ErrorKind::Interrupted, "interrupted");
-  return 0;
+// poll() until something is ready. False when the limits ended first.
+bool poll_until(pollfd* entries, nfds_t count, const Limits& limits) {
+  const Wait wait(limits);
+  while (true) {
+    const auto slice = std::chrono::ceil<std::chrono::milliseconds>(wait.slice());
+    const int ready = ::poll(entries, count, static_cast<int>(slice.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR)
+      throw system_error(ErrorKind::Network, "poll", errno);
+    const WaitEnd end = wait.look();
+    if (end == WaitEnd::Interrupted) throw interrupted();
+    if (end != WaitEnd::None) return false;
+  }
 }
 
 }  // namespace
@@ -67,14 +66,13 @@ Fd listen_at(const Address& address) {
   return socket;
 }
 
-Fd connect_to(const Address& address, const Deadline& deadline, Interrupt interrupt,
-              std::string& problem) {
+Fd connect_to(const Address& address, const Limits& limits, std::string& problem) {
   Fd socket = make_socket(address.family());
   int code = socket.is_open() ? 0 : errno;
   if (code == 0 && ::connect(socket.get(), address.data(), address.size()) != 0) {
     code = errno;
     if (code == EINPROGRESS)
-      code = wait_ready(socket.get(), Direction::Write, deadline, interrupt)
+      code = wait_ready(socket.get(), Direction::Write, limits)
                  ? pending_error(socket.get())
                  : ETIMEDOUT;
   }
@@ -106,17 +104,12 @@ void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-bool wait_ready(int fd, Direction direction, const Deadline& deadline,
-                Interrupt interrupt) {
+bool wait_ready(int fd, Direction direction, const Limits& limits) {
   pollfd entry = {
       fd, static_cast<short>(direction == Direction::Read ? POLLIN : POLLOUT), 0};
-  while (poll_slice(&entry, 1, deadline, interrupt) == 0)
-    if (deadline.is_expired()) return false;
-  return true;
+  return poll_until(&entry, 1, limits);
 }
 
-void wait_until(const Deadline& deadline, Interrupt interrupt) {
-  while (!deadline.is_expired()) poll_slice(nullptr, 0, deadline, interrupt);
-}
+void wait_until(const Limits& limits) { poll_until(nullptr, 0, limits); }
 
 }  // namespace allhands

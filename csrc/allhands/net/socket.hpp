@@ -7,9 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "allhands/base/deadline.hpp"
 #include "allhands/base/fd.hpp"
-#include "allhands/base/interrupt.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/net/address.hpp"
 
 namespace allhands {
@@ -19,8 +18,7 @@ Fd listen_at(const Address& address);
 
 // A connection to `address`; not open, with the reason in `problem`, when there is none
 // before the deadline.
-Fd connect_to(const Address& address, const Deadline& deadline, Interrupt interrupt,
-              std::string& problem);
+Fd connect_to(const Address& address, const Limits& limits, std::string& problem);
 
 // The next connection; not open, with errno set, when there is none now.
 Fd accept_from(int listener);
@@ -33,11 +31,10 @@ void tune(int socket);
 
 enum class Direction { Read, Write };
 
-// False when the deadline passed first; throws Interrupted.
-bool wait_ready(int fd, Direction direction, const Deadline& deadline,
-                Interrupt interrupt);
+// False when the limits ended first; throws Interrupted.
+bool wait_ready(int fd, Direction direction, const Limits& limits);
 
-// Sleeps; throws Interrupted.
-void wait_until(const Deadline& deadline, Interrupt interrupt);
+// Sleeps until the limits end; throws Interrupted.
+void wait_until(const Limits& limits);
 
 }  // namespace allhands

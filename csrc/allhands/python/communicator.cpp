@@ -50,8 +50,8 @@ void say_on_stderr(const std::string& text) {
       ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-Patience patience_of(double seconds) {
-  return seconds > 0 ? Patience{say_on_stderr, duration_of(seconds)} : Patience{};
+LateNotice notice_after(double seconds) {
+  return seconds > 0 ? LateNotice(say_on_stderr, duration_of(seconds)) : LateNotice();
 }
 
 // How many forks lie between this process and the one that loaded this module.
@@ -65,7 +65,7 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                double patience)
     : core_(std::make_unique<Communicator>(
           membership_of(rank, name, peers), token_of(token),
-          tuning_of(membership_of(rank, name, peers), tuning), patience_of(patience))),
+          tuning_of(membership_of(rank, name, peers), tuning), notice_after(patience))),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())

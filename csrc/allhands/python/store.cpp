@@ -55,7 +55,7 @@ void make_server(Server* self, const std::string& host, std::uint16_t port,
   if (fd >= 0)
     listeners.push_back(adopt_listener(fd, port));
   else
-    listeners = listen_on(host, port, after(timeout), &python_interrupt);
+    listeners = listen_on(host, port, {after(timeout), &python_interrupt});
   new (self) Server(std::move(listeners), std::move(secret));
 }
 

@@ -24,8 +24,7 @@ Deadline::Duration duration_of(nb::handle timeout) {
 Limits limits_of_wait(nb::handle timeout) {
   const auto none = Deadline::Duration::zero();
   const Deadline::Duration limit = timeout.is_none() ? none : duration_of(timeout);
-  return {Deadline::after(limit == none ? Deadline::Duration::max() : limit),
-          python_interrupt};
+  return {limit == none ? Deadline::never() : Deadline::after(limit), python_interrupt};
 }
 
 }  // namespace allhands::python

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "allhands/base/limits.hpp"
+#include "allhands/base/wait.hpp"
 
 namespace allhands::python {
 

@@ -20,8 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "allhands/base/deadline.hpp"
-#include "allhands/base/interrupt.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/store/link.hpp"
 
 namespace allhands::store {

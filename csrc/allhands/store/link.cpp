@@ -40,10 +40,10 @@ Link::Link(const Target& target, const Deadline& deadline)
   Deadline::Duration pause = kFirstPause;
   do {
     for (const Address& address :
-         resolve(target.host, target.port, deadline, target.interrupt, problem))
+         resolve(target.host, target.port, {deadline, target.interrupt}, problem))
       if (dial(address, deadline, problem)) return;
-    wait_until(Deadline::after(std::min(pause, deadline.remaining())),
-               target.interrupt);
+    wait_until(
+        {Deadline::after(std::min(pause, deadline.remaining())), target.interrupt});
     pause = std::min(2 * pause, kLongestPause);
   } while (!deadline.is_expired());
   throw Error(ErrorKind::Network, "The client socket has timed out after " +
@@ -56,7 +56,7 @@ Link::Link(const Target& target, const Deadline& deadline)
 bool Link::dial(const Address& address, const Deadline& deadline,
                 std::string& problem) {
   const Deadline limit = Deadline::after(std::min(kDialLimit, deadline.remaining()));
-  socket_ = connect_to(address, limit, target_.interrupt, problem);
+  socket_ = connect_to(address, {limit, target_.interrupt}, problem);
   return socket_.is_open() && shake_hands(deadline, problem);
 }
 
@@ -116,7 +116,7 @@ bool Link::send_bytes(std::string_view bytes) {
 std::string Link::receive_bytes(std::size_t count, const Deadline& deadline) {
   std::string bytes;
   while (bytes.size() < count) {
-    if (!wait_ready(socket_.get(), Direction::Read, deadline, target_.interrupt))
+    if (!wait_ready(socket_.get(), Direction::Read, {deadline, target_.interrupt}))
       return {};
     const ssize_t got = ::recv(socket_.get(), scratch_.data(), count - bytes.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -143,7 +143,7 @@ Message& Link::exchange(Op op, std::int64_t number,
 bool Link::send(const Deadline& deadline) {
   try {
     while (!writer_.send(socket_.get()))
-      if (!wait_ready(socket_.get(), Direction::Write, deadline, target_.interrupt))
+      if (!wait_ready(socket_.get(), Direction::Write, {deadline, target_.interrupt}))
         return false;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::Network) lose(error.what());
@@ -155,7 +155,8 @@ bool Link::send(const Deadline& deadline) {
 // False when the deadline passed first.
 bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
   while (true) {
-    if (!wait_ready(socket_.get(), Direction::Read, deadline, interrupt)) return false;
+    if (!wait_ready(socket_.get(), Direction::Read, {deadline, interrupt}))
+      return false;
     ssize_t count = 0;
     while ((count = ::recv(socket_.get(), scratch_.data(), scratch_.size(),
                            MSG_DONTWAIT)) > 0) {

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "allhands/base/deadline.hpp"
 #include "allhands/base/fd.hpp"
-#include "allhands/base/interrupt.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/net/address.hpp"
 #include "allhands/store/message.hpp"
 #include "allhands/store/protocol.hpp"
