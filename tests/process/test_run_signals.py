@@ -1,11 +1,15 @@
 """Signals to the launcher reach the ranks, and nothing that they started is left."""
 
+import contextlib
+import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
 from harness.launcher import (
+    environment,
     is_alive,
     launched,
     program,
@@ -40,6 +44,43 @@ def test_nothing_is_left(tmp_path, name):
         job.communicate(timeout=LIMIT)
         assert job.returncode == (-9 if name == "SIGKILL" else 128 + number)
         wait_until(lambda: not any(map(is_alive, pids)), 5, f"end of {pids}")
+
+
+def test_nothing_is_left_of_a_rank_that_was_just_being_started(tmp_path):
+    """The launcher is killed between fork and exec, and exec comes late."""
+    text = """
+        import os, signal, sys, time, types
+        from allhands import run
+        from allhands.elastic import worker
+
+        class SlowPopen:
+            def __init__(self, command, env, **_):
+                launcher = os.getpid()
+                if os.fork():
+                    os.kill(launcher, signal.SIGKILL)
+                os.setsid()
+                os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                while os.getppid() == launcher:
+                    time.sleep(0.01)
+                print("forked", os.getpid(), flush=True)
+                time.sleep(1)  # many times the pause between the guard's looks
+                os.execvpe(command[0], command, env)
+
+        worker.subprocess = types.SimpleNamespace(Popen=SlowPopen, DEVNULL=None)
+        run.main()
+    """
+    path = program(tmp_path, text, "launcher.py")
+    command = [sys.executable, path, "--no-python", "/bin/sleep", "999"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as job:
+        [_, pid] = job.stdout.readline().split()
+        assert job.wait(LIMIT) == -signal.SIGKILL
+    try:
+        wait_until(lambda: not is_alive(int(pid)), 20, f"end of {pid}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def test_a_good_end_leaves_nothing(tmp_path):

@@ -74,7 +74,8 @@ def _jobs(peers: Sequence[str], ranks: int) -> Iterator[list[Job]]:
                 folder = Path(parent, peer)
                 folder.mkdir()
                 jobs.append(Job(peer, ranks, folder, environment))
-                jobs[-1].start()
+                with guard.starting():
+                    jobs[-1].start()
             for job in jobs:
                 job.connect()
             yield jobs

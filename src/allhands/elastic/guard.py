@@ -7,6 +7,10 @@ children inherit the mark, so daemons in sessions of their own are found as well
 descendant escapes only with another environment *and* another process group, or if
 the guard is killed together with the launcher.
 
+A process that is just being started has neither: the mark comes with its `exec`, the
+group with the launcher's next line. So the launcher says before it starts one, and a
+guard that hears nothing more looks on until that process shows up.
+
 This file is both sides: the launcher's `Guard`, and the program that the guard runs
 (on its own, from the standard library alone, without site-packages).
 """
@@ -18,6 +22,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 __all__ = ["Guard"]
 
@@ -26,6 +31,8 @@ __all__ = ["Guard"]
 _START = "exec(open(input()).read())"
 _PAUSE_S = 0.01
 _PASSES = 300
+# Between looks for a process that the launcher was starting: `exec` may take 30 s.
+_LATE_PAUSE_S = 0.1
 
 
 class Guard:
@@ -45,6 +52,15 @@ class Guard:
             start_new_session=True,  # out of reach of the terminal's signals
         )
         self._tell(f"{os.path.abspath(__file__)}\n{variable}={mark}\n")
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Enclose the start of a process with the mark, and the `watch` of it."""
+        self._tell("starting\n")
+        try:
+            yield
+        finally:
+            self._tell("started\n")
 
     def watch(self, group: int) -> None:
         """Also end this process group; its leader must not be reaped before `sweep`."""
@@ -82,7 +98,12 @@ def _is_left(process: str, groups: set[int], mark: bytes) -> bool:
 
 def _main() -> None:
     mark = input().encode()
-    groups = {int(line) for line in sys.stdin}  # until the launcher closes it, or dies
+    groups, is_starting = set(), False
+    for line in map(str.strip, sys.stdin):  # until the launcher closes it, or dies
+        if line.isdigit():
+            groups.add(int(line))
+        else:
+            is_starting = line == "starting"
     for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
@@ -94,9 +115,10 @@ def _main() -> None:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
         quiet = 0 if left else quiet + 1
-        if quiet == 2:
+        is_starting = is_starting and not left
+        if quiet >= 2 and not is_starting:
             return
-        time.sleep(_PAUSE_S)
+        time.sleep(_LATE_PAUSE_S if is_starting else _PAUSE_S)
 
 
 if __name__ == "__main__":

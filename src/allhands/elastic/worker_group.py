@@ -94,8 +94,9 @@ class WorkerGroup:
             self._finish()
 
     def _start(self, local_rank: int, mark: str, guard: Guard) -> None:
-        worker = Worker(self._job, local_rank, self._attempt, mark, self._screens)
-        guard.watch(worker.pid)
+        with guard.starting():
+            worker = Worker(self._job, local_rank, self._attempt, mark, self._screens)
+            guard.watch(worker.pid)
         self.workers.append(worker)
         for stream in worker.streams:
             self._streams.register(stream.fd, selectors.EVENT_READ, stream)
