@@ -27,6 +27,16 @@ def test_every_example_is_shown_in_the_readme():
         assert any(f"examples/{path.name}" in line for line in commands), path.name
 
 
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_examples_run_on_any_number_of_ranks(name, num_ranks):
+    short = {"train_digits.py": ["--epochs=1"], "work_queue.py": ["--jobs=4"]}
+    path = str(EXAMPLES / name)
+    done = launch(f"--nproc-per-node={num_ranks}", path, *short.get(name, []))
+    assert closing_line(done)
+    assert "[rank0] " in done.stdout
+
+
 def test_digits_are_learnt_on_two_ranks():
     done = launch("--nproc-per-node", "2", str(DIGITS))
     words = closing_line(done).split(" ")
