@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands::testing {
@@ -96,9 +97,9 @@ T scaled_average(const std::vector<T>& x) {
 }
 
 template <class T>
-T reference_float(ReduceOp op, const std::vector<T>& x, const double* factors) {
+T reference_float(ReduceOp op, const std::vector<T>& x, const Factor* factors) {
   const auto weighed = [&](std::size_t k) {
-    return op == ReduceOp::PremulSum ? x[k] * static_cast<T>(factors[k]) : x[k];
+    return op == ReduceOp::PremulSum ? x[k] * static_cast<T>(factors[k].real) : x[k];
   };
   T result = weighed(0);
   for (std::size_t k = 1; k < x.size(); ++k) {
@@ -122,14 +123,14 @@ T reference_float(ReduceOp op, const std::vector<T>& x, const double* factors) {
 template <int kExponentBits>
 Float16Bit<kExponentBits> reference(ReduceOp op,
                                     const std::vector<Float16Bit<kExponentBits>>& x,
-                                    const double* factors) {
+                                    const Factor* factors) {
   const std::vector<float> wide(x.begin(), x.end());
   return Float16Bit<kExponentBits>::nearest(reference_float(op, wide, factors));
 }
 
 template <class T>
 Complex<T> reference(ReduceOp op, const std::vector<Complex<T>>& x,
-                     const double* factors) {
+                     const Factor* factors) {
   if (op != ReduceOp::Product) {
     std::vector<T> real, imag;
     for (const Complex<T>& value : x) {
@@ -146,7 +147,7 @@ Complex<T> reference(ReduceOp op, const std::vector<Complex<T>>& x,
   return {quiet(a.real), quiet(a.imag)};
 }
 
-inline Bool reference(ReduceOp op, const std::vector<Bool>& x, const double*) {
+inline Bool reference(ReduceOp op, const std::vector<Bool>& x, const Factor*) {
   const auto num_true =
       std::count_if(x.begin(), x.end(), [](Bool b) { return b.byte; });
   const bool all = num_true == static_cast<std::ptrdiff_t>(x.size());
@@ -164,7 +165,7 @@ inline Bool reference(ReduceOp op, const std::vector<Bool>& x, const double*) {
 
 // Numbers that C++ has. Integers wrap: computed in 128 bits, cut off at the end.
 template <class T>
-T reference(ReduceOp op, const std::vector<T>& x, const double* factors) {
+T reference(ReduceOp op, const std::vector<T>& x, const Factor* factors) {
   if constexpr (std::is_floating_point_v<T>) {
     return reference_float(op, x, factors);
   } else {
@@ -176,7 +177,7 @@ T reference(ReduceOp op, const std::vector<T>& x, const double* factors) {
       const auto value = static_cast<Wrapping>(x[k]);
       sum += value;
       product *= value;
-      premul_sum += value * static_cast<Wrapping>(static_cast<Wide>(factors[k]));
+      premul_sum += value * static_cast<Wrapping>(factors[k].integer);
       every = static_cast<T>(every & x[k]);
       some = static_cast<T>(some | x[k]);
       odd = static_cast<T>(odd ^ x[k]);

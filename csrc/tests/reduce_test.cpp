@@ -138,9 +138,17 @@ struct Memory {
 
 constexpr int kMany = 257;  // sums of so many 16-bit integers do not fit a float
 
-const std::vector<double> kFactors = [] {
-  const double some[] = {2, -1, 3, 0, 7, 1, -5, 1000, 4};
-  std::vector<double> factors;
+// A factor that no double holds; `real` is the nearest.
+Factor whole(std::uint64_t integer) {
+  Factor factor = static_cast<double>(integer);
+  factor.integer = integer;
+  factor.is_integer = true;
+  return factor;
+}
+
+const std::vector<Factor> kFactors = [] {
+  const Factor some[] = {2, -1, 3, whole((1ULL << 53) + 1), 0, 7, 1, -5, whole(~0ULL)};
+  std::vector<Factor> factors;
   for (std::size_t k = 0; k < kMany; ++k) factors.push_back(some[k % 9]);
   return factors;
 }();
@@ -226,8 +234,8 @@ void test_averages_of_extremes(DType dtype) {
 void test_a_nan_with_all_bits_as_factor() {
   const std::vector<BFloat16> ones(100, BFloat16::nearest(1));
   const std::uint64_t bits = ~std::uint64_t{0} >> 1;
-  double factor;
-  std::memcpy(&factor, &bits, sizeof factor);
+  Factor factor;
+  std::memcpy(&factor.real, &bits, sizeof factor.real);
   const void* pointers[] = {ones.data()};
   for (auto table = runnable_reduce_tables(); *table != nullptr; ++table) {
     std::vector<BFloat16> result(ones.size());
@@ -239,7 +247,7 @@ void test_a_nan_with_all_bits_as_factor() {
 
 template <class T>
 T reduced(DType dtype, ReduceOp op, std::vector<T> sources,
-          std::vector<double> factors = {}) {
+          std::vector<Factor> factors = {}) {
   std::vector<const void*> pointers;
   for (const T& source : sources) pointers.push_back(&source);
   T result;
@@ -271,6 +279,9 @@ void test_what_the_documentation_promises() {
   CHECK(reduced<std::uint8_t>(DType::UInt8, ReduceOp::Sum, {200, 200}) == 144);
   CHECK(std::signbit(reduced<float>(DType::Float32, ReduceOp::Min, {0.0f, -0.0f})));
   CHECK(reduced<float>(DType::Float32, ReduceOp::PremulSum, {2, 3}, {0.5, 2}) == 7);
+  const std::uint64_t odd = (1ULL << 53) + 1;
+  CHECK(reduced<std::uint64_t>(DType::UInt64, ReduceOp::PremulSum, {1, 1},
+                               {whole(odd), whole(~0ULL)}) == odd - 1);
 }
 
 void check_refused(DType dtype, ReduceOp op, ErrorKind kind, const std::string& words) {
@@ -294,7 +305,9 @@ void test_what_is_refused() {
                 "Cannot use ReduceOp.AVG with dtype bool");
   check_supported("all_reduce", DType::Bool, ReduceOp::BitXor);
   CHECK_THROWS(check_factor(DType::Int32, 0.5), Error);
-  CHECK_THROWS(check_factor(DType::UInt64, 0x1p63), Error);
+  CHECK_THROWS(check_factor(DType::UInt64, 0x1p64), Error);
+  CHECK_THROWS(check_factor(DType::Int64, -0x1.8p63), Error);
+  check_factor(DType::UInt64, 0x1p63);
   CHECK_THROWS(check_factor(DType::Int8, std::nan("")), Error);
   check_factor(DType::Int64, -0x1p63);
   check_factor(DType::Complex64, 0.5);

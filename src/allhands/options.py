@@ -9,6 +9,7 @@ of the native core. Immutable, so any thread may use them.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -81,7 +82,7 @@ class ReduceOp(metaclass=_CountsPlainOps):
     - SUM, AVG, PRODUCT, MIN, MAX work on numbers; MIN and MAX not on complex ones.
     - BAND, BOR, BXOR work on the bits of integers, and on bool.
     - PREMUL_SUM(factor) multiplies by a factor, which may differ from rank to rank, and
-      sums.
+      sums. For arrays of integers it is an integer in [-2**63, 2**64), kept exactly.
 
     Example:
         ```python
@@ -109,7 +110,7 @@ class ReduceOp(metaclass=_CountsPlainOps):
                 raise RuntimeError(
                     f"Only PREMUL_SUM supports calling with a factor, got {self}"
                 )
-            return ReduceOp(self, float(factor))
+            return ReduceOp(self, _number(factor))
 
         def __str__(self) -> str:
             return f"RedOpType.{self.name}"
@@ -167,6 +168,16 @@ class ReduceOp(metaclass=_CountsPlainOps):
 
 
 RedOpType: TypeAlias = ReduceOp.RedOpType
+
+
+def _number(factor: Any) -> float:
+    """An int where it is one of any library, else a float."""
+    try:
+        integer = operator.index(factor)
+    except TypeError:
+        return float(factor)
+    float(integer)  # OverflowError, now and not in the operation
+    return integer
 
 
 def supports_complex(reduceOp: RedOpType | ReduceOp) -> bool:

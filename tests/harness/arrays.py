@@ -157,7 +157,7 @@ def check_reduced(result, inputs, op, factors=None):
     """Hold that `result` is the reduction of `inputs`, one per rank."""
     dtype = inputs[0].dtype
     if op == "PREMUL_SUM" and dtype in INTEGERS:
-        wrapped = np.array(factors, np.int64).astype(dtype)
+        wrapped = np.array([f % 2**64 for f in factors], np.uint64).astype(dtype)
         return check_reduced(result, list(map(np.multiply, inputs, wrapped)), "SUM")
     if op == "PREMUL_SUM":
         return _check_close(result, inputs, op, factors)

@@ -146,7 +146,7 @@ def draw(name, size, seed, number, usual=None, block=None):
         counts = _counts(generator, size, usual, *SHAPES[name])
         dtype = DTYPES[generator.integers(len(DTYPES))]
         integral = dtype in INTEGERS
-        factors = generator.integers(-3, 4, size) if integral else None
+        factors = _integers(generator, size) if integral else None
         yield Case(
             index,
             seed,
@@ -158,6 +158,14 @@ def draw(name, size, seed, number, usual=None, block=None):
             [[random_values(generator, dtype, n) for n in row] for row in counts],
             block,
         )
+
+
+def _integers(generator, size):
+    """Factors of integers: small ones, and some that no float holds."""
+    wide = generator.integers(-(2**63), 2**63, size)
+    return np.where(
+        generator.random(size) < 0.25, wide, generator.integers(-3, 4, size)
+    )
 
 
 def _count(generator, usual, num_parts):

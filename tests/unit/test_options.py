@@ -45,6 +45,9 @@ def test_only_premul_sum_has_a_factor():
     assert ReduceOp.PREMUL_SUM(2.0).factor == 2.0
     assert ReduceOp.PREMUL_SUM(2.0).op is ReduceOp.PREMUL_SUM
     assert ReduceOp.PREMUL_SUM(2.0) != ReduceOp.PREMUL_SUM(3.0)
+    assert ReduceOp.PREMUL_SUM(2**53 + 1).factor == 2**53 + 1
+    with pytest.raises(OverflowError, match="too large"):
+        ReduceOp.PREMUL_SUM(10**400)
     with pytest.raises(
         RuntimeError, match=r"Only PREMUL_SUM .* a factor, got RedOpType\.SUM"
     ):

@@ -175,7 +175,7 @@ class AllReduce {
 }  // namespace
 
 void all_reduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceOp op,
-                double factor, const Limits& limits) {
+                const Factor& factor, const Limits& limits) {
   arena.begin({.op = Op::AllReduce,
                .dtype = input.dtype,
                .reduce_op = op,
@@ -186,8 +186,8 @@ void all_reduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceO
   AllReduce(arena, &output, input, op, false).run();
 }
 
-void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op, double factor,
-            const Limits& limits) {
+void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op,
+            const Factor& factor, const Limits& limits) {
   arena.begin({.op = Op::Reduce,
                .dtype = buffer.dtype,
                .reduce_op = op,

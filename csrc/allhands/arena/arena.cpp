@@ -62,9 +62,13 @@ std::byte* Arena::slot(int rank, std::uint64_t i) const {
   return layout_.slot(memory_->data(), rank, first_chunk_ + i);
 }
 
-void Arena::set_factor(double factor) { post(rank()).factors[sequence_ & 1] = factor; }
+void Arena::set_factor(const Factor& factor) {
+  post(rank()).factors[sequence_ & 1] = factor;
+}
 
-double Arena::factor(int rank) const { return post(rank).factors[sequence_ & 1]; }
+const Factor& Arena::factor(int rank) const {
+  return post(rank).factors[sequence_ & 1];
+}
 
 void Arena::enter() {
   wait_all(publish());

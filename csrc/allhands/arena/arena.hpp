@@ -69,8 +69,8 @@ class Arena {
     return bytes <= kInlineBytes ? line(rank).payload : slot(rank, i);
   }
   // PREMUL_SUM's factor: set before enter, the peers' read after it.
-  void set_factor(double factor);
-  double factor(int rank) const;
+  void set_factor(const Factor& factor);
+  const Factor& factor(int rank) const;
 
   // The operation's first publication; returns when every rank is here. Throws Mismatch
   // where their descriptors differ (the next operation works again).

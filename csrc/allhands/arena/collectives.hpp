@@ -18,17 +18,17 @@ namespace allhands {
 // `input` may be `output`. Up to some size in one round, n * B bytes read; above it in
 // chunks of two rounds, about 5 B read and written, whatever n is.
 void all_reduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceOp op,
-                double factor, const Limits& limits);
+                const Factor& factor, const Limits& limits);
 
 // The same with the result on rank `root` only; the others' buffers are only read.
-void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op, double factor,
-            const Limits& limits);
+void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op,
+            const Factor& factor, const Limits& limits);
 
 // output = op over all ranks' inputs[this rank]. Counts may differ between the inputs,
 // not between ranks. About 3 B read and written.
 void reduce_scatter(Arena& arena, const Buffer& output,
-                    const std::vector<Buffer>& inputs, ReduceOp op, double factor,
-                    const Limits& limits);
+                    const std::vector<Buffer>& inputs, ReduceOp op,
+                    const Factor& factor, const Limits& limits);
 
 // buffer of every rank = buffer of rank `root`. 2 B read and written.
 void broadcast(Arena& arena, const Buffer& buffer, int root, const Limits& limits);

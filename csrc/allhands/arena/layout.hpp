@@ -15,6 +15,7 @@
 
 #include "allhands/arena/descriptor.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/factor.hpp"
 #include "allhands/base/placement.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/transport/shm/slices.hpp"
@@ -43,7 +44,7 @@ struct Handover {
 
 struct alignas(64) Post {
   Line lines[2];      // by the parity of the operation's sequence number
-  double factors[2];  // PREMUL_SUM's factor of this rank, same parity
+  Factor factors[2];  // PREMUL_SUM's factor of this rank, same parity
   std::atomic<std::uint64_t> entered;  // sequence number << 8 | Op, for error messages
   std::atomic<std::uint32_t> has_left;
   std::atomic<std::uint32_t> reads_peers;  // see Arena::can_read_peers

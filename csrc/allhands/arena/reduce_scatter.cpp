@@ -12,8 +12,8 @@
 namespace allhands {
 
 void reduce_scatter(Arena& arena, const Buffer& output,
-                    const std::vector<Buffer>& inputs, ReduceOp op, double factor,
-                    const Limits& limits) {
+                    const std::vector<Buffer>& inputs, ReduceOp op,
+                    const Factor& factor, const Limits& limits) {
   std::vector<std::size_t> counts;
   for (const Buffer& input : inputs) counts.push_back(input.count);
   const std::size_t most = *std::max_element(counts.begin(), counts.end());

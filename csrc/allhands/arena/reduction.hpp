@@ -7,6 +7,7 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/buffer.hpp"
+#include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands {
@@ -28,7 +29,7 @@ class Reduction {
   DType dtype_;
   ReduceOp op_;
   std::vector<const void*> sources_;
-  std::vector<double> factors_;
+  std::vector<Factor> factors_;
   std::vector<std::byte> scratch_;  // results of a strided output
 };
 

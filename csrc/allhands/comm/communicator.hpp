@@ -48,10 +48,11 @@ class Communicator {
   // Each of these checks and returns the operation; nothing has happened yet. Throws
   // Value or Type naming what is wrong.
   Operation all_reduce(const Buffer& output, const Buffer& input, ReduceOp op,
-                       double factor) const;
-  Operation reduce(const Buffer& buffer, int root, ReduceOp op, double factor) const;
+                       const Factor& factor) const;
+  Operation reduce(const Buffer& buffer, int root, ReduceOp op,
+                   const Factor& factor) const;
   Operation reduce_scatter(const Buffer& output, std::vector<Buffer> inputs,
-                           ReduceOp op, double factor) const;
+                           ReduceOp op, const Factor& factor) const;
   Operation broadcast(const Buffer& buffer, int root) const;
   Operation all_gather(std::vector<Buffer> outputs, const Buffer& input) const;
   // On ranks other than `root` the list is empty.

@@ -7,6 +7,7 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/buffer.hpp"
+#include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands {
@@ -15,7 +16,7 @@ struct Operation {
   Op op = Op::Barrier;
   ReduceOp reduce_op = ReduceOp::Sum;
   int root = -1;
-  double factor = 1;
+  Factor factor = {};
   // What `op` has; see the functions of arena/collectives.hpp.
   Buffer output = {}, input = {};
   std::vector<Buffer> outputs = {}, inputs = {};

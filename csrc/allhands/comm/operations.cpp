@@ -11,7 +11,8 @@
 namespace allhands {
 namespace {
 
-void check_reduction(const char* operation, DType dtype, ReduceOp op, double factor) {
+void check_reduction(const char* operation, DType dtype, ReduceOp op,
+                     const Factor& factor) {
   check_supported(operation, dtype, op);
   if (op == ReduceOp::PremulSum) check_factor(dtype, factor);
 }
@@ -113,7 +114,7 @@ void check_equal_counts(const char* what, const std::vector<Buffer>& list,
 }  // namespace
 
 Operation Communicator::all_reduce(const Buffer& output, const Buffer& input,
-                                   ReduceOp op, double factor) const {
+                                   ReduceOp op, const Factor& factor) const {
   check_reduction("all_reduce", input.dtype, op, factor);
   check_dtype(output, input.dtype);
   check_count("all_reduce: the output", output, input.count);
@@ -125,7 +126,7 @@ Operation Communicator::all_reduce(const Buffer& output, const Buffer& input,
 }
 
 Operation Communicator::reduce(const Buffer& buffer, int root, ReduceOp op,
-                               double factor) const {
+                               const Factor& factor) const {
   check_reduction("reduce", buffer.dtype, op, factor);
   check_root("reduce", root, size());
   return {.op = Op::Reduce,
@@ -136,7 +137,7 @@ Operation Communicator::reduce(const Buffer& buffer, int root, ReduceOp op,
 }
 
 Operation Communicator::reduce_scatter(const Buffer& output, std::vector<Buffer> inputs,
-                                       ReduceOp op, double factor) const {
+                                       ReduceOp op, const Factor& factor) const {
   check_reduction("reduce_scatter", output.dtype, op, factor);
   check_list("reduce_scatter", "input", inputs, size(), output.dtype);
   check_count("reduce_scatter: the output", output,

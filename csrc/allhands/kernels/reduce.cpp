@@ -1,6 +1,5 @@
 #include "allhands/kernels/reduce.hpp"
 
-#include <cmath>
 #include <string>
 
 #include "allhands/base/error.hpp"
@@ -33,18 +32,16 @@ void check_supported(const char* operation, DType dtype, ReduceOp op) {
                                      "result; convert to a number type first");
 }
 
-void check_factor(DType dtype, double factor) {
-  if (!is_integral(dtype)) return;
-  constexpr double kLimit = 9223372036854775808.0;  // 2**63
-  if (factor == std::trunc(factor) && factor >= -kLimit && factor < kLimit) return;
+void check_factor(DType dtype, const Factor& factor) {
+  if (!is_integral(dtype) || factor.is_integer) return;
   throw Error(ErrorKind::Value,
               std::string("the factor of ReduceOp.PREMUL_SUM must be an integer in "
-                          "[-2**63, 2**63) for dtype ") +
-                  name_of(dtype) + ", got " + std::to_string(factor));
+                          "[-2**63, 2**64) for dtype ") +
+                  name_of(dtype) + ", got " + std::to_string(factor.real));
 }
 
 void reduce(DType dtype, ReduceOp op, void* dst, const void* const* sources,
-            int num_sources, std::size_t count, const double* factors) {
+            int num_sources, std::size_t count, const Factor* factors) {
   const ReduceKernel kernel = runnable_reduce_tables()[0]->find(dtype, op);
   if (kernel == nullptr) check_supported("a reduction", dtype, op);
   if (op == ReduceOp::PremulSum)

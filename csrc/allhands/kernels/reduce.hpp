@@ -19,6 +19,7 @@
 #include <cstddef>
 
 #include "allhands/base/dtype.hpp"
+#include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands {
@@ -29,13 +30,13 @@ namespace allhands {
 void check_supported(const char* operation, DType dtype, ReduceOp op);
 
 // Throws Error(Value) if `factor` cannot multiply elements of `dtype` in PREMUL_SUM:
-// that of integers must be an integer in [-2**63, 2**63).
-void check_factor(DType dtype, double factor);
+// that of integers must be an integer in [-2**63, 2**64).
+void check_factor(DType dtype, const Factor& factor);
 
 // dst[i] = op over k of sources[k][i], in the order of k. `dst` may be one of the
 // sources but not overlap one otherwise; nothing need be aligned. `factors[k]`
 // multiplies source k for PREMUL_SUM; other ops ignore it. Throws as the checks do.
 void reduce(DType dtype, ReduceOp op, void* dst, const void* const* sources,
-            int num_sources, std::size_t count, const double* factors);
+            int num_sources, std::size_t count, const Factor* factors);
 
 }  // namespace allhands

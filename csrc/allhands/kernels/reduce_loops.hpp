@@ -12,7 +12,7 @@ namespace {
 // finish() is applied to what has come of all. Where that may not be finite, settle()
 // is asked instead; it can load the sources again.
 struct Plain {
-  Plain(int, const double*) {}
+  Plain(int, const Factor*) {}
   template <class V>
   ALLHANDS_INLINE V weigh(V x, int) const {
     return x;
@@ -48,22 +48,22 @@ ALLHANDS_OP(Xor, (a ^ b));
 // payload, as BFloat16s would round that.
 template <class T>
 struct PremulSum : Sum {
-  PremulSum(int n, const double* f) : Sum(n, f), factors(f) {}
+  PremulSum(int n, const Factor* f) : Sum(n, f), factors(f) {}
   template <class V>
   ALLHANDS_INLINE V weigh(V x, int k) const {
     if constexpr (static_cast<T>(0.5) != 0)
-      return x * one_nan(static_cast<T>(factors[k]));
+      return x * one_nan(static_cast<T>(factors[k].real));
     else
-      return x * static_cast<T>(static_cast<std::int64_t>(factors[k]));
+      return x * static_cast<T>(factors[k].integer);
   }
-  const double* factors;
+  const Factor* factors;
 };
 
 // The sum of floats divided by the number of sources; the same bits as by multiplying
 // with its inverse, several times faster, where that is a power of two.
 template <class T>
 struct Average : Sum {
-  Average(int n, const double* f)
+  Average(int n, const Factor* f)
       : Sum(n, f), num_sources(static_cast<T>(n)), is_power((n & (n - 1)) == 0) {
     for (int i = 1; i < n; i *= 2) scale /= 2;
   }
@@ -157,7 +157,7 @@ ALLHANDS_INLINE void prefetch(const char* from) {
 
 template <class Element, class Op, std::size_t kComponents = 1>
 void reduce_lanes(void* dst, const void* const* sources, int num_sources,
-                  std::size_t count, const double* factors) {
+                  std::size_t count, const Factor* factors) {
   constexpr int kVectors = 4;
   constexpr std::size_t kVector = sizeof(typename Element::Stored);
   constexpr std::size_t kStep = kVectors * kVector;
@@ -207,7 +207,7 @@ void average_one_by_one(void* dst, const void* const* sources, int num_sources,
 // can be rounded.
 template <class Element>
 void average_integers(void* dst, const void* const* sources, int num_sources,
-                      std::size_t count, const double* factors) {
+                      std::size_t count, const Factor* factors) {
   using Float = typename Element::Scalar;
   constexpr int kDigits = sizeof(Float) == 4 ? __FLT_MANT_DIG__ : __DBL_MANT_DIG__;
   if (num_sources <= 1 << (kDigits - 8 * static_cast<int>(Element::kSize)))
@@ -219,7 +219,7 @@ void average_integers(void* dst, const void* const* sources, int num_sources,
 
 template <class T>
 void average_64_bit_integers(void* dst, const void* const* sources, int num_sources,
-                             std::size_t count, const double*) {
+                             std::size_t count, const Factor*) {
   __extension__ typedef __int128 Int128;
   average_one_by_one<T, Int128>(dst, sources, num_sources, count);
 }
@@ -231,7 +231,7 @@ struct Complex {
 
 template <class T>
 void multiply_complex(void* dst, const void* const* sources, int num_sources,
-                      std::size_t count, const double*) {
+                      std::size_t count, const Factor*) {
   const T nan = static_cast<T>(__builtin_nanf(""));
   for (std::size_t i = 0; i < count; ++i) {
     auto a = load_scalar<Complex<T>>(sources[0], i);

@@ -8,13 +8,14 @@
 #include <cstddef>
 
 #include "allhands/base/dtype.hpp"
+#include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands {
 
 // As reduce() without its checks; num_sources >= 1.
 using ReduceKernel = void (*)(void* dst, const void* const* sources, int num_sources,
-                              std::size_t count, const double* factors);
+                              std::size_t count, const Factor* factors);
 
 struct ReduceTable {
   const char* name;

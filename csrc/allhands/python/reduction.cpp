@@ -26,6 +26,19 @@ ReduceOp number_of(nb::handle plain) {
   return static_cast<ReduceOp>(PyLong_AsLong(plain.ptr()));
 }
 
+// An integer stays whole; one beyond 64 bits is a factor of floats only.
+Factor factor_of(nb::handle number) {
+  Factor factor = nb::cast<double>(number);
+  if (!PyLong_Check(number.ptr())) return factor;
+  std::int64_t value = 0;
+  factor.is_integer = nb::try_cast(number, value, false);
+  if (factor.is_integer)
+    factor.integer = static_cast<std::uint64_t>(value);
+  else
+    factor.is_integer = nb::try_cast(number, factor.integer, false);
+  return factor;
+}
+
 }  // namespace
 
 Reduction::Reduction(const char* operation, nb::handle given) {
@@ -48,7 +61,7 @@ Reduction::Reduction(const char* operation, nb::handle given) {
                     nb::cast<std::string>(type.attr("__qualname__")));
   }
   op = number_of(plain);
-  if (op == ReduceOp::PremulSum) factor = nb::cast<double>(given.attr("factor"));
+  if (op == ReduceOp::PremulSum) factor = factor_of(given.attr("factor"));
 }
 
 }  // namespace allhands::python

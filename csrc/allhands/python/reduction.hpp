@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
 
 namespace allhands::python {
@@ -12,7 +13,7 @@ struct Reduction {
   Reduction(const char* operation, nanobind::handle given);
 
   ReduceOp op;
-  double factor = 1;
+  Factor factor;
 };
 
 }  // namespace allhands::python

@@ -59,6 +59,48 @@ def test_premul_sum_has_a_factor_per_rank():
 
 
 @pytest.mark.parametrize(
+    ("dtype", "factor"),
+    [
+        ("i8", 2**53 + 1),
+        ("i8", -(2**63)),
+        ("u8", 2**64 - 1),
+        ("u8", np.uint64(2**63 + 1)),
+        ("i4", np.int16(-7)),
+        ("u2", 3.0),
+    ],
+)
+def test_an_integer_factor_is_exact(dtype, factor):
+    def body(rank):
+        array = np.arange(1, 6).astype(dtype)
+        dist.all_reduce(array, ReduceOp.PREMUL_SUM(factor if rank else 1))
+        parts = np.repeat(np.arange(1, 3).astype(dtype), 5)
+        part = parts[:5].copy()
+        dist.reduce_scatter_single(part, parts, ReduceOp.PREMUL_SUM(factor))
+        return array, part
+
+    dtype = np.dtype(dtype)
+    wrapped = np.array(int(factor) % 2**64, np.uint64).astype(dtype)
+    for rank, (array, part) in enumerate(run_ranks(2, body)):
+        expected = np.arange(1, 6).astype(dtype)
+        np.testing.assert_array_equal(array, expected + expected * wrapped)
+        np.testing.assert_array_equal(part, np.full(5, 2 * (rank + 1), dtype) * wrapped)
+
+
+@pytest.mark.parametrize("factor", [2**64, -(2**63) - 1, 0.5, float("nan"), 1e300])
+def test_a_factor_that_is_no_64_bit_integer_is_refused_for_integers(factor):
+    def body(rank):
+        with pytest.raises(
+            ValueError, match=r"integer in \[-2\*\*63, 2\*\*64\).*int64"
+        ):
+            dist.all_reduce(np.ones(2, "i8"), ReduceOp.PREMUL_SUM(factor))
+        floats = np.ones(2)
+        dist.all_reduce(floats, ReduceOp.PREMUL_SUM(factor))
+        np.testing.assert_array_equal(floats, np.full(2, 2 * float(factor)))
+
+    run_ranks(2, body)
+
+
+@pytest.mark.parametrize(
     ("dtype", "op", "error", "message"),
     [
         ("f4", ReduceOp.BAND, RuntimeError, "Cannot use ReduceOp.BAND with non-integr"),
