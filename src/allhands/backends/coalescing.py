@@ -1,44 +1,43 @@
 """A communicator seen from within a `_coalescing_manager` block: nothing waits there.
 
-Every collective is posted, whether its caller asked for that or not, and the `Work` is
-noted for the end of the block; so is that of `isend` and `irecv`.
+Each operation is started, whether its caller asked for that or not, and its `Work` is
+noted for the end of the block. What is no operation does not come here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from datetime import timedelta
 
+from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
 from allhands.backends.work import Work
 
-__all__ = ["Posting"]
-
-_STARTED = {"isend", "irecv"}
-_UNCHANGED = {
-    *("set_timeout", "send", "recv", "sendrecv", "empty_shared", "peer_array"),
-    *("persistent", "abort", "note_failure", "close"),
-}
+__all__ = ["CoalescingCommunicator"]
 
 
-class Posting:
-    """Stands for `communicator`; adds to `works`."""
+class CoalescingCommunicator(Communicator):
+    """Stands in front of `communicator`; adds to `works`. For one thread."""
 
     def __init__(self, communicator: Communicator, works: list[Work]) -> None:
         self._communicator = communicator
         self._works = works
 
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._communicator, name)
-        if name in _UNCHANGED:
-            return operation
-
-        def post(*arguments: Any) -> Work | None:
-            if name in _STARTED:
-                asked, work = True, operation(*arguments)
-            else:
-                *others, asked = arguments
-                work = operation(*others, True)
+    def submit(self, call: Call) -> Work | None:
+        """Start `call`; its Work only where the caller asked for it."""
+        work = self._communicator.submit(replace(call, async_op=True))
+        if work is not None:  # a rank outside the group starts nothing
             self._works.append(work)
-            return work if asked else None
+        return work if call.async_op else None
 
-        return post
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        self._communicator.set_timeout(timeout)
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        self._communicator.abort(reason)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        self._communicator.close(grace)

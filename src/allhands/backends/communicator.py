@@ -1,17 +1,17 @@
-"""Communicator: what a backend makes for one group, with one method per collective.
+"""Communicator: what carries out the operations of one group.
 
-A backend implements the methods it can do and inherits the rest, which say so. Arrays,
-lists and split sizes come as the caller passed them: a backend takes their memory
-itself (`arrays.as_buffer`) since it knows what it can read, and refuses what it cannot.
-Every method
+`submit` is the waist of the package: every operation passes it, as a `Call`. A backend,
+and whatever stands in front of one, implements `submit`, `set_timeout`, `abort` and
+`close`; that is all it needs. The method per operation only makes the Call; a backend
+with a shorter way overrides it (the native one: no Call is made, nothing is allocated).
 
-- runs at once and returns None, or with `async_op` starts and returns a `Work`;
-- takes its time limit, None for that of the group (`set_timeout`);
-- takes ranks of the group; a peer lies in it, a root may not;
-- may be called from any thread; operations run in the order of the calls.
+For all of these:
 
-To add a collective, add its method here, its function in `collectives` or `reductions`,
-and to the backends that can do it.
+- an operation runs at once and returns None, or with `async_op` starts and returns a
+  `Work`;
+- its time limit is None for that of the group (`set_timeout`);
+- ranks are ranks of the group; a peer lies in it, a root may not;
+- any thread may call; operations run in the order of the calls.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from allhands.arrays import Array
+from allhands.backends.call import Call
 from allhands.backends.request import PersistentRequest, PlainRequest
 from allhands.backends.work import Work
 from allhands.options import RedOpType, ReduceOp
@@ -52,6 +52,18 @@ class CommunicatorOptions:
 class Communicator(Protocol):
     """The operations of one group; see the module."""
 
+    def submit(self, call: Call) -> Work | None:
+        """Carry out `call`, or with `call.async_op` start it.
+
+        Raises:
+            NotImplementedError: this communicator has no such operation.
+        """
+        _refuse(self, call.op)
+
+    def prepare(self, call: Call) -> PersistentRequest | None:
+        """A request that submits `call` again and again; None where `submit` warns."""
+        return PlainRequest(call, self.submit)
+
     def all_reduce(
         self,
         tensor: Array,
@@ -60,7 +72,9 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_reduce`."""
-        _refuse(self, "all_reduce")
+        return self.submit(
+            Call("all_reduce", tensor, tensor, timeout, async_op, reduce_op=op)
+        )
 
     def reduce(
         self,
@@ -71,7 +85,7 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce`; `tensor` is written on `root` only."""
-        _refuse(self, "reduce")
+        return self.submit(Call("reduce", tensor, tensor, timeout, async_op, root, op))
 
     def reduce_scatter(
         self,
@@ -82,7 +96,9 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce_scatter`."""
-        _refuse(self, "reduce_scatter")
+        return self.submit(
+            Call("reduce_scatter", output, input_list, timeout, async_op, reduce_op=op)
+        )
 
     def reduce_scatter_single(
         self,
@@ -93,13 +109,17 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.reduce_scatter_single`."""
-        _refuse(self, "reduce_scatter_single")
+        return self.submit(
+            Call(
+                "reduce_scatter_single", output, input, timeout, async_op, reduce_op=op
+            )
+        )
 
     def broadcast(
         self, tensor: Array, root: int, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """See `allhands.broadcast`; `tensor` is only read on `root`."""
-        _refuse(self, "broadcast")
+        return self.submit(Call("broadcast", tensor, tensor, timeout, async_op, root))
 
     def all_gather(
         self,
@@ -109,13 +129,13 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_gather`."""
-        _refuse(self, "all_gather")
+        return self.submit(Call("all_gather", tensor_list, tensor, timeout, async_op))
 
     def all_gather_single(
         self, output: Array, input: Array, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
         """See `allhands.all_gather_single`."""
-        _refuse(self, "all_gather_single")
+        return self.submit(Call("all_gather_single", output, input, timeout, async_op))
 
     def gather(
         self,
@@ -126,7 +146,7 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.gather`; only `root` has a list."""
-        _refuse(self, "gather")
+        return self.submit(Call("gather", gather_list, tensor, timeout, async_op, root))
 
     def scatter(
         self,
@@ -137,7 +157,9 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.scatter`; only `root` has a list."""
-        _refuse(self, "scatter")
+        return self.submit(
+            Call("scatter", tensor, scatter_list, timeout, async_op, root)
+        )
 
     def all_to_all(
         self,
@@ -147,7 +169,9 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_to_all`."""
-        _refuse(self, "all_to_all")
+        return self.submit(
+            Call("all_to_all", output_list, input_list, timeout, async_op)
+        )
 
     def all_to_all_single(
         self,
@@ -159,52 +183,51 @@ class Communicator(Protocol):
         async_op: bool,
     ) -> Work | None:
         """See `allhands.all_to_all_single`; None or no splits: equal ones."""
-        _refuse(self, "all_to_all_single")
+        return self.submit(
+            Call(
+                "all_to_all_single",
+                output,
+                input,
+                timeout,
+                async_op,
+                output_splits=output_splits,
+                input_splits=input_splits,
+            )
+        )
 
     def barrier(self, timeout: timedelta | None, async_op: bool) -> Work | None:
         """See `allhands.barrier`."""
-        _refuse(self, "barrier")
-
-    def persistent(
-        self, operation: str, *arguments: Any, timeout: timedelta | None
-    ) -> PersistentRequest:
-        """A request that runs the collective of that name with these `arguments`."""
-        call = partial(getattr(self, operation), *arguments, timeout)
-        return PlainRequest(operation, call)
-
-    def empty_shared(
-        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
-    ) -> Array:
-        """See `allhands.empty_shared`."""
-        _refuse(self, "empty_shared")
-
-    def peer_array(self, array: Array, peer: int) -> Array:
-        """See `allhands.peer_array`."""
-        _refuse(self, "peer_array")
+        return self.submit(Call("barrier", None, None, timeout, async_op))
 
     def send(
         self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
     ) -> None:
         """See `allhands.send`."""
-        _refuse(self, "send")
+        self.submit(Call("send", None, tensor, timeout, peer=peer, tag=tag))
 
     def recv(
         self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
     ) -> int:
         """See `allhands.recv`; the sender's rank in the group. `peer` None: any."""
-        _refuse(self, "recv")
+        work = _started(self.irecv(tensor, peer, tag, timeout))
+        work.wait()
+        return work.source_rank() if peer is None else peer
 
     def isend(
         self, tensor: Array, peer: int, tag: int, timeout: timedelta | None
-    ) -> Work:
+    ) -> Work | None:
         """See `allhands.isend`."""
-        _refuse(self, "isend")
+        return self.submit(
+            Call("send", None, tensor, timeout, True, peer=peer, tag=tag)
+        )
 
     def irecv(
         self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
-    ) -> Work:
+    ) -> Work | None:
         """See `allhands.irecv`; `peer` None: any."""
-        _refuse(self, "irecv")
+        return self.submit(
+            Call("recv", tensor, None, timeout, True, peer=peer, tag=tag)
+        )
 
     def sendrecv(
         self,
@@ -217,7 +240,20 @@ class Communicator(Protocol):
         timeout: timedelta | None,
     ) -> int:
         """See `allhands.sendrecv`; the sender's rank in the group."""
-        _refuse(self, "sendrecv")
+        received = _started(self.irecv(output, src, recv_tag, timeout))
+        self.send(tensor, dst, tag, timeout)
+        received.wait()
+        return received.source_rank() if src is None else src
+
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
+        """See `allhands.empty_shared`."""
+        _refuse(self, "empty_shared")
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """See `allhands.peer_array`."""
+        _refuse(self, "peer_array")
 
     @abstractmethod
     def set_timeout(self, timeout: timedelta) -> None:
@@ -249,3 +285,8 @@ def _refuse(communicator: Communicator, operation: str) -> NoReturn:
     raise NotImplementedError(
         f"Backend {type(communicator).__name__} does not support {operation}"
     )
+
+
+def _started(work: Work | None) -> Work:
+    assert work is not None, "an asynchronous operation of a backend returns a Work"
+    return work

@@ -1,52 +1,72 @@
 """A communicator for arrays on several types of device, each served by its own backend.
 
-A call goes to the communicator that serves its first array, or the first of its list.
-As thread-safe as these.
+A call goes to the communicator that serves its first array; one without arrays goes to
+that of the CPU. As thread-safe as these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any
 
-from allhands.arrays import device_of
+from allhands.arrays import Array, device_of
+from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.request import PersistentRequest
+from allhands.backends.work import Work
 
-__all__ = ["by_device"]
-
-_FOR_ALL = {"set_timeout", "abort", "note_failure", "close"}
-_WITHOUT_ARRAYS = {"barrier", "empty_shared"}
-
-
-def by_device(communicators: dict[str, Communicator]) -> Communicator:
-    """One that hands calls on to `communicators`, which are by type of device."""
-    return cast(Communicator, _ByDevice(communicators))
+__all__ = ["PerDeviceCommunicator"]
 
 
-class _ByDevice:
+class PerDeviceCommunicator(Communicator):
+    """Hands calls on to `communicators`, which are by type of device."""
+
     def __init__(self, communicators: dict[str, Communicator]) -> None:
-        self._communicators = communicators
+        self._by_device = communicators
+        self._distinct = list(dict.fromkeys(communicators.values()))
 
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            chosen = self._serving(name, *arguments)
-            results = [getattr(one, name)(*arguments, **options) for one in chosen]
-            return results[0]
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        return self._serving(call.device()).submit(call)
 
-        return call
+    def prepare(self, call: Call) -> PersistentRequest | None:
+        """See `Communicator.prepare`."""
+        return self._serving(call.device()).prepare(call)
 
-    def _serving(self, name: str, *arguments: Any) -> Iterable[Communicator]:
-        if name in _FOR_ALL:
-            return dict.fromkeys(self._communicators.values())
-        operation, *rest = arguments if name == "persistent" else (name, *arguments)
-        device = "cpu" if operation in _WITHOUT_ARRAYS else _device_of(rest[0])
-        if device not in self._communicators:
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
+        """See `Communicator.empty_shared`; in CPU memory."""
+        return self._serving("cpu").empty_shared(shape, dtype, timeout)
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """See `Communicator.peer_array`."""
+        return self._serving(device_of(array)).peer_array(array, peer)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        for communicator in self._distinct:
+            communicator.set_timeout(timeout)
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        for communicator in self._distinct:
+            communicator.abort(reason)
+
+    def note_failure(self, reason: str) -> None:
+        """See `Communicator.note_failure`."""
+        for communicator in self._distinct:
+            communicator.note_failure(reason)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        for communicator in self._distinct:
+            communicator.close(grace)
+
+    def _serving(self, device: str) -> Communicator:
+        if device not in self._by_device:
             raise RuntimeError(
                 f"No backend type associated with device type {device}: this group "
-                f"serves {', '.join(self._communicators)}"
+                f"serves {', '.join(self._by_device)}"
             )
-        return [self._communicators[device]]
-
-
-def _device_of(arrays: Any) -> str:
-    return device_of(arrays[0] if isinstance(arrays, list) and arrays else arrays)
+        return self._by_device[device]

@@ -1,16 +1,17 @@
 """PersistentRequest: an operation that is prepared once and run again and again.
 
-The native backend has one of its own; `PlainRequest` makes one for any other backend of
-the operation's plain call.
+The native backend has one of its own; `PlainRequest` is that of every other one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from allhands import _C
+from allhands.backends.call import Call
 from allhands.backends.work import Work
 
 __all__ = ["PersistentRequest", "PlainRequest"]
@@ -75,43 +76,53 @@ PersistentRequest.register(_C.Request)
 
 
 class PlainRequest(PersistentRequest):
-    """One made of a plain call: `call(async_op)`."""
+    """One that submits the same `call` each time."""
 
-    def __init__(self, operation: str, call: Callable[[bool], Work | None]) -> None:
-        self._operation = operation
+    def __init__(self, call: Call, submit: Callable[[Call], Work | None]) -> None:
         self._call = call
+        self._submit = submit
         self._work: Work | None = None
+        self._is_active = False
 
     def __call__(self) -> None:
         """See `PersistentRequest.__call__`."""
-        self._check_inactive()
-        self._call(False)
+        self._activate()
+        try:
+            self._submit(self._call)
+        finally:
+            self._is_active = False
 
     def start(self) -> None:
         """See `PersistentRequest.start`."""
-        self._check_inactive()
-        self._work = self._call(True)
+        self._activate()
+        try:
+            self._work = self._submit(replace(self._call, async_op=True))
+        except BaseException:
+            self._is_active = False
+            raise
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """See `PersistentRequest.wait`."""
         work = self._work
         if work is None:
             raise RuntimeError(
-                f"persistent {self._operation}: nothing to wait for; call start() first"
+                f"persistent {self._call.op}: nothing to wait for; call start() first"
             )
         try:
             return work.wait(timeout or timedelta(0))
         finally:
             if work.is_completed():
                 self._work = None
+                self._is_active = False
 
     def is_active(self) -> bool:
         """See `PersistentRequest.is_active`."""
-        return self._work is not None
+        return self._is_active
 
-    def _check_inactive(self) -> None:
-        if self._work is not None:
+    def _activate(self) -> None:
+        if self._is_active:
             raise RuntimeError(
-                f"persistent {self._operation}: it is under way already; wait() for "
-                f"what was started first"
+                f"persistent {self._call.op}: it is under way already; wait() for what "
+                f"was started first"
             )
+        self._is_active = True

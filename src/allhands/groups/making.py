@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.per_device import by_device
+from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig, make_communicator
 from allhands.groups import excepthook
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.user_group import OwnGroupCommunicator
+from allhands.groups.user_group import UserGroupCommunicator
 from allhands.groups.world import current, default_group, is_process_wide
 from allhands.rendezvous.roster import Roster, exchange
 from allhands.store import PrefixStore, Store
@@ -316,14 +316,14 @@ def _make_group(
         store = PrefixStore(f"{device}/", options.store)
         made = make_communicator(name, replace(options, store=store), pg_options)
         if isinstance(made, ProcessGroup):
-            made.bind(options, config, OwnGroupCommunicator(made), _Maker())
+            made.bind(options, config, UserGroupCommunicator(made), _Maker())
             return made
         by_name[name] = made
     group = ProcessGroup(options.group_rank, options.group_size)
-    communicator = (
-        next(iter(by_name.values()))
-        if len(by_name) == 1
-        else by_device({device: by_name[name] for device, name in devices.items()})
-    )
+    if len(by_name) == 1:
+        [communicator] = by_name.values()
+    else:
+        serving = {device: by_name[name] for device, name in devices.items()}
+        communicator = PerDeviceCommunicator(serving)
     group.bind(options, config, communicator, _Maker())
     return group

@@ -11,16 +11,13 @@ Thread-safe, but the members must agree on the order of operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from operator import index
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from allhands.backends.coalescing import Posting
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.registry import BackendConfig
-from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.groups.torch_methods import TorchSpelling
 from allhands.options import default_pg_timeout, to_seconds
@@ -337,16 +334,6 @@ class ProcessGroup(TorchSpelling):
                 f"of the current process ({peer})."
             )
         return peer
-
-    @contextmanager
-    def posting(self, works: list[Work]) -> Iterator[None]:
-        """Within the block, post every collective and add its `Work` to `works`."""
-        before = self.communicator
-        self.communicator = cast(Communicator, Posting(before, works))
-        try:
-            yield
-        finally:
-            self.communicator = before
 
     def _serving_only(self, device_types: Sequence[Any]) -> str:
         """The part of this group's "device:backend" pairs for these devices."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from allhands.groups.arguments import Group, member_of
+from allhands.groups.arguments import Group, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.world import NON_GROUP_MEMBER, current, default_group, resolve
+from allhands.groups.world import NON_GROUP_MEMBER, current, default_group
 
 __all__ = [
     "GroupMember",
@@ -95,8 +95,7 @@ def get_rank(group: Group = None) -> int:
             print("once, not on every rank")
         ```
     """
-    member = resolve(group)
-    return -1 if member is None else member.rank()
+    return resolve(group).rank()
 
 
 def get_world_size(group: Group = None) -> int:
@@ -111,8 +110,7 @@ def get_world_size(group: Group = None) -> int:
         gradient /= dist.get_world_size()
         ```
     """
-    member = resolve(group)
-    return -1 if member is None else member.size()
+    return resolve(group).size()
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:

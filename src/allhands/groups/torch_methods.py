@@ -268,18 +268,18 @@ class TorchSpelling(ABC):
         """See `allhands.isend`."""
         tensor = _one(tensors)
         peer = self.peer_meant("destination", None, dst)
-        return self.communicator.isend(tensor, peer, tag, None)
+        return _work(self.communicator.isend(tensor, peer, tag, None))
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
         """See `allhands.irecv`."""
         tensor = _one(tensors)
         peer = self.peer_meant("source", None, src)
-        return self.communicator.irecv(tensor, peer, tag, None)
+        return _work(self.communicator.irecv(tensor, peer, tag, None))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         """See `allhands.irecv`; from any rank."""
         tensor = _one(tensors)
-        return self.communicator.irecv(tensor, None, tag, None)
+        return _work(self.communicator.irecv(tensor, None, tag, None))
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """See `allhands.barrier`."""

@@ -14,12 +14,14 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 
+from allhands.backends.coalescing import CoalescingCommunicator
 from allhands.backends.communicator import Communicator
+from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.process_group import LONGEST_GOODBYE, ProcessGroup
 from allhands.options import DebugLevel
@@ -28,11 +30,13 @@ from allhands.store import Store
 
 __all__ = [
     "NON_GROUP_MEMBER",
+    "Scope",
     "World",
+    "coalescing",
     "current",
     "default_group",
     "is_process_wide",
-    "resolve",
+    "scope",
     "use",
 ]
 
@@ -167,8 +171,25 @@ def _shut_down(group: ProcessGroup, end: float) -> None:
         group.shutdown(timedelta(seconds=max(0.0, end - time.monotonic())))
 
 
+class Scope:
+    """What code that runs now sees: a world, and its coalescing blocks by their group.
+
+    Never changes.
+    """
+
+    __slots__ = ("blocks", "world")
+
+    def __init__(
+        self, world: World, blocks: Mapping[ProcessGroup, Communicator] | None = None
+    ) -> None:
+        self.world = world
+        self.blocks = blocks
+
+
 _process_world = World()
-_thread_world: ContextVar[World] = ContextVar("allhands_world")
+_everywhere = Scope(_process_world)
+scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
+"""Of this thread, or asyncio task."""
 
 
 def _forget_after_fork() -> None:
@@ -183,7 +204,7 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 
 def current() -> World:
     """The World of the calling thread."""
-    return _thread_world.get(_process_world)
+    return scope.get().world
 
 
 def is_process_wide(world: World) -> bool:
@@ -194,11 +215,26 @@ def is_process_wide(world: World) -> bool:
 @contextmanager
 def use(world: World) -> Iterator[World]:
     """Make `world` the current one for this thread, within a `with` block."""
-    token = _thread_world.set(world)
+    token = scope.set(Scope(world))
     try:
         yield world
     finally:
-        _thread_world.reset(token)
+        scope.reset(token)
+
+
+@contextmanager
+def coalescing(group: ProcessGroup, works: list[Work]) -> Iterator[None]:
+    """Start every operation of this thread on `group`, within a `with` block.
+
+    Their handles are added to `works`.
+    """
+    here = scope.get()
+    block = CoalescingCommunicator(group.communicator, works)
+    token = scope.set(Scope(here.world, {**(here.blocks or {}), group: block}))
+    try:
+        yield
+    finally:
+        scope.reset(token)
 
 
 def default_group() -> ProcessGroup:
@@ -214,23 +250,3 @@ def default_group() -> ProcessGroup:
             "init_process_group."
         )
     return group
-
-
-def resolve(group: ProcessGroup | int | None) -> ProcessGroup | None:
-    """The group that a `group=` argument means; None where this rank is not in it.
-
-    Raises:
-        ValueError: no world, no such group, or it was destroyed.
-    """
-    if group is None:
-        # As default_group(), in fewer steps: every call without a group passes here.
-        return _thread_world.get(_process_world).default or default_group()
-    if isinstance(group, ProcessGroup):
-        if current().groups.get(group.group_name) is group:
-            return group
-    elif group == NON_GROUP_MEMBER:
-        return None
-    raise ValueError(
-        f"Group {group} is not registered, please create group with "
-        f"allhands.new_group API"
-    )

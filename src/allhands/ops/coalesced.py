@@ -15,8 +15,8 @@ from typing import Any
 from allhands.arrays import Array
 from allhands.arrays.lists import check_list
 from allhands.backends.work import CombinedWork, Work
-from allhands.groups.arguments import Group, warn_non_member
-from allhands.groups.world import resolve
+from allhands.groups.arguments import Group, is_outside, resolve
+from allhands.groups.world import coalescing
 from allhands.options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
@@ -51,8 +51,7 @@ def all_reduce_coalesced(
     """
     _warn("all_reduce_coalesced", "all_reduce")
     member = resolve(group)
-    if member is None:
-        warn_non_member("all_reduce_coalesced")
+    if is_outside(member, "all_reduce_coalesced"):
         return None
     several = tensors if isinstance(tensors, list) else [tensors]
     options = AllreduceCoalescedOptions(timeout=_of(timeout), reduceOp=op)
@@ -92,8 +91,7 @@ def all_gather_coalesced(
     check_list("output_tensor_lists", output_tensor_lists)
     check_list("input_tensor_list", input_tensor_list)
     member = resolve(group)
-    if member is None:
-        warn_non_member("all_gather_coalesced")
+    if is_outside(member, "all_gather_coalesced"):
         return None
     options = AllgatherOptions(timeout=_of(timeout))
     work = member.allgather_coalesced(output_tensor_lists, input_tensor_list, options)
@@ -124,11 +122,13 @@ class CoalescedCalls:
 def _coalescing_manager(
     group: Group = None, device: Any = None, async_ops: bool = False
 ) -> Iterator[CoalescedCalls]:
-    """Post the collectives on `group` in a `with` block, and wait for all at its end.
+    """Start the operations on `group` in a `with` block, and wait for all at its end.
 
-    Within the block each returns at once, `async_op` or not, and its arrays must be
-    left alone; with `async_ops` until `wait()` of what the block yields. For one thread
-    of the group at a time. `device` does not matter to arrays in CPU memory.
+    Within the block each collective, `isend` and `irecv` of this thread returns at
+    once, `async_op` or not, and its arrays must be left alone; with `async_ops` until
+    `wait()` of what the block yields. Everything else works as outside, after what was
+    started: `send` and `recv`, `monitored_barrier`, objects, and the group's methods.
+    Other threads do not notice. `device` does not matter to arrays in CPU memory.
 
     Example:
         ```python
@@ -139,10 +139,7 @@ def _coalescing_manager(
     """
     member = resolve(group)
     calls = CoalescedCalls()
-    if member is None:
-        yield calls
-        return
-    with member.posting(calls.works):
+    with coalescing(member, calls.works):
         yield calls
     if not async_ops:
         calls.wait()

@@ -29,8 +29,7 @@ from datetime import timedelta
 
 from allhands.arrays import Array
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, warn_non_member
-from allhands.groups.world import resolve
+from allhands.groups.arguments import Group, carrier_of, resolve
 
 __all__ = [
     "all_gather",
@@ -71,11 +70,8 @@ def broadcast(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("broadcast")
-        return None
     root = member.rank_meant(src, group_src)
-    return member.communicator.broadcast(tensor, root, timeout, async_op)
+    return carrier_of(member).broadcast(tensor, root, timeout, async_op)
 
 
 def all_gather(
@@ -103,11 +99,7 @@ def all_gather(
         dist.all_gather(parts, np.full(2, dist.get_rank()))
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("all_gather")
-        return None
-    return member.communicator.all_gather(tensor_list, tensor, timeout, async_op)
+    return carrier_of(group).all_gather(tensor_list, tensor, timeout, async_op)
 
 
 def all_gather_single(
@@ -132,11 +124,7 @@ def all_gather_single(
         dist.all_gather_single(everyone, np.full(2, float(dist.get_rank())))
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("all_gather_single")
-        return None
-    return member.communicator.all_gather_single(
+    return carrier_of(group).all_gather_single(
         output_tensor, input_tensor, timeout, async_op
     )
 
@@ -190,11 +178,8 @@ def gather(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("gather")
-        return None
     root = member.rank_meant(dst, group_dst, default=0)
-    return member.communicator.gather(tensor, gather_list, root, timeout, async_op)
+    return carrier_of(member).gather(tensor, gather_list, root, timeout, async_op)
 
 
 def scatter(
@@ -225,11 +210,8 @@ def scatter(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("scatter")
-        return None
     root = member.rank_meant(src, group_src, default=0)
-    return member.communicator.scatter(tensor, scatter_list, root, timeout, async_op)
+    return carrier_of(member).scatter(tensor, scatter_list, root, timeout, async_op)
 
 
 def all_to_all(
@@ -259,11 +241,7 @@ def all_to_all(
         dist.all_to_all(received, [np.ones(mine) for _ in range(size)])
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("all_to_all")
-        return None
-    return member.communicator.all_to_all(
+    return carrier_of(group).all_to_all(
         output_tensor_list, input_tensor_list, timeout, async_op
     )
 
@@ -296,11 +274,7 @@ def all_to_all_single(
         dist.all_to_all_single(received, np.arange(size) + 10.0 * dist.get_rank())
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("all_to_all_single")
-        return None
-    return member.communicator.all_to_all_single(
+    return carrier_of(group).all_to_all_single(
         output, input, output_split_sizes, input_split_sizes, timeout, async_op
     )
 
@@ -322,8 +296,4 @@ def barrier(
         dist.barrier()  # the file is there on every rank of this host
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("barrier")
-        return None
-    return member.communicator.barrier(timeout, async_op)
+    return carrier_of(group).barrier(timeout, async_op)

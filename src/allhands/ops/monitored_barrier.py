@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from datetime import timedelta
 
-from allhands.groups.arguments import Group, warn_non_member
-from allhands.groups.world import resolve
+from allhands.groups.arguments import Group, is_outside, resolve
 
 __all__ = ["monitored_barrier"]
 
@@ -34,8 +33,7 @@ def monitored_barrier(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("monitored_barrier")
+    if is_outside(member, "monitored_barrier"):
         return
     if isinstance(timeout, (int, float)):
         warnings.warn(

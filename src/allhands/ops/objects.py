@@ -25,9 +25,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from allhands.groups.arguments import Group, member_of, warn_non_member
+from allhands.groups.arguments import Group, is_outside, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.world import resolve
 from allhands.ops.object_exchange import ObjectExchange
 
 __all__ = [
@@ -59,8 +58,7 @@ def all_gather_object(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("all_gather_object")
+    if is_outside(member, "all_gather_object"):
         return
     _check_room("object_list", object_list, member.size())
     with ObjectExchange("all_gather_object", member, timeout) as exchange:
@@ -92,8 +90,7 @@ def gather_object(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("gather_object")
+    if is_outside(member, "gather_object"):
         return
     root = _root(member, dst, group_dst)
     is_root = member.rank() == root
@@ -137,8 +134,7 @@ def broadcast_object_list(
     """
     _check_is_list("object_list", object_list)
     member = resolve(group)
-    if member is None:
-        warn_non_member("broadcast_object_list")
+    if is_outside(member, "broadcast_object_list"):
         return
     root = _root(member, src, group_src)
     with ObjectExchange("broadcast_object_list", member, timeout) as exchange:
@@ -173,8 +169,7 @@ def scatter_object_list(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("scatter_object_list")
+    if is_outside(member, "scatter_object_list"):
         return
     if not isinstance(scatter_object_output_list, list) or (
         not scatter_object_output_list

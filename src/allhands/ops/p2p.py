@@ -25,9 +25,8 @@ from datetime import timedelta
 
 from allhands.arrays import Array, library_of
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, member_of, warn_non_member
+from allhands.groups.arguments import Group, carrier_of, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.world import resolve
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send", "sendrecv"]
 
@@ -86,9 +85,6 @@ def recv(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("recv")
-        return -1
     source = _source_of(member, src, group_src)
     sender = member.communicator.recv(tensor, source, _checked(tag), timeout)
     return member.global_rank(sender)
@@ -117,11 +113,8 @@ def isend(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("isend")
-        return None
     target = member.peer_meant("destination", dst, group_dst)
-    return member.communicator.isend(tensor, target, _checked(tag), timeout)
+    return carrier_of(member).isend(tensor, target, _checked(tag), timeout)
 
 
 def irecv(
@@ -146,11 +139,8 @@ def irecv(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("irecv")
-        return None
     source = _source_of(member, src, group_src)
-    return member.communicator.irecv(tensor, source, _checked(tag), timeout)
+    return carrier_of(member).irecv(tensor, source, _checked(tag), timeout)
 
 
 def sendrecv(
@@ -242,7 +232,9 @@ class P2POp:
         """Start it; it may take that long."""
         communicator = self.group.communicator
         run = communicator.isend if self.op is isend else communicator.irecv
-        return run(self.tensor, self.group_peer, self.tag, timeout)
+        work = run(self.tensor, self.group_peer, self.tag, timeout)
+        assert work is not None, "a member starts it"
+        return work
 
     def __repr__(self) -> str:
         ends = self.group.rank(), self.group_peer

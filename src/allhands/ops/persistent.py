@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from allhands.arrays import Array
+from allhands.backends.call import Call
 from allhands.backends.request import PersistentRequest
-from allhands.groups.arguments import Group, warn_non_member
-from allhands.groups.world import resolve
+from allhands.groups.arguments import Group, resolve
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = [
@@ -53,10 +53,9 @@ def all_reduce_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("all_reduce_init")
-        return None
-    return member.communicator.persistent("all_reduce", tensor, op, timeout=timeout)
+    return member.communicator.prepare(
+        Call("all_reduce", tensor, tensor, timeout, reduce_op=op)
+    )
 
 
 def reduce_init(
@@ -80,11 +79,10 @@ def reduce_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("reduce_init")
-        return None
     root = member.rank_meant(dst, group_dst)
-    return member.communicator.persistent("reduce", tensor, root, op, timeout=timeout)
+    return member.communicator.prepare(
+        Call("reduce", tensor, tensor, timeout, root=root, reduce_op=op)
+    )
 
 
 def reduce_scatter_single_init(
@@ -108,11 +106,8 @@ def reduce_scatter_single_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("reduce_scatter_single_init")
-        return None
-    return member.communicator.persistent(
-        "reduce_scatter_single", output, input, op, timeout=timeout
+    return member.communicator.prepare(
+        Call("reduce_scatter_single", output, input, timeout, reduce_op=op)
     )
 
 
@@ -136,11 +131,10 @@ def broadcast_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("broadcast_init")
-        return None
     root = member.rank_meant(src, group_src)
-    return member.communicator.persistent("broadcast", tensor, root, timeout=timeout)
+    return member.communicator.prepare(
+        Call("broadcast", tensor, tensor, timeout, root=root)
+    )
 
 
 def all_gather_single_init(
@@ -162,11 +156,8 @@ def all_gather_single_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("all_gather_single_init")
-        return None
-    return member.communicator.persistent(
-        "all_gather_single", output_tensor, input_tensor, timeout=timeout
+    return member.communicator.prepare(
+        Call("all_gather_single", output_tensor, input_tensor, timeout)
     )
 
 
@@ -191,12 +182,9 @@ def gather_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("gather_init")
-        return None
     root = member.rank_meant(dst, group_dst, default=0)
-    return member.communicator.persistent(
-        "gather", tensor, gather_list, root, timeout=timeout
+    return member.communicator.prepare(
+        Call("gather", gather_list, tensor, timeout, root=root)
     )
 
 
@@ -221,12 +209,9 @@ def scatter_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("scatter_init")
-        return None
     root = member.rank_meant(src, group_src, default=0)
-    return member.communicator.persistent(
-        "scatter", tensor, scatter_list, root, timeout=timeout
+    return member.communicator.prepare(
+        Call("scatter", tensor, scatter_list, timeout, root=root)
     )
 
 
@@ -251,12 +236,15 @@ def all_to_all_single_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("all_to_all_single_init")
-        return None
-    splits = output_split_sizes, input_split_sizes
-    return member.communicator.persistent(
-        "all_to_all_single", output, input, *splits, timeout=timeout
+    return member.communicator.prepare(
+        Call(
+            "all_to_all_single",
+            output,
+            input,
+            timeout,
+            output_splits=output_split_sizes,
+            input_splits=input_split_sizes,
+        )
     )
 
 
@@ -272,7 +260,4 @@ def barrier_init(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("barrier_init")
-        return None
-    return member.communicator.persistent("barrier", timeout=timeout)
+    return member.communicator.prepare(Call("barrier", timeout=timeout))

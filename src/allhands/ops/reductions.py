@@ -17,8 +17,7 @@ from datetime import timedelta
 
 from allhands.arrays import Array
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, warn_non_member
-from allhands.groups.world import resolve
+from allhands.groups.arguments import Group, carrier_of, resolve
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = [
@@ -50,11 +49,7 @@ def all_reduce(
         dist.all_reduce(gradient, dist.ReduceOp.AVG)  # 2 ranks: [0.5, 0.5, 0.5]
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("all_reduce")
-        return None
-    return member.communicator.all_reduce(tensor, op, timeout, async_op)
+    return carrier_of(group).all_reduce(tensor, op, timeout, async_op)
 
 
 def reduce(
@@ -83,11 +78,8 @@ def reduce(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("reduce")
-        return None
     root = member.rank_meant(dst, group_dst)
-    return member.communicator.reduce(tensor, root, op, timeout, async_op)
+    return carrier_of(member).reduce(tensor, root, op, timeout, async_op)
 
 
 def reduce_scatter(
@@ -116,11 +108,7 @@ def reduce_scatter(
         dist.reduce_scatter(mine, shares)
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("reduce_scatter")
-        return None
-    return member.communicator.reduce_scatter(output, input_list, op, timeout, async_op)
+    return carrier_of(group).reduce_scatter(output, input_list, op, timeout, async_op)
 
 
 def reduce_scatter_single(
@@ -146,13 +134,7 @@ def reduce_scatter_single(
         dist.reduce_scatter_single(mine, np.ones((dist.get_world_size(), 2)))
         ```
     """
-    member = resolve(group)
-    if member is None:
-        warn_non_member("reduce_scatter_single")
-        return None
-    return member.communicator.reduce_scatter_single(
-        output, input, op, timeout, async_op
-    )
+    return carrier_of(group).reduce_scatter_single(output, input, op, timeout, async_op)
 
 
 def reduce_scatter_tensor(

@@ -14,8 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from allhands.arrays import Array
-from allhands.groups.arguments import Group, warn_non_member
-from allhands.groups.world import resolve
+from allhands.groups.arguments import Group, is_outside, resolve
 
 __all__ = ["empty_shared", "peer_array"]
 
@@ -61,8 +60,7 @@ def empty_shared(
     """
     sizes = _sizes(shape)
     member = resolve(group)
-    if member is None:
-        warn_non_member("empty_shared")
+    if is_outside(member, "empty_shared"):
         return None
     return member.communicator.empty_shared(sizes, dtype, timeout)
 
@@ -98,8 +96,7 @@ def peer_array(
         ```
     """
     member = resolve(group)
-    if member is None:
-        warn_non_member("peer_array")
+    if is_outside(member, "peer_array"):
         return None
     rank = member.rank_meant(peer, group_peer)
     return member.communicator.peer_array(array, rank)

@@ -239,7 +239,9 @@ class CanSendOnly(Communicator):
     def __init__(self):
         self.calls = []
 
-    def send(self, tensor, peer, tag, timeout):
+    def submit(self, call):
+        if call.op != "send":
+            return super().submit(call)
         self.calls.append("send")
 
     def set_timeout(self, timeout):

@@ -1,5 +1,6 @@
 """Several arrays in one call, and the futures these calls return."""
 
+import threading
 from concurrent.futures import Future
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import allhands as dist
 from allhands import ReduceOp
+from allhands.groups.world import current, use
 from harness.ranks import run_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -148,5 +150,76 @@ def test_a_coalescing_block_outside_the_group():
         with dist._coalescing_manager(group=outside) as calls:
             calls.append(None)
         calls.wait()
+
+    run_ranks(1, body)
+
+
+def test_objects_within_a_coalescing_block_travel_as_outside():
+    def body(rank):
+        array, names = np.ones(3), [None] * 2
+        with dist._coalescing_manager():
+            dist.all_reduce(array)
+            dist.all_gather_object(names, f"rank {rank}")
+        assert names == ["rank 0", "rank 1"]
+        return array.tolist()
+
+    assert run_ranks(2, body) == [[2, 2, 2]] * 2
+
+
+def test_a_monitored_barrier_within_a_coalescing_block_waits():
+    arrived = []
+
+    def body(rank):
+        with dist._coalescing_manager():
+            if rank == 1:
+                arrived.append(rank)
+            dist.monitored_barrier()
+            assert arrived == [1]
+
+    run_ranks(2, body)
+
+
+def test_a_coalescing_block_is_its_threads_own():
+    def body(rank):
+        mine, other = np.ones(100_000), np.ones(100_000)
+        world = current()
+        results = []
+
+        def reduce_elsewhere():
+            with use(world):
+                dist.all_reduce(other)
+                results.append(other[-1])
+
+        with dist._coalescing_manager():
+            thread = threading.Thread(target=reduce_elsewhere)
+            thread.start()
+            thread.join()
+            assert results == [2]  # done when it returned there
+            dist.all_reduce(mine)
+        return mine[-1]
+
+    assert run_ranks(2, body) == [2, 2]
+
+
+def test_messages_within_a_coalescing_block():
+    def body(rank):
+        here = np.zeros(2)
+        with dist._coalescing_manager():
+            dist.irecv(here, 1 - rank)
+            dist.isend(np.full(2, rank + 1.0), 1 - rank)
+        return here.tolist()
+
+    assert run_ranks(2, body) == [[2, 2], [1, 1]]
+
+
+def test_a_coalescing_block_outside_the_group_does_nothing_but_warn():
+    def body(rank):
+        outside = dist.GroupMember.NON_GROUP_MEMBER
+        with (
+            pytest.warns(UserWarning, match="Running all_reduce on global rank 0"),
+            dist._coalescing_manager(outside) as calls,
+        ):
+            dist.all_reduce(np.ones(1), group=outside)
+        assert calls.works == []
 
     run_ranks(1, body)

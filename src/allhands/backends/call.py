@@ -1,0 +1,63 @@
+"""Call: one operation of a group as a value, its arguments as the caller passed them.
+
+Everything that carries, wraps or watches operations takes Calls: a backend's
+communicator, one per device, a coalescing block, a group class of a user's own. A new
+operation is a new name with the same fields. Arrays are not looked at before a
+communicator takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from allhands.arrays import device_of
+from allhands.options import RedOpType, ReduceOp
+
+__all__ = ["Call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation with its arguments; ranks are ranks of the group."""
+
+    op: str
+    """The name of the public function: "all_reduce", ..., "send", "recv"."""
+    output: Any = None
+    """What it writes: an array, a list with one per rank, a list of such lists."""
+    input: Any = None
+    """What it reads. An operation in place has the same array in both."""
+    timeout: timedelta | None = None
+    """None: the group's."""
+    async_op: bool = False
+    root: int = -1
+    """Where the operation has one."""
+    reduce_op: RedOpType | ReduceOp = ReduceOp.SUM
+    peer: int | None = None
+    """Of a message; None for any source."""
+    tag: int = 0
+    output_splits: Sequence[int] | None = None
+    input_splits: Sequence[int] | None = None
+
+    def outputs(self) -> list[Any]:
+        """What it writes, as a list."""
+        return _listed(self.output)
+
+    def device(self) -> str:
+        """The type of device of its first array; "cpu" where it has none.
+
+        Raises:
+            TypeError: that is no array.
+        """
+        first: Any = [*_listed(self.output), *_listed(self.input), None][0]
+        while isinstance(first, list) and first:
+            first = first[0]
+        return "cpu" if first is None else device_of(first)
+
+
+def _listed(arrays: Any) -> list[Any]:
+    if arrays is None:
+        return []
+    return arrays if isinstance(arrays, list) else [arrays]

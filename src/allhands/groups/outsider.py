@@ -1,0 +1,82 @@
+"""The group that `GroupMember.NON_GROUP_MEMBER` stands for: one this rank is not in.
+
+It has the shape of a group, so that no operation has to ask: ranks and sizes are -1,
+and an operation on it warns and does nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+
+from allhands.arrays import Array
+from allhands.backends.call import Call
+from allhands.backends.communicator import Communicator
+from allhands.backends.request import PersistentRequest
+from allhands.backends.work import Work
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import current
+
+__all__ = ["OUTSIDER", "warn_outsider"]
+
+
+def warn_outsider(operation: str, stacklevel: int = 3) -> None:
+    """What an operation on a group does on a rank that is not in it."""
+    world = current().default
+    rank = -1 if world is None else world.rank()
+    warnings.warn(
+        f"Running {operation} on global rank {rank} which does not belong to the given "
+        f"group.",
+        UserWarning,
+        stacklevel=stacklevel,
+    )
+
+
+class _OutsiderCommunicator(Communicator):
+    """Warns. The caller of a public function is two or three calls above."""
+
+    def submit(self, call: Call) -> Work | None:
+        is_message = call.op in ("send", "recv")
+        warn_outsider(f"i{call.op}" if is_message else call.op, stacklevel=5)
+        return None
+
+    def prepare(self, call: Call) -> PersistentRequest | None:
+        warn_outsider(f"{call.op}_init", stacklevel=4)
+        return None
+
+    def recv(
+        self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
+    ) -> int:
+        warn_outsider("recv", stacklevel=4)
+        return -1
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        pass
+
+    def abort(self, reason: str) -> None:
+        pass
+
+    def close(self, grace: float) -> None:
+        pass
+
+
+class _Outsider(ProcessGroup):
+    """Of size -1; whatever rank is meant, it is -1."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, -1)
+        self.communicator = _OutsiderCommunicator()
+
+    def rank_meant(
+        self, rank: int | None, group_rank: int | None, default: int | None = None
+    ) -> int:
+        return -1
+
+    def peer_meant(self, role: str, rank: int | None, group_rank: int | None) -> int:
+        return -1
+
+    def global_rank(self, group_rank: int) -> int:
+        return -1
+
+
+OUTSIDER = _Outsider()
