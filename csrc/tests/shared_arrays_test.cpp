@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "allhands/arena/collectives.hpp"
-#include "allhands/arena/peer_buffers.hpp"
+#include "allhands/arena/peer_arrays.hpp"
 #include "ranks.hpp"
 
 using namespace allhands;

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "allhands/arena/collectives.hpp"
-#include "allhands/arena/direct.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/single_copy.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
@@ -34,10 +34,9 @@ class AllReduce {
         element_(size_of(input.dtype)),
         reduction_(arena, input.dtype, op) {}
 
-  void run() {
+  void run(const Ways& ways) {
+    if (ways.may(Way::OnePhase)) return run_one_phase();
     const auto size = static_cast<std::size_t>(arena_.size());
-    if (input_.num_bytes() * size <= arena_.tuning().one_phase_bytes)
-      return run_one_phase();
     share_ = round_down(arena_.chunk_bytes() / element_ / size);
     chunk_ = share_ * size;
     run_two_phases();
@@ -174,29 +173,19 @@ class AllReduce {
 
 }  // namespace
 
-void all_reduce(Arena& arena, const Buffer& output, const Buffer& input, ReduceOp op,
-                const Factor& factor, const Limits& limits) {
-  arena.begin({.op = Op::AllReduce,
-               .dtype = input.dtype,
-               .reduce_op = op,
-               .count = input.count},
-              limits);
+void all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
+                const Buffer& input, ReduceOp op, const Factor& factor) {
   arena.set_factor(factor);
-  if (direct_all_reduce(arena, output, input, op)) return;
-  AllReduce(arena, &output, input, op, false).run();
+  if (single_copy::all_reduce(arena, ways, output, input, op)) return;
+  AllReduce(arena, &output, input, op, false).run(ways);
 }
 
-void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op,
-            const Factor& factor, const Limits& limits) {
-  arena.begin({.op = Op::Reduce,
-               .dtype = buffer.dtype,
-               .reduce_op = op,
-               .root = root,
-               .count = buffer.count},
-              limits);
+void reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root, ReduceOp op,
+            const Factor& factor) {
   arena.set_factor(factor);
-  if (direct_reduce(arena, buffer, root, op)) return;
-  AllReduce(arena, arena.rank() == root ? &buffer : nullptr, buffer, op, true).run();
+  if (single_copy::reduce(arena, ways, buffer, root, op)) return;
+  AllReduce(arena, arena.rank() == root ? &buffer : nullptr, buffer, op, true)
+      .run(ways);
 }
 
 }  // namespace allhands

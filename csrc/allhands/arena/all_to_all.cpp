@@ -7,9 +7,9 @@
 #include <string>
 
 #include "allhands/arena/collectives.hpp"
-#include "allhands/arena/direct.hpp"
-#include "allhands/arena/peer_buffers.hpp"
+#include "allhands/arena/peer_arrays.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/single_copy.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/kernels/pack.hpp"
 
@@ -26,9 +26,10 @@ struct Share {
 
 class AllToAll {
  public:
-  AllToAll(Arena& arena, const std::vector<Buffer>& outputs,
+  AllToAll(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
            const std::vector<Buffer>& inputs)
       : arena_(arena),
+        ways_(ways),
         outputs_(outputs),
         inputs_(inputs),
         size_(static_cast<std::size_t>(arena.size())),
@@ -38,9 +39,10 @@ class AllToAll {
 
   void run() {
     stage_counts();
-    if (direct_all_to_all(arena_, outputs_, inputs_, [this] { check_counts(); }))
+    if (single_copy::all_to_all(arena_, ways_, outputs_, inputs_,
+                                [this] { check_counts(); }))
       return;
-    stage_counts();  // the direct way may have used up the first chunk
+    stage_counts();  // that may have used up the first chunk
     offer_large_shares();
     stage(0);
     arena_.enter();
@@ -60,16 +62,16 @@ class AllToAll {
  private:
   static constexpr std::size_t kCacheLine = 64;
 
-  // In every slot: room for what PeerBuffers says there, how much this rank sends to
+  // In every slot: room for what PeerArrays says there, how much this rank sends to
   // each rank, how much it expects from each, then one part per receiving rank.
   std::size_t counts_bytes() const {
     const std::size_t bytes =
-        PeerBuffers::said_bytes(size_) + size_ * (sizeof(Share) + sizeof(Count));
+        PeerArrays::said_bytes(size_) + size_ * (sizeof(Share) + sizeof(Count));
     return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
   Share* sent_by(int rank) const {
     return reinterpret_cast<Share*>(arena_.slot(rank, 0) +
-                                    PeerBuffers::said_bytes(size_));
+                                    PeerArrays::said_bytes(size_));
   }
   Count* expected_by(int rank) const {
     return reinterpret_cast<Count*>(sent_by(rank) + size_);
@@ -87,15 +89,13 @@ class AllToAll {
   }
 
   void offer_large_shares() {
-    if (!arena_.can_read_peers()) return;
-    const Tuning& tuning = arena_.tuning();
+    if (!ways_.may(Way::Read)) return;
     const auto self = static_cast<std::size_t>(arena_.rank());
     for (std::size_t to = 0; to < size_; ++to) {
-      const std::size_t bytes = inputs_[to].num_bytes();
       if (to == self || !inputs_[to].is_contiguous() ||
-          bytes * size_ < tuning.read_bytes)
+          inputs_[to].num_bytes() < ways_.least_share)
         continue;
-      if (writes_inputs(outputs_, inputs_, self)) return;
+      if (single_copy::writes_inputs(outputs_, inputs_, self)) return;
       sent_by(arena_.rank())[to].address =
           reinterpret_cast<std::uint64_t>(inputs_[to].data);
     }
@@ -120,12 +120,12 @@ class AllToAll {
       const Cut cut = {output.count, most_};
       if (from != arena_.rank() && address == 0)
         unpack(part(from, i, arena_.rank()), output, cut.begin(i), cut.length(i),
-               arena_.stores_for(output.num_bytes() * size_));
+               ways_.stores);
       else if (i == 0 && address != 0)
         arena_.read_peer(from, address, output);
       else if (i == 0)
         copy(inputs_[static_cast<std::size_t>(from)], output, 0, output.count,
-             arena_.stores_for(output.num_bytes() * size_));
+             ways_.stores);
     }
   }
 
@@ -163,6 +163,7 @@ class AllToAll {
   }
 
   Arena& arena_;
+  const Ways& ways_;
   const std::vector<Buffer>& outputs_;
   const std::vector<Buffer>& inputs_;
   const std::size_t size_;
@@ -175,10 +176,9 @@ class AllToAll {
 
 }  // namespace
 
-void all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
-                const std::vector<Buffer>& inputs, const Limits& limits) {
-  arena.begin({.op = Op::AllToAll, .dtype = inputs.front().dtype}, limits);
-  AllToAll(arena, outputs, inputs).run();
+void all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
+                const std::vector<Buffer>& inputs) {
+  AllToAll(arena, ways, outputs, inputs).run();
 }
 
 }  // namespace allhands

@@ -35,7 +35,6 @@
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/tuning.hpp"
 #include "allhands/base/wait.hpp"
-#include "allhands/kernels/pack.hpp"
 
 namespace allhands {
 
@@ -51,10 +50,6 @@ class Arena {
   int rank() const { return membership_.rank; }
   int size() const { return layout_.size(); }
   const Tuning& tuning() const { return tuning_; }
-  // How outputs of `bytes` on this rank are written.
-  Stores stores_for(std::size_t bytes) const {
-    return bytes < tuning_.stream_bytes ? Stores::Cached : Stores::Streaming;
-  }
   // What a rank stages in one round; a multiple of 64.
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t sequence() const { return sequence_; }

@@ -2,11 +2,6 @@
 
 namespace allhands {
 
-void barrier(Arena& arena, const Limits& limits) {
-  Descriptor descriptor;
-  descriptor.op = Op::Barrier;
-  arena.begin(descriptor, limits);
-  arena.enter();
-}
+void barrier(Arena& arena) { arena.enter(); }
 
 }  // namespace allhands

@@ -1,15 +1,12 @@
 #include "allhands/arena/collectives.hpp"
-#include "allhands/arena/direct.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/single_copy.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
 
-void broadcast(Arena& arena, const Buffer& buffer, int root, const Limits& limits) {
-  arena.begin(
-      {.op = Op::Broadcast, .dtype = buffer.dtype, .root = root, .count = buffer.count},
-      limits);
-  if (direct_broadcast(arena, buffer, root)) return;
+void broadcast(Arena& arena, const Ways& ways, const Buffer& buffer, int root) {
+  if (single_copy::broadcast(arena, ways, buffer, root)) return;
   const bool is_root = arena.rank() == root;
   const Cut cut = {buffer.count, arena.chunk_bytes() / size_of(buffer.dtype)};
   run_rounds(
@@ -22,7 +19,7 @@ void broadcast(Arena& arena, const Buffer& buffer, int root, const Limits& limit
       [&](std::size_t i) {
         if (!is_root)
           unpack(arena.staging(root, i, buffer.num_bytes()), buffer, cut.begin(i),
-                 cut.length(i), arena.stores_for(buffer.num_bytes()));
+                 cut.length(i), ways.stores);
       });
 }
 

@@ -1,7 +1,6 @@
 #include "allhands/arena/descriptor.hpp"
 
 #include <algorithm>
-#include <functional>
 
 namespace allhands {
 
@@ -33,12 +32,13 @@ const char* name_of(Op op) {
   return "nothing";
 }
 
-std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
-  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) ==
-      counts.end())
-    return 0;
+std::uint64_t digest_of_counts(const std::vector<Buffer>& list) {
+  const auto differ = [](const Buffer& a, const Buffer& b) {
+    return a.count != b.count;
+  };
+  if (std::adjacent_find(list.begin(), list.end(), differ) == list.end()) return 0;
   std::uint64_t digest = 14695981039346656037u;  // FNV-1a, a word at a time
-  for (const std::size_t count : counts) digest = (digest ^ count) * 1099511628211u;
+  for (const Buffer& buffer : list) digest = (digest ^ buffer.count) * 1099511628211u;
   return digest == 0 ? 1 : digest;
 }
 

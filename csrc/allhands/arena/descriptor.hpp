@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "allhands/base/buffer.hpp"
 #include "allhands/base/dtype.hpp"
 #include "allhands/base/reduce_op.hpp"
 
@@ -43,7 +44,7 @@ struct Descriptor {
 static_assert(sizeof(Descriptor) == 24, "fits beside the clock in a cache line");
 
 // For Descriptor::shares: 0 if all counts are equal.
-std::uint64_t digest_of(const std::vector<std::size_t>& counts);
+std::uint64_t digest_of_counts(const std::vector<Buffer>& list);
 
 // "all_reduce(float32, count 10, SUM)"
 std::string describe(const Descriptor& descriptor);

@@ -36,7 +36,7 @@ struct alignas(64) Line {
 static_assert(sizeof(Line) == 64);
 
 // What a rank sends in the current operation, while both it and its receiver copy; see
-// JointReceives. Written by both.
+// CooperativeReceives. Written by both.
 struct Handover {
   Slices::Control slices;
   std::uint64_t address;  // where it goes, in the receiver's memory

@@ -1,32 +1,20 @@
 // Every rank stages its contribution to every other rank's result; each reduces its own
 // straight into its output.
-#include <numeric>
-
 #include "allhands/arena/collectives.hpp"
-#include "allhands/arena/direct.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/single_copy.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
 
-void reduce_scatter(Arena& arena, const Buffer& output,
+void reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
                     const std::vector<Buffer>& inputs, ReduceOp op,
-                    const Factor& factor, const Limits& limits) {
-  std::vector<std::size_t> counts;
-  for (const Buffer& input : inputs) counts.push_back(input.count);
-  const std::size_t most = *std::max_element(counts.begin(), counts.end());
-  arena.begin({.op = Op::ReduceScatter,
-               .dtype = output.dtype,
-               .reduce_op = op,
-               .count = most,
-               .shares = digest_of(counts)},
-              limits);
+                    const Factor& factor) {
   arena.set_factor(factor);
-  const std::size_t total = std::reduce(counts.begin(), counts.end());
-  if (direct_reduce_scatter(arena, output, inputs, op, total * size_of(output.dtype)))
-    return;
+  if (single_copy::reduce_scatter(arena, ways, output, inputs, op)) return;
+  const std::size_t most = largest_count(inputs);
   const Parts parts(arena, output.dtype, most);
   Reduction reduction(arena, output.dtype, op);
   const Buffer& own = inputs[static_cast<std::size_t>(arena.rank())];

@@ -1,18 +1,15 @@
 // The root's slot holds one part per rank, each of chunk_bytes / n.
 #include "allhands/arena/collectives.hpp"
-#include "allhands/arena/direct.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/single_copy.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
 
-void scatter(Arena& arena, const Buffer& output, const std::vector<Buffer>& inputs,
-             int root, const Limits& limits) {
-  arena.begin(
-      {.op = Op::Scatter, .dtype = output.dtype, .root = root, .count = output.count},
-      limits);
-  if (direct_scatter(arena, output, inputs, root)) return;
+void scatter(Arena& arena, const Ways& ways, const Buffer& output,
+             const std::vector<Buffer>& inputs, int root) {
+  if (single_copy::scatter(arena, ways, output, inputs, root)) return;
   const Parts parts(arena, output.dtype, output.count);
   const Cut cut = {output.count, parts.most()};
   run_rounds(

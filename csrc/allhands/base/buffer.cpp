@@ -1,5 +1,7 @@
 #include "allhands/base/buffer.hpp"
 
+#include <algorithm>
+
 namespace allhands {
 namespace {
 
@@ -26,6 +28,12 @@ bool overlap(const Buffer& a, const Buffer& b) {
   if (a.count == 0 || b.count == 0) return false;
   const Extent one = extent_of(a), other = extent_of(b);
   return one.begin < other.end && other.begin < one.end;
+}
+
+std::size_t largest_count(const std::vector<Buffer>& list) {
+  std::size_t most = 0;
+  for (const Buffer& buffer : list) most = std::max(most, buffer.count);
+  return most;
 }
 
 }  // namespace allhands

@@ -46,4 +46,7 @@ struct Buffer {
 // Whether two arrays have memory in common, between their lowest and highest elements.
 bool overlap(const Buffer& a, const Buffer& b);
 
+// The most elements that one of the list has; 0 for an empty list.
+std::size_t largest_count(const std::vector<Buffer>& list);
+
 }  // namespace allhands

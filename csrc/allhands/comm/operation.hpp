@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
+#include "allhands/arena/ways.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/factor.hpp"
 #include "allhands/base/reduce_op.hpp"
@@ -21,6 +22,10 @@ struct Operation {
   Buffer output = {}, input = {};
   std::vector<Buffer> outputs = {}, inputs = {};
 
+  // What the ranks have to agree on.
+  Descriptor descriptor() const;
+  // The ways that it may go; the same on every rank that runs it as the arena's next.
+  Ways ways(const Arena& arena) const;
   void run(Arena& arena, const Limits& limits) const;
 };
 

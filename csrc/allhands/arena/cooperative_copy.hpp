@@ -13,19 +13,19 @@
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
-#include "allhands/arena/peer_buffers.hpp"
+#include "allhands/arena/peer_arrays.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 
 // The receiver's side, for one operation.
-class JointReceives {
+class CooperativeReceives {
  public:
-  explicit JointReceives(Arena& arena) : arena_(arena) {}
-  ~JointReceives() { close(); }
-  JointReceives(const JointReceives&) = delete;
-  JointReceives& operator=(const JointReceives&) = delete;
+  explicit CooperativeReceives(Arena& arena) : arena_(arena) {}
+  ~CooperativeReceives() { close(); }
+  CooperativeReceives(const CooperativeReceives&) = delete;
+  CooperativeReceives& operator=(const CooperativeReceives&) = delete;
 
   // After Arena::begin and before the ranks meet: from now on `sender`, which sends to
   // nobody else in this operation, may write to `to`. Not where that is strided or the
@@ -33,7 +33,7 @@ class JointReceives {
   void open(int sender, const Buffer& to, bool may_write = true);
   // Copies what the senders do not of the first buffer that each has told of. Returns
   // when all is there, and each sender has published the end of its part.
-  void complete(const PeerBuffers& peers);
+  void complete(const PeerArrays& peers);
   // Nobody writes any more. Before peers may be in the next operation.
   void close();
 
@@ -52,6 +52,6 @@ class JointReceives {
 
 // The sender's side, once the ranks have met: copies `from`, which is contiguous, until
 // no slice is left. Publish next.
-void joint_send(Arena& arena, int receiver, const Buffer& from);
+void cooperative_send(Arena& arena, int receiver, const Buffer& from);
 
 }  // namespace allhands

@@ -11,34 +11,24 @@
 #include <utility>
 
 #include "allhands/arena/arena.hpp"
+#include "allhands/arena/ways.hpp"
 #include "allhands/base/buffer.hpp"
 
 namespace allhands {
 
-class PeerBuffers {
+class PeerArrays {
  public:
-  // What of the tuning says from which size on arrays are read by system calls; null
-  // where the operation has to write to them.
-  using LeastRead = const std::uint64_t Tuning::*;
+  // After Arena::begin. Every rank says where its arrays lie; none does where they must
+  // not be read in place. Where one rank's cannot be reached in any of these ways there
+  // is no result, on any rank, and the operation goes on as if nothing had happened
+  // yet. No meeting where there is no such way.
+  static std::optional<PeerArrays> meet(Arena& arena, const Ways& ways,
+                                        std::span<const Buffer> mine);
 
-  // After Arena::begin, in an operation that moves `bytes` from one rank to another and
-  // has `total` bytes of output on some rank, which all ranks know alike. Every
-  // rank says where its buffers lie; none does where they must not be read in place.
-  // Where one rank's cannot be reached there is no result, on any rank, and the
-  // operation goes on as if nothing had happened yet. Costs nothing where it could not
-  // be otherwise.
-  static std::optional<PeerBuffers> meet(Arena& arena, std::span<const Buffer> mine,
-                                         std::size_t bytes, std::size_t total,
-                                         LeastRead least_read);
-
-  // The same where only the root has buffers. For a shared array, which all ranks must
+  // The same where only the root has arrays. For a shared one, which all ranks must
   // still have mapped, one more synchronisation.
-  static std::optional<PeerBuffers> meet_root(Arena& arena, std::span<const Buffer> own,
-                                              int root, std::size_t bytes);
-
-  // Whether such buffers may be read by system calls.
-  static bool may_read(const Arena& arena, std::size_t bytes, std::size_t total,
-                       LeastRead least_read);
+  static std::optional<PeerArrays> meet_root(Arena& arena, const Ways& ways,
+                                             std::span<const Buffer> own, int root);
 
   // Whether they lie in a shared array; then at() says where the i-th of `rank` does.
   bool is_mapped() const { return held_.has_value(); }
@@ -71,7 +61,7 @@ class PeerBuffers {
     std::uint64_t offset;   // in its part of the shared array
   };
 
-  PeerBuffers(Arena& arena, std::optional<SharedArrays::Held> held)
+  PeerArrays(Arena& arena, std::optional<SharedArrays::Held> held)
       : arena_(arena), held_(std::move(held)) {}
 
   static Said& said(const Arena& arena, int rank) {
@@ -80,8 +70,7 @@ class PeerBuffers {
   static Place* places(const Arena& arena, int rank) {
     return reinterpret_cast<Place*>(&said(arena, rank) + 1);
   }
-  static bool may_share(const Arena& arena, std::size_t bytes);
-  static std::optional<SharedRegion> say(const Arena& arena,
+  static std::optional<SharedRegion> say(const Arena& arena, const Ways& ways,
                                          std::span<const Buffer> mine);
   static std::optional<SharedRegion> say_region(const Arena& arena,
                                                 std::span<const Buffer> mine);

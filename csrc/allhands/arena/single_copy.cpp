@@ -1,17 +1,17 @@
-#include "allhands/arena/direct.hpp"
+#include "allhands/arena/single_copy.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
 
-#include "allhands/arena/joint_copy.hpp"
-#include "allhands/arena/peer_buffers.hpp"
+#include "allhands/arena/cooperative_copy.hpp"
+#include "allhands/arena/peer_arrays.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/kernels/pack.hpp"
 
-namespace allhands {
+namespace allhands::single_copy {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
@@ -42,12 +42,6 @@ Part part_of(const Arena& arena, int owner, std::size_t num_bytes) {
   return {std::min(num_bytes, share * rank), std::min(num_bytes, share * (rank + 1))};
 }
 
-constexpr std::size_t kAnySize = SIZE_MAX;  // where ranks do not know it beforehand
-
-// For the size of outputs above which the slots are faster, since all ranks copy then:
-// here they do so anyway.
-constexpr std::size_t kCopiedByAll = 0;
-
 // Whether `buffer` shares memory with one of `list` other than that of this rank: then
 // one of them would be written while a peer reads the other. Staged data is safe there.
 bool overlaps_another(const Buffer& buffer, const std::vector<Buffer>& list,
@@ -58,7 +52,7 @@ bool overlaps_another(const Buffer& buffer, const std::vector<Buffer>& list,
 }
 
 // Into all outputs, which are memory of this process.
-void reduce_mapped(const Arena& arena, const PeerBuffers& peers, Reduction& reduction,
+void reduce_mapped(const Arena& arena, const PeerArrays& peers, Reduction& reduction,
                    Part part, std::size_t element) {
   const int self = arena.rank(), size = arena.size();
   for (std::size_t at = part.begin; at < part.end; at += kBlock) {
@@ -74,7 +68,7 @@ void reduce_mapped(const Arena& arena, const PeerBuffers& peers, Reduction& redu
 
 // Reduces what this rank has at `own`, into elements [0, count) of `output`, with what
 // the others have from byte `begin` on of their i-th buffer.
-void reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reduction,
+void reduce_read(Arena& arena, const PeerArrays& peers, Reduction& reduction,
                  std::size_t i, std::size_t begin, const std::byte* own,
                  const Buffer& output) {
   const std::size_t element = size_of(output.dtype);
@@ -93,7 +87,7 @@ void reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reduction,
 }
 
 // Each rank reduces its part into its output, where the others read it.
-void all_reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reduction,
+void all_reduce_read(Arena& arena, const PeerArrays& peers, Reduction& reduction,
                      const Buffer& output, const Buffer& input) {
   const std::size_t element = size_of(input.dtype);
   const auto slice = [&](const Buffer& buffer, Part part) {
@@ -115,12 +109,9 @@ void all_reduce_read(Arena& arena, const PeerBuffers& peers, Reduction& reductio
 
 }  // namespace
 
-bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
-                       ReduceOp op) {
-  // Twice: the ranks read each other's inputs and then each other's results.
-  const auto peers =
-      PeerBuffers::meet(arena, std::array{input, output}, input.num_bytes(),
-                        2 * input.num_bytes(), &Tuning::read_reduce_bytes);
+bool all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
+                const Buffer& input, ReduceOp op) {
+  const auto peers = PeerArrays::meet(arena, ways, std::array{input, output});
   if (!peers) return false;
   Reduction reduction(arena, input.dtype, op);
   if (peers->is_mapped())
@@ -133,9 +124,9 @@ bool direct_all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
   return true;
 }
 
-bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
-  const auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(),
-                                       buffer.num_bytes(), nullptr);
+bool reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root,
+            ReduceOp op) {
+  const auto peers = PeerArrays::meet(arena, ways, std::span(&buffer, 1));
   if (!peers) return false;
   Reduction reduction(arena, buffer.dtype, op);
   const Part part = part_of(arena, arena.rank(), buffer.num_bytes());
@@ -147,22 +138,18 @@ bool direct_reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op) {
   return true;
 }
 
-bool direct_broadcast(Arena& arena, const Buffer& buffer, int root) {
-  const std::size_t bytes = buffer.num_bytes();
-  const bool is_root = arena.rank() == root, is_pair = arena.size() == 2;
-  const std::size_t total = is_pair ? kCopiedByAll : bytes;
-  constexpr auto kLeast = &Tuning::read_broadcast_bytes;
-  JointReceives receives(arena);
-  if (is_pair && !is_root && PeerBuffers::may_read(arena, bytes, total, kLeast))
-    receives.open(root, buffer);
-  const auto peers =
-      PeerBuffers::meet(arena, std::span(&buffer, 1), bytes, total, kLeast);
+bool broadcast(Arena& arena, const Ways& ways, const Buffer& buffer, int root) {
+  const bool is_root = arena.rank() == root;
+  const bool is_cooperative = ways.may(Way::Cooperative);
+  CooperativeReceives receives(arena);
+  if (is_cooperative && !is_root) receives.open(root, buffer);
+  const auto peers = PeerArrays::meet(arena, ways, std::span(&buffer, 1));
   if (!peers) return false;
-  if (!is_pair || peers->is_mapped()) {
+  if (!is_cooperative || peers->is_mapped()) {
     receives.close();
-    if (!is_root) peers->fetch(root, 0, buffer, arena.stores_for(bytes));
+    if (!is_root) peers->fetch(root, 0, buffer, ways.stores);
   } else if (is_root) {
-    joint_send(arena, 1 - root, buffer);
+    cooperative_send(arena, 1 - root, buffer);
   } else {
     receives.complete(*peers);
   }
@@ -170,60 +157,52 @@ bool direct_broadcast(Arena& arena, const Buffer& buffer, int root) {
   return true;
 }
 
-bool direct_all_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                       const Buffer& input, std::size_t most_bytes) {
+bool all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
+                const Buffer& input) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(input, outputs, self);
-  const std::size_t total = most_bytes * outputs.size();
-  const auto peers = PeerBuffers::meet(arena, std::span(&input, is_overwritten ? 0 : 1),
-                                       most_bytes, total, &Tuning::read_bytes);
+  const auto peers =
+      PeerArrays::meet(arena, ways, std::span(&input, is_overwritten ? 0 : 1));
   if (!peers) return false;
-  const Stores stores = arena.stores_for(total);
   for (std::size_t step = 1; step <= outputs.size(); ++step) {  // own comes last
     const std::size_t rank = (self + step) % outputs.size();    // spread the readers
-    peers->fetch(static_cast<int>(rank), 0, outputs[rank], stores);
+    peers->fetch(static_cast<int>(rank), 0, outputs[rank], ways.stores);
   }
   part_from(arena);
   return true;
 }
 
-bool direct_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                   const Buffer& input, int root) {
-  const std::size_t bytes = input.num_bytes();
+bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
+            const Buffer& input, int root) {
   const auto self = static_cast<std::size_t>(arena.rank());
-  const Stores stores = arena.stores_for(bytes * outputs.size());
-  constexpr auto kLeast = &Tuning::read_bytes;
-  JointReceives receives(arena);
-  if (PeerBuffers::may_read(arena, bytes, kCopiedByAll, kLeast))
+  CooperativeReceives receives(arena);
+  if (ways.may(Way::Cooperative))
     for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // none but on the root
       if (rank != self)  // what it has for itself must stay until it has copied it
         receives.open(static_cast<int>(rank), outputs[rank],
                       !overlap(input, outputs[rank]));
-  const auto peers =
-      PeerBuffers::meet(arena, std::span(&input, 1), bytes, kCopiedByAll, kLeast);
+  const auto peers = PeerArrays::meet(arena, ways, std::span(&input, 1));
   if (!peers) return false;
   if (peers->is_mapped()) {
     receives.close();
     for (std::size_t rank = 0; rank < outputs.size(); ++rank)
-      peers->fetch(static_cast<int>(rank), 0, outputs[rank], stores);
+      peers->fetch(static_cast<int>(rank), 0, outputs[rank], ways.stores);
   } else if (arena.rank() != root) {
-    joint_send(arena, root, input);
+    cooperative_send(arena, root, input);
   } else {
-    peers->fetch(root, 0, outputs[self], stores);
+    peers->fetch(root, 0, outputs[self], ways.stores);
     receives.complete(*peers);
   }
   part_from(arena);
   return true;
 }
 
-bool direct_reduce_scatter(Arena& arena, const Buffer& output,
-                           const std::vector<Buffer>& inputs, ReduceOp op,
-                           std::size_t bytes) {
+bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
+                    const std::vector<Buffer>& inputs, ReduceOp op) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(output, inputs, self);
-  const auto peers = PeerBuffers::meet(
-      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), bytes, bytes,
-      &Tuning::read_reduce_scatter_bytes);
+  const auto peers = PeerArrays::meet(
+      arena, ways, std::span(inputs).first(is_overwritten ? 0 : inputs.size()));
   if (!peers) return false;
   Reduction reduction(arena, output.dtype, op);
   if (!peers->is_mapped()) {
@@ -251,14 +230,15 @@ bool writes_inputs(const std::vector<Buffer>& outputs,
   return false;
 }
 
-bool direct_all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
-                       const std::vector<Buffer>& inputs,
-                       const std::function<void()>& check) {
+bool all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
+                const std::vector<Buffer>& inputs, const std::function<void()>& check) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = writes_inputs(outputs, inputs, self);
-  const auto peers = PeerBuffers::meet(
-      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), kAnySize,
-      kAnySize, nullptr);
+  // Shares that lie elsewhere are read one by one: their senders say so themselves.
+  Ways mapped;
+  if (ways.may(Way::Mapped)) mapped.add(Way::Mapped);
+  const auto peers = PeerArrays::meet(
+      arena, mapped, std::span(inputs).first(is_overwritten ? 0 : inputs.size()));
   if (!peers) return false;
   check();
   for (std::size_t step = 1; step <= outputs.size(); ++step) {  // own comes last
@@ -269,17 +249,16 @@ bool direct_all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
   return true;
 }
 
-bool direct_scatter(Arena& arena, const Buffer& output,
-                    const std::vector<Buffer>& inputs, int root) {
+bool scatter(Arena& arena, const Ways& ways, const Buffer& output,
+             const std::vector<Buffer>& inputs, int root) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = overlaps_another(output, inputs, self);
-  const auto peers = PeerBuffers::meet_root(
-      arena, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), root,
-      output.num_bytes());
+  const auto peers = PeerArrays::meet_root(
+      arena, ways, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), root);
   if (!peers) return false;
-  peers->fetch(root, self, output, arena.stores_for(output.num_bytes()));
+  peers->fetch(root, self, output, ways.stores);
   part_from(arena);
   return true;
 }
 
-}  // namespace allhands
+}  // namespace allhands::single_copy

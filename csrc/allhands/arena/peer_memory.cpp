@@ -1,6 +1,8 @@
 // Reading the memory of the other ranks' processes. Where the host refuses that of one
 // rank, no rank does it: all must agree on how an operation goes. Nobody need be able
 // to write: what a rank cannot write to another, that one reads.
+#include "allhands/transport/shm/peer_memory.hpp"
+
 #include <algorithm>
 
 #include "allhands/arena/arena.hpp"

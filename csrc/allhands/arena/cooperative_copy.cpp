@@ -1,4 +1,4 @@
-#include "allhands/arena/joint_copy.hpp"
+#include "allhands/arena/cooperative_copy.hpp"
 
 #include "allhands/transport/shm/slicing.hpp"
 
@@ -15,7 +15,7 @@ std::uint32_t number_of(const Arena& arena) {
 
 }  // namespace
 
-void JointReceives::open(int sender, const Buffer& to, bool may_write) {
+void CooperativeReceives::open(int sender, const Buffer& to, bool may_write) {
   receives_.push_back({sender, &to, std::nullopt});
   if (!may_write || !to.is_contiguous()) return;
   arena_.handover(sender).address = reinterpret_cast<std::uint64_t>(to.data);
@@ -24,7 +24,7 @@ void JointReceives::open(int sender, const Buffer& to, bool may_write) {
                                 Slicing(to.num_bytes(), arena_.tuning()).count());
 }
 
-void JointReceives::complete(const PeerBuffers& peers) {
+void CooperativeReceives::complete(const PeerArrays& peers) {
   for (Receive& receive : receives_) {
     const std::uint64_t address = peers.address(receive.sender, 0);
     if (!receive.slices) arena_.read_peer(receive.sender, address, *receive.to);
@@ -39,14 +39,14 @@ void JointReceives::complete(const PeerBuffers& peers) {
   receives_.clear();
 }
 
-void JointReceives::copy(const Receive& receive, std::uint64_t address,
-                         std::uint32_t i) {
+void CooperativeReceives::copy(const Receive& receive, std::uint64_t address,
+                               std::uint32_t i) {
   const Slicing cut(receive.to->num_bytes(), arena_.tuning());
   arena_.read_peer(receive.sender, address + cut.begin(i),
                    receive.to->at_byte(cut.begin(i)), cut.length(i));
 }
 
-void JointReceives::close() {
+void CooperativeReceives::close() {
   for (Receive& receive : receives_)
     if (receive.slices) receive.slices->close();
   for (const Receive& receive : receives_)
@@ -55,7 +55,7 @@ void JointReceives::close() {
   receives_.clear();
 }
 
-void joint_send(Arena& arena, int receiver, const Buffer& from) {
+void cooperative_send(Arena& arena, int receiver, const Buffer& from) {
   Slices slices = slices_of(arena, arena.rank());
   const std::uint64_t address = arena.handover(arena.rank()).address;
   const Slicing cut(from.num_bytes(), arena.tuning());

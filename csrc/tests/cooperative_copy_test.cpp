@@ -1,5 +1,5 @@
 // Large arrays that go to one rank and are copied by both sides.
-#include "allhands/arena/joint_copy.hpp"
+#include "allhands/arena/cooperative_copy.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -79,14 +79,14 @@ void test_a_gather_into_the_roots_input() {
 }
 
 // The two sides of a broadcast from rank 0, step by step.
-PeerBuffers meet(Arena& arena, const Buffer& buffer, const Limits& limits,
-                 JointReceives* receives) {
+PeerArrays meet(Arena& arena, const Buffer& buffer, const Limits& limits,
+                CooperativeReceives* receives) {
   arena.begin(
       {.op = Op::Broadcast, .dtype = buffer.dtype, .root = 0, .count = buffer.count},
       limits);
   if (receives != nullptr) receives->open(0, buffer);
-  auto peers = PeerBuffers::meet(arena, std::span(&buffer, 1), buffer.num_bytes(), 0,
-                                 &Tuning::read_broadcast_bytes);
+  auto peers =
+      PeerArrays::meet(arena, Ways().add(Way::Cooperative), std::span(&buffer, 1));
   CHECK(peers);
   return *peers;
 }
@@ -97,11 +97,11 @@ void test_a_sender_copies_all_for_a_receiver_that_is_late() {
     const Buffer buffer = buffer_of(data);
     if (arena.rank() == 0) {
       meet(arena, buffer, soon(), nullptr);
-      joint_send(arena, 1, buffer);
+      cooperative_send(arena, 1, buffer);
       arena.wait(1, arena.publish());
     } else {
-      JointReceives receives(arena);
-      const PeerBuffers peers = meet(arena, buffer, soon(), &receives);
+      CooperativeReceives receives(arena);
+      const PeerArrays peers = meet(arena, buffer, soon(), &receives);
       arena.wait(0, arena.clock() + 1);
       CHECK(data == values(0, 0));
       receives.complete(peers);
@@ -135,7 +135,7 @@ void test_who_gives_up_waits_for_the_slice_in_hand() {
       CHECK(!slices.take_last(number, count));
       return;
     }
-    auto receives = std::make_optional<JointReceives>(arena);
+    auto receives = std::make_optional<CooperativeReceives>(arena);
     meet(arena, buffer, soon(), &*receives);
     wait_for(is_taken);
     const auto start = std::chrono::steady_clock::now();
