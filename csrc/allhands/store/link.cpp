@@ -13,6 +13,7 @@
 #include "allhands/net/little_endian.hpp"
 #include "allhands/net/socket.hpp"
 #include "allhands/store/handshake.hpp"
+#include "allhands/store/torch_store.hpp"
 
 namespace allhands::store {
 namespace {
@@ -24,6 +25,8 @@ constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 constexpr Deadline::Duration kDialLimit = std::chrono::seconds(5);
 constexpr Deadline::Duration kFirstPause = milliseconds(10);
 constexpr Deadline::Duration kLongestPause = milliseconds(250);
+// A server that is silent for so long may be none of ours.
+constexpr Deadline::Duration kSilence = milliseconds(500);
 // How long the answer to Cancel may take before the connection is given up instead.
 constexpr Deadline::Duration kPatience = milliseconds(1000);
 
@@ -57,16 +60,17 @@ bool Link::dial(const Address& address, const Deadline& deadline,
                 std::string& problem) {
   const Deadline limit = Deadline::after(std::min(kDialLimit, deadline.remaining()));
   socket_ = connect_to(address, {limit, target_.interrupt}, problem);
-  return socket_.is_open() && shake_hands(deadline, problem);
+  return socket_.is_open() && shake_hands(address, deadline, problem);
 }
 
 // False, with the problem, where another attempt may do better.
-bool Link::shake_hands(const Deadline& deadline, std::string& problem) {
+bool Link::shake_hands(const Address& address, const Deadline& deadline,
+                       std::string& problem) {
   problem = target_.where() + " took the connection, but did not answer";
   const std::string& secret = target_.secret;
   const std::string client_hello = Hello::make(secret, "").encode();
   if (!send_bytes(client_hello)) return false;
-  const std::string server_hello = receive_bytes(Hello::kBytes, deadline);
+  const std::string server_hello = receive_hello(address, deadline);
   if (server_hello.empty()) return false;
   check_hello(server_hello);
   if (!send_bytes(prove(Side::Client, secret, client_hello, server_hello)))
@@ -83,6 +87,24 @@ bool Link::shake_hands(const Deadline& deadline, std::string& problem) {
                     " has another secret than this process: set the same "
                     "ALLHANDS_SECRET for every process of the job");
   return true;
+}
+
+// Empty where the server closed or did not answer in time.
+std::string Link::receive_hello(const Address& address, const Deadline& deadline) {
+  const Deadline soon = Deadline::after(std::min(kSilence, deadline.remaining()));
+  std::string hello;
+  if (wait_ready(socket_.get(), Direction::Read, {soon, target_.interrupt}))
+    hello = receive_bytes(Hello::kBytes, deadline);
+  if (!hello.empty()) return hello;
+  if (!std::exchange(is_torch_ruled_out_, true) &&
+      is_torch_store(address, {deadline, target_.interrupt}))
+    throw Error(ErrorKind::Network,
+                "what listens at " + target_.where() +
+                    " is PyTorch's store, such as torchrun hosts, and none of ours. "
+                    "Start the program with `allhands run` in place of torchrun; or "
+                    "unset TORCHELASTIC_USE_AGENT_STORE and set MASTER_PORT to another "
+                    "port, the same on every rank, and rank 0 hosts a store there");
+  return receive_bytes(Hello::kBytes, deadline);
 }
 
 void Link::check_hello(std::string_view bytes) {

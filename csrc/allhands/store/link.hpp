@@ -49,7 +49,9 @@ class Link {
 
  private:
   bool dial(const Address& address, const Deadline& deadline, std::string& problem);
-  bool shake_hands(const Deadline& deadline, std::string& problem);
+  bool shake_hands(const Address& address, const Deadline& deadline,
+                   std::string& problem);
+  std::string receive_hello(const Address& address, const Deadline& deadline);
   void check_hello(std::string_view bytes);
   bool send_bytes(std::string_view bytes);
   std::string receive_bytes(std::size_t count, const Deadline& deadline);
@@ -61,6 +63,7 @@ class Link {
 
   const Target& target_;
   std::string identity_;  // of the server
+  bool is_torch_ruled_out_ = false;
   Fd socket_;
   MessageWriter writer_;
   MessageReader reader_{/*is_trusted=*/true};

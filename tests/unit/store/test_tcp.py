@@ -266,6 +266,27 @@ def test_keys_are_bounded(store):
     assert store.num_keys() == 1
 
 
+# Servers that are none of ours
+
+
+@pytest.mark.parametrize("use_libuv", [True, False])
+def test_the_store_of_torch_is_named_with_what_to_do(use_libuv):
+    c10d = pytest.importorskip("torch.distributed")
+    server = c10d.TCPStore(HOST, 0, is_master=True, use_libuv=use_libuv)
+    start = time.monotonic()
+    with pytest.raises(DistNetworkError, match=f"{HOST}:{server.port} is PyTorch's"):
+        TCPStore(HOST, server.port)
+    assert time.monotonic() - start < patient(5, start)
+
+
+def test_a_server_that_says_nothing_gets_the_whole_limit():
+    with (
+        socket.create_server((HOST, 0)) as listener,
+        pytest.raises(DistNetworkError, match=r"after 2000ms .*did not answer"),
+    ):
+        TCPStore(HOST, listener.getsockname()[1], timeout=timedelta(seconds=2))
+
+
 # The secret
 
 
