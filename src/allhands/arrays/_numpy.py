@@ -8,7 +8,6 @@ all that has to be refused with a reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -60,11 +59,11 @@ def from_bytes(
     return array.reshape(shape)
 
 
-def new_future() -> Future[Any]:
+def new_future() -> Any:
     """See `allhands.arrays.Library`."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # the operation cannot be cancelled
-    return future
+    from allhands.arrays.future import Future  # here: slow to import
+
+    return Future()
 
 
 def _from_parts(array: np.ndarray[Any, Any], writable: bool) -> Buffer:

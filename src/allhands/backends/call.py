@@ -45,13 +45,17 @@ class Call:
         """What it writes, as a list."""
         return _listed(self.output)
 
+    def inputs(self) -> list[Any]:
+        """What it reads, as a list."""
+        return _listed(self.input)
+
     def device(self) -> str:
         """The type of device of its first array; "cpu" where it has none.
 
         Raises:
             TypeError: that is no array.
         """
-        first: Any = [*_listed(self.output), *_listed(self.input), None][0]
+        first: Any = [*self.outputs(), *self.inputs(), None][0]
         while isinstance(first, list) and first:
             first = first[0]
         return "cpu" if first is None else device_of(first)

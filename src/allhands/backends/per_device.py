@@ -27,21 +27,21 @@ class PerDeviceCommunicator(Communicator):
 
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`."""
-        return self._serving(call.device()).submit(call)
+        return self.serving(call.device()).submit(call)
 
     def prepare(self, call: Call) -> PersistentRequest | None:
         """See `Communicator.prepare`."""
-        return self._serving(call.device()).prepare(call)
+        return self.serving(call.device()).prepare(call)
 
     def empty_shared(
         self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
     ) -> Array:
         """See `Communicator.empty_shared`; in CPU memory."""
-        return self._serving("cpu").empty_shared(shape, dtype, timeout)
+        return self.serving("cpu").empty_shared(shape, dtype, timeout)
 
     def peer_array(self, array: Array, peer: int) -> Array:
         """See `Communicator.peer_array`."""
-        return self._serving(device_of(array)).peer_array(array, peer)
+        return self.serving(device_of(array)).peer_array(array, peer)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """See `Communicator.set_timeout`."""
@@ -63,7 +63,12 @@ class PerDeviceCommunicator(Communicator):
         for communicator in self._distinct:
             communicator.close(grace)
 
-    def _serving(self, device: str) -> Communicator:
+    def serving(self, device: str) -> Communicator:
+        """What serves that type of device.
+
+        Raises:
+            RuntimeError: nothing does.
+        """
         if device not in self._by_device:
             raise RuntimeError(
                 f"No backend type associated with device type {device}: this group "

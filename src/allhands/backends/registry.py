@@ -105,8 +105,10 @@ class Backend(str):
         then is the group. `devices` are the device types it serves (default: cpu and
         cuda); for those that have no default backend it becomes it.
 
+        A name that is registered already gets this function instead; groups that were
+        made keep theirs.
+
         Raises:
-            RuntimeError: `name` is registered already.
             ValueError: `name` is one of the backends built in.
 
         Example:
@@ -116,13 +118,12 @@ class Backend(str):
             ```
         """
         key = name.lower()
-        if key in cls._plugins:
-            raise RuntimeError(f"{name} c10d backend creator function already exist")
-        if key in cls.backend_list:
+        if key in cls.backend_list and key not in cls._plugins:
             raise ValueError(f"{name} is a backend of allhands; choose another name")
         served = [devices] if isinstance(devices, str) else list(devices or ())
         cls._plugins[key] = _Plugin(func, extended_api)
-        cls.backend_list.append(key)
+        if key not in cls.backend_list:
+            cls.backend_list.append(key)
         cls.backend_type_map[key] = "custom"
         cls.backend_capability[key] = served or ["cpu", "cuda"]
         for device in served:

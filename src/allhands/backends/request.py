@@ -109,15 +109,21 @@ class PlainRequest(PersistentRequest):
                 f"persistent {self._call.op}: nothing to wait for; call start() first"
             )
         try:
-            return work.wait(timeout or timedelta(0))
-        finally:
+            work.wait(timeout or timedelta(0))
+        except BaseException:
             if work.is_completed():
-                self._work = None
-                self._is_active = False
+                self._end()
+            raise
+        self._end()
+        return True
 
     def is_active(self) -> bool:
         """See `PersistentRequest.is_active`."""
         return self._is_active
+
+    def _end(self) -> None:
+        self._work = None
+        self._is_active = False
 
     def _activate(self) -> None:
         if self._is_active:

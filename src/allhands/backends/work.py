@@ -1,26 +1,26 @@
 """Work: the handle of an operation that `async_op=True` started.
 
-A backend derives from it and gives four methods (wait_for, is_completed, exception,
-add_done_callback); everything else is made of them. A Work keeps its arrays alive until
+A backend of ours derives from it and gives four methods (wait_for, is_completed,
+exception, add_done_callback); everything else is made of them. One that was written for
+torch may override torch's instead, `wait` at least. A Work keeps its arrays alive until
 it is dropped. Any thread may use it.
 """
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from allhands.arrays import Array, library_of
+from allhands.arrays import Library, library_of, library_of_dtype
 from allhands.errors import CollectiveTimeoutError, DistError
 from allhands.options import to_seconds
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from allhands.arrays.future import Future
 
 __all__ = ["CombinedWork", "Work", "WorkResult"]
 
@@ -40,7 +40,7 @@ class WorkResult(IntEnum):
     UNKNOWN = 100
 
 
-class Work(ABC):
+class Work:
     """An operation under way, as `async_op=True` returns it.
 
     It keeps its arrays alive until it is dropped. Any thread may use it.
@@ -53,9 +53,12 @@ class Work(ABC):
         ```
     """
 
-    def __init__(self, outputs: list[Array]) -> None:
-        self._outputs = outputs
-        self._future: Any = None
+    # On the class, for subclasses that do not call __init__.
+    _outputs: Any = ()
+    _future: Any = None
+
+    def __init__(self, outputs: list[Any] | None = None) -> None:
+        self._outputs = [] if outputs is None else outputs
 
     def __repr__(self) -> str:
         name, error = type(self).__name__, self.exception()
@@ -63,27 +66,39 @@ class Work(ABC):
             return f"<{name}: failed with {error!r}>"
         return f"<{name}: {'done' if self.is_completed() else 'running'}>"
 
-    @abstractmethod
     def wait_for(self, timeout: timedelta | None) -> None:
         """Return when the operation has finished well; raise its error otherwise.
 
         None: without a limit of this wait's own.
         """
+        if type(self).wait is Work.wait:
+            raise NotImplementedError(f"{type(self).__name__} does not override wait()")
+        self.wait() if timeout is None else self.wait(timeout)
 
-    @abstractmethod
     def is_completed(self) -> bool:
         """Whether the operation has finished, well or not. Never blocks."""
+        return False
 
-    @abstractmethod
     def exception(self) -> BaseException | None:
         """The operation's error; None while it runs and when it went well."""
+        return None
 
-    @abstractmethod
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the operation has finished, or now if it has.
 
         It may run in a thread of the backend and must not wait for anything.
         """
+        if not self.is_completed():
+            raise NotImplementedError(
+                f"{type(self).__name__} does not tell when it ends: it overrides "
+                f"neither get_future() nor add_done_callback()"
+            )
+        callback()
+
+    @property
+    def timeout(self) -> timedelta:
+        """The operation's own time limit; zero where it is not known."""
+        return _NO_LIMIT
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
         """Block until the operation has finished on this rank; its outputs may be read.
@@ -110,7 +125,7 @@ class Work(ABC):
         """Whether the operation has finished well. Never blocks, never raises."""
         return self.is_completed() and self.exception() is None
 
-    def result(self) -> list[Array]:
+    def result(self) -> Any:
         """The arrays that the operation wrote.
 
         Raises:
@@ -128,17 +143,19 @@ class Work(ABC):
     def get_future(self) -> Any:
         """A future of the outputs; the same one on every call.
 
-        A `torch.futures.Future` (`value()`, `then()`) where the outputs are torch
-        tensors, a `concurrent.futures.Future` (`result()`) otherwise.
+        A `torch.futures.Future` where the outputs are torch tensors, otherwise one of
+        ours with the same methods (`wait`, `value`, `then`, `done`,
+        `add_done_callback`) and those of `concurrent.futures.Future`.
         """
         if self._future is None:
-            self._future = future = self._new_future()
+            future = self._new_future()
             self.add_done_callback(lambda: self._resolve(future))
+            self._future = future
         return self._future
 
-    def get_future_result(self) -> Future[WorkResult]:
+    def get_future_result(self) -> Future:
         """A future that says how the operation ended; it never holds an exception."""
-        future: Future[WorkResult] = _running_future()
+        future: Future = _numpy().new_future()
         self.add_done_callback(lambda: future.set_result(_ending(self.exception())))
         return future
 
@@ -182,10 +199,16 @@ class Work(ABC):
         yield from finished
         return self.wait()
 
+    def _source_rank(self) -> int:
+        """The older name of `source_rank`."""
+        return self.source_rank()
+
     def _new_future(self) -> Any:
-        if self._outputs:
-            return library_of(self._outputs[0]).new_future()
-        return _running_future()
+        first: Any = self._outputs
+        while isinstance(first, (list, tuple)) and first:
+            first = first[0]
+        is_empty = isinstance(first, (list, tuple))
+        return (_numpy() if is_empty else library_of(first)).new_future()
 
     def _resolve(self, future: Any) -> None:
         error = self.exception()
@@ -233,17 +256,9 @@ class CombinedWork(Work):
         if not self._works:
             callback()
 
-    def _new_future(self) -> Any:
-        return self._works[0]._new_future() if self._works else _running_future()
 
-
-def _running_future() -> Future[Any]:
-    """A future that nobody can cancel: the operation runs whatever becomes of it."""
-    from concurrent.futures import Future  # here: slow to import
-
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future
+def _numpy() -> Library:
+    return library_of_dtype("u1")
 
 
 def _ending(error: BaseException | None) -> WorkResult:

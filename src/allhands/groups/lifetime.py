@@ -42,6 +42,7 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
     _ranks: list[int] | None = None,
+    enable_reconfigure: bool = False,
 ) -> None:
     """Join the world: make the group of all ranks, which every other call needs.
 
@@ -62,6 +63,8 @@ def init_process_group(
         pg_options: for the backend; the native one has none.
         device_id: kept as `ProcessGroup.bound_device_id`.
         _ranks: not for users.
+        enable_reconfigure: whether members may change later. No backend here can do
+            that (`ProcessGroup.supports_reconfigure`), so it must be False.
 
     Raises:
         ValueError: the world exists already, or the URL or environment is incomplete.
@@ -89,6 +92,11 @@ def init_process_group(
     limit = _limit(timeout, default_pg_timeout)
     backend = backend or Backend.UNDEFINED
     BackendConfig(backend)  # refuses what it does not know
+    if enable_reconfigure:
+        raise RuntimeError(
+            f"enable_reconfigure: backend {backend} does not support reconfiguration; "
+            f"use shrink_group() or new groups"
+        )
     if store is None:
         url = init_method or "env://"
         meetings = iter(rendezvous(url, rank, world_size, timeout=limit))

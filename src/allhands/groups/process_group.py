@@ -2,7 +2,7 @@
 
 It knows who its members are and has the `communicator` that the functions of
 `collectives` and `reductions` hand each operation to. torch's methods for operations
-come from `TorchSpelling`. Ranks in its methods are ranks of the group. A group is made
+come from `TorchMethods`. Ranks in its methods are ranks of the group. A group is made
 by `init_process_group` or `new_group`, which bind it; a backend of a user's own may
 derive from it and override torch's methods.
 
@@ -17,9 +17,12 @@ from operator import index
 from typing import Any, Protocol
 
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.hooks import ObservedCommunicator
+from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig
 from allhands.errors import CollectiveTimeoutError, RankFailedError
-from allhands.groups.torch_methods import TorchSpelling
+from allhands.groups.hook_methods import HookMethods
+from allhands.groups.torch_methods import TorchMethods
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
 
@@ -61,7 +64,7 @@ class GroupMaker(Protocol):
         raise NotImplementedError
 
 
-class ProcessGroup(TorchSpelling):
+class ProcessGroup(TorchMethods, HookMethods):
     """Some ranks of the world that communicate, as one of them sees it.
 
     Made by `init_process_group`, `new_group` and their kin, and passed as `group=` to
@@ -88,6 +91,7 @@ class ProcessGroup(TorchSpelling):
     """What was passed as `device_id` when the group was made."""
 
     def __init__(self, rank: int, size: int) -> None:
+        super().__init__()
         self._rank = rank
         self._size = size
         self._timeout = default_pg_timeout
@@ -168,8 +172,35 @@ class ProcessGroup(TorchSpelling):
         return self.global_ranks[group_rank]
 
     def name(self) -> str:
-        """The name of the backend that the group was made with."""
-        return self.backend
+        """The name of the backend that the group was made with.
+
+        A class of a user's own says it by `getBackendName()`, as in torch.
+        """
+        own = getattr(self, "getBackendName", None)
+        return self.backend if own is None else str(own())
+
+    def get_backend(self, device: Any) -> Communicator:
+        """What carries out this group's operations on arrays of `device`.
+
+        `device` is a type or name ("cpu", "cuda:1") or a `torch.device`.
+
+        Raises:
+            RuntimeError: the group does not serve that device.
+        """
+        communicator = self.communicator
+        if isinstance(communicator, ObservedCommunicator):
+            communicator = communicator.communicator
+        kind = str(getattr(device, "type", device)).partition(":")[0]
+        if isinstance(communicator, PerDeviceCommunicator):
+            return communicator.serving(kind)
+        assert self.config is not None, "bind() comes first"
+        served = self.config.get_device_backend_map()
+        if kind not in served:
+            raise RuntimeError(
+                f"No backend type associated with device type {kind}: group "
+                f"{self.group_name!r} serves {', '.join(served)}"
+            )
+        return communicator
 
     def get_group_store(self) -> Store:
         """The world's store, with a prefix of the group's own.
@@ -274,6 +305,8 @@ class ProcessGroup(TorchSpelling):
         try:
             self.communicator.barrier(timeout, False)
         except (CollectiveTimeoutError, RankFailedError) as error:
+            if "is broken since" in str(error):  # not in this call
+                raise
             absent = sorted(self.global_rank(rank) for rank in error.ranks)
             one_or_all = absent if wait_all_ranks else absent[:1]
             ranks = f"Rank{'s' * (len(one_or_all) > 1)} {str(one_or_all)[1:-1]}"

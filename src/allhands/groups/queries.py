@@ -7,7 +7,10 @@ rank is not in (`GroupMember.NON_GROUP_MEMBER`), ranks and sizes are -1.
 from __future__ import annotations
 
 import os
+from datetime import timedelta
+from typing import Any
 
+from allhands.backends.communicator import Communicator
 from allhands.groups.arguments import Group, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import NON_GROUP_MEMBER, current, default_group
@@ -16,6 +19,7 @@ __all__ = [
     "GroupMember",
     "get_backend",
     "get_backend_config",
+    "get_backend_impl",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
@@ -27,6 +31,7 @@ __all__ = [
     "is_available",
     "is_initialized",
     "is_torchelastic_launched",
+    "set_timeout",
 ]
 
 
@@ -189,6 +194,42 @@ def get_backend_config(group: Group = None) -> str:
         ```
     """
     return str(member_of(group).config)
+
+
+def get_backend_impl(group: Group = None, device: Any = None) -> Communicator:
+    """What carries out the operations of `group` on arrays of `device`.
+
+    `device` is a type or name ("cpu", "cuda:1") or a `torch.device`; by default the one
+    that `group` was bound to, else the CPU.
+
+    Raises:
+        ValueError: this process is not in it, or there is no such group.
+        RuntimeError: `group` does not serve that device.
+
+    Example:
+        ```python
+        engine = dist.get_backend_impl()
+        ```
+    """
+    member = member_of(group)
+    return member.get_backend(device or member.bound_device_id or "cpu")
+
+
+def set_timeout(timeout: timedelta, group: Group = None) -> None:
+    """Set the time limit of later operations on `group` that are given none.
+
+    Only on this rank; operations under way keep theirs.
+
+    Raises:
+        TypeError: `timeout` is no timedelta.
+        ValueError: it is negative; this process is not in `group`.
+
+    Example:
+        ```python
+        dist.set_timeout(timedelta(minutes=5))
+        ```
+    """
+    member_of(group).set_timeout(timeout)
 
 
 def get_pg_count() -> int:

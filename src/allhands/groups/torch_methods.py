@@ -23,7 +23,7 @@ from allhands.backends.communicator import Communicator
 from allhands.backends.work import CombinedWork, Work
 from allhands.options import CallOptions, RedOpType, ReduceOp
 
-__all__ = ["BackendType", "TorchSpelling"]
+__all__ = ["BackendType", "TorchMethods"]
 
 
 class BackendType(IntEnum):
@@ -38,7 +38,7 @@ class BackendType(IntEnum):
     CUSTOM = 6
 
 
-class TorchSpelling(ABC):
+class TorchMethods(ABC):
     """See the module; `ProcessGroup` gives the abstract methods."""
 
     BackendType: ClassVar = BackendType
@@ -285,6 +285,52 @@ class TorchSpelling(ABC):
         """See `allhands.barrier`."""
         limit = _limit_of(opts, timeout)
         return _work(self.communicator.barrier(limit, True))
+
+    @property
+    def supports_reconfigure(self) -> bool:
+        """Whether `reconfigure` works: no backend here can."""
+        return False
+
+    @property
+    def supports_window(self) -> bool:
+        """Whether `new_window` works: no backend here can; see `empty_shared`."""
+        return False
+
+    def get_reconfigure_handle(self) -> str:
+        """What `reconfigure` of other ranks would need of this one.
+
+        Raises:
+            RuntimeError: always; see `supports_reconfigure`.
+        """
+        raise RuntimeError(self._unsupported("get_reconfigure_handle"))
+
+    def reconfigure(self, opts: Any) -> Work:
+        """Change the members of this group.
+
+        Raises:
+            RuntimeError: always; see `supports_reconfigure`.
+        """
+        raise RuntimeError(self._unsupported("reconfigure"))
+
+    def new_window(self, tensor: Any = None) -> Any:
+        """Make memory that other ranks read and write.
+
+        Raises:
+            RuntimeError: always; see `supports_window`.
+        """
+        raise RuntimeError(self._unsupported("new_window"))
+
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the backend."""
+
+    def _unsupported(self, method: str) -> str:
+        instead = {
+            "new_window": "use empty_shared() and peer_array()",
+            "reconfigure": "use shrink_group() or a new group",
+            "get_reconfigure_handle": "use shrink_group() or a new group",
+        }[method]
+        return f"Backend {self.name()} does not support {method}: {instead}"
 
 
 def _limit_of(opts: Any, timeout: timedelta | None) -> timedelta | None:

@@ -23,6 +23,7 @@ def monitored_barrier(
     as a timedelta is taken, with a warning.
 
     Raises:
+        TypeError: `timeout` is no timedelta. A float warns, and counts as seconds.
         CollectiveTimeoutError: some ranks did not come, but are alive.
         RankFailedError: some are dead.
 
@@ -35,7 +36,7 @@ def monitored_barrier(
     member = resolve(group)
     if is_outside(member, "monitored_barrier"):
         return
-    if isinstance(timeout, (int, float)):
+    if isinstance(timeout, float):
         warnings.warn(
             f"Please specify timeout arg as a timedelta. Converting current value of "
             f"{timeout} assuming it represents seconds",

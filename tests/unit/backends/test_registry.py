@@ -225,10 +225,15 @@ def test_a_registered_process_group_need_not_do_everything(registered):
     run_ranks(1, body, backend="mine")
 
 
-def test_names_are_registered_once(registered):
+def test_a_name_that_is_registered_again_is_replaced(registered):
     registered("mine", lambda *_: None)
-    with pytest.raises(RuntimeError, match=r"mine.* already exist"):
-        Backend.register_backend("mine", lambda *_: None)
+    Backend.register_backend("mine", lambda *_: FakeCommunicator(), devices="cpu")
+    assert Backend.backend_list.count("mine") == 1
+
+    def body(rank):
+        assert isinstance(dist.get_backend_impl(), FakeCommunicator)
+
+    run_ranks(1, body, backend="mine")
     with pytest.raises(ValueError, match="choose another name"):
         Backend.register_backend("native", lambda *_: None)
 
@@ -292,3 +297,65 @@ def test_the_native_backend_takes_no_options():
     with pytest.raises(TypeError, match="takes no pg_options, got 'x'"):
         dist.init_process_group(store=store, rank=0, world_size=1, pg_options="x")
     assert not dist.is_initialized()
+
+
+class TorchsWork(dist.Work):
+    """As backends for torch have them: it overrides only wait()."""
+
+    def wait(self, timeout=timedelta(0)):
+        self.waits = [*getattr(self, "waits", []), timeout]
+        return True
+
+
+def test_a_work_may_override_only_wait(registered):
+    works = []
+
+    class Mine(dist.ProcessGroup):
+        def allreduce(self, tensors, opts):
+            works.append(TorchsWork())
+            return works[-1]
+
+        def getBackendName(self):
+            return "mine-2.0"
+
+    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+
+    def body(rank):
+        assert dist.group.WORLD.name() == "mine-2.0"
+        dist.all_reduce(np.ones(1))
+        work = dist.all_reduce(np.ones(1), async_op=True)
+        assert work.wait(timedelta(seconds=3))
+        assert not work.is_completed()
+        assert work.exception() is None
+        assert work.timeout == timedelta(0)
+        with pytest.raises(NotImplementedError, match="TorchsWork does not tell when"):
+            work.get_future()
+        request = dist.all_reduce_init(np.ones(1))
+        request.start()
+        assert request.wait()
+        assert not request.is_active()
+
+    run_ranks(1, body, backend="mine")
+    assert [work.waits for work in works] == [
+        [timedelta(0)],
+        [timedelta(seconds=3)],
+        [timedelta(0)],
+    ]
+
+
+def test_a_work_that_overrides_nothing_says_so():
+    with pytest.raises(NotImplementedError, match=r"Work does not override wait\(\)"):
+        dist.Work().wait()
+
+
+def test_which_backend_serves_a_device():
+    def body(rank):
+        world = dist.group.WORLD
+        assert dist.get_backend_impl() is world.communicator
+        assert dist.get_backend_impl(world, "cpu:0") is world.communicator
+        with pytest.raises(
+            RuntimeError, match=r"device type tpu: group '0' serves cpu"
+        ):
+            dist.get_backend_impl(device="tpu")
+
+    run_ranks(1, body)

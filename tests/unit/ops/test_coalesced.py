@@ -1,13 +1,13 @@
 """Several arrays in one call, and the futures these calls return."""
 
 import threading
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
 
 import allhands as dist
 from allhands import ReduceOp
+from allhands.arrays.future import Future
 from allhands.groups.world import current, use
 from harness.ranks import run_ranks
 
@@ -21,6 +21,7 @@ def test_all_reduce_coalesced_reduces_each(async_op):
         future = dist.all_reduce_coalesced(arrays, ReduceOp.MAX, async_op=async_op)
         if async_op:
             assert isinstance(future, Future)
+            assert future.wait() == future.value()
             assert all(a is b for a, b in zip(future.result(20), arrays, strict=True))
         else:
             assert future is None

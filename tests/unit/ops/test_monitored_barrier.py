@@ -84,9 +84,31 @@ def test_another_call_is_a_mismatch():
     assert {type(e) for e in outcomes(2, body)} == {dist.CollectiveMismatchError}
 
 
-def test_a_number_is_taken_as_seconds():
+def test_a_float_is_taken_as_seconds():
     def body(rank):
         with pytest.warns(UserWarning, match=r"timedelta. Converting .* of 2.5 assum"):
             dist.monitored_barrier(timeout=2.5)
 
     run_ranks(1, body)
+
+
+def test_an_int_is_no_time_limit():
+    def body(rank):
+        with pytest.raises(TypeError, match="timedelta"):
+            dist.monitored_barrier(timeout=5)
+
+    run_ranks(1, body)
+
+
+def test_on_a_broken_group_it_says_when_that_broke():
+    def body(rank):
+        group = dist.new_group()
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError):
+                dist.barrier(group, timeout=SHORT)
+            with pytest.raises(dist.DistBackendError, match="is broken since") as e:
+                dist.monitored_barrier(group, timedelta(seconds=77))
+            assert "77" not in str(e.value)
+        dist.barrier()
+
+    run_ranks(2, body)

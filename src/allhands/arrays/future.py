@@ -1,0 +1,65 @@
+"""Future: what an asynchronous operation on arrays other than torch's will give.
+
+It has the methods of both worlds: those of `concurrent.futures.Future`, so that
+`asyncio.wrap_future` and `concurrent.futures.wait` take it, and those of
+`torch.futures.Future`, so that programs written for tensors work on NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Future"]
+
+
+class Future(concurrent.futures.Future[Any]):
+    """The outputs of an operation, once it has ended; it cannot be cancelled.
+
+    Any thread may use it.
+
+    Example:
+        ```python
+        future = dist.all_reduce(array, async_op=True).get_future()
+        doubled = future.then(lambda done: done.value()[0] * 2)
+        doubled.wait()
+        ```
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+
+    def wait(self) -> Any:
+        """Block until there is a value and return it, or raise what went wrong."""
+        return self.result()
+
+    def value(self) -> Any:
+        """The value, which must be there.
+
+        Raises:
+            RuntimeError: it is not; call `wait()`.
+        """
+        if not self.done():
+            raise RuntimeError("Future has no value yet: call wait() first")
+        return self.result()
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """A future of what `callback(self)` returns, once this one is done.
+
+        The callback may run in a thread of the backend and must not wait for anything;
+        what it raises is the new future's error.
+        """
+        after = Future()
+
+        def resolve(_: object) -> None:
+            try:
+                value = callback(self)
+            except BaseException as error:  # told to who waits for it
+                after.set_exception(error)
+            else:
+                after.set_result(value)
+
+        self.add_done_callback(resolve)
+        return after

@@ -1,0 +1,201 @@
+"""Hooks: functions of a user's that see the operations of a group.
+
+torch.distributed's names. `ObservedCommunicator` stands in front of a group's
+communicator while the group has hooks; without hooks nothing of this is on the way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from allhands.arrays import Array
+from allhands.backends.call import Call
+from allhands.backends.communicator import Communicator
+from allhands.backends.work import Work
+from allhands.errors import CollectiveMismatchError, DistBackendError
+
+__all__ = ["HookOpName", "Hooks", "ObservedCommunicator", "PostHookArgs", "PreHookArgs"]
+
+
+class HookOpName(IntEnum):
+    """Which operation a hook is told of."""
+
+    SEND = 0
+    RECV = 1
+    BROADCAST = 2
+    ALLREDUCE = 3
+    REDUCE = 4
+    ALLGATHER = 5
+    REDUCE_SCATTER = 6
+    ALLTOALL = 7
+    BARRIER = 8
+    SCATTER = 9
+    GATHER = 10
+    SPLIT = 11
+    NEW_WINDOW = 12
+    ALLREDUCE_COALESCED = 13
+    ALLGATHER_BASE = 14
+    ALLGATHER_COALESCED = 15
+    ALLGATHER_INTO_TENSOR_COALESCED = 16
+    REDUCE_SCATTER_BASE = 17
+    REDUCE_SCATTER_TENSOR_COALESCED = 18
+    ALLTOALL_BASE = 19
+    UNKNOWN = 20
+    """One that torch does not have; `PreHookArgs.op` names it."""
+
+
+_NAMES = {
+    "send": HookOpName.SEND,
+    "recv": HookOpName.RECV,
+    "broadcast": HookOpName.BROADCAST,
+    "all_reduce": HookOpName.ALLREDUCE,
+    "reduce": HookOpName.REDUCE,
+    "all_gather": HookOpName.ALLGATHER,
+    "reduce_scatter": HookOpName.REDUCE_SCATTER,
+    "all_to_all": HookOpName.ALLTOALL,
+    "barrier": HookOpName.BARRIER,
+    "scatter": HookOpName.SCATTER,
+    "gather": HookOpName.GATHER,
+    "all_reduce_coalesced": HookOpName.ALLREDUCE_COALESCED,
+    "all_gather_single": HookOpName.ALLGATHER_BASE,
+    "all_gather_coalesced": HookOpName.ALLGATHER_COALESCED,
+    "all_gather_single_coalesced": HookOpName.ALLGATHER_INTO_TENSOR_COALESCED,
+    "reduce_scatter_single": HookOpName.REDUCE_SCATTER_BASE,
+    "reduce_scatter_single_coalesced": HookOpName.REDUCE_SCATTER_TENSOR_COALESCED,
+    "all_to_all_single": HookOpName.ALLTOALL_BASE,
+}
+
+
+@dataclass(frozen=True)
+class PreHookArgs:
+    """What a pre-hook is told, before an operation begins."""
+
+    name: HookOpName
+    op: str
+    """The public function."""
+    async_op: bool
+    input_tensors: list[Array]
+    output_tensors: list[Array]
+    root: int
+    """-1 where the operation has none; for a message its peer."""
+    op_id: int
+    """The same in the post-hook of this operation."""
+
+
+@dataclass(frozen=True)
+class PostHookArgs:
+    """What a post-hook is told, once an operation has begun, or has ended."""
+
+    name: HookOpName
+    op: str
+    async_op: bool
+    work: Work | None
+    """None where the operation is not asynchronous."""
+    op_id: int
+
+
+PreHook: TypeAlias = Callable[[PreHookArgs], Any]
+PostHook: TypeAlias = Callable[[PostHookArgs], Any]
+AbortHook: TypeAlias = Callable[[], Any]
+
+
+@dataclass
+class Hooks:
+    """The hooks of a group by the ids that their users chose; called in that order."""
+
+    before: dict[int, PreHook] = field(default_factory=dict)
+    after: dict[int, PostHook] = field(default_factory=dict)
+    on_abort: dict[int, AbortHook] = field(default_factory=dict)
+    ids: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after or self.on_abort)
+
+    def abort(self) -> None:
+        """The group is about to break."""
+        for hook in list(self.on_abort.values()):
+            hook()
+
+
+class ObservedCommunicator(Communicator):
+    """Tells `hooks` of each operation that `communicator` carries out.
+
+    What a pre-hook raises keeps the operation from beginning on this rank; the peers
+    learn of it as of any rank that does not come.
+    """
+
+    def __init__(self, communicator: Communicator, hooks: Hooks) -> None:
+        self.communicator = communicator
+        self._hooks = hooks
+
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        name = _NAMES.get(call.op, HookOpName.UNKNOWN)
+        op_id = next(self._hooks.ids)
+        told = PreHookArgs(
+            name,
+            call.op,
+            call.async_op,
+            call.inputs(),
+            call.outputs(),
+            call.root if call.peer is None else call.peer,
+            op_id,
+        )
+        for hook in list(self._hooks.before.values()):
+            hook(told)
+        try:
+            work = self.communicator.submit(call)
+        except DistBackendError as error:
+            self._failed(error)
+            raise
+        if work is not None and self._hooks.on_abort:
+            self._watch(work)
+        for after in list(self._hooks.after.values()):
+            after(PostHookArgs(name, call.op, call.async_op, work, op_id))
+        return work
+
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
+        """See `Communicator.empty_shared`; hooks are not told."""
+        return self.communicator.empty_shared(shape, dtype, timeout)
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """See `Communicator.peer_array`."""
+        return self.communicator.peer_array(array, peer)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        self.communicator.set_timeout(timeout)
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`; abort hooks come first."""
+        self._hooks.abort()
+        self.communicator.abort(reason)
+
+    def note_failure(self, reason: str) -> None:
+        """See `Communicator.note_failure`."""
+        self.communicator.note_failure(reason)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        self.communicator.close(grace)
+
+    def _watch(self, work: Work) -> None:
+        def look() -> None:
+            error = work.exception()
+            if error is not None:
+                self._failed(error)
+
+        with suppress(NotImplementedError):  # a user's Work that tells nobody
+            work.add_done_callback(look)
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, CollectiveMismatchError):  # the group works on
+            self._hooks.abort()

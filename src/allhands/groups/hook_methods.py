@@ -1,0 +1,97 @@
+"""HookMethods: how a user hangs functions on a group's operations, as in torch.
+
+`ProcessGroup` derives from it. See `allhands.backends.hooks` for what hooks are told.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+from allhands.backends.communicator import Communicator
+from allhands.backends.hooks import (
+    AbortHook,
+    Hooks,
+    ObservedCommunicator,
+    PostHook,
+    PreHook,
+)
+
+__all__ = ["HookMethods"]
+
+
+class HookMethods:
+    """See the module. Hooks come and go while no operation is under way."""
+
+    communicator: Communicator
+    """What serves the operations of this group."""
+
+    def __init__(self) -> None:
+        self._hooks = Hooks()
+
+    def register_pre_hook(self, hook_id: int, hook: PreHook) -> None:
+        """Call `hook` with a `PreHookArgs` before each operation of this rank begins.
+
+        Hooks see what passes the group's communicator: collectives, messages, and the
+        parts of object collectives, from any thread, before and after they are issued.
+        A group without hooks pays nothing. `hook_id` is the caller's choice.
+
+        Raises:
+            ValueError: there is a hook of that id.
+        """
+        self._register(self._hooks.before, "pre", hook_id, hook)
+
+    def register_post_hook(self, hook_id: int, hook: PostHook) -> None:
+        """Call `hook` with a `PostHookArgs` after each operation: ended, or started.
+
+        Raises:
+            ValueError: there is a hook of that id.
+        """
+        self._register(self._hooks.after, "post", hook_id, hook)
+
+    def register_abort_hook(self, hook_id: int, hook: AbortHook) -> None:
+        """Call `hook()` when an operation breaks the group, or before `abort()` does.
+
+        It may run in a thread of the backend, and more than once.
+
+        Raises:
+            ValueError: there is a hook of that id.
+        """
+        self._register(self._hooks.on_abort, "abort", hook_id, hook)
+
+    def unregister_pre_hook(self, hook_id: int) -> None:
+        """Take back what `register_pre_hook` did; of an unknown id nothing."""
+        self._unregister(self._hooks.before, hook_id)
+
+    def unregister_post_hook(self, hook_id: int) -> None:
+        """Take back what `register_post_hook` did; of an unknown id nothing."""
+        self._unregister(self._hooks.after, hook_id)
+
+    def unregister_abort_hook(self, hook_id: int) -> None:
+        """Take back what `register_abort_hook` did; of an unknown id nothing."""
+        self._unregister(self._hooks.on_abort, hook_id)
+
+    @property
+    def supports_abort_hooks(self) -> bool:
+        """Whether `register_abort_hook` works: it does."""
+        return True
+
+    @property
+    def supports_completion_hooks(self) -> bool:
+        """Whether there are hooks for the end of asynchronous operations: none yet."""
+        return False
+
+    def _register(
+        self, hooks: dict[int, Any], kind: str, hook_id: int, hook: Any
+    ) -> None:
+        if index(hook_id) in hooks:
+            raise ValueError(f"the group has a {kind} hook {hook_id}")
+        hooks[index(hook_id)] = hook
+        if not isinstance(self.communicator, ObservedCommunicator):
+            self.communicator = ObservedCommunicator(self.communicator, self._hooks)
+
+    def _unregister(self, hooks: dict[int, Any], hook_id: int) -> None:
+        hooks.pop(index(hook_id), None)
+        observed = self.communicator
+        if not self._hooks and isinstance(observed, ObservedCommunicator):
+            self.communicator = observed.communicator
