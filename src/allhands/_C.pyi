@@ -12,6 +12,16 @@ import numpy.typing
 from numpy.typing import NDArray
 
 
+def errno_text(code: int) -> str:
+    """
+    As os.strerror, and where a limit of this process is reached also the limit and what raises it.
+    """
+
+def as_finalizer(function: Callable[[Any], object]) -> Callable[[Any], None]:
+    """
+    A callback for `weakref.ref` that calls `function`. What that raises in the main thread, as Ctrl-C makes it do, is raised there right after the callback.
+    """
+
 class DType(enum.Enum):
     """Element types the core knows."""
 

@@ -21,7 +21,7 @@ from allhands import (
 from harness.ctrl_c import check_ctrl_c_ends
 from harness.pace import patient
 from harness.ranks import LIMIT
-from harness.stores import DictStore
+from harness.stores import DictStore, LeastStore
 
 SHORT = datetime.timedelta(milliseconds=30)
 LONG = datetime.timedelta(seconds=LIMIT)
@@ -44,11 +44,16 @@ def make_user_written(tmp_path):
     return DictStore()
 
 
+def make_least(tmp_path):
+    return LeastStore()
+
+
 STORES = {
     "hash": make_hash,
     "file": make_file,
     "tcp": make_tcp,
     "user-written": make_user_written,
+    "least": make_least,
 }
 MAKERS = STORES | {
     f"prefix-{name}": lambda tmp_path, make=make: PrefixStore("p", make(tmp_path))
@@ -72,7 +77,16 @@ def store(make):
 @pytest.fixture
 def extended(store):
     if not store.has_extended_api():
-        pytest.skip("has no append, queues or clone of its own")
+        pytest.skip("has no queues or clone of its own")
+    return store
+
+
+@pytest.fixture
+def listing(store):
+    try:
+        store.list_keys()
+    except NotImplementedError:
+        pytest.skip("can neither list nor delete its keys")
     return store
 
 
@@ -105,7 +119,12 @@ def test_set_replaces(store):
 def test_any_text_is_a_key(store, key):
     store.set(key, "v")
     assert store.get(key) == b"v"
-    assert store.list_keys() == [key]
+
+
+@pytest.mark.parametrize("key", ["", "/", "a/b", "k\n"])
+def test_any_key_is_listed_as_it_is(listing, key):
+    listing.set(key, "v")
+    assert listing.list_keys() == [key]
 
 
 @pytest.mark.parametrize("value", [5, None, 1.5, ["v"]])
@@ -118,11 +137,15 @@ def test_other_values_are_refused(store, value):
 def test_other_keys_are_refused(store):
     is_ours = not isinstance(store, DictStore)
     match = "a store's key must be str, got 5" if is_ours else None
-    for call in (store.get, store.delete_key):
-        with pytest.raises(TypeError, match=match):
-            call(5)
+    with pytest.raises(TypeError, match=match):
+        store.get(5)
     with pytest.raises(TypeError, match=match):
         store.set(5, "v")
+
+
+def test_no_other_key_is_deleted(listing):
+    with pytest.raises(TypeError):
+        listing.delete_key(5)
 
 
 # Waiting
@@ -280,20 +303,20 @@ def test_one_of_racing_compare_sets_wins(store):
 # Keys
 
 
-def test_delete_key(store):
-    store.set("k", "v")
-    assert store.delete_key("k") is True
-    assert store.delete_key("k") is False
-    assert not store.check(["k"])
+def test_delete_key(listing):
+    listing.set("k", "v")
+    assert listing.delete_key("k") is True
+    assert listing.delete_key("k") is False
+    assert not listing.check(["k"])
 
 
-def test_keys_are_the_users_own(store):
-    assert store.num_keys() == 0
-    assert store.list_keys() == []
-    store.set("a", "1")
-    store.add("b", 1)
-    assert store.num_keys() == 2
-    assert sorted(store.list_keys()) == ["a", "b"]
+def test_keys_are_the_users_own(listing):
+    assert listing.num_keys() == 0
+    assert listing.list_keys() == []
+    listing.set("a", "1")
+    listing.add("b", 1)
+    assert listing.num_keys() == 2
+    assert sorted(listing.list_keys()) == ["a", "b"]
 
 
 def test_check(store):
@@ -320,16 +343,29 @@ def test_multi_get_times_out(store):
 def test_multi_set_of_unequal_lists_sets_nothing(store):
     with pytest.raises(ValueError, match="2 keys but 1 values"):
         store.multi_set(["a", "b"], ["1"])
-    assert store.list_keys() == []
+    assert not store.check(["a"])
+    assert not store.check(["b"])
 
 
 # Append and queues
 
 
-def test_append(extended):
-    extended.append("k", "ab")
-    extended.append("k", b"\xff")
-    assert extended.get("k") == b"ab\xff"
+def test_append(store):
+    store.append("k", "ab")
+    store.append("k", b"\xff")
+    store.append("k", b"\xff")
+    assert store.get("k") == b"ab\xff\xff"
+    store.append("empty", "")
+    assert store.get("empty") == b""
+
+
+def test_threads_append_the_same_and_lose_nothing(store):
+    def work():
+        for _ in range(50):
+            store.append("k", "x")
+
+    run_together(*[work] * 4)
+    assert store.get("k") == b"x" * 200
 
 
 def test_queue_is_first_in_first_out(extended):
@@ -490,7 +526,7 @@ class AgainstDict(RuleBasedStateMachine):
         self.agree()
 
 
-def test_any_sequence_of_operations_does_as_a_dict_would(make):
+def test_any_sequence_of_operations_does_as_a_dict_would(make, listing):
     machine = type("Machine", (AgainstDict,), {"make": staticmethod(make)})
     run_state_machine_as_test(
         machine,

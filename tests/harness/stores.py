@@ -1,12 +1,52 @@
-"""Stores that tests need."""
+"""Stores that tests need: as users write them."""
 
 import threading
+import time
 
-from allhands import Store
+from allhands import DistStoreError, Store
+
+
+class LeastStore(Store):
+    """What a user writes who writes the least; all else is made of `compare_set`."""
+
+    def __init__(self):
+        self._data = {}
+        self._lock = threading.Lock()
+
+    def set(self, key, value):
+        if not isinstance(key, str):
+            raise TypeError(f"a store's key must be str, got {key!r}")
+        if not isinstance(value, str | bytes):
+            raise TypeError(f"cannot set {key!r} to {value!r}")
+        with self._lock:
+            self._data[key] = value.encode() if isinstance(value, str) else value
+
+    def get(self, key):
+        if not isinstance(key, str):
+            raise TypeError(f"a store's key must be str, got {key!r}")
+        limit = self.timeout.total_seconds()
+        deadline = time.monotonic() + limit
+        while key not in self._data:
+            if time.monotonic() > deadline:
+                text = f"wait timeout after {limit * 1000:.0f}ms, keys: /{key}"
+                raise DistStoreError(text)
+            time.sleep(0.001)
+        return self._data[key]
+
+    def compare_set(self, key, expected_value, desired_value):
+        expected, desired = expected_value, desired_value
+        expected = expected.encode() if isinstance(expected, str) else expected
+        desired = desired.encode() if isinstance(desired, str) else desired
+        with self._lock:
+            if key not in self._data and expected:
+                return expected
+            if self._data.get(key, b"") == expected:
+                self._data[key] = desired
+            return self._data[key]
 
 
 class DictStore(Store):
-    """What a user writes who writes the least: the primitives and nothing more."""
+    """What a user writes who has a dict: the primitives and nothing more."""
 
     def __init__(self):
         self._data = {}

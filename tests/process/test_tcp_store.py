@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import resource
 import signal
 import socket
 import struct
@@ -14,7 +15,13 @@ from datetime import timedelta
 
 import pytest
 
-from allhands import DistNetworkError, DistStoreError, TCPStore
+from allhands import (
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    FileStore,
+    TCPStore,
+)
 from harness import store_wire as wire
 from harness.pace import patient
 from harness.ranks import LIMIT
@@ -315,18 +322,66 @@ assert store.get("k") == b"child"
 # Shortage
 
 
-def test_out_of_files(serve):
+def test_silent_strangers_give_way_to_newcomers(serve):
     server = serve(num_files=40)
     store = TCPStore(HOST, server.port)
-    before = server.cpu_seconds()
-    peers = [wire.connect(server.port) for _ in range(60)]
-    with pytest.raises(DistNetworkError, match="did not answer"):
-        TCPStore(HOST, server.port, timeout=timedelta(milliseconds=500))
-    store.set("k", "v")  # who is in goes on
-    assert server.cpu_seconds() - before < 0.4
-    for peer in peers:
-        peer.close()
+    with contextlib.ExitStack() as peers:
+        for _ in range(400):
+            peers.enter_context(wire.connect(server.port))
+        newcomer = TCPStore(HOST, server.port, timeout=timedelta(seconds=LIMIT))
+        newcomer.set("k", "v")
+        assert store.get("k") == b"v"
+
+
+def test_out_of_files(serve):
+    """Who has proved itself does not give way; newcomers wait without a busy server."""
+    server = serve(num_files=40)
+    store = TCPStore(HOST, server.port)
+    with contextlib.ExitStack() as peers:
+        for _ in range(60):
+            peer = peers.enter_context(wire.connect(server.port))
+            peer.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):
+                wire.shake_hands(peer)
+        before = server.cpu_seconds()
+        with pytest.raises(DistNetworkError, match="did not answer"):
+            TCPStore(HOST, server.port, timeout=timedelta(milliseconds=500))
+        store.set("k", "v")  # who is in goes on
+        assert server.cpu_seconds() - before < 0.4
     assert TCPStore(HOST, server.port).get("k") == b"v"
+
+
+@contextlib.contextmanager
+def no_descriptor_left():
+    """Take every descriptor of this process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for file in taken:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: TCPStore(HOST, 1),
+        lambda path: TCPStore(HOST, 0, is_master=True),
+        lambda path: FileStore(str(path / "store")),
+    ],
+)
+def test_a_lack_of_descriptors_is_told_with_the_limit(tmp_path, make):
+    start = time.monotonic()
+    with no_descriptor_left(), pytest.raises(DistError) as caught:
+        make(tmp_path)
+    assert "may have 256; `ulimit -n` raises that" in str(caught.value)
+    assert time.monotonic() - start < patient(5, start)  # no wait would mend it
 
 
 def test_thousands_come_and_go(serve):

@@ -36,7 +36,11 @@ class Error : public std::runtime_error {
   std::vector<int> ranks_;
 };
 
-// Error(kind, "text: " + strerror(code)) for a failed system call.
+// What strerror says of `code`, and where a limit of this process is reached also the
+// limit and what raises it.
+std::string errno_text(int code);
+
+// Error(kind, "text: " + errno_text(code)) for a failed system call.
 Error system_error(ErrorKind kind, const std::string& what, int code);
 
 }  // namespace allhands

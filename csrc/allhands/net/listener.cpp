@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "allhands/base/error.hpp"
 #include "allhands/net/address.hpp"
@@ -35,7 +34,7 @@ Error cannot_listen(const std::string& host, std::uint16_t port, int code) {
                             : "";
   return Error(ErrorKind::Network, "The server socket has failed to listen on " +
                                        endpoint_text(host, port) + ": " +
-                                       std::strerror(code) + remedy);
+                                       errno_text(code) + remedy);
 }
 
 struct Attempt {

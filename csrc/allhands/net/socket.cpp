@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "allhands/base/error.hpp"
 
@@ -69,6 +68,8 @@ Fd listen_at(const Address& address) {
 Fd connect_to(const Address& address, const Limits& limits, std::string& problem) {
   Fd socket = make_socket(address.family());
   int code = socket.is_open() ? 0 : errno;
+  if (code == EMFILE)  // nothing that waiting for the peer would mend
+    throw system_error(ErrorKind::Network, "connect to " + address.text(), code);
   if (code == 0 && ::connect(socket.get(), address.data(), address.size()) != 0) {
     code = errno;
     if (code == EINPROGRESS)
@@ -77,7 +78,7 @@ Fd connect_to(const Address& address, const Limits& limits, std::string& problem
                  : ETIMEDOUT;
   }
   if (code != 0) {
-    problem = address.text() + ": " + std::strerror(code);
+    problem = address.text() + ": " + errno_text(code);
     return Fd();
   }
   tune(socket.get());

@@ -17,7 +17,7 @@ namespace allhands {
 Fd listen_at(const Address& address);
 
 // A connection to `address`; not open, with the reason in `problem`, when there is none
-// before the deadline.
+// before the deadline. Throws Error(Network) where this process has no descriptor left.
 Fd connect_to(const Address& address, const Limits& limits, std::string& problem);
 
 // The next connection; not open, with errno set, when there is none now.

@@ -1,6 +1,7 @@
 // allhands::Error -> an exception of allhands.errors, with its `ranks`.
 #include "allhands/python/errors.hpp"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <exception>
@@ -89,7 +90,11 @@ void raise(const std::exception_ptr& pending) noexcept {
   }
 }
 
-void bind_errors(nb::module_&) {
+void bind_errors(nb::module_& m) {
+  m.def(
+      "errno_text", &errno_text, nb::arg("code"),
+      "As os.strerror, and where a limit of this process is reached also the limit and "
+      "what raises it.");
   nb::register_exception_translator([](const std::exception_ptr& pending, void*) {
     try {
       std::rethrow_exception(pending);

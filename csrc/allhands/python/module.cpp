@@ -6,6 +6,7 @@
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/finalizer.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/store.hpp"
 #include "allhands/python/tuning.hpp"
@@ -19,6 +20,7 @@ NB_MODULE(_C, m) {
   // At exit a program may still hold a group; that is its right, and not worth a line.
   nb::set_leak_warnings(false);
   allhands::python::bind_errors(m);
+  allhands::python::bind_finalizer(m);
   allhands::python::bind_buffer(m);
   allhands::python::bind_array(m);
   allhands::python::bind_work(m);

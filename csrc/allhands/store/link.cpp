@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "allhands/base/error.hpp"
@@ -186,7 +185,7 @@ bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
       if (reader_.feed(bytes)) return true;
     }
     if (count == 0) lose("it closed the connection; did its process exit?");
-    if (errno != EAGAIN && errno != EINTR) lose(std::strerror(errno));
+    if (errno != EAGAIN && errno != EINTR) lose(errno_text(errno));
   }
 }
 

@@ -28,7 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Out of file descriptors or memory: no new clients for so long, instead of spinning.
+// Out of file descriptors or memory, and every client has proved itself: no new ones
+// for so long, instead of spinning.
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 // No client keeps the thread for longer than this many reads, or accepts, at a time.
 constexpr int kMaxTurns = 16;
@@ -159,8 +160,22 @@ class Server::Loop {
     for (int turn = 0; turn < kMaxTurns && is_accepting_; ++turn) {
       Fd socket = accept_from(listener);
       if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
-      if (!socket.is_open() || !welcome(std::move(socket))) pause_accepting();
+      const bool is_in = socket.is_open() && welcome(std::move(socket));
+      if (is_in) continue;
+      // Without a descriptor, accept fails even where nobody is left to be accepted;
+      // the poller tells.
+      if (turn == 0) make_room();
+      return;
     }
+  }
+
+  // Nothing is left for another client: the stranger that has been silent for longest
+  // gives way. Strangers may be many and silent on purpose; newcomers get in so.
+  void make_room() {
+    if (Client* const stranger = oldest_stranger())
+      drop(*stranger);  // closed before the next round, which accepts
+    else
+      pause_accepting();
   }
 
   // False where the kernel or the allocator has nothing left for a client.
@@ -190,16 +205,22 @@ class Server::Loop {
     is_accepting_ = true;
   }
 
-  void close_slow_strangers() {
-    while (!strangers_.empty()) {
+  // The one at the front of strangers_, whose stale entries go; null if there is none.
+  Client* oldest_stranger() {
+    for (; !strangers_.empty(); strangers_.pop_front()) {
       const Stranger& first = strangers_.front();
       const auto found = clients_.find(first.fd);
-      const bool is_waiting = found != clients_.end() &&
-                              found->second.serial == first.serial &&
-                              found->second.connection.is_stranger();
-      if (is_waiting && Clock::now() < first.limit) return;
-      if (is_waiting) drop(found->second);
-      strangers_.pop_front();
+      if (found == clients_.end() || found->second.serial != first.serial) continue;
+      Client& client = found->second;
+      if (!client.is_dropped && client.connection.is_stranger()) return &client;
+    }
+    return nullptr;
+  }
+
+  void close_slow_strangers() {
+    while (Client* const stranger = oldest_stranger()) {
+      if (Clock::now() < strangers_.front().limit) break;
+      drop(*stranger);
     }
     close_dropped();
   }

@@ -1,37 +1,43 @@
 """The Store interface: a small key-value database that the ranks of a job share.
 
-Keys are str, values are bytes. A subclass gives the primitives (`get`, `set`, `add`,
-`check`, `compare_set`, `delete_key`, and `list_keys` or `num_keys`); the rest has a
-default made of them. What cannot be made of them without a race (`append`, the queues,
-`clone`) says NotImplementedError until the subclass gives it.
+Keys are str, values are bytes. A subclass gives `get`, `set` and `compare_set`. Made of
+these are `add`, `append`, `check`, `wait`, `barrier`, `multi_get` and `multi_set`; a
+subclass that can do better overrides them. What cannot be made of them (`delete_key`,
+`list_keys`, the queues, `clone`) says NotImplementedError until the subclass gives it.
+
+Only the caller's own store object gets what the caller passes; whatever reaches it
+through another object (a PrefixStore, a group) has its values as bytes.
 
 Every wait is interruptible: it sleeps in slices, so Ctrl-C acts within half a second.
 """
 
 from __future__ import annotations
 
-import operator
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import NoReturn
 
 from allhands.errors import DistStoreError
-from allhands.options import to_seconds
+from allhands.store.arguments import (
+    as_bytes,
+    as_count,
+    as_int64,
+    as_items,
+    as_key,
+    as_keys,
+    wrapped,
+)
+from allhands.store.compare_set import exists, replace
+from allhands.store.limits import (
+    DEFAULT_TIMEOUT,
+    as_timeout,
+    in_ms,
+    poll,
+    wait_timeout,
+)
 
-__all__ = [
-    "Store",
-    "as_bytes",
-    "as_int64",
-    "as_key",
-    "as_keys",
-    "as_timeout",
-    "poll",
-    "wait_timeout",
-]
-
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-DEFAULT_TIMEOUT = timedelta(seconds=300)
+__all__ = ["Store"]
 
 # Far below any count of arrivals, and small enough that a million of them do not wrap.
 _ABANDONED = -(1 << 40)
@@ -43,6 +49,12 @@ class Store:
     Every operation is atomic with respect to the others. Operations that wait do so for
     at most `timeout` (300 s until `set_timeout` changes it) and then raise
     `DistStoreError`. Threads may share an object unless its class says otherwise.
+
+    A subclass has to give `get`, `set` and `compare_set`; `add`, `append`, `check`,
+    `wait`, `multi_get`, `multi_set` and `barrier` are made of these where it does not
+    give them. (`add` and `append` then use the key `<key>/lock`, too.) The rest raises
+    NotImplementedError. From a `PrefixStore` and from groups it gets all values as
+    bytes, whatever their callers gave.
 
     Example:
         ```python
@@ -95,18 +107,28 @@ class Store:
         Raises:
             ValueError: the value of `key` is not a number; it stays as it is.
         """
-        self._lacks("add")
+        self._needs_compare_set("add")
+        key, amount = as_key(key), as_int64(amount)
+
+        def added(value: bytes | None) -> bytes:
+            count = 0 if value is None else as_count(key, value)
+            return b"%d" % wrapped(count + amount)
+
+        return int(replace(self, key, added))
 
     def append(self, key: str, value: str | bytes) -> None:
         """Append `value` to the value of `key`, which is created if missing."""
-        self._lacks("append")
+        self._needs_compare_set("append")
+        more = as_bytes(value)
+        replace(self, as_key(key), lambda value: (value or b"") + more)
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all of `keys` exist now, as a value or as a queue that is not empty.
 
         It never waits.
         """
-        self._lacks("check")
+        self._needs_compare_set("check")
+        return all(exists(self, key) for key in as_keys(keys))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Return once all of `keys` exist, in the sense of `check`.
@@ -158,7 +180,8 @@ class Store:
             DistStoreError: `timeout` passed first.
         """
         keys = as_keys(keys)
-        self.wait(keys)
+        with suppress(NotImplementedError):  # then `get` waits for one after the other
+            self.wait(keys)
         return [self.get(key) for key in keys]
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
@@ -243,78 +266,10 @@ class Store:
         """Whether `append`, `multi_get`, `multi_set` and the queues work natively."""
         return False
 
-    def _lacks(self, method: str) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__} does not implement {method}")
+    def _needs_compare_set(self, method: str) -> None:
+        if type(self).compare_set is Store.compare_set:
+            self._lacks(method, " (nor compare_set, which it can be made of)")
 
-
-def as_bytes(value: str | bytes) -> bytes:
-    """A value as the stores keep it; str in UTF-8."""
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    raise TypeError(f"a store's value must be str or bytes, got {value!r}")
-
-
-def as_key(key: str) -> str:
-    """A key, checked."""
-    if not isinstance(key, str):
-        raise TypeError(f"a store's key must be str, got {key!r}")
-    return key
-
-
-def as_keys(keys: Sequence[str]) -> list[str]:
-    """A list of keys; a lone str, easily given by mistake, is refused."""
-    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
-        raise TypeError(f"keys must be a list of str, got {keys!r}")
-    return [as_key(key) for key in keys]
-
-
-def as_items(
-    keys: Sequence[str], values: Sequence[str | bytes]
-) -> list[tuple[str, bytes]]:
-    """The arguments of `multi_set`, paired."""
-    keys = as_keys(keys)
-    if len(keys) != len(values):
-        raise ValueError(f"multi_set: {len(keys)} keys but {len(values)} values")
-    return [(key, as_bytes(value)) for key, value in zip(keys, values, strict=True)]
-
-
-def as_int64(amount: int) -> int:
-    """What `add` adds, checked."""
-    number = operator.index(amount)
-    if not INT64_MIN <= number <= INT64_MAX:
-        raise TypeError(f"add: amount must be an int64, got {amount}")
-    return number
-
-
-def as_timeout(timeout: timedelta) -> timedelta:
-    """A limit, checked."""
-    to_seconds(timeout)
-    return timeout
-
-
-def in_ms(limit: timedelta) -> int:
-    """`limit` in whole milliseconds, as the messages give it."""
-    return limit // timedelta(milliseconds=1)
-
-
-def wait_timeout(keys: Sequence[str], limit: timedelta) -> DistStoreError:
-    """The error of a wait for `keys` that reached its limit, the same in all stores."""
-    listed = ", ".join(f"/{key}" for key in keys)
-    return DistStoreError(f"wait timeout after {in_ms(limit)}ms, keys: {listed}")
-
-
-def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
-    """Yield at once, then at growing intervals, for the last time when `limit` is over.
-
-    The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
-    seconds; with 10 ms a long wait costs next to nothing.
-    """
-    deadline = time.monotonic() + limit.total_seconds()
-    pause = 0.0002
-    yield
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, longest)
-        yield
+    def _lacks(self, method: str, remark: str = "") -> NoReturn:
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} does not implement {method}{remark}")

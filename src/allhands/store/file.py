@@ -10,25 +10,36 @@ without a word (was killed), knows the content for that of a failed job and clea
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any, TypeVar
 
+from allhands._C import as_finalizer
 from allhands.errors import DistStoreError
-from allhands.store.log import Log
-from allhands.store.table import ChangeKind, Table, TableStore
+from allhands.store.limits import poll
+from allhands.store.log import Log, Record
+from allhands.store.table import Table, TableStore
 
 __all__ = ["FileStore"]
 
-# Kinds of records besides the changes of a table.
-_CAME = 6
-_LEFT = 7
+T = TypeVar("T")
+
+# Kinds of records. The numbers are part of the file's format.
+_SET, _APPEND, _DELETE, _PUSH, _POP, _CAME, _LEFT = range(1, 8)
 
 # Leaving may happen in a destructor, where nobody wants to wait for long.
 _LIMIT_TO_LEAVE = timedelta(seconds=5)
+
+# s; others hold the lock for far less, and who looks seldom finds it taken.
+_PAUSE = 0.001
+
+# Who uses a file, by the stay that ends with the last of its FileStores.
+_users: dict[weakref.ref[_Stay], _User] = {}
 
 
 class FileStore(TableStore):
@@ -37,6 +48,10 @@ class FileStore(TableStore):
     Threads may share it. It waits by looking into the file at intervals of up to 10 ms.
     A process that forks may go on using it on both sides.
 
+    A file that is there already is taken if it is empty or a store's, belongs to this
+    user or root, and nobody else may write to it. One that the store creates is for
+    this user alone.
+
     Args:
         file_name: the path, the same for all ranks; the file system needs `fcntl`
             locks (NFS has them).
@@ -44,7 +59,8 @@ class FileStore(TableStore):
             not counted); the last one to go removes it. Not positive: the file stays.
 
     Raises:
-        DistStoreError: the file cannot be opened or is something else's.
+        DistStoreError: the file cannot be opened, is something else's, is damaged, or
+            is one that another user may have written.
 
     Example:
         ```python
@@ -54,9 +70,9 @@ class FileStore(TableStore):
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
-        self._user = _User(os.fspath(file_name), world_size, self.timeout)
-        self._stay = _Stay()
-        weakref.finalize(self._stay, self._user.leave)
+        user = _User(os.fspath(file_name), world_size, self.timeout)
+        self._settle(user, _Stay())
+        _users[weakref.ref(self._stay, _on_gone)] = user
 
     @property
     def path(self) -> str:
@@ -69,12 +85,18 @@ class FileStore(TableStore):
     def clone(self) -> FileStore:
         """Another object on the same data, with a timeout of its own."""
         other = FileStore.__new__(FileStore)
-        other._user, other._stay = self._user, self._stay
+        other._settle(self._user, self._stay)
         other._timeout = self._timeout
         return other
 
-    def _transaction(self) -> AbstractContextManager[Table]:
-        return self._user.transaction(self.timeout)
+    def _settle(self, user: _User, stay: _Stay) -> None:
+        self._user, self._stay, self._table = user, stay, user.table
+
+    def _do(self, act: Callable[..., T], *args: Any) -> T:
+        done = self._user.try_to_do(act, args)
+        if done is None:  # else no limit is looked at
+            done = self._user.do(self.timeout, act, args)
+        return done[0]
 
 
 class _Departures(threading.local):
@@ -88,6 +110,12 @@ class _Departures(threading.local):
         self.are_held_back = False
         self.waiting: list[_User] = []
 
+    def let_go(self) -> None:
+        """Let all leave who wanted to meanwhile."""
+        self.are_held_back = False
+        while self.waiting:
+            self.waiting.pop().leave()
+
     @contextmanager
     def held_back(self) -> Iterator[None]:
         """Let nobody leave within the `with` block, and all who wanted to after it."""
@@ -95,9 +123,7 @@ class _Departures(threading.local):
         try:
             yield
         finally:
-            self.are_held_back = False
-            while self.waiting:
-                self.waiting.pop().leave()
+            self.let_go()
 
 
 _departures = _Departures()
@@ -107,16 +133,74 @@ class _Stay:
     """Held by a FileStore and its clones: when it is gone, their user leaves."""
 
 
+class _FileTable(Table):
+    """A table that notes its changes as the records that repeat them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.journal: list[Record] = []
+
+    def set(self, key: str, value: bytes) -> None:
+        super().set(key, value)
+        self.journal.append((_SET, key, value))
+
+    def append(self, key: str, value: bytes) -> None:
+        super().append(key, value)
+        self.journal.append((_APPEND, key, value))
+
+    def delete(self, key: str) -> bool:
+        if not super().delete(key):
+            return False
+        self.journal.append((_DELETE, key, b""))
+        return True
+
+    def push(self, key: str, value: bytes) -> None:
+        super().push(key, value)
+        self.journal.append((_PUSH, key, value))
+
+    def pop(self, key: str) -> bytes | None:
+        oldest = super().pop(key)
+        if oldest is not None:
+            self.journal.append((_POP, key, b""))
+        return oldest
+
+    def repeat(self, kind: int, key: str, value: bytes) -> bool:
+        """Make a change that a record tells of; False where there is no such kind."""
+        if kind == _SET:
+            super().set(key, value)
+        elif kind == _APPEND:
+            super().append(key, value)
+        elif kind == _DELETE:
+            super().delete(key)
+        elif kind == _PUSH:
+            super().push(key, value)
+        elif kind == _POP:
+            super().pop(key)
+        else:
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.values.clear()
+        self.queues.clear()
+        self.journal.clear()
+
+
 class _User:
     """One user of the file: what it knows of it, and how it comes and goes.
 
-    Threads may share it: a mutex admits them one by one, then the log's lock.
+    Threads may share it: a mutex admits them one by one, then the log's lock. Both are
+    held while the file is read and written and never while somebody waits.
     """
 
     def __init__(self, path: str, world_size: int, limit: timedelta) -> None:
         self.path = path
+        self.table = _FileTable()
         self._world_size = world_size
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
+        self._is_busy = False
+        self._is_present = False
         self._process = os.getpid()
         self._forget()
         while True:
@@ -129,23 +213,70 @@ class _User:
                 raise
             self._log.close()
 
-    @contextmanager
-    def transaction(self, limit: timedelta) -> Iterator[Table]:
-        """The table as it is now in the file; its changes go there."""
-        if os.getpid() != self._process:
-            self._settle_after_fork(limit)
-        with _departures.held_back(), self._mutex, self._log.locked(limit):
-            try:
-                self._catch_up()
-                yield self._table
-                if self._table.journal:
-                    self._log.append(self._table.journal)
-                    self._table.journal.clear()
-            except BaseException:
-                # The table may hold what the file does not: read it all anew.
-                self._forget()
-                self._log.rewind()
-                raise
+    def do(
+        self, limit: timedelta, act: Callable[..., T], args: tuple[Any, ...]
+    ) -> tuple[T]:
+        """As `try_to_do`, again and again.
+
+        Raises:
+            DistStoreError: another process kept the file for itself for `limit`.
+        """
+        for _ in poll(limit, _PAUSE):
+            done = self.try_to_do(act, args)
+            if done is not None:
+                return done
+        raise self._log.is_locked(limit)
+
+    def try_to_do(
+        self, act: Callable[..., T], args: tuple[Any, ...]
+    ) -> tuple[T] | None:
+        """Call `act` on the table as it is now in the file; its changes go there.
+
+        Returns:
+            What `act` returned, or None where another process has the file's lock.
+        """
+        departures = _departures
+        are_held_back = departures.are_held_back
+        departures.are_held_back = True
+        try:
+            if self._process != os.getpid():
+                self._settle_after_fork()
+            with self._mutex:
+                return self._act(act, args)
+        finally:
+            if not are_held_back:
+                departures.are_held_back = False
+                if departures.waiting:
+                    departures.let_go()
+
+    def _act(self, act: Callable[..., T], args: tuple[Any, ...]) -> tuple[T] | None:
+        if self._is_busy:  # the mutex lets this thread in twice
+            raise DistStoreError(
+                f"FileStore {self.path!r}: a signal handler or a finalizer used it "
+                "amid an operation of the same thread; give it a FileStore of its own"
+            )
+        log, table = self._log, self.table
+        try:
+            self._is_busy = True
+            if not log.try_lock():
+                return None
+            if not self._is_present:
+                log.enter()
+                self._is_present = True
+            self._catch_up()
+            result = act(*args)
+            if table.journal:
+                log.append(table.journal)
+                table.journal.clear()
+            return (result,)
+        except BaseException:
+            # The table may hold what the file does not: read it all anew.
+            self._forget()
+            log.rewind()
+            raise
+        finally:
+            self._is_busy = False
+            log.unlock()
 
     def leave(self) -> None:
         """Leave for good, and remove the file if that was the last user expected."""
@@ -154,11 +285,13 @@ class _User:
         if _departures.are_held_back:
             _departures.waiting.append(self)
             return
-        # Who cannot leave properly (no space, no lock) looks to the next like one who
-        # was killed, and that is all right.
-        with _departures.held_back(), suppress(DistStoreError, OSError):
-            self._say_goodbye()
-        self._log.close()
+        try:
+            # Who cannot leave properly (no space, no lock) looks to the next like one
+            # who was killed, and that is all right.
+            with _departures.held_back(), suppress(DistStoreError):
+                self._say_goodbye()
+        finally:
+            self._log.close()
 
     def _say_goodbye(self) -> None:
         with self._log.locked(_LIMIT_TO_LEAVE):
@@ -176,6 +309,7 @@ class _User:
                 return False
             self._catch_up()
             is_alone = self._log.enter()
+            self._is_present = True
             if is_alone and self._came != self._left and self._world_size > 0:
                 self._forget()
                 self._log.clear()
@@ -190,19 +324,32 @@ class _User:
                 self._came += 1
             elif kind == _LEFT:
                 self._left += 1
-            else:
-                self._table.apply(ChangeKind(kind), key, value)
+            elif not self.table.repeat(kind, key, value):
+                raise self._log.damaged()
 
     def _forget(self) -> None:
-        self._table = Table()
+        self.table.clear()
         self._came = self._left = 0
 
-    def _settle_after_fork(self, limit: timedelta) -> None:
+    def _settle_after_fork(self) -> None:
         """Become a user in a forked child: present, but not one of those counted."""
-        self._process = os.getpid()
-        self._mutex = threading.Lock()  # a thread of the parent may hold the old one
-        self._is_counted = False
+        self._mutex = threading.RLock()  # a thread of the parent may hold the old one
+        self._is_busy = self._is_present = self._is_counted = False
         self._forget()
         self._log.reopen()
-        with _departures.held_back(), self._log.locked(limit):
-            self._log.enter()
+        self._process = os.getpid()
+
+
+def _depart(stay: weakref.ref[_Stay]) -> None:
+    user = _users.pop(stay, None)
+    if user is not None:
+        user.leave()
+
+
+_on_gone = as_finalizer(_depart)
+
+
+@atexit.register
+def _depart_all() -> None:
+    while _users:
+        _users.popitem()[1].leave()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from allhands.store.table import Table, TableStore
 
@@ -15,8 +14,9 @@ __all__ = ["HashStore"]
 
 T = TypeVar("T")
 
-# A condition refuses to wait for longer than some years; an hour is as good as that.
-_LONGEST_SLEEP = 3600.0
+# s; Ctrl-C ends no longer wait: the kernel may give the signal to another thread, and
+# the main thread, the only one that acts on it, then sleeps on.
+_LONGEST_SLEEP = 0.25
 
 
 class HashStore(TableStore):
@@ -32,37 +32,54 @@ class HashStore(TableStore):
     """
 
     def __init__(self) -> None:
-        self._table = Table()
-        self._changed = threading.Condition()
+        self._share(_Room())
 
     def clone(self) -> HashStore:
         """Another object on the same data, with a timeout of its own."""
         other = HashStore()
-        other._table, other._changed = self._table, self._changed
+        other._share(self._room)
         other._timeout = self._timeout
         return other
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Table]:
-        with self._changed:
+    def _share(self, room: _Room) -> None:
+        self._room, self._table, self._lock = room, room.table, room.lock
+
+    def _do(self, act: Callable[..., T], *args: Any) -> T:
+        with self._lock:
             try:
-                yield self._table
+                return act(*args)
             finally:
-                self._announce()
+                if self._room.num_waiting:
+                    self._room.changed.notify_all()
 
-    def _until(self, probe: Callable[[Table], T | None], limit: timedelta) -> T | None:
+    def _look(self, act: Callable[..., T], *args: Any) -> T:
+        with self._lock:
+            return act(*args)
+
+    def _wait_until(
+        self, limit: timedelta, act: Callable[..., T | None], *args: Any
+    ) -> T | None:
+        room = self._room
         deadline = time.monotonic() + limit.total_seconds()
-        with self._changed:
-            while (found := probe(self._table)) is None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return None
-                self._changed.wait(min(left, _LONGEST_SLEEP))
-            self._announce()
-            return found
+        with self._lock:
+            room.num_waiting += 1
+            try:
+                while (found := act(*args)) is None:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        return None
+                    room.changed.wait(min(left, _LONGEST_SLEEP))
+                return found
+            finally:
+                room.num_waiting -= 1
 
-    def _announce(self) -> None:
-        """Wake those who wait if the table changed."""
-        if self._table.journal:
-            self._table.journal.clear()
-            self._changed.notify_all()
+
+class _Room:
+    """What a store and its clones share."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        # A signal handler that uses the store may interrupt a thread that has the lock.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.num_waiting = 0

@@ -11,6 +11,10 @@ bytes far behind the data are locked: MUTEX by whoever reads or writes, for as l
 that takes; PRESENCE, shared, by everyone who has the file open. The kernel frees both
 when a process dies, however that happens.
 
+Whoever can write to the file can make its readers believe anything, so a file that was
+there before is checked (ownership.py), and nothing that it says takes more memory or
+time than the bytes that it has.
+
 An object is for one thread at a time, and for the process that made it.
 """
 
@@ -22,11 +26,13 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
+from allhands._C import errno_text
 from allhands.errors import DistStoreError
-from allhands.store.base import poll
+from allhands.store.limits import poll
+from allhands.store.ownership import distrust
 
 __all__ = ["Log", "Record"]
 
@@ -36,29 +42,48 @@ Record = tuple[int, str, bytes]
 _MAGIC = b"allhands store 1\n"
 _HEADER = struct.Struct("<IBIQ")  # CRC-32 of the rest, kind, bytes of key and value
 _CRC_SIZE = 4
+# As in TCPStore.
+_MAX_KEY_BYTES = 64 << 10
+_MAX_VALUE_BYTES = 1 << 30
+# Read at a time, unless a record is longer.
+_PIECE = 1 << 20
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _MUTEX = 1 << 62
 _PRESENCE = _MUTEX + 1
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+
+
+def _request(kind: int, byte: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+
+
+_TAKE, _GIVE_BACK = _request(fcntl.F_WRLCK, _MUTEX), _request(fcntl.F_UNLCK, _MUTEX)
+_BE_ALONE, _BE_PRESENT = (
+    _request(kind, _PRESENCE) for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK)
+)
 # s; others hold the lock for far less, and who looks seldom finds it taken.
 _PAUSE = 0.001
-# The kernel moves at most this much in one call (see read(2)).
-_LARGEST_READ = 0x7FFFF000
 
 
 class Log:
     """The log at `path`, which is created if missing, readable by this user only.
 
     Raises:
-        DistStoreError: the file cannot be opened, or is not such a log.
+        DistStoreError: the file cannot be opened, is not such a log, or is one that
+            another user may have written.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._end = 0  # up to here, records have been read or written
+        self._size = 0  # of the file, when it was last read
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise self._failed("cannot be opened", error) from error
+        problem = distrust(self._file, path)
+        if problem:
+            self.close()
+            raise self._failed(problem)
 
     def close(self) -> None:
         """Give up the locks and the file."""
@@ -73,11 +98,14 @@ class Log:
 
     def remove(self) -> None:
         """Remove the file from its directory. Call it under the lock."""
-        os.unlink(self.path)
+        try:
+            os.unlink(self.path)
+        except OSError as error:
+            raise self._failed("cannot be removed", error) from error
 
     def clear(self) -> None:
         """Remove all records. Call it under the lock, while nobody else is present."""
-        os.ftruncate(self._file, 0)
+        self._cut(0)
         self.rewind()
 
     def rewind(self) -> None:
@@ -87,9 +115,20 @@ class Log:
     def reopen(self) -> None:
         """Have the file, and with it the locks, for this process alone after a fork."""
         inherited = self._file
-        self._file = os.open(f"/proc/self/fd/{inherited}", os.O_RDWR)
+        try:
+            self._file = os.open(f"/proc/self/fd/{inherited}", os.O_RDWR)
+        except OSError as error:
+            raise self._failed("cannot be opened again", error) from error
         os.close(inherited)
         self.rewind()
+
+    def try_lock(self) -> bool:
+        """Keep everybody else out until `unlock`; False where somebody does that."""
+        return self._set_lock(_TAKE)
+
+    def unlock(self) -> None:
+        """Let the others in. It may be called without the lock."""
+        self._set_lock(_GIVE_BACK)
 
     @contextmanager
     def locked(self, limit: timedelta) -> Iterator[None]:
@@ -99,81 +138,129 @@ class Log:
             DistStoreError: somebody else kept us out for `limit`.
         """
         try:
-            if not any(self._lock(_MUTEX, fcntl.F_WRLCK) for _ in poll(limit, _PAUSE)):
-                raise DistStoreError(
-                    f"FileStore {self.path!r}: another process has held the file's "
-                    f"lock for {limit.total_seconds():g} s; is it stopped?"
-                )
+            if not any(self.try_lock() for _ in poll(limit, _PAUSE)):
+                raise self.is_locked(limit)
             yield
         finally:
             # Ctrl-C may have come with or without the lock; both are all right.
-            self._lock(_MUTEX, fcntl.F_UNLCK)
+            self.unlock()
+
+    def is_locked(self, limit: timedelta) -> DistStoreError:
+        """The error of a caller that `try_lock` has refused for `limit`."""
+        return self._failed(
+            f": another process has held the file's lock for "
+            f"{limit.total_seconds():g} s; is it stopped?"
+        )
 
     def enter(self) -> bool:
         """Be present until the file is closed; whether nobody else is present now.
 
         Call it under the lock.
         """
-        is_alone = self._lock(_PRESENCE, fcntl.F_WRLCK)
-        self._lock(_PRESENCE, fcntl.F_RDLCK)
+        is_alone = self._set_lock(_BE_ALONE)
+        self._set_lock(_BE_PRESENT)
         return is_alone
 
     def read(self) -> Iterator[Record]:
-        """The records that are new since the last call. Call it under the lock."""
-        data = memoryview(self._new_bytes())
-        if not self._end:
-            if data[: len(_MAGIC)] != _MAGIC[: len(data)]:
-                raise self._failed("is not a store's file; choose another path")
-            if len(data) < len(_MAGIC):
-                return
-            self._end = len(_MAGIC)
-            data = data[self._end :]
-        while len(data) >= _HEADER.size:
-            crc, kind, key_size, value_size = _HEADER.unpack_from(data)
-            key_end = _HEADER.size + key_size
-            end = key_end + value_size
-            if end > len(data):
-                break
-            if zlib.crc32(data[_CRC_SIZE:end]) != crc:
-                raise self._failed(f"is damaged at byte {self._end}; remove it")
-            self._end += end
-            key = str(data[_HEADER.size : key_end], "utf-8")
-            yield kind, key, bytes(data[key_end:end])
-            data = data[end:]
+        """The records that are new since the last call. Call it under the lock.
+
+        Raises:
+            DistStoreError: the file is no log, or is damaged.
+        """
+        self._size = size = os.lseek(self._file, 0, os.SEEK_END)
+        if size == self._end or not (self._end or self._has_magic()):
+            return
+        if size < self._end:
+            raise self._failed("was cut short by somebody else than a store; remove it")
+        data, start = b"", self._end  # what was read of the file, and from where on
+        while True:
+            offset = self._end - start
+            num_bytes = self._record_size(data, offset)
+            if len(data) - offset >= num_bytes:
+                yield self._decoded(memoryview(data)[offset : offset + num_bytes])
+                self._end += num_bytes
+            elif size - self._end >= num_bytes:
+                start = self._end
+                data = self._bytes_at(start, max(num_bytes, min(size - start, _PIECE)))
+            else:
+                return  # what follows, if anything, was never finished
+
+    def damaged(self) -> DistStoreError:
+        """The error of a reader that can make nothing of a record."""
+        return self._failed(f"is damaged at byte {self._end}; remove it")
 
     def append(self, records: Sequence[Record]) -> None:
         """Append `records`, all or none. Call it under the lock, after `read`.
 
         Raises:
             DistStoreError: the file could not take them, it may be full.
+            ValueError: a key or a value is too long.
         """
-        data = b"".join(_encoded(record) for record in records)
+        data = b"".join([_encoded(*record) for record in records])
         start = self._end
         if not start:
             data = _MAGIC + data
+        if self._size > start:
+            self._cut(start)  # a record that was never finished
         try:
-            if os.fstat(self._file).st_size > start:
-                os.ftruncate(self._file, start)  # a record that was never finished
             _write_at(self._file, start, data)
         except OSError as error:
-            os.ftruncate(self._file, start)
+            with suppress(DistStoreError):  # then the next writer cuts it off
+                self._cut(start)
             raise self._failed(f"cannot be extended by {len(data)} B", error) from error
-        self._end = start + len(data)
+        self._end = self._size = start + len(data)
 
-    def _new_bytes(self) -> bytes:
-        missing = os.fstat(self._file).st_size - self._end
-        pieces, start = [], self._end
-        while missing > 0:
-            piece = os.pread(self._file, min(missing, _LARGEST_READ), start)
+    def _has_magic(self) -> bool:
+        """Step over the magic; False where it, like all the rest, is still missing."""
+        begin = self._bytes_at(0, min(self._size, len(_MAGIC)))
+        if begin != _MAGIC[: len(begin)]:
+            raise self._failed("is not a store's file; choose another path")
+        if len(begin) < len(_MAGIC):
+            return False
+        self._end = len(_MAGIC)
+        return True
+
+    def _record_size(self, data: bytes, offset: int) -> int:
+        """How many bytes the record at `offset` has; the header's while that is cut."""
+        if len(data) - offset < _HEADER.size:
+            return _HEADER.size
+        _, _, key_size, value_size = _HEADER.unpack_from(data, offset)
+        if key_size > _MAX_KEY_BYTES or value_size > _MAX_VALUE_BYTES:
+            raise self.damaged()
+        return _HEADER.size + int(key_size) + int(value_size)
+
+    def _decoded(self, record: memoryview) -> Record:
+        crc, kind, key_size, _ = _HEADER.unpack_from(record)
+        if zlib.crc32(record[_CRC_SIZE:]) != crc:
+            raise self.damaged()
+        key_end = _HEADER.size + key_size
+        try:
+            key = str(record[_HEADER.size : key_end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise self.damaged() from error
+        return kind, key, bytes(record[key_end:])
+
+    def _bytes_at(self, start: int, count: int) -> bytes:
+        pieces = []
+        while count > 0:
+            try:
+                piece = os.pread(self._file, count, start)
+            except OSError as error:
+                raise self._failed("cannot be read", error) from error
             if not piece:
-                break
+                raise self.damaged()  # somebody cut it while we have its lock
             pieces.append(piece)
-            start, missing = start + len(piece), missing - len(piece)
-        return b"".join(pieces)
+            start, count = start + len(piece), count - len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _lock(self, byte: int, kind: int) -> bool:
-        """Change our lock on `byte`; False where somebody else's is in the way."""
-        request = _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+    def _cut(self, size: int) -> None:
+        try:
+            os.ftruncate(self._file, size)
+        except OSError as error:
+            raise self._failed(f"cannot be cut to {size} B", error) from error
+
+    def _set_lock(self, request: bytes) -> bool:
+        """Change a lock of ours; False where somebody else's is in the way."""
         try:
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, request)
         except OSError as error:
@@ -183,19 +270,23 @@ class Log:
         return True
 
     def _failed(self, problem: str, cause: OSError | None = None) -> DistStoreError:
-        reason = f": {cause.strerror}" if cause else ""
-        return DistStoreError(f"FileStore {self.path!r} {problem}{reason}")
+        reason = f": {errno_text(cause.errno or 0)}" if cause else ""
+        joint = "" if problem.startswith(":") else " "
+        return DistStoreError(f"FileStore {self.path!r}{joint}{problem}{reason}")
 
 
-def _encoded(record: Record) -> bytes:
-    kind, key, value = record
+def _encoded(kind: int, key: str, value: bytes) -> bytes:
     name = key.encode()
+    if len(name) > _MAX_KEY_BYTES or len(value) > _MAX_VALUE_BYTES:
+        raise ValueError(
+            f"FileStore: a key of {len(name)} bytes with a value of {len(value)}: at "
+            f"most {_MAX_KEY_BYTES} and {_MAX_VALUE_BYTES} bytes are allowed"
+        )
     rest = _HEADER.pack(0, kind, len(name), len(value))[_CRC_SIZE:] + name + value
     return zlib.crc32(rest).to_bytes(_CRC_SIZE, "little") + rest
 
 
 def _write_at(file: int, start: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(file, left, start)
-        start, left = start + written, left[written:]
+    written = os.pwrite(file, data, start)
+    while written < len(data):
+        written += os.pwrite(file, memoryview(data)[written:], start + written)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from allhands.store.base import Store, as_key, as_keys
+from allhands.store.arguments import as_bytes, as_key, as_keys
+from allhands.store.base import Store
 
 __all__ = ["PrefixStore"]
 
@@ -14,7 +15,9 @@ class PrefixStore(Store):
     """Every key becomes `<prefix>/<key>` in `store`; everything else is `store`'s.
 
     The timeout too: `set_timeout` sets the one of `store`. It has no state, so threads
-    may share it as they may share `store`.
+    may share it as they may share `store`. A `store` of your own class gets every value
+    as bytes, also where the caller gave a str; what the class lacks is made of its
+    `compare_set` where that is possible, see `Store`.
 
     Raises:
         ValueError: `store` is None.
@@ -50,7 +53,7 @@ class PrefixStore(Store):
         self._store.set_timeout(timeout)
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._store.set(self._key(key), value)
+        self._store.set(self._key(key), as_bytes(value))
 
     def get(self, key: str) -> bytes:
         return self._store.get(self._key(key))
@@ -59,7 +62,7 @@ class PrefixStore(Store):
         return self._store.add(self._key(key), amount)
 
     def append(self, key: str, value: str | bytes) -> None:
-        self._store.append(self._key(key), value)
+        self._store.append(self._key(key), as_bytes(value))
 
     def check(self, keys: Sequence[str]) -> bool:
         return self._store.check(self._keys(keys))
@@ -74,7 +77,8 @@ class PrefixStore(Store):
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        return self._store.compare_set(self._key(key), expected_value, desired_value)
+        expected, desired = as_bytes(expected_value), as_bytes(desired_value)
+        return self._store.compare_set(self._key(key), expected, desired)
 
     def delete_key(self, key: str) -> bool:
         return self._store.delete_key(self._key(key))
@@ -99,10 +103,10 @@ class PrefixStore(Store):
         return self._store.multi_get(self._keys(keys))
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        self._store.multi_set(self._keys(keys), values)
+        self._store.multi_set(self._keys(keys), [as_bytes(v) for v in values])
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        self._store.queue_push(self._key(key), value)
+        self._store.queue_push(self._key(key), as_bytes(value))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         return self._store.queue_pop(self._key(key), block)

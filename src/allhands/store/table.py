@@ -1,148 +1,149 @@
 """What a store holds, in memory, and a Store over such a table.
 
 A `Table` is the semantics of a store without its I/O: single-threaded, never waiting.
-Whatever changes it goes through `change`, which also notes the change in the table's
-journal; a store that has to pass changes on (to a file) takes them from there.
 `TableStore` adds waiting and locking through two methods that its subclass gives.
 """
 
 from __future__ import annotations
 
-import enum
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from allhands.errors import QueueEmptyError
-from allhands.store.base import (
-    INT64_MAX,
-    INT64_MIN,
-    Store,
+from allhands.store.arguments import (
     as_bytes,
+    as_count,
     as_int64,
     as_items,
     as_key,
     as_keys,
-    as_timeout,
-    poll,
-    wait_timeout,
+    wrapped,
 )
+from allhands.store.base import Store
+from allhands.store.limits import as_timeout, poll, wait_timeout
 
-__all__ = ["Change", "ChangeKind", "Table", "TableStore"]
+__all__ = ["Table", "TableStore"]
 
 T = TypeVar("T")
 
 
-class ChangeKind(enum.IntEnum):
-    """How a table changes. The numbers are part of FileStore's file format."""
-
-    SET = 1
-    APPEND = 2
-    DELETE = 3
-    PUSH = 4
-    POP = 5
-
-
-Change = tuple[ChangeKind, str, bytes]
-
-
 class Table:
-    """Values and queues by key. Not thread-safe: its store locks."""
+    """Values and queues by key. Not thread-safe: its store locks.
+
+    Every change is one of `set`, `append`, `delete`, `push` and `pop`.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         # A queue exists while it is not empty.
         self.queues: dict[str, deque[bytes]] = {}
-        self.journal: list[Change] = []
 
-    def apply(self, kind: ChangeKind, key: str, value: bytes) -> None:
-        """Make a change that its maker checked; it is not journalled."""
-        if kind is ChangeKind.SET:
-            self.values[key] = value
-        elif kind is ChangeKind.APPEND:
-            self.values[key] = self.values.get(key, b"") + value
-        elif kind is ChangeKind.DELETE:
-            del self.values[key]
-        elif kind is ChangeKind.PUSH:
-            self.queues.setdefault(key, deque()).append(value)
-        else:
-            self.queues[key].popleft()
-            if not self.queues[key]:
-                del self.queues[key]
+    def set(self, key: str, value: bytes) -> None:
+        """See `Store.set`."""
+        self.values[key] = value
 
-    def change(self, kind: ChangeKind, key: str, value: bytes = b"") -> None:
-        """Make a change and note it in the journal."""
-        self.apply(kind, key, value)
-        self.journal.append((kind, key, value))
-
-    def has(self, keys: Sequence[str]) -> bool:
-        """Whether every key has a value or a queue."""
-        return all(key in self.values or key in self.queues for key in keys)
-
-    def values_of(self, keys: Sequence[str]) -> list[bytes] | None:
-        """The values of all keys, or None while one is missing."""
-        if all(key in self.values for key in keys):
-            return [self.values[key] for key in keys]
-        return None
-
-    def add(self, key: str, amount: int) -> int:
-        """See `Store.add`."""
-        total = _wrapped(self._count(key) + amount)
-        self.change(ChangeKind.SET, key, b"%d" % total)
-        return total
-
-    def _count(self, key: str) -> int:
-        value = self.values.get(key, b"0")
-        # 19 digits are the most that an int64 has.
-        if re.fullmatch(rb"[+-]?[0-9]{1,19}", value):
-            count = int(value)
-            if INT64_MIN <= count <= INT64_MAX:
-                return count
-        raise ValueError(
-            f"add: the value of key {key!r} is not an int64: {value[:40]!r}"
-        )
-
-    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        """See `Store.compare_set`."""
-        if key not in self.values and expected:
-            return expected
-        current = self.values.get(key, b"")
-        if current != expected:
-            return current
-        self.change(ChangeKind.SET, key, desired)
-        return desired
+    def append(self, key: str, value: bytes) -> None:
+        """See `Store.append`."""
+        self.values[key] = self.values.get(key, b"") + value
 
     def delete(self, key: str) -> bool:
         """See `Store.delete_key`."""
-        if key not in self.values:
-            return False
-        self.change(ChangeKind.DELETE, key)
-        return True
+        return self.values.pop(key, None) is not None
+
+    def push(self, key: str, value: bytes) -> None:
+        """See `Store.queue_push`."""
+        self.queues.setdefault(key, deque()).append(value)
 
     def pop(self, key: str) -> bytes | None:
         """The oldest value of the queue `key`, removed; None if there is none."""
-        if key not in self.queues:
+        queue = self.queues.get(key)
+        if queue is None:
             return None
-        oldest = self.queues[key][0]
-        self.change(ChangeKind.POP, key)
+        oldest = queue.popleft()
+        if not queue:
+            del self.queues[key]
         return oldest
+
+    def set_all(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """See `Store.multi_set`."""
+        for key, value in items:
+            self.set(key, value)
+
+    def add(self, key: str, amount: int) -> int:
+        """See `Store.add`."""
+        total = wrapped(as_count(key, self.values.get(key, b"0")) + amount)
+        self.set(key, b"%d" % total)
+        return total
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+        """See `Store.compare_set`."""
+        value = self.values.get(key)
+        if value is None and expected:
+            return expected
+        if (value or b"") != expected:
+            return value or b""
+        self.set(key, desired)
+        return desired
+
+    def value_of(self, key: str) -> bytes | None:
+        """The value of `key`; None if it is missing."""
+        return self.values.get(key)
+
+    def values_of(self, keys: Sequence[str]) -> list[bytes] | None:
+        """The values of all keys; None while one is missing."""
+        try:
+            return [self.values[key] for key in keys]
+        except KeyError:
+            return None
+
+    def has(self, keys: Sequence[str]) -> bool:
+        """Whether every key has a value or a queue."""
+        for key in keys:  # not all(): a generator costs more than the look-up
+            if key not in self.values and key not in self.queues:
+                return False
+        return True
+
+    def has_or_none(self, keys: Sequence[str]) -> bool | None:
+        """As `has`, but None where it is not so."""
+        return self.has(keys) or None
+
+    def num_keys(self) -> int:
+        """See `Store.num_keys`."""
+        return len(self.values)
+
+    def list_keys(self) -> list[str]:
+        """See `Store.list_keys`."""
+        return list(self.values)
+
+    def queue_length(self, key: str) -> int:
+        """See `Store.queue_len`."""
+        return len(self.queues.get(key, ()))
 
 
 class TableStore(Store):
     """A store whose state is a table; the subclass says where that is and who waits."""
 
-    def _transaction(self) -> AbstractContextManager[Table]:
-        """The table as it is now, for this thread alone; its changes are kept."""
+    _table: Table
+
+    def _do(self, act: Callable[..., T], *args: Any) -> T:
+        """Call `act`, a method of the table, on the table as it is now, undisturbed.
+
+        What it changed has reached all users of the store when this returns.
+        """
         raise NotImplementedError
 
-    def _until(self, probe: Callable[[Table], T | None], limit: timedelta) -> T | None:
-        """What `probe` finds, tried until it is not None; None after `limit`."""
+    def _look(self, act: Callable[..., T], *args: Any) -> T:
+        """As `_do`, for an `act` that changes nothing."""
+        return self._do(act, *args)
+
+    def _wait_until(
+        self, limit: timedelta, act: Callable[..., T | None], *args: Any
+    ) -> T | None:
+        """What `act` finds, done until that is not None; None after `limit`."""
         for _ in poll(limit):
-            with self._transaction() as table:
-                found = probe(table)
+            found = self._do(act, *args)
             if found is not None:
                 return found
         return None
@@ -151,51 +152,48 @@ class TableStore(Store):
         raise TypeError(f"{self!r} cannot be pickled: every process makes its own")
 
     def set(self, key: str, value: str | bytes) -> None:
-        self.multi_set([key], [value])
+        self._do(self._table.set, as_key(key), as_bytes(value))
 
     def get(self, key: str) -> bytes:
-        return self.multi_get([key])[0]
+        key = as_key(key)
+        value = self._look(self._table.value_of, key)
+        if value is None:  # else no limit is looked at
+            value = self._wait_until(self.timeout, self._table.value_of, key)
+        if value is None:
+            raise wait_timeout([key], self.timeout)
+        return value
 
     def add(self, key: str, amount: int) -> int:
-        key = as_key(key)
-        amount = as_int64(amount)
-        with self._transaction() as table:
-            return table.add(key, amount)
+        return self._do(self._table.add, as_key(key), as_int64(amount))
 
     def append(self, key: str, value: str | bytes) -> None:
-        self._change(ChangeKind.APPEND, key, value)
+        self._do(self._table.append, as_key(key), as_bytes(value))
 
     def check(self, keys: Sequence[str]) -> bool:
-        keys = as_keys(keys)
-        with self._transaction() as table:
-            return table.has(keys)
+        return self._look(self._table.has, as_keys(keys))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         keys = as_keys(keys)
         limit = self.timeout if timeout is None else as_timeout(timeout)
-        if self._until(lambda table: table.has(keys) or None, limit) is None:
+        if self._look(self._table.has, keys):
+            return
+        if self._wait_until(limit, self._table.has_or_none, keys) is None:
             raise wait_timeout(keys, limit)
 
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        key = as_key(key)
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
-        with self._transaction() as table:
-            return table.compare_set(key, expected, desired)
+        return self._do(self._table.compare_set, as_key(key), expected, desired)
 
     def delete_key(self, key: str) -> bool:
-        key = as_key(key)
-        with self._transaction() as table:
-            return table.delete(key)
+        return self._do(self._table.delete, as_key(key))
 
     def num_keys(self) -> int:
-        with self._transaction() as table:
-            return len(table.values)
+        return self._look(self._table.num_keys)
 
     def list_keys(self) -> list[str]:
-        with self._transaction() as table:
-            return list(table.values)
+        return self._look(self._table.list_keys)
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         """The values of `keys` at one moment, in order; waits until all exist.
@@ -204,7 +202,7 @@ class TableStore(Store):
             DistStoreError: `timeout` passed first.
         """
         keys, limit = as_keys(keys), self.timeout
-        values = self._until(lambda table: table.values_of(keys), limit)
+        values = self._wait_until(limit, self._table.values_of, keys)
         if values is None:
             raise wait_timeout(keys, limit)
         return values
@@ -215,18 +213,15 @@ class TableStore(Store):
         Raises:
             ValueError: `keys` and `values` differ in length; nothing is set.
         """
-        items = as_items(keys, values)
-        with self._transaction() as table:
-            for key, value in items:
-                table.change(ChangeKind.SET, key, value)
+        self._do(self._table.set_all, as_items(keys, values))
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        self._change(ChangeKind.PUSH, key, value)
+        self._do(self._table.push, as_key(key), as_bytes(value))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         key = as_key(key)
         limit = self.timeout if block else timedelta(0)
-        oldest = self._until(lambda table: table.pop(key), limit)
+        oldest = self._wait_until(limit, self._table.pop, key)
         if oldest is not None:
             return oldest
         if block:
@@ -234,19 +229,8 @@ class TableStore(Store):
         raise QueueEmptyError(f"queue is empty, key: {key}")
 
     def queue_len(self, key: str) -> int:
-        key = as_key(key)
-        with self._transaction() as table:
-            return len(table.queues.get(key, ()))
+        return self._look(self._table.queue_length, as_key(key))
 
     def has_extended_api(self) -> bool:
         """True: all of it works."""
         return True
-
-    def _change(self, kind: ChangeKind, key: str, value: str | bytes) -> None:
-        ((key, data),) = as_items([key], [value])
-        with self._transaction() as table:
-            table.change(kind, key, data)
-
-
-def _wrapped(number: int) -> int:
-    return (number - INT64_MIN) % (1 << 64) + INT64_MIN

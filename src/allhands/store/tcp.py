@@ -18,16 +18,9 @@ from allhands import settings
 from allhands._C import StoreClient, StoreServer
 from allhands.errors import DistNetworkError
 from allhands.options import to_seconds
-from allhands.store.base import (
-    DEFAULT_TIMEOUT,
-    Store,
-    as_bytes,
-    as_int64,
-    as_items,
-    as_key,
-    as_keys,
-    as_timeout,
-)
+from allhands.store.arguments import as_bytes, as_int64, as_items, as_key, as_keys
+from allhands.store.base import Store
+from allhands.store.limits import DEFAULT_TIMEOUT, as_timeout
 
 __all__ = ["TCPStore"]
 

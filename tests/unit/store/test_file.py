@@ -4,13 +4,22 @@ import datetime
 import gc
 import os
 import re
+import signal
+import struct
+import tempfile
 import threading
 import time
+import zlib
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allhands import DistStoreError, FileStore
+from allhands.store import ownership
 from allhands.store.log import Log
+from harness.ctrl_c import check_ctrl_c_ends
 from harness.pace import patient
 
 SECOND = datetime.timedelta(seconds=1)
@@ -45,8 +54,7 @@ def test_garbage_collected_amid_an_operation_leaves_after_it(path):
     circle.append(circle)
     del lost, circle
     start = time.monotonic()
-    with store._transaction():
-        gc.collect()  # to leave now would be to wait for the lock that we have
+    store._do(gc.collect)  # to leave now would be to wait for the lock that we have
     assert time.monotonic() - start < patient(4, start)
     del store
     assert not os.path.exists(path)
@@ -203,3 +211,204 @@ def test_a_file_that_is_removed_while_one_waits_to_enter(path):
     assert FileStore(path).get("k") == b"v"
     del first
     assert os.path.exists(path)
+
+
+# What a file says
+
+
+KEYS = st.sampled_from("ab")
+VALUES = st.binary(max_size=4)
+STEPS = st.one_of(
+    st.tuples(st.just("set"), KEYS, VALUES),
+    st.tuples(st.just("add"), KEYS, st.integers(-(2**63), 2**63 - 1)),
+    st.tuples(st.just("append"), KEYS, VALUES),
+    st.tuples(st.just("compare_set"), KEYS, VALUES, VALUES),
+    st.tuples(st.just("delete_key"), KEYS),
+    st.tuples(st.just("queue_push"), KEYS, VALUES),
+    st.tuples(st.just("queue_pop"), KEYS, st.just(False)),
+)
+
+
+@given(st.lists(STEPS))
+def test_who_comes_later_reads_the_same_table(steps):
+    with tempfile.TemporaryDirectory() as folder:
+        store = FileStore(f"{folder}/store")
+        for method, *arguments in steps:
+            try:
+                getattr(store, method)(*arguments)
+            except (ValueError, DistStoreError):  # no number, an empty queue
+                assert method in ("add", "queue_pop")
+        other = FileStore(f"{folder}/store")
+        assert other.num_keys() == store.num_keys()  # both have read everything
+        assert other._table.values == store._table.values
+        assert other._table.queues == store._table.queues
+
+
+def record(kind, key, value=b"", key_size=None, value_size=None):
+    """A record with the right CRC, whatever it says."""
+    sizes = (
+        len(key) if key_size is None else key_size,
+        len(value) if value_size is None else value_size,
+    )
+    rest = struct.pack("<BIQ", kind, *sizes) + key + value
+    return struct.pack("<I", zlib.crc32(rest)) + rest
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        record(1, b"\xff", b"v"),  # no UTF-8
+        record(99, b"k", b"v"),  # no such kind
+        record(0, b"k", b"v"),
+        record(1, b"k", key_size=2**32 - 1),
+        record(1, b"k", value_size=2**63),
+    ],
+)
+def test_a_record_without_sense_is_damage(path, hostile):
+    FileStore(path).set("k", "v")
+    size = os.path.getsize(path)
+    with open(path, "ab") as file:
+        file.write(hostile)
+    with pytest.raises(DistStoreError, match=r"is damaged at byte [0-9]+; remove it"):
+        FileStore(path)
+    assert os.path.getsize(path) == size + len(hostile)
+
+
+@pytest.mark.parametrize("kind", [3, 5])
+def test_to_delete_what_is_not_there_is_nothing(path, kind):
+    FileStore(path).set("k", "v")
+    with open(path, "ab") as file:
+        file.write(record(kind, b"nothing"))
+    assert FileStore(path).list_keys() == ["k"]
+
+
+@pytest.mark.parametrize("begin", [b"", b"allhands store 1\n"])
+def test_a_huge_file_of_another_kind_is_not_read(path, begin):
+    with open(path, "wb") as file:
+        file.write(begin)
+        file.truncate(1 << 40)  # a hole: it takes no space, and minutes to read
+    start = time.monotonic()
+    with pytest.raises(DistStoreError, match=r"not a store's file|damaged at byte 17"):
+        FileStore(path)
+    assert time.monotonic() - start < patient(5, start)
+
+
+def test_a_file_that_was_cut_short_is_an_error(path):
+    store = FileStore(path)
+    store.set("k", "v")
+    os.truncate(path, 0)
+    with pytest.raises(DistStoreError, match="was cut short by somebody else"):
+        store.get("k")
+
+
+def test_keys_and_values_are_bounded_as_in_a_tcp_store(path):
+    store = FileStore(path)
+    store.set("k" * 65536, "v")
+    with pytest.raises(ValueError, match="a key of 65537 bytes"):
+        store.set("k" * 65537, "v")
+    assert store.num_keys() == 1
+
+
+# Who may have written it
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_to_is_not_trusted(path, mode):
+    FileStore(path).set("k", "v")
+    os.chmod(path, mode)
+    message = rf"has mode {mode:04o}: others.*chmod go-w"
+    with pytest.raises(DistStoreError, match=message):
+        FileStore(path)
+    os.chmod(path, 0o644)
+    assert FileStore(path).get("k") == b"v"
+
+
+def status_of(file, **changes):
+    names = ("st_mode", "st_uid")
+    return SimpleNamespace(**{name: getattr(file, name) for name in names} | changes)
+
+
+@pytest.fixture
+def stranger(path, monkeypatch):
+    """Lets the file at `path` belong to another user, whoever runs the test."""
+    with open(path, "w"):
+        pass
+    inode = os.stat(path).st_ino
+    uid = os.geteuid() + 1234
+    fstat = os.fstat
+
+    def fstat_of_a_stranger(file):
+        status = fstat(file)
+        return status_of(status, st_uid=uid) if status.st_ino == inode else status
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ownership.os, "fstat", fstat_of_a_stranger)
+        yield uid
+
+
+def test_the_file_of_another_user_is_not_trusted(path, stranger):
+    message = rf"belongs to user {stranger}, who.*a directory that only you can write"
+    with pytest.raises(DistStoreError, match=message):
+        FileStore(path)
+
+
+def test_a_server_may_give_all_our_files_to_one_user(path, monkeypatch):
+    fstat = os.fstat
+    uid = os.geteuid() + 1234
+    with monkeypatch.context() as patch:
+        patch.setattr(ownership.os, "fstat", lambda f: status_of(fstat(f), st_uid=uid))
+        assert ownership.distrust(os.open(path, os.O_CREAT, 0o600), path) == ""
+
+
+def test_what_is_no_regular_file_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(DistStoreError, match="is not a regular file"):
+        FileStore(path)
+
+
+# Interrupts
+
+
+def test_ctrl_c_is_not_lost_while_a_dropped_store_waits_to_leave(path):
+    stores, log = [FileStore(path, 1)], Log(path)
+    with log.locked(SECOND):
+        check_ctrl_c_ends(stores.clear)
+    log.close()
+
+
+def test_a_signal_handler_that_uses_the_store_amid_its_use_is_told(path):
+    store = FileStore(path)
+    errors = []
+
+    def use(number, frame):
+        try:
+            store.set("k", "v")
+        except DistStoreError as error:
+            errors.append(str(error))
+
+    before = signal.signal(signal.SIGUSR1, use)
+    try:
+        store._do(signal.raise_signal, signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(errors) == 1
+    assert "amid an operation of the same thread" in errors[0]
+    store.set("k", "v")
+    assert FileStore(path).get("k") == b"v"
+
+
+def test_a_thread_that_waits_for_the_lock_does_not_hold_up_the_others(path):
+    """Each has its own limit, though both share one user of the file."""
+    store, log = FileStore(path), Log(path)
+    other = store.clone()
+    other.set_timeout(SECOND / 50)
+    with log.locked(SECOND):
+        waiting = threading.Thread(target=store.set, args=("k", "v"))
+        waiting.start()
+        start = time.monotonic()
+        with pytest.raises(DistStoreError, match=r"lock for 0.02 s"):
+            other.set("k", "v")
+        assert time.monotonic() - start < patient(2, start)
+    log.close()
+    waiting.join()
+    assert other.get("k") == b"v"

@@ -4,7 +4,9 @@ import datetime
 
 import pytest
 
+import allhands
 from allhands import HashStore, PrefixStore, Store
+from harness.stores import LeastStore
 
 
 def test_keys_get_the_prefix_and_a_slash():
@@ -60,3 +62,56 @@ def test_what_is_no_store_is_refused():
         PrefixStore("a", 5)
     with pytest.raises(TypeError):
         PrefixStore(None, HashStore())
+
+
+class Witness(Store):
+    """Notes what its methods get."""
+
+    def __init__(self):
+        self.calls = []
+
+    def set(self, *arguments):
+        self.calls.append(arguments)
+
+    append = multi_set = queue_push = set
+
+    def compare_set(self, *arguments):
+        self.calls.append(arguments)
+        return b""
+
+
+@pytest.mark.parametrize("value", ["v", b"v", bytearray(b"v")])
+def test_a_users_store_gets_bytes_whatever_the_caller_gave(value):
+    base = Witness()
+    store = PrefixStore("a", base)
+    store.set("k", value)
+    store.append("k", value)
+    store.queue_push("k", value)
+    store.multi_set(["k"], [value])
+    store.compare_set("k", value, value)
+    assert base.calls == [
+        ("a/k", b"v"),
+        ("a/k", b"v"),
+        ("a/k", b"v"),
+        (["a/k"], [b"v"]),
+        ("a/k", b"v", b"v"),
+    ]
+    types = {
+        type(call[-1][0] if call[-1] == [b"v"] else call[-1]) for call in base.calls
+    }
+    assert types == {bytes}
+
+
+def test_a_world_meets_over_a_store_that_has_only_compare_set():
+    class Meeting(LeastStore):
+        def set(self, key, value):
+            assert type(value) is bytes
+            super().set(key, value)
+
+        def compare_set(self, key, expected_value, desired_value):
+            assert type(expected_value) is type(desired_value) is bytes
+            return super().compare_set(key, expected_value, desired_value)
+
+    allhands.init_process_group(store=Meeting(), rank=0, world_size=1)
+    allhands.new_group([0])
+    allhands.destroy_process_group()

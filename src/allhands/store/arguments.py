@@ -1,0 +1,85 @@
+"""Keys, values and numbers as callers of a store give them: checked and made one type.
+
+Every function here is on the way of every call, so the usual types are looked at first.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Sequence
+
+__all__ = [
+    "as_bytes",
+    "as_count",
+    "as_int64",
+    "as_items",
+    "as_key",
+    "as_keys",
+    "wrapped",
+]
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+# 19 digits are the most that an int64 has.
+_INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
+
+
+def as_bytes(value: str | bytes) -> bytes:
+    """A value as the stores keep it; str in UTF-8."""
+    if type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"a store's value must be str or bytes, got {value!r}")
+
+
+def as_key(key: str) -> str:
+    """A key, checked."""
+    if not isinstance(key, str):
+        raise TypeError(f"a store's key must be str, got {key!r}")
+    return key
+
+
+def as_keys(keys: Sequence[str]) -> list[str]:
+    """A list of keys; a lone str, easily given by mistake, is refused."""
+    if type(keys) is not list and (
+        isinstance(keys, str | bytes) or not isinstance(keys, Sequence)
+    ):
+        raise TypeError(f"keys must be a list of str, got {keys!r}")
+    return [as_key(key) for key in keys]
+
+
+def as_items(
+    keys: Sequence[str], values: Sequence[str | bytes]
+) -> list[tuple[str, bytes]]:
+    """The arguments of `multi_set`, paired."""
+    keys = as_keys(keys)
+    if len(keys) != len(values):
+        raise ValueError(f"multi_set: {len(keys)} keys but {len(values)} values")
+    return [(key, as_bytes(value)) for key, value in zip(keys, values, strict=True)]
+
+
+def as_int64(amount: int) -> int:
+    """What `add` adds, checked."""
+    number = operator.index(amount)
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise TypeError(f"add: amount must be an int64, got {amount}")
+    return number
+
+
+def as_count(key: str, value: bytes) -> int:
+    """The value of `key` as the counter that `add` adds to."""
+    if _INTEGER.fullmatch(value):
+        count = int(value)
+        if INT64_MIN <= count <= INT64_MAX:
+            return count
+    raise ValueError(f"add: the value of key {key!r} is not an int64: {value[:40]!r}")
+
+
+def wrapped(number: int) -> int:
+    """`number` as an int64 that has run over keeps it."""
+    if INT64_MIN <= number <= INT64_MAX:
+        return number
+    return (number - INT64_MIN) % (1 << 64) + INT64_MIN

@@ -1,0 +1,46 @@
+"""Time limits of a store's operations: how they are given, waited for and reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from allhands.errors import DistStoreError
+from allhands.options import to_seconds
+
+__all__ = ["DEFAULT_TIMEOUT", "as_timeout", "in_ms", "poll", "wait_timeout"]
+
+DEFAULT_TIMEOUT = timedelta(seconds=300)
+
+
+def as_timeout(timeout: timedelta) -> timedelta:
+    """A limit, checked."""
+    to_seconds(timeout)
+    return timeout
+
+
+def in_ms(limit: timedelta) -> int:
+    """`limit` in whole milliseconds, as the messages give it."""
+    return limit // timedelta(milliseconds=1)
+
+
+def wait_timeout(keys: Sequence[str], limit: timedelta) -> DistStoreError:
+    """The error of a wait for `keys` that reached its limit, the same in all stores."""
+    listed = ", ".join(f"/{key}" for key in keys)
+    return DistStoreError(f"wait timeout after {in_ms(limit)}ms, keys: {listed}")
+
+
+def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
+    """Yield at once, then at growing intervals, for the last time when `limit` is over.
+
+    The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
+    seconds; with 10 ms a long wait costs next to nothing.
+    """
+    deadline = time.monotonic() + limit.total_seconds()
+    pause = 0.0002
+    yield
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, longest)
+        yield
