@@ -14,6 +14,9 @@
 #include "allhands/kernels/reduce_table.hpp"
 #include "check.hpp"
 #include "reduce_reference.hpp"
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 namespace {
 
@@ -230,6 +233,102 @@ void test_averages_of_extremes(DType dtype) {
       }
 }
 
+// More sources than lanes of floats can average exactly.
+template <class T>
+void test_averages_of_very_many(DType dtype) {
+  const T most = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::min();
+  for (const int n : {1 << 18, (1 << 18) + 1}) {
+    std::vector<T> elements(static_cast<std::size_t>(n), most);
+    elements[0] = least;
+    std::vector<const void*> pointers;
+    for (const T& element : elements) pointers.push_back(&element);
+    for (auto table = runnable_reduce_tables(); *table != nullptr; ++table) {
+      T result;
+      (*table)->find(dtype, ReduceOp::Avg)(&result, pointers.data(), n, 1, nullptr);
+      CHECK(result == reference(ReduceOp::Avg, elements, kFactors.data()));
+    }
+  }
+}
+
+// What a thread may have set: MXCSR or FPCR.
+std::vector<std::uint64_t> float_environments() {
+#if defined(__x86_64__)
+  return {0x1f80,
+          0x1f80 | 0x8040 /* flush */,
+          0x1f80 | 0x2000 /* down */,
+          0x1f80 | 0x4000 /* up */,
+          0x1f80 | 0x6000 /* to zero */,
+          0xffc0 /* all */,
+          0x8040 /* with traps */,
+          0x1f80 | 0x3f /* has happened */};
+#elif defined(__aarch64__)
+  return {0, 1 << 24, 1 << 22, 2 << 22, 3 << 22, (1 << 24) | (1 << 19) | (3 << 22)};
+#else
+  return {};
+#endif
+}
+
+void set_float_environment(std::uint64_t control) {
+#if defined(__x86_64__)
+  _mm_setcsr(static_cast<unsigned>(control));
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" ::"r"(control));
+#endif
+}
+
+std::uint64_t float_environment() {
+  std::uint64_t control = 0;
+#if defined(__x86_64__)
+  control = _mm_getcsr();
+#elif defined(__aarch64__)
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+#endif
+  return control;
+}
+
+template <class T>
+void test_float_environments(DType dtype, ReduceOp op) {
+  constexpr int kSources = 3;
+  constexpr std::size_t kCount = 500;
+  std::vector<Memory<T>> sources;
+  for (int k = 0; k < kSources; ++k) sources.emplace_back(kCount, 0);
+  std::vector<const void*> pointers;
+  for (Memory<T>& source : sources) pointers.push_back(source.data());
+  const std::vector<Factor> factors = {1.1, 0.9, 1e-3};
+  const auto run = [&] {
+    std::vector<unsigned char> result(kCount * sizeof(T));
+    reduce(dtype, op, result.data(), pointers.data(), kSources, kCount, factors.data());
+    return result;
+  };
+  const std::vector<unsigned char> expected = run();
+  const std::uint64_t before = float_environment();
+  for (const std::uint64_t control : float_environments()) {
+    set_float_environment(control);
+    const std::vector<unsigned char> result = run();
+    const std::uint64_t after = float_environment();
+    set_float_environment(before);
+    CHECK(result == expected);
+    CHECK((after | 0x3f) == (control | 0x3f));
+  }
+}
+
+// However the thread that calls rounds, and whether it flushes subnormals.
+void test_any_float_environment_gives_the_same_bits() {
+  for (const ReduceOp op :
+       {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::PremulSum}) {
+    test_float_environments<Float16>(DType::Float16, op);
+    test_float_environments<BFloat16>(DType::BFloat16, op);
+    test_float_environments<float>(DType::Float32, op);
+    test_float_environments<double>(DType::Float64, op);
+    test_float_environments<Complex<float>>(DType::Complex64, op);
+    test_float_environments<Complex<double>>(DType::Complex128, op);
+  }
+  test_float_environments<std::int16_t>(DType::Int16, ReduceOp::Avg);
+  test_float_environments<std::int32_t>(DType::Int32, ReduceOp::Avg);
+  test_float_environments<std::int64_t>(DType::Int64, ReduceOp::Avg);
+  test_float_environments<std::uint64_t>(DType::UInt64, ReduceOp::Avg);
+}
+
 // The bits of a NaN factor would carry into the sign where they are rounded off.
 void test_a_nan_with_all_bits_as_factor() {
   const std::vector<BFloat16> ones(100, BFloat16::nearest(1));
@@ -345,6 +444,11 @@ int main() {
   test_averages_of_extremes<std::uint16_t>(DType::UInt16);
   test_averages_of_extremes<std::int32_t>(DType::Int32);
   test_averages_of_extremes<std::uint32_t>(DType::UInt32);
+  test_averages_of_extremes<std::int64_t>(DType::Int64);
+  test_averages_of_extremes<std::uint64_t>(DType::UInt64);
+  test_averages_of_very_many<std::int64_t>(DType::Int64);
+  test_averages_of_very_many<std::uint64_t>(DType::UInt64);
+  test_any_float_environment_gives_the_same_bits();
   test_a_nan_with_all_bits_as_factor();
   test_all_kernels_against_the_reference();
 }

@@ -84,6 +84,21 @@ struct LargeIntegers : Elements<double, sizeof(T)> {
   }
 };
 
+// Integers of 64 bits in halves, so that there is room for sums. Signed ones are moved
+// up by 2**63 meanwhile, and both halves are unsigned.
+template <class T>
+struct SplitIntegers : Elements<std::uint64_t, 8, 2> {
+  using Stored = FullVector<std::uint64_t>;
+  static constexpr std::uint64_t kMove = static_cast<T>(-1) < 0 ? 1ULL << 63 : 0;
+  static ALLHANDS_INLINE Lanes widen(Stored x, int part) {
+    return part == 0 ? x & 0xffffffffu : (x ^ kMove) >> 32;
+  }
+  // A half that is more than 32 bits carries.
+  static ALLHANDS_INLINE Stored join(Lanes lower, Lanes upper) {
+    return ((upper << 32) + lower) ^ kMove;
+  }
+};
+
 // bool: any nonzero byte is true, only 0 and 1 are written.
 struct Truths : Elements<std::uint8_t, 1> {
   using Stored = FullVector<std::uint8_t>;

@@ -1,12 +1,13 @@
 // Vectors of the widest kind that the compiler's flags allow, in GCC's vector language.
 //
 // Only for the translation units of reduce_table.hpp. All here is local to the one that
-// includes it and always inlined, and nothing is taken from std: an inline function
+// includes it and always inlined, and no function is taken from std: an inline one
 // that the linker could share would carry wide instructions to CPUs without them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -41,6 +42,22 @@ using FullVector = Vector<T, kFullLanes<T>>;
 template <class To, class From>
 ALLHANDS_INLINE To bits_as(From from) {
   return reinterpret_cast<To>(from);
+}
+
+// Lane i of the result is lane kFrom(i, lanes of one) of `a` with `b` behind it.
+template <auto kFrom, class V, int... kLane>
+ALLHANDS_INLINE V shuffle_lanes(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int kNumLanes = sizeof...(kLane);
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, kFrom(kLane, kNumLanes)...);
+#else
+  return __builtin_shuffle(a, b, decltype(a < b){kFrom(kLane, kNumLanes)...});
+#endif
+}
+template <auto kFrom, class V>
+ALLHANDS_INLINE V shuffle(V a, V b) {
+  constexpr int kNumLanes = sizeof(V) / sizeof(a[0]);
+  return shuffle_lanes<kFrom>(a, b, std::make_integer_sequence<int, kNumLanes>{});
 }
 
 // Loads and stores whole vectors.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/kernels/float_environment.hpp"
 #include "allhands/kernels/reduce_table.hpp"
 
 namespace allhands {
@@ -46,6 +47,7 @@ void reduce(DType dtype, ReduceOp op, void* dst, const void* const* sources,
   if (kernel == nullptr) check_supported("a reduction", dtype, op);
   if (op == ReduceOp::PremulSum)
     for (int k = 0; k < num_sources; ++k) check_factor(dtype, factors[k]);
+  const DefaultFloatEnvironment environment;
   kernel(dst, sources, num_sources, count, factors);
 }
 

@@ -3,6 +3,7 @@
 // The same bits come out wherever an element stands, however memory is aligned and
 // whichever instruction set runs (see reduce_table.hpp): no fused multiply-add, no
 // order but source 0, 1, 2, ...; a NaN result is always the one positive quiet NaN.
+// Nor does it matter how the calling thread rounds, or whether it flushes subnormals.
 //
 //   float16, bfloat16   accumulate in float32, rounded once, to nearest even
 //   integers            SUM, PRODUCT, PREMUL_SUM wrap;

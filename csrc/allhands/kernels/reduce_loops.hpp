@@ -1,96 +1,13 @@
-// The reduction kernels: what the ops do to lanes, the loop over memory, the table.
+// The reduction kernels: the loop over memory, and the table.
 // Only for the translation units of reduce_table.hpp; see lanes.hpp.
 #pragma once
 
 #include "allhands/kernels/elements.hpp"
+#include "allhands/kernels/operators.hpp"
 #include "allhands/kernels/reduce_table.hpp"
 
 namespace allhands {
 namespace {
-
-// What every op offers: weigh() is applied to source k, combine() makes one of two, and
-// finish() is applied to what has come of all. Where that may not be finite, settle()
-// is asked instead; it can load the sources again.
-struct Plain {
-  Plain(int, const Factor*) {}
-  template <class V>
-  ALLHANDS_INLINE V weigh(V x, int) const {
-    return x;
-  }
-  template <class V>
-  ALLHANDS_INLINE V finish(V x) const {
-    return x;
-  }
-  template <class V, class Source>
-  ALLHANDS_INLINE V settle(V x, int, Source) const {
-    return x;
-  }
-};
-
-#define ALLHANDS_OP(Name, expression)            \
-  struct Name : Plain {                          \
-    using Plain::Plain;                          \
-    template <class V>                           \
-    static ALLHANDS_INLINE V combine(V a, V b) { \
-      return expression;                         \
-    }                                            \
-  }
-ALLHANDS_OP(Sum, (a + b));
-ALLHANDS_OP(Product, (a * b));
-ALLHANDS_OP(Min, (b < a ? b : a));
-ALLHANDS_OP(Max, (a < b ? b : a));
-ALLHANDS_OP(And, (a & b));
-ALLHANDS_OP(Or, (a | b));
-ALLHANDS_OP(Xor, (a ^ b));
-#undef ALLHANDS_OP
-
-// Multiplies source k by factors[k]; integers wrap. A NaN among the factors loses its
-// payload, as BFloat16s would round that.
-template <class T>
-struct PremulSum : Sum {
-  PremulSum(int n, const Factor* f) : Sum(n, f), factors(f) {}
-  template <class V>
-  ALLHANDS_INLINE V weigh(V x, int k) const {
-    if constexpr (static_cast<T>(0.5) != 0)
-      return x * one_nan(static_cast<T>(factors[k].real));
-    else
-      return x * static_cast<T>(factors[k].integer);
-  }
-  const Factor* factors;
-};
-
-// The sum of floats divided by the number of sources; the same bits as by multiplying
-// with its inverse, several times faster, where that is a power of two.
-template <class T>
-struct Average : Sum {
-  Average(int n, const Factor* f)
-      : Sum(n, f), num_sources(static_cast<T>(n)), is_power((n & (n - 1)) == 0) {
-    for (int i = 1; i < n; i *= 2) scale /= 2;
-  }
-
-  template <class V>
-  ALLHANDS_INLINE V finish(V sum) const {
-    return is_power ? sum * (1 / num_sources) : sum / num_sources;
-  }
-
-  // For sums that overflowed: adds the sources scaled down such that theirs does not.
-  template <class V, class Source>
-  V settle(V sum, int n, Source source) const {
-    constexpr T kMax = static_cast<T>(sizeof(T) == 4 ? __FLT_MAX__ : __DBL_MAX__);
-    V scaled = source(0) * scale;
-    for (int k = 1; k < n; ++k) scaled += source(k) * scale;
-    V average = scaled / num_sources;
-    const T limit = kMax * scale;  // rounding may have passed the largest source
-    const auto is_finite = scaled - scaled == 0;
-    average = (is_finite & (average > limit)) ? V{} + limit : average;
-    average = (is_finite & (average < -limit)) ? V{} - limit : average;
-    return sum - sum == 0 ? finish(sum) : average / scale;
-  }
-
-  T num_sources;
-  bool is_power;
-  T scale = static_cast<T>(0.5);  // a power of two, at most 1 / (2 num_sources)
-};
 
 template <class Element, int kVectors, bool kIsSpecial = false, class Op, class Access>
 ALLHANDS_INLINE void reduce_step(const Op&, char*, const char* const*, int, std::size_t,
@@ -131,7 +48,7 @@ ALLHANDS_INLINE void reduce_step(const Op& op, char* dst, const char* const* sou
       else
         x = op.finish(x);
     }
-    narrowed[v] = Element::narrow(result[v]);
+    narrowed[v] = op.template narrow<Element>(result[v]);
   }
   if constexpr (Element::kHasSpecials && !kIsSpecial)
     if (Element::has_special(narrowed)) [[unlikely]]
@@ -219,29 +136,13 @@ void average_integers(void* dst, const void* const* sources, int num_sources,
 
 template <class T>
 void average_64_bit_integers(void* dst, const void* const* sources, int num_sources,
-                             std::size_t count, const Factor*) {
+                             std::size_t count, const Factor* factors) {
+  using Average = SplitAverage<T>;
   __extension__ typedef __int128 Int128;
-  average_one_by_one<T, Int128>(dst, sources, num_sources, count);
-}
-
-template <class T>
-struct Complex {
-  T real, imag;
-};
-
-template <class T>
-void multiply_complex(void* dst, const void* const* sources, int num_sources,
-                      std::size_t count, const Factor*) {
-  const T nan = static_cast<T>(__builtin_nanf(""));
-  for (std::size_t i = 0; i < count; ++i) {
-    auto a = load_scalar<Complex<T>>(sources[0], i);
-    for (int k = 1; k < num_sources; ++k) {
-      const auto b = load_scalar<Complex<T>>(sources[k], i);
-      a = {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
-    }
-    a = {a.real == a.real ? a.real : nan, a.imag == a.imag ? a.imag : nan};
-    store_scalar(dst, i, a);
-  }
+  if (num_sources <= Average::kMostSources)
+    reduce_lanes<SplitIntegers<T>, Average>(dst, sources, num_sources, count, factors);
+  else
+    average_one_by_one<T, Int128>(dst, sources, num_sources, count);
 }
 
 struct Row {
@@ -289,7 +190,7 @@ template <class T>
 constexpr void fill_complex(Row row) {
   row[ReduceOp::Sum] = reduce_lanes<Numbers<T>, Sum, 2>;
   row[ReduceOp::Avg] = reduce_lanes<Numbers<T>, Average<T>, 2>;
-  row[ReduceOp::Product] = multiply_complex<T>;
+  row[ReduceOp::Product] = reduce_lanes<Numbers<T>, ComplexProduct, 2>;
   row[ReduceOp::PremulSum] = reduce_lanes<Numbers<T>, PremulSum<T>, 2>;
 }
 
