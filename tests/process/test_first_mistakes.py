@@ -46,14 +46,15 @@ def test_started_without_the_launcher(name):
     assert "Start the program with `allhands run" in last
 
 
-def test_one_rank_alone_has_nobody_to_send_to():
-    head, place, *_ = failed(str(EXAMPLES / "point_to_point.py"))
+def test_one_rank_alone_has_nobody_to_send_to(tmp_path):
+    path = changed(tmp_path, "point_to_point.py", "if is_sender(rank, size)", "if True")
+    head, place, *_ = failed(path)
     assert "1 is not in group '0'; it must be in [0, 1)" in head
-    assert place.endswith("in blocking: dist.send(array, dst=1)")
+    assert place.endswith("in blocking: dist.send(array, dst=rank + 1)")
 
 
 def test_a_rank_that_does_not_exist(tmp_path):
-    path = changed(tmp_path, "point_to_point.py", "dst=1", "dst=2")
+    path = changed(tmp_path, "point_to_point.py", "dst=rank + 1", "dst=2")
     head, place, *_ = failed("--nproc-per-node=2", path)
     assert "rank 0 failed: ValueError: Invalid destination rank: 2" in head
     assert place.endswith("in blocking: dist.send(array, dst=2)")
@@ -62,9 +63,11 @@ def test_a_rank_that_does_not_exist(tmp_path):
 def test_arrays_of_different_sizes(tmp_path):
     old, new = "np.arange(1_000_003) *", "np.arange(1_000_003 + rank) *"
     path = changed(tmp_path, "ring_all_reduce.py", old, new)
-    head, place, *_ = failed("--nproc-per-node=2", path)
-    assert "CollectiveMismatchError: recv(int64, count 100000" in head
-    assert "sent int64, count 100000" in head
+    head, call, place, *_ = failed("--nproc-per-node=2", path)
+    assert re.search(
+        r"CollectiveMismatchError: rank \d sent int64, count 100000\d$", head
+    )
+    assert "in recv(int64, count 100000" in call
     assert place.endswith("in whole: dist.recv(incoming, left)")
 
 
@@ -86,8 +89,9 @@ def test_a_rank_that_leaves_early(tmp_path):
     old = "    dist.gather(before"
     new = "    if rank == 1:\n        raise SystemExit\n" + old
     path = changed(tmp_path, "collectives.py", old, new)
-    head, place, *more = failed("--nproc-per-node=2", path)
-    assert "RankFailedError: gather(int64, count 2, root 0) #5 on group '0'" in head
+    head, call, place, *more = failed("--nproc-per-node=2", path)
+    assert re.search(r"RankFailedError: rank 1 \(pid \d+\) left the group$", head)
+    assert "in gather(int64, count 2, root 0) #5 on group '0'" in call
+    assert "rank 1 was last in all_gather #4" in call
     assert "  ended before it, with exit code 0: rank 1" in more
-    assert "left the group; rank 1 was last in all_gather #4" in head
     assert place.endswith("in tour: dist.gather(before, arrays, dst=0)")

@@ -112,8 +112,30 @@ def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
     )
     last = "\n".join(done.stderr.splitlines()[-15:])
     assert "rank 2 failed: ValueError: the cause" in last
-    assert "1 more failed after it: rank 0 (allhands.errors.RankFailedError" in last
+    assert "1 more failed after it: rank 0 (RankFailedError)" in last
     assert "1 other stopped because of rank 2" in last
+
+
+def test_a_loss_that_no_rank_caused_is_told_in_a_short_line(tmp_path):
+    """The rank that is gone ended well, so the others' errors are all there is."""
+    text = """
+        import os
+        import allhands as dist
+        dist.init_process_group()
+        dist.barrier()
+        if dist.get_rank() == 1:
+            os._exit(0)
+        dist.barrier()
+    """
+    done = launch("--nproc-per-node=2", program(tmp_path, text))
+    start = done.stderr.index("allhands run: ")
+    head, call, place, *rest = done.stderr[start:].splitlines()
+    assert re.fullmatch(
+        r"allhands run: rank 0 failed: RankFailedError: rank 1 \(pid \d+\) died", head
+    )
+    assert call == "    in barrier() #2 on group '0'; rank 1 was last in barrier #1"
+    assert place == f"  at {tmp_path}/train.py:8, in <module>: dist.barrier()"
+    assert rest[-1] == "  ended before it, with exit code 0: rank 1"
 
 
 def test_restarts_begin_all_ranks_again(tmp_path):

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from allhands.elastic.failure import first_failure, report, shell_code, signal_name
+from allhands.elastic.failure import first_failure, shell_code, signal_name
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.output import Screen
+from allhands.elastic.report import headline, report
 from allhands.elastic.worker_group import (
     ENDING_SIGNALS,
     PASSED_ON_SIGNALS,
@@ -60,10 +61,9 @@ class Agent:
 
     def _restart_line(self, group: WorkerGroup, attempt: int) -> str:
         first = first_failure(group.failures)
-        cause = first.cause().split("\n")[0]
         return (
-            f"allhands run: rank {first.rank} failed: {cause}; all ranks start again "
-            f"(restart {attempt} of {self._job.max_restarts})"
+            f"allhands run: rank {first.rank} failed: {headline(first)}; all ranks "
+            f"start again (restart {attempt} of {self._job.max_restarts})"
         )
 
     def _conclude(self, group: WorkerGroup) -> int:

@@ -14,6 +14,8 @@ import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from allhands import errors
+
 __all__ = ["Frame", "Raised", "last_line", "parse_exception"]
 
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -36,6 +38,7 @@ _CHAINS = (
 )
 # Tracebacks that Python prints and goes on.
 _SURVIVED = ("Exception ignored in", "Exception in thread", "--- Logging error ---")
+_OUR_ERRORS = f"{errors.__name__}."
 _MARGIN = re.compile(r"  (?:(?P<members>\+|  +[|+])|\|) ?")
 
 
@@ -62,6 +65,16 @@ class Raised:
     message: str
     where: Frame | None
     """The user's innermost frame: none of the library's, the interpreter's, or ours."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is an exception of this package."""
+        return self.type.startswith(_OUR_ERRORS)
+
+    @property
+    def name(self) -> str:
+        """The type for people: of this package's without the module."""
+        return self.type.removeprefix(_OUR_ERRORS)
 
 
 def parse_exception(text: str, foreign: Sequence[str] | None = None) -> Raised | None:
