@@ -5,7 +5,6 @@
 #include <string>
 #include <thread>
 
-#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "ranks.hpp"
 

@@ -39,7 +39,7 @@ void test_run(int size) {
     for (int round = 0; round < 100; ++round) {
       std::vector<float> data = {1, 2};
       const Buffer buffer = buffer_of(data);
-      comm.run(comm.all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon());
+      comm.run(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon());
       CHECK(data[1] == 2.0f * static_cast<float>(size));
     }
   });
@@ -52,9 +52,9 @@ void test_post_and_run_keep_their_order(int size) {
     const Buffer buffer = buffer_of(data);
     std::vector<std::shared_ptr<Work>> works;
     for (int round = 0; round < 50; ++round) {
-      works.push_back(comm.post(comm.all_reduce(buffer, buffer, ReduceOp::Max, 1),
-                                soon().deadline));
-      if (round % 7 == 0) comm.run(comm.broadcast(buffer, round % size), soon());
+      works.push_back(
+          comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline));
+      if (round % 7 == 0) comm.run(broadcast(buffer, round % size), soon());
     }
     for (const auto& work : works) work->wait(soon());
     CHECK(data[0] == 1);
@@ -65,7 +65,7 @@ void test_post_and_run_keep_their_order(int size) {
 void test_callback_runs_once_done() {
   run_communicators(2, [&](Communicator& comm) {
     std::atomic<int> calls = 0;
-    const auto work = comm.post(comm.barrier(), soon().deadline);
+    const auto work = comm.post(barrier(), soon().deadline);
     work->on_done([&] { ++calls; });
     work->wait(soon());
     while (calls == 0) std::this_thread::yield();
@@ -82,7 +82,7 @@ void test_wait_that_expires_leaves_the_operation_running() {
     if (comm.rank() == 1)
       while (!has_expired) std::this_thread::yield();
     const auto work =
-        comm.post(comm.all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
+        comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
     if (comm.rank() == 0) {
       try {
         work->wait(within(std::chrono::milliseconds(20)));
@@ -94,30 +94,30 @@ void test_wait_that_expires_leaves_the_operation_running() {
     }
     work->wait(soon());
     CHECK(data[0] == 2);
-    comm.run(comm.barrier(), soon());
+    comm.run(barrier(), soon());
   });
 }
 
 void test_close_ends_what_is_queued() {
   run_communicators(2, [&](Communicator& comm) {
     if (comm.rank() == 1) return;
-    const auto work = comm.post(comm.barrier(), soon().deadline);
+    const auto work = comm.post(barrier(), soon().deadline);
     comm.close({Deadline::after(std::chrono::milliseconds(10))});
     CHECK(work->is_completed() && work->error());
-    CHECK_THROWS(comm.run(comm.barrier(), soon()), Error);
-    CHECK_THROWS(comm.post(comm.barrier(), soon().deadline), Error);
+    CHECK_THROWS(comm.run(barrier(), soon()), Error);
+    CHECK_THROWS(comm.post(barrier(), soon().deadline), Error);
   });
 }
 
 void test_abort_reaches_every_rank() {
   run_communicators(3, [&](Communicator& comm) {
-    comm.run(comm.barrier(), soon());
+    comm.run(barrier(), soon());
     if (comm.rank() == 1) {
       comm.fail(Error(ErrorKind::Backend, "no more disk"));
       return;
     }
     try {
-      comm.run(comm.barrier(), soon());
+      comm.run(barrier(), soon());
       CHECK(!"it did not throw");
     } catch (const Error& error) {
       CHECK(std::string(error.what()).find("no more disk") != std::string::npos);
@@ -128,15 +128,17 @@ void test_abort_reaches_every_rank() {
 void test_arguments() {
   run_communicators(1, [&](Communicator& comm) {
     std::vector<float> two(2), three(3);
-    const auto bad = [&] {
-      return comm.all_reduce(buffer_of(two), buffer_of(three), ReduceOp::Sum, 1);
+    const auto is_refused = [&](const Operation& operation) {
+      CHECK_THROWS(comm.check(operation), Error);
     };
-    CHECK_THROWS(bad(), Error);
-    CHECK_THROWS(comm.broadcast(buffer_of(two), 1), Error);
-    CHECK_THROWS(comm.broadcast(buffer_of(two), -1), Error);
-    CHECK_THROWS(comm.all_gather({}, buffer_of(two)), Error);
-    CHECK_THROWS(comm.all_reduce(buffer_of(two), buffer_of(two), ReduceOp::BitOr, 1),
-                 Error);
+    is_refused(all_reduce(buffer_of(two), buffer_of(three), ReduceOp::Sum, 1));
+    is_refused(broadcast(buffer_of(two), 1));
+    is_refused(broadcast(buffer_of(two), -1));
+    is_refused(all_gather({}, buffer_of(two)));
+    is_refused(all_reduce(buffer_of(two), buffer_of(two), ReduceOp::BitOr, 1));
+    is_refused(gather({}, buffer_of(two), 0));
+    is_refused(gather({buffer_of(three)}, buffer_of(two), 0));
+    comm.check(gather({buffer_of(two)}, buffer_of(two), 0));
   });
 }
 
@@ -179,12 +181,12 @@ void test_two_groups_and_messages_at_once() {
     std::thread messages_of_a([&] { pass_messages(a, 100); });
     std::thread messages_of_b([&] { pass_messages(b, 100); });
     std::thread collectives_of_b([&] {
-      for (int i = 0; i < 200; ++i) b.run(b.barrier(), soon());
+      for (int i = 0; i < 200; ++i) b.run(barrier(), soon());
     });
     std::vector<float> data(5000, 1);
     const Buffer buffer = buffer_of(data);
     for (int i = 0; i < 200; ++i) {
-      const auto average = a.all_reduce(buffer, buffer, ReduceOp::Avg, 1);
+      const auto average = all_reduce(buffer, buffer, ReduceOp::Avg, 1);
       if (i % 3 == 0)
         a.post(average, soon().deadline)->wait(soon());
       else
@@ -202,12 +204,12 @@ void test_two_groups_and_messages_at_once() {
 void test_two_groups_at_once() {
   run_two_groups([](Communicator& a, Communicator& b) {
     std::thread other([&] {
-      for (int i = 0; i < 200; ++i) b.run(b.barrier(), soon());
+      for (int i = 0; i < 200; ++i) b.run(barrier(), soon());
     });
     std::vector<float> data(5000, 1);
     const Buffer buffer = buffer_of(data);
     for (int i = 0; i < 200; ++i)
-      a.run(a.all_reduce(buffer, buffer, ReduceOp::Avg, 1), soon());
+      a.run(all_reduce(buffer, buffer, ReduceOp::Avg, 1), soon());
     other.join();
     CHECK(data[4999] == 1);
   });
@@ -223,14 +225,14 @@ void test_shared_array(int size) {
       CHECK(std::all_of(floats, floats + 30000, [](float x) { return x == 0; }));
       std::fill_n(floats, 30000, static_cast<float>(comm.rank()));
       const Buffer buffer = {floats, DType::Float32, 30000, {}, 0};
-      comm.run(comm.all_reduce(buffer, buffer, ReduceOp::Max, 1), soon());
+      comm.run(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon());
       CHECK(floats[0] == static_cast<float>(size - 1) && floats[29999] == floats[0]);
       floats[7] = 100.0f + static_cast<float>(comm.rank());
-      comm.run(comm.barrier(), soon());
+      comm.run(barrier(), soon());
       const int next = (comm.rank() + 1) % size;
       const auto* theirs = reinterpret_cast<float*>(comm.peer_data(buffer, next));
       CHECK(theirs[7] == 100.0f + static_cast<float>(next));
-      comm.run(comm.barrier(), soon());
+      comm.run(barrier(), soon());
       kept[static_cast<std::size_t>(comm.rank())] = array;
     }
   });

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "allhands/arena/collectives.hpp"
 #include "ranks.hpp"
 
 using namespace allhands;

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <string>
 
-#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "ranks.hpp"

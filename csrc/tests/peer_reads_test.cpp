@@ -1,7 +1,6 @@
 // Collectives on large arrays of the ranks' own, which are read where they lie.
 #include <vector>
 
-#include "allhands/arena/collectives.hpp"
 #include "allhands/transport/shm/peer_memory.hpp"
 #include "check.hpp"
 #include "ranks.hpp"

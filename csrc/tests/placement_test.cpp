@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "allhands/arena/collectives.hpp"
 #include "ranks.hpp"
 
 using namespace allhands;

@@ -12,8 +12,8 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/process.hpp"
-#include "allhands/comm/operation.hpp"
 #include "check.hpp"
+#include "collectives.hpp"
 
 namespace allhands::testing {
 
@@ -27,67 +27,6 @@ inline Limits within(std::chrono::milliseconds limit) {
 }
 // Only what hangs meets it, however slow the machine and the sanitizer are.
 inline Limits soon() { return within(std::chrono::seconds(600)); }
-
-// The collectives as a Communicator runs them, with checked arguments.
-inline void all_reduce(Arena& arena, const Buffer& output, const Buffer& input,
-                       ReduceOp op, const Factor& factor, const Limits& limits) {
-  const Operation operation = {.op = Op::AllReduce,
-                               .reduce_op = op,
-                               .factor = factor,
-                               .output = output,
-                               .input = input};
-  operation.run(arena, limits);
-}
-inline void reduce(Arena& arena, const Buffer& buffer, int root, ReduceOp op,
-                   const Factor& factor, const Limits& limits) {
-  const Operation operation = {.op = Op::Reduce,
-                               .reduce_op = op,
-                               .root = root,
-                               .factor = factor,
-                               .input = buffer};
-  operation.run(arena, limits);
-}
-inline void reduce_scatter(Arena& arena, const Buffer& output,
-                           const std::vector<Buffer>& inputs, ReduceOp op,
-                           const Factor& factor, const Limits& limits) {
-  const Operation operation = {.op = Op::ReduceScatter,
-                               .reduce_op = op,
-                               .factor = factor,
-                               .output = output,
-                               .inputs = inputs};
-  operation.run(arena, limits);
-}
-inline void broadcast(Arena& arena, const Buffer& buffer, int root,
-                      const Limits& limits) {
-  const Operation operation = {.op = Op::Broadcast, .root = root, .input = buffer};
-  operation.run(arena, limits);
-}
-inline void all_gather(Arena& arena, const std::vector<Buffer>& outputs,
-                       const Buffer& input, const Limits& limits) {
-  const Operation operation = {.op = Op::AllGather, .input = input, .outputs = outputs};
-  operation.run(arena, limits);
-}
-inline void gather(Arena& arena, const std::vector<Buffer>& outputs,
-                   const Buffer& input, int root, const Limits& limits) {
-  const Operation operation = {
-      .op = Op::Gather, .root = root, .input = input, .outputs = outputs};
-  operation.run(arena, limits);
-}
-inline void scatter(Arena& arena, const Buffer& output,
-                    const std::vector<Buffer>& inputs, int root, const Limits& limits) {
-  const Operation operation = {
-      .op = Op::Scatter, .root = root, .output = output, .inputs = inputs};
-  operation.run(arena, limits);
-}
-inline void all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
-                       const std::vector<Buffer>& inputs, const Limits& limits) {
-  const Operation operation = {
-      .op = Op::AllToAll, .outputs = outputs, .inputs = inputs};
-  operation.run(arena, limits);
-}
-inline void barrier(Arena& arena, const Limits& limits) {
-  Operation{.op = Op::Barrier}.run(arena, limits);
-}
 
 // Runs body(arena) as every rank of a fresh group.
 template <class Body>

@@ -78,10 +78,9 @@ void test_ranks_take_the_way_chosen() {
   tuning.read_broadcast_bytes = 4096;
   run_reading_arenas(2, tuning, [](Arena& arena) {
     std::vector<float> data(5000, static_cast<float>(arena.rank()));
-    const Operation operation = {
-        .op = Op::Broadcast, .root = 1, .input = buffer_of(data)};
-    CHECK(operation.ways(arena).may(Way::Cooperative));
-    operation.run(arena, soon());
+    const Operation operation = broadcast(buffer_of(data), 1);
+    CHECK(ways_of(operation, arena).may(Way::Cooperative));
+    run(arena, operation, soon());
     CHECK(data == std::vector<float>(5000, 1));
   });
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "allhands/arena/collectives.hpp"
 #include "allhands/arena/peer_arrays.hpp"
 #include "ranks.hpp"
 

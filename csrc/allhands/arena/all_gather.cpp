@@ -1,3 +1,4 @@
+#include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/single_copy.hpp"
@@ -5,12 +6,35 @@
 
 namespace allhands {
 
-void all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
-                const Buffer& input) {
+namespace {
+
+void check(const Operation& operation, int rank, int size) {
+  const std::vector<Buffer>& outputs = operation.outputs;
+  check_list(operation, "output", outputs, size, operation.input.dtype);
+  check_count("all_gather: output (this rank's)",
+              outputs[static_cast<std::size_t>(rank)], operation.input.count, rank);
+  check_apart("all_gather: output", outputs);
+}
+
+Descriptor descriptor(const Operation& operation) {
+  return {.op = Op::AllGather,
+          .dtype = operation.input.dtype,
+          .count = largest_count(operation.outputs),
+          .shares = digest_of_counts(operation.outputs)};
+}
+
+// Of the largest where they differ.
+std::size_t largest_bytes(const Operation& operation) {
+  return largest_count(operation.outputs) * size_of(operation.input.dtype);
+}
+
+void all_gather(Arena& arena, const Ways& ways, const Operation& operation) {
+  const std::vector<Buffer>& outputs = operation.outputs;
+  const Buffer& input = operation.input;
   if (single_copy::all_gather(arena, ways, outputs, input)) return;
   const std::size_t most = largest_count(outputs);
   const std::size_t per_round = arena.chunk_bytes() / size_of(input.dtype);
-  const std::size_t bytes = most * size_of(input.dtype);
+  const std::size_t bytes = largest_bytes(operation);
   run_rounds(
       arena, Cut{most, per_round}.rounds(),
       [&](std::size_t i) {
@@ -30,5 +54,17 @@ void all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outpu
         }
       });
 }
+
+}  // namespace
+
+const Collective kAllGather = {
+    .op = Op::AllGather,
+    .name = "all_gather",
+    .is_reduction = false,
+    .check = check,
+    .descriptor = descriptor,
+    .bytes = largest_bytes,
+    .run = all_gather,
+};
 
 }  // namespace allhands

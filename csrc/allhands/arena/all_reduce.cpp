@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -171,21 +172,62 @@ class AllReduce {
   std::size_t chunk_ = 0;  // elements of a whole chunk
 };
 
-}  // namespace
+void check_all_reduce(const Operation& operation, int, int) {
+  check_reduction(operation, operation.input.dtype);
+  check_dtype(operation.output, operation.input.dtype);
+  check_count("all_reduce: the output", operation.output, operation.input.count);
+}
 
-void all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
-                const Buffer& input, ReduceOp op, const Factor& factor) {
-  arena.set_factor(factor);
+void check_reduce(const Operation& operation, int, int size) {
+  check_reduction(operation, operation.input.dtype);
+  check_root(operation, size);
+}
+
+Descriptor descriptor(const Operation& operation) {
+  return {.op = operation.collective->op,
+          .dtype = operation.input.dtype,
+          .reduce_op = operation.reduce_op,
+          .root = operation.root,
+          .count = operation.input.count};
+}
+
+std::size_t bytes(const Operation& operation) { return operation.input.num_bytes(); }
+
+void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
+  const Buffer &output = operation.output, &input = operation.input;
+  const ReduceOp op = operation.reduce_op;
   if (single_copy::all_reduce(arena, ways, output, input, op)) return;
   AllReduce(arena, &output, input, op, false).run(ways);
 }
 
-void reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root, ReduceOp op,
-            const Factor& factor) {
-  arena.set_factor(factor);
-  if (single_copy::reduce(arena, ways, buffer, root, op)) return;
-  AllReduce(arena, arena.rank() == root ? &buffer : nullptr, buffer, op, true)
-      .run(ways);
+void reduce(Arena& arena, const Ways& ways, const Operation& operation) {
+  const Buffer& buffer = operation.input;
+  const ReduceOp op = operation.reduce_op;
+  if (single_copy::reduce(arena, ways, buffer, operation.root, op)) return;
+  const Buffer* output = arena.rank() == operation.root ? &buffer : nullptr;
+  AllReduce(arena, output, buffer, op, true).run(ways);
 }
+
+}  // namespace
+
+const Collective kAllReduce = {
+    .op = Op::AllReduce,
+    .name = "all_reduce",
+    .is_reduction = true,
+    .check = check_all_reduce,
+    .descriptor = descriptor,
+    .bytes = bytes,
+    .run = all_reduce,
+};
+
+const Collective kReduce = {
+    .op = Op::Reduce,
+    .name = "reduce",
+    .is_reduction = true,
+    .check = check_reduce,
+    .descriptor = descriptor,
+    .bytes = bytes,
+    .run = reduce,
+};
 
 }  // namespace allhands

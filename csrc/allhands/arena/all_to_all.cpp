@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/peer_arrays.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -174,11 +175,32 @@ class AllToAll {
   std::vector<std::uint64_t> addresses_;  // of what each rank sends here
 };
 
+void check(const Operation& operation, int, int size) {
+  const std::vector<Buffer>& inputs = operation.inputs;
+  const DType dtype = inputs.empty() ? DType::UInt8 : inputs.front().dtype;
+  check_list(operation, "input", inputs, size, dtype);
+  check_list(operation, "output", operation.outputs, size, dtype);
+  check_apart("all_to_all: output", operation.outputs);
+}
+
+Descriptor descriptor(const Operation& operation) {
+  return {.op = Op::AllToAll, .dtype = operation.inputs.front().dtype};
+}
+
+void all_to_all(Arena& arena, const Ways& ways, const Operation& operation) {
+  AllToAll(arena, ways, operation.outputs, operation.inputs).run();
+}
+
 }  // namespace
 
-void all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
-                const std::vector<Buffer>& inputs) {
-  AllToAll(arena, ways, outputs, inputs).run();
-}
+const Collective kAllToAll = {
+    .op = Op::AllToAll,
+    .name = "all_to_all",
+    .is_reduction = false,
+    .check = check,
+    .descriptor = descriptor,
+    .bytes = [](const Operation&) { return kUnknownBytes; },
+    .run = all_to_all,
+};
 
 }  // namespace allhands

@@ -1,60 +1,96 @@
-// The collectives, each straight through the arena, after Arena::begin with a
-// descriptor of the arguments. Every rank calls the same one with matching arguments,
-// and may go the same ways; see Arena for what happens when it does not.
+// The collectives, each straight through the arena. Every rank calls the same one with
+// matching arguments, and may go the same ways; see Arena for what happens when it does
+// not.
+//
+// A collective is a row, which the file of its algorithm defines. To add one: a number
+// and a declaration here, and that file.
 //
 // Cost is given per rank for n ranks and B bytes of input; a round is one publish and
 // one wait for all. Where counts may differ between ranks, all must know all of them;
 // ranks that disagree get a Mismatch.
 #pragma once
 
-#include <vector>
+#include <cstddef>
+#include <cstdint>
 
 #include "allhands/arena/arena.hpp"
+#include "allhands/arena/descriptor.hpp"
+#include "allhands/arena/operation.hpp"
 #include "allhands/arena/ways.hpp"
-#include "allhands/base/buffer.hpp"
-#include "allhands/base/reduce_op.hpp"
 
 namespace allhands {
+
+// The numbers are in what ranks tell each other.
+enum class Op : std::uint8_t {
+  None,
+  AllReduce,
+  Broadcast,
+  AllGather,
+  Barrier,
+  Reduce,
+  ReduceScatter,
+  Gather,
+  Scatter,
+  AllToAll,
+  EmptyShared,  // no row: see SharedArrayMaker
+};
+
+// Of an operation whose ranks do not know it before they meet.
+inline constexpr std::size_t kUnknownBytes = SIZE_MAX;
+
+struct Collective {
+  Op op;
+  const char* name;   // torch.distributed's, or MPI's
+  bool is_reduction;  // it has a ReduceOp, and perhaps a factor
+  // Throws Value, Type or Unsupported naming what is wrong.
+  void (*check)(const Operation&, int rank, int size);
+  // What the ranks must agree on.
+  Descriptor (*descriptor)(const Operation&);
+  // What the choice of its ways depends on; see Case::bytes.
+  std::size_t (*bytes)(const Operation&);
+  // After Arena::begin with that descriptor.
+  void (*run)(Arena&, const Ways&, const Operation&);
+};
+
+// Returns when every rank has called it.
+extern const Collective kBarrier;
 
 // output = op over all ranks' inputs, in rank order, with the same bits on every rank.
 // `input` may be `output`. In one phase n * B bytes read; in chunks of two rounds about
 // 5 B read and written, whatever n is.
-void all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
-                const Buffer& input, ReduceOp op, const Factor& factor);
+extern const Collective kAllReduce;
 
-// The same with the result on rank `root` only; the others' buffers are only read.
-void reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root, ReduceOp op,
-            const Factor& factor);
+// input of rank `root` = op over all ranks' inputs; the others' are only read.
+extern const Collective kReduce;
 
 // output = op over all ranks' inputs[this rank]. Counts may differ between the inputs,
 // not between ranks. About 3 B read and written.
-void reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
-                    const std::vector<Buffer>& inputs, ReduceOp op,
-                    const Factor& factor);
+extern const Collective kReduceScatter;
 
-// buffer of every rank = buffer of rank `root`. 2 B read and written.
-void broadcast(Arena& arena, const Ways& ways, const Buffer& buffer, int root);
+// input of every rank, which is also its output, = input of rank `root`. 2 B read and
+// written.
+extern const Collective kBroadcast;
 
 // outputs[r] = input of rank r, on every rank; counts may differ between ranks.
 // 2 (n + 1) B read and written.
-void all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
-                const Buffer& input);
+extern const Collective kAllGather;
 
-// The same on rank `root` only; the others pass no outputs. Counts are all equal.
-void gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
-            const Buffer& input, int root);
+// The same on rank `root` only; the others have no outputs. Counts are all equal.
+extern const Collective kGather;
 
-// output = inputs[this rank] of rank `root`; the others pass no inputs. Counts are all
+// output = inputs[this rank] of rank `root`; the others have no inputs. Counts are all
 // equal.
-void scatter(Arena& arena, const Ways& ways, const Buffer& output,
-             const std::vector<Buffer>& inputs, int root);
+extern const Collective kScatter;
 
 // outputs[r] = inputs[this rank] of rank r. Any counts, if sender and receiver agree.
 // 4 B read and written.
-void all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
-                const std::vector<Buffer>& inputs);
+extern const Collective kAllToAll;
 
-// Returns when every rank has called it.
-void barrier(Arena& arena);
+inline constexpr const Collective* kCollectives[] = {
+    &kBarrier,   &kAllReduce, &kReduce,  &kReduceScatter, &kBroadcast,
+    &kAllGather, &kGather,    &kScatter, &kAllToAll};
+
+// Null for a number that is none of theirs.
+const Collective* collective_of(Op op);
 
 }  // namespace allhands

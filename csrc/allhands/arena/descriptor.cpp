@@ -2,34 +2,14 @@
 
 #include <algorithm>
 
+#include "allhands/arena/collectives.hpp"
+
 namespace allhands {
 
 const char* name_of(Op op) {
-  switch (op) {
-    case Op::AllReduce:
-      return "all_reduce";
-    case Op::Broadcast:
-      return "broadcast";
-    case Op::AllGather:
-      return "all_gather";
-    case Op::Barrier:
-      return "barrier";
-    case Op::Reduce:
-      return "reduce";
-    case Op::ReduceScatter:
-      return "reduce_scatter";
-    case Op::Gather:
-      return "gather";
-    case Op::Scatter:
-      return "scatter";
-    case Op::AllToAll:
-      return "all_to_all";
-    case Op::EmptyShared:
-      return "empty_shared";
-    case Op::None:
-      break;
-  }
-  return "nothing";
+  if (op == Op::EmptyShared) return "empty_shared";
+  const Collective* collective = collective_of(op);
+  return collective == nullptr ? "nothing" : collective->name;
 }
 
 std::uint64_t digest_of_counts(const std::vector<Buffer>& list) {
@@ -49,7 +29,8 @@ std::string describe(const Descriptor& descriptor) {
   text += std::string("(") + name_of(descriptor.dtype);
   if (op != Op::AllToAll) text += ", count " + std::to_string(descriptor.count);
   if (descriptor.shares != 0) text += " in uneven shares";
-  if (op == Op::AllReduce || op == Op::Reduce || op == Op::ReduceScatter)
+  const Collective* collective = collective_of(op);
+  if (collective != nullptr && collective->is_reduction)
     text += std::string(", ") + name_of(descriptor.reduce_op);
   if (descriptor.root >= 0) text += ", root " + std::to_string(descriptor.root);
   return text + ")";

@@ -13,25 +13,13 @@
 
 namespace allhands {
 
-enum class Op : std::uint8_t {
-  None,
-  AllReduce,
-  Broadcast,
-  AllGather,
-  Barrier,
-  Reduce,
-  ReduceScatter,
-  Gather,
-  Scatter,
-  AllToAll,
-  EmptyShared,
-};
+enum class Op : std::uint8_t;  // see collectives.hpp
 
-// torch.distributed's name of the call.
+// The name of the call; "nothing" for no number of a collective.
 const char* name_of(Op op);
 
 struct Descriptor {
-  Op op = Op::None;
+  Op op = {};
   DType dtype = DType::UInt8;
   ReduceOp reduce_op = ReduceOp::Sum;
   std::uint8_t reserved = 0;

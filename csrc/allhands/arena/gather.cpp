@@ -1,3 +1,4 @@
+#include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/single_copy.hpp"
@@ -5,8 +6,26 @@
 
 namespace allhands {
 
-void gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
-            const Buffer& input, int root) {
+namespace {
+
+void check(const Operation& operation, int rank, int size) {
+  check_root(operation, size);
+  check_list_of_root(operation, "output", operation.outputs, rank, size,
+                     operation.input);
+  check_apart("gather: output", operation.outputs);
+}
+
+Descriptor descriptor(const Operation& operation) {
+  return {.op = Op::Gather,
+          .dtype = operation.input.dtype,
+          .root = operation.root,
+          .count = operation.input.count};
+}
+
+void gather(Arena& arena, const Ways& ways, const Operation& operation) {
+  const std::vector<Buffer>& outputs = operation.outputs;
+  const Buffer& input = operation.input;
+  const int root = operation.root;
   if (single_copy::gather(arena, ways, outputs, input, root)) return;
   const Cut cut = {input.count, arena.chunk_bytes() / size_of(input.dtype)};
   const std::size_t bytes = input.num_bytes();
@@ -29,5 +48,17 @@ void gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
         }
       });
 }
+
+}  // namespace
+
+const Collective kGather = {
+    .op = Op::Gather,
+    .name = "gather",
+    .is_reduction = false,
+    .check = check,
+    .descriptor = descriptor,
+    .bytes = [](const Operation& operation) { return operation.input.num_bytes(); },
+    .run = gather,
+};
 
 }  // namespace allhands

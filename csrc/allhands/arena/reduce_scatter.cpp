@@ -1,5 +1,6 @@
 // Every rank stages its contribution to every other rank's result; each reduces its own
 // straight into its output.
+#include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/reduction.hpp"
@@ -9,10 +10,28 @@
 
 namespace allhands {
 
-void reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
-                    const std::vector<Buffer>& inputs, ReduceOp op,
-                    const Factor& factor) {
-  arena.set_factor(factor);
+namespace {
+
+void check(const Operation& operation, int rank, int size) {
+  const Buffer& output = operation.output;
+  check_reduction(operation, output.dtype);
+  check_list(operation, "input", operation.inputs, size, output.dtype);
+  check_count("reduce_scatter: the output", output,
+              operation.inputs[static_cast<std::size_t>(rank)].count);
+}
+
+Descriptor descriptor(const Operation& operation) {
+  return {.op = Op::ReduceScatter,
+          .dtype = operation.output.dtype,
+          .reduce_op = operation.reduce_op,
+          .count = largest_count(operation.inputs),
+          .shares = digest_of_counts(operation.inputs)};
+}
+
+void reduce_scatter(Arena& arena, const Ways& ways, const Operation& operation) {
+  const Buffer& output = operation.output;
+  const std::vector<Buffer>& inputs = operation.inputs;
+  const ReduceOp op = operation.reduce_op;
   if (single_copy::reduce_scatter(arena, ways, output, inputs, op)) return;
   const std::size_t most = largest_count(inputs);
   const Parts parts(arena, output.dtype, most);
@@ -38,5 +57,17 @@ void reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
         reduction.run(output, cut.begin(i), cut.length(i));
       });
 }
+
+}  // namespace
+
+const Collective kReduceScatter = {
+    .op = Op::ReduceScatter,
+    .name = "reduce_scatter",
+    .is_reduction = true,
+    .check = check,
+    .descriptor = descriptor,
+    .bytes = [](const Operation& operation) { return num_bytes(operation.inputs); },
+    .run = reduce_scatter,
+};
 
 }  // namespace allhands

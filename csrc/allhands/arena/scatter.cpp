@@ -1,4 +1,5 @@
 // The root's slot holds one part per rank, each of chunk_bytes / n.
+#include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -7,8 +8,25 @@
 
 namespace allhands {
 
-void scatter(Arena& arena, const Ways& ways, const Buffer& output,
-             const std::vector<Buffer>& inputs, int root) {
+namespace {
+
+void check(const Operation& operation, int rank, int size) {
+  check_root(operation, size);
+  check_list_of_root(operation, "input", operation.inputs, rank, size,
+                     operation.output);
+}
+
+Descriptor descriptor(const Operation& operation) {
+  return {.op = Op::Scatter,
+          .dtype = operation.output.dtype,
+          .root = operation.root,
+          .count = operation.output.count};
+}
+
+void scatter(Arena& arena, const Ways& ways, const Operation& operation) {
+  const Buffer& output = operation.output;
+  const std::vector<Buffer>& inputs = operation.inputs;
+  const int root = operation.root;
   if (single_copy::scatter(arena, ways, output, inputs, root)) return;
   const Parts parts(arena, output.dtype, output.count);
   const Cut cut = {output.count, parts.most()};
@@ -28,5 +46,17 @@ void scatter(Arena& arena, const Ways& ways, const Buffer& output,
         unpack(parts.at(root, i, arena.rank()), output, cut.begin(i), cut.length(i));
       });
 }
+
+}  // namespace
+
+const Collective kScatter = {
+    .op = Op::Scatter,
+    .name = "scatter",
+    .is_reduction = false,
+    .check = check,
+    .descriptor = descriptor,
+    .bytes = [](const Operation& operation) { return operation.output.num_bytes(); },
+    .run = scatter,
+};
 
 }  // namespace allhands

@@ -30,6 +30,12 @@ bool overlap(const Buffer& a, const Buffer& b) {
   return one.begin < other.end && other.begin < one.end;
 }
 
+std::size_t num_bytes(const std::vector<Buffer>& list) {
+  std::size_t bytes = 0;
+  for (const Buffer& buffer : list) bytes += buffer.num_bytes();
+  return bytes;
+}
+
 std::size_t largest_count(const std::vector<Buffer>& list) {
   std::size_t most = 0;
   for (const Buffer& buffer : list) most = std::max(most, buffer.count);

@@ -46,6 +46,8 @@ struct Buffer {
 // Whether two arrays have memory in common, between their lowest and highest elements.
 bool overlap(const Buffer& a, const Buffer& b);
 
+std::size_t num_bytes(const std::vector<Buffer>& list);
+
 // The most elements that one of the list has; 0 for an empty list.
 std::size_t largest_count(const std::vector<Buffer>& list);
 

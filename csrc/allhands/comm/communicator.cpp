@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/comm/run.hpp"
 
 namespace allhands {
 namespace {
@@ -38,9 +40,15 @@ Communicator::~Communicator() {
   }
 }
 
+void Communicator::check(const Operation& operation) const {
+  operation.collective->check(operation, rank(), size());
+}
+
 void Communicator::run(const Operation& operation, const Limits& limits) {
   run_in_turn(
-      [&operation](Arena& arena, const Limits& inner) { operation.run(arena, inner); },
+      [&operation](Arena& arena, const Limits& inner) {
+        allhands::run(arena, operation, inner);
+      },
       limits);
 }
 
@@ -182,9 +190,11 @@ void Communicator::process(Entry& entry) {
     const Turn turn{turns_};
     std::exception_ptr error;
     try {
-      perform([&entry](Arena& arena,
-                       const Limits& inner) { entry.operation.run(arena, inner); },
-              limits);
+      perform(
+          [&entry](Arena& arena, const Limits& inner) {
+            allhands::run(arena, entry.operation, inner);
+          },
+          limits);
     } catch (...) {
       error = std::current_exception();
     }

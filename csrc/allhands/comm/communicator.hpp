@@ -1,9 +1,9 @@
-// A group of ranks, as one of them sees it: one method per collective.
+// A group of ranks, as one of them sees it.
 //
-// Each checks its arguments, then runs in the calling thread (`run`) or is queued for
-// the group's progress thread (`post`), which is started on first use. Operations run
-// in the order in which they were issued, whichever way. The arena is made by the first
-// operation to run, so a group that is never used costs a few hundred bytes.
+// A collective whose arguments were checked runs in the calling thread (`run`) or is
+// queued for the group's progress thread (`post`), which is started on first use. They
+// run in the order in which they were issued, whichever way. The arena is made by the
+// first operation to run, so a group that is never used costs a few hundred bytes.
 //
 // Thread-safe, but ranks must agree on the order of operations, which threads that use
 // one group at the same time rarely do. Arrays must stay alive until their operation
@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
+#include "allhands/arena/operation.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/comm/bootstrap.hpp"
-#include "allhands/comm/operation.hpp"
 #include "allhands/comm/shared_array.hpp"
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/progress_engine.hpp"
@@ -45,22 +45,9 @@ class Communicator {
   int size() const { return membership_.size(); }
   const std::string& name() const { return membership_.name; }
 
-  // Each of these checks and returns the operation; nothing has happened yet. Throws
-  // Value or Type naming what is wrong.
-  Operation all_reduce(const Buffer& output, const Buffer& input, ReduceOp op,
-                       const Factor& factor) const;
-  Operation reduce(const Buffer& buffer, int root, ReduceOp op,
-                   const Factor& factor) const;
-  Operation reduce_scatter(const Buffer& output, std::vector<Buffer> inputs,
-                           ReduceOp op, const Factor& factor) const;
-  Operation broadcast(const Buffer& buffer, int root) const;
-  Operation all_gather(std::vector<Buffer> outputs, const Buffer& input) const;
-  // On ranks other than `root` the list is empty.
-  Operation gather(std::vector<Buffer> outputs, const Buffer& input, int root) const;
-  Operation scatter(const Buffer& output, std::vector<Buffer> inputs, int root) const;
-  Operation all_to_all(std::vector<Buffer> outputs, std::vector<Buffer> inputs) const;
-  Operation barrier() const;
-
+  // Throws Value, Type or Unsupported naming what is wrong with an operation. Nothing
+  // has happened then.
+  void check(const Operation& operation) const;
   // Runs it now, in this thread.
   void run(const Operation& operation, const Limits& limits);
   // An array of this rank in memory that all ranks share, zero at first; collective.

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "allhands/arena/descriptor.hpp"
+#include "allhands/arena/collectives.hpp"
 #include "allhands/arena/ways.hpp"
 #include "allhands/base/tuning.hpp"
 
@@ -14,7 +14,7 @@ namespace allhands {
 
 // An operation, as far as the choice depends on it.
 struct Case {
-  static constexpr std::size_t kUnknown = SIZE_MAX;
+  static constexpr std::size_t kUnknown = kUnknownBytes;
 
   Op op;
   // Of the array that a rank passes: the input, and of a scatter the output. Of an

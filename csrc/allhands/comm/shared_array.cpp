@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "allhands/arena/collectives.hpp"
 #include "allhands/base/available_memory.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/joined.hpp"

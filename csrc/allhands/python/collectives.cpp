@@ -1,16 +1,15 @@
-// The collectives for Python: arrays in, an Operation made, and what to do with it.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/vector.h>
+// The collectives for Python, a row each: from it come the method that takes the
+// arguments one by one and what submit() and prepare() do with a Call of that name.
+#include "allhands/arena/collectives.hpp"
 
-#include <cstdint>
-#include <optional>
+#include <nanobind/stl/string.h>
+
+#include <string>
 #include <utility>
-#include <vector>
 
-#include "allhands/python/array.hpp"
+#include "allhands/base/error.hpp"
+#include "allhands/python/arguments.hpp"
 #include "allhands/python/communicator.hpp"
-#include "allhands/python/pieces.hpp"
-#include "allhands/python/reduction.hpp"
 #include "allhands/python/request.hpp"
 
 namespace nb = nanobind;
@@ -21,234 +20,217 @@ namespace {
 
 using Self = PyCommunicator&;
 
-Access write_if(bool is_output) { return is_output ? Access::Write : Access::Read; }
+constexpr Row kRows[] = {
+    {.name = "all_reduce",
+     .collective = kAllReduce,
+     .input = {"tensor", Form::Array},
+     .in_place = InPlace::OnAll},
+    {.name = "reduce",
+     .collective = kReduce,
+     .input = {"tensor", Form::Array},
+     .in_place = InPlace::OnRoot,
+     .has_root = true},
+    {.name = "reduce_scatter",
+     .collective = kReduceScatter,
+     .output = {"output", Form::Array},
+     .input = {"input_list", Form::List}},
+    {.name = "reduce_scatter_single",
+     .collective = kReduceScatter,
+     .output = {"output", Form::Array},
+     .input = {"input", Form::Shares}},
+    {.name = "broadcast",
+     .collective = kBroadcast,
+     .input = {"tensor", Form::Array},
+     .in_place = InPlace::OffRoot,
+     .has_root = true},
+    {.name = "gather",
+     .collective = kGather,
+     .output = {"gather_list", Form::ListOfRoot},
+     .input = {"tensor", Form::Array},
+     .has_root = true},
+    {.name = "scatter",
+     .collective = kScatter,
+     .output = {"tensor", Form::Array},
+     .input = {"scatter_list", Form::ListOfRoot},
+     .has_root = true},
+    {.name = "all_gather",
+     .collective = kAllGather,
+     .output = {"tensor_list", Form::List},
+     .input = {"tensor", Form::Array}},
+    {.name = "all_gather_single",
+     .collective = kAllGather,
+     .output = {"output_tensor", Form::Shares},
+     .input = {"input_tensor", Form::Array}},
+    {.name = "all_to_all",
+     .collective = kAllToAll,
+     .output = {"output_tensor_list", Form::List},
+     .input = {"input_tensor_list", Form::List}},
+    {.name = "all_to_all_single",
+     .collective = kAllToAll,
+     .output = {"output", Form::Rows},
+     .input = {"input", Form::Rows}},
+    {.name = "barrier", .collective = kBarrier},
+};
 
-// None: an empty list.
-nb::object list_or_none(nb::handle list) {
-  return list.is_none() ? nb::list() : nb::borrow(list);
+nb::object make_request(Self self, Prepared prepared, nb::handle timeout) {
+  nb::object owners = prepared.owners();
+  return nb::cast(Request(nb::find(self), std::move(prepared.operation),
+                          std::move(owners), self.limit(timeout)));
 }
 
-nb::list outputs_of() { return {}; }
-template <class Output, class... Inputs>
-nb::list outputs_of(const Output& output, const Inputs&...) {
-  return output.listed();
-}
-
-// What every operation ends with; its outputs are the first of `arrays`. `async_op`
-// False: runs it now, None; True: queues it, its Work; None: a Request for it.
-template <class... Owners>
-nb::object submit(Self self, Operation operation, nb::handle timeout,
-                  nb::handle async_op, const Owners&... arrays) {
+// Runs it now, or queues it and returns its Work.
+nb::object carry_out(Self self, const Row& row, const Arguments& arguments,
+                     nb::handle timeout, nb::handle async_op) {
+  const Communicator& core = self.core();
+  Prepared prepared(row, arguments, core.rank(), core.size());
+  if (async_op.is_none()) return make_request(self, std::move(prepared), timeout);
   const Deadline::Duration limit = self.limit(timeout);
-  if (async_op.ptr() == Py_False) {
-    self.run(operation, limit);
+  if (!PyObject_IsTrue(async_op.ptr())) {
+    self.run(prepared.operation, limit);
     return nb::none();
   }
-  nb::object owners = nb::make_tuple(arrays.owner()...);
-  if (async_op.ptr() == Py_True)
-    return wrap(self.post(std::move(operation), std::move(owners), limit),
-                outputs_of(arrays...));
-  return nb::cast(
-      Request(nb::find(self), std::move(operation), std::move(owners), limit));
+  return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
+              prepared.outputs());
 }
 
-#define ALLHANDS_SIGNATURE(name, parameters) \
-  nb::sig("def " name "(self, " parameters   \
-          "timeout: datetime.timedelta | None, async_op: bool | None) -> typing.Any")
-
-void bind_reductions(CommunicatorClass& c) {
-  c.def(
-      "all_reduce",
-      [](Self self, nb::handle tensor, nb::handle op, nb::handle timeout,
-         nb::handle async_op) {
-        const Array array(tensor, Access::Write, "tensor");
-        const Reduction reduction("all_reduce", op);
-        return submit(self,
-                      self.core().all_reduce(array.buffer(), array.buffer(),
-                                             reduction.op, reduction.factor),
-                      timeout, async_op, array);
-      },
-      "tensor"_a.none(), "op"_a.none(), "timeout"_a.none(), "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("all_reduce", "tensor: typing.Any, op: typing.Any, "));
-  c.def(
-      "reduce",
-      [](Self self, nb::handle tensor, int root, nb::handle op, nb::handle timeout,
-         nb::handle async_op) {
-        Communicator& core = self.core();
-        const Array array(tensor, write_if(root == core.rank()), "tensor");
-        const Reduction reduction("reduce", op);
-        return submit(self,
-                      core.reduce(array.buffer(), root, reduction.op, reduction.factor),
-                      timeout, async_op, array);
-      },
-      "tensor"_a.none(), "root"_a, "op"_a.none(), "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("reduce", "tensor: typing.Any, root: int, op: typing.Any, "));
-  c.def(
-      "reduce_scatter",
-      [](Self self, nb::handle output, nb::handle input_list, nb::handle op,
-         nb::handle timeout, nb::handle async_op) {
-        const Array result(output, Access::Write, "output");
-        Arrays inputs(input_list, Access::Read, "input_list");
-        const Reduction reduction("reduce_scatter", op);
-        return submit(self,
-                      self.core().reduce_scatter(result.buffer(), inputs.take_buffers(),
-                                                 reduction.op, reduction.factor),
-                      timeout, async_op, result, inputs);
-      },
-      "output"_a.none(), "input_list"_a.none(), "op"_a.none(), "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE(
-          "reduce_scatter",
-          "output: typing.Any, input_list: list[typing.Any], op: typing.Any, "));
-  c.def(
-      "reduce_scatter_single",
-      [](Self self, nb::handle output, nb::handle input, nb::handle op,
-         nb::handle timeout, nb::handle async_op) {
-        Communicator& core = self.core();
-        const Array result(output, Access::Write, "output");
-        const Array source(input, Access::Read, "input");
-        const Reduction reduction("reduce_scatter_single", op);
-        return submit(
-            self,
-            core.reduce_scatter(result.buffer(),
-                                shares("reduce_scatter_single: the input",
-                                       source.buffer(), result.buffer(), core.size()),
-                                reduction.op, reduction.factor),
-            timeout, async_op, result, source);
-      },
-      "output"_a.none(), "input"_a.none(), "op"_a.none(), "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("reduce_scatter_single",
-                         "output: typing.Any, input: typing.Any, op: typing.Any, "));
+// "root: int, ", "tensor: typing.Any, ", ...
+std::string parameter(const Side& side) {
+  const bool is_list = side.form == Form::List || side.form == Form::ListOfRoot;
+  const bool is_of_root =
+      side.form == Form::ListOfRoot || side.form == Form::SharesOfRoot;
+  return std::string(side.name) + ": " + (is_list ? "list[typing.Any]" : "typing.Any") +
+         (is_of_root ? " | None, " : ", ");
 }
 
-void bind_one_to_all(CommunicatorClass& c) {
-  c.def(
-      "broadcast",
-      [](Self self, nb::handle tensor, int root, nb::handle timeout,
-         nb::handle async_op) {
-        Communicator& core = self.core();
-        const Array array(tensor, write_if(root != core.rank()), "tensor");
-        return submit(self, core.broadcast(array.buffer(), root), timeout, async_op,
-                      array);
-      },
-      "tensor"_a.none(), "root"_a, "timeout"_a.none(), "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("broadcast", "tensor: typing.Any, root: int, "));
-  c.def(
-      "gather",
-      [](Self self, nb::handle tensor, nb::handle gather_list, int root,
-         nb::handle timeout, nb::handle async_op) {
-        const Array input(tensor, Access::Read, "tensor");
-        Arrays outputs(list_or_none(gather_list), Access::Write, "gather_list");
-        return submit(self,
-                      self.core().gather(outputs.take_buffers(), input.buffer(), root),
-                      timeout, async_op, outputs, input);
-      },
-      "tensor"_a.none(), "gather_list"_a.none(), "root"_a, "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE(
-          "gather",
-          "tensor: typing.Any, gather_list: list[typing.Any] | None, root: int, "));
-  c.def(
-      "scatter",
-      [](Self self, nb::handle tensor, nb::handle scatter_list, int root,
-         nb::handle timeout, nb::handle async_op) {
-        const Array output(tensor, Access::Write, "tensor");
-        Arrays inputs(list_or_none(scatter_list), Access::Read, "scatter_list");
-        return submit(self,
-                      self.core().scatter(output.buffer(), inputs.take_buffers(), root),
-                      timeout, async_op, output, inputs);
-      },
-      "tensor"_a.none(), "scatter_list"_a.none(), "root"_a, "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE(
-          "scatter",
-          "tensor: typing.Any, scatter_list: list[typing.Any] | None, root: int, "));
+std::string signature(const Row& row, const std::string& parameters) {
+  return "def " + std::string(row.name) + "(self, " + parameters +
+         "timeout: datetime.timedelta | None, async_op: bool | None) -> typing.Any";
 }
 
-void bind_all_to_all(CommunicatorClass& c) {
+// The method of a row: its arrays in the order of the public function, root, reduce
+// operation or splits, then these two.
+#define ALLHANDS_LIMITS "timeout"_a.none(), "async_op"_a.none()
+
+void bind_in_place(CommunicatorClass& c, const Row& row) {
+  const nb::arg tensor(row.input.name);
+  const std::string array = parameter(row.input);
+  if (row.has_root && row.collective.is_reduction)
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle tensor, int root, nb::handle op,
+               nb::handle timeout, nb::handle async_op) {
+          return carry_out(self, row, {.input = tensor, .root = root, .reduce_op = op},
+                           timeout, async_op);
+        },
+        tensor.none(), "root"_a, "op"_a.none(), ALLHANDS_LIMITS,
+        nb::sig(signature(row, array + "root: int, op: typing.Any, ").c_str()));
+  else if (row.has_root)
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle tensor, int root, nb::handle timeout,
+               nb::handle async_op) {
+          return carry_out(self, row, {.input = tensor, .root = root}, timeout,
+                           async_op);
+        },
+        tensor.none(), "root"_a, ALLHANDS_LIMITS,
+        nb::sig(signature(row, array + "root: int, ").c_str()));
+  else
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle tensor, nb::handle op, nb::handle timeout,
+               nb::handle async_op) {
+          return carry_out(self, row, {.input = tensor, .reduce_op = op}, timeout,
+                           async_op);
+        },
+        tensor.none(), "op"_a.none(), ALLHANDS_LIMITS,
+        nb::sig(signature(row, array + "op: typing.Any, ").c_str()));
+}
+
+// The array that every rank has comes first.
+void bind_rooted(CommunicatorClass& c, const Row& row) {
+  const bool is_gather = row.output.form != Form::Array;
+  const Side &every = is_gather ? row.input : row.output,
+             &roots = is_gather ? row.output : row.input;
   c.def(
-      "all_gather",
-      [](Self self, nb::handle tensor_list, nb::handle tensor, nb::handle timeout,
-         nb::handle async_op) {
-        const Array input(tensor, Access::Read, "tensor");
-        Arrays outputs(tensor_list, Access::Write, "tensor_list");
-        return submit(self,
-                      self.core().all_gather(outputs.take_buffers(), input.buffer()),
-                      timeout, async_op, outputs, input);
+      row.name,
+      [&row, is_gather](Self self, nb::handle every, nb::handle roots, int root,
+                        nb::handle timeout, nb::handle async_op) {
+        return carry_out(self, row,
+                         {.output = is_gather ? roots : every,
+                          .input = is_gather ? every : roots,
+                          .root = root},
+                         timeout, async_op);
       },
-      "tensor_list"_a.none(), "tensor"_a.none(), "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("all_gather",
-                         "tensor_list: list[typing.Any], tensor: typing.Any, "));
-  c.def(
-      "all_gather_single",
-      [](Self self, nb::handle output, nb::handle input, nb::handle timeout,
-         nb::handle async_op) {
-        Communicator& core = self.core();
-        const Array result(output, Access::Write, "output_tensor");
-        const Array source(input, Access::Read, "input_tensor");
-        return submit(
-            self,
-            core.all_gather(shares("all_gather_single: the output", result.buffer(),
-                                   source.buffer(), core.size()),
-                            source.buffer()),
-            timeout, async_op, result, source);
-      },
-      "output"_a.none(), "input"_a.none(), "timeout"_a.none(), "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("all_gather_single",
-                         "output: typing.Any, input: typing.Any, "));
-  c.def(
-      "all_to_all",
-      [](Self self, nb::handle output_list, nb::handle input_list, nb::handle timeout,
-         nb::handle async_op) {
-        Arrays outputs(output_list, Access::Write, "output_tensor_list");
-        Arrays inputs(input_list, Access::Read, "input_tensor_list");
-        return submit(
-            self, self.core().all_to_all(outputs.take_buffers(), inputs.take_buffers()),
-            timeout, async_op, outputs, inputs);
-      },
-      "output_list"_a.none(), "input_list"_a.none(), "timeout"_a.none(),
-      "async_op"_a.none(),
-      ALLHANDS_SIGNATURE(
-          "all_to_all",
-          "output_list: list[typing.Any], input_list: list[typing.Any], "));
-  c.def(
-      "all_to_all_single",
-      [](Self self, nb::handle output, nb::handle input,
-         const SplitSizes& output_splits, const SplitSizes& input_splits,
-         nb::handle timeout, nb::handle async_op) {
-        Communicator& core = self.core();
-        const Array result(output, Access::Write, "output");
-        const Array source(input, Access::Read, "input");
-        return submit(
-            self,
-            core.all_to_all(
-                rows("output", output, result.buffer(), output_splits, core.size()),
-                rows("input", input, source.buffer(), input_splits, core.size())),
-            timeout, async_op, result, source);
-      },
-      "output"_a.none(), "input"_a.none(), "output_splits"_a.none(),
-      "input_splits"_a.none(), "timeout"_a.none(), "async_op"_a.none(),
-      ALLHANDS_SIGNATURE("all_to_all_single",
-                         "output: typing.Any, input: typing.Any, output_splits: "
-                         "collections.abc.Sequence[int] | None, input_splits: "
-                         "collections.abc.Sequence[int] | None, "));
-  c.def(
-      "barrier",
-      [](Self self, nb::handle timeout, nb::handle async_op) {
-        return submit(self, self.core().barrier(), timeout, async_op);
-      },
-      "timeout"_a.none(), "async_op"_a.none(), ALLHANDS_SIGNATURE("barrier", ""));
+      nb::arg(every.name).none(), nb::arg(roots.name).none(), "root"_a, ALLHANDS_LIMITS,
+      nb::sig(
+          signature(row, parameter(every) + parameter(roots) + "root: int, ").c_str()));
+}
+
+void bind_two_sided(CommunicatorClass& c, const Row& row) {
+  const nb::arg output(row.output.name), input(row.input.name);
+  const std::string arrays = parameter(row.output) + parameter(row.input);
+  if (row.output.form == Form::Rows)
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle output, nb::handle input, nb::handle output_splits,
+               nb::handle input_splits, nb::handle timeout, nb::handle async_op) {
+          return carry_out(self, row,
+                           {.output = output,
+                            .input = input,
+                            .output_splits = output_splits,
+                            .input_splits = input_splits},
+                           timeout, async_op);
+        },
+        output.none(), input.none(), "output_splits"_a.none(), "input_splits"_a.none(),
+        ALLHANDS_LIMITS,
+        nb::sig(
+            signature(row, arrays +
+                               "output_splits: collections.abc.Sequence[int] | None, "
+                               "input_splits: collections.abc.Sequence[int] | None, ")
+                .c_str()));
+  else if (row.collective.is_reduction)
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle output, nb::handle input, nb::handle op,
+               nb::handle timeout, nb::handle async_op) {
+          return carry_out(self, row,
+                           {.output = output, .input = input, .reduce_op = op}, timeout,
+                           async_op);
+        },
+        output.none(), input.none(), "op"_a.none(), ALLHANDS_LIMITS,
+        nb::sig(signature(row, arrays + "op: typing.Any, ").c_str()));
+  else
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle output, nb::handle input, nb::handle timeout,
+               nb::handle async_op) {
+          return carry_out(self, row, {.output = output, .input = input}, timeout,
+                           async_op);
+        },
+        output.none(), input.none(), ALLHANDS_LIMITS,
+        nb::sig(signature(row, arrays).c_str()));
+}
+
+void bind_row(CommunicatorClass& c, const Row& row) {
+  if (row.input.form == Form::None)
+    c.def(
+        row.name,
+        [&row](Self self, nb::handle timeout, nb::handle async_op) {
+          return carry_out(self, row, {}, timeout, async_op);
+        },
+        ALLHANDS_LIMITS, nb::sig(signature(row, "").c_str()));
+  else if (row.in_place != InPlace::No)
+    bind_in_place(c, row);
+  else if (row.has_root)
+    bind_rooted(c, row);
+  else
+    bind_two_sided(c, row);
 }
 
 }  // namespace
 
 void bind_collectives(CommunicatorClass& c) {
-  bind_reductions(c);
-  bind_one_to_all(c);
-  bind_all_to_all(c);
+  for (const Row& row : kRows) bind_row(c, row);
 }
 
 }  // namespace allhands::python

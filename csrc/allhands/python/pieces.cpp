@@ -1,5 +1,8 @@
 #include "allhands/python/pieces.hpp"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -25,6 +28,14 @@ std::int64_t num_rows_of(const char* name, nb::handle array) {
   throw refused(name, " has no dimensions, so it cannot be split in rows");
 }
 
+Sizes sizes_of(const char* name, nb::handle given) {
+  Sizes sizes;
+  if (given.is_none() || nb::try_cast(given, sizes)) return sizes;
+  throw Error(ErrorKind::Type, name + ("_split_sizes must be a sequence of integers, "
+                                       "got " +
+                                       nb::cast<std::string>(nb::repr(given))));
+}
+
 void check_sizes(const char* name, const Sizes& sizes, std::int64_t num_rows,
                  std::size_t num_ranks) {
   if (sizes.size() != num_ranks)
@@ -40,13 +51,14 @@ void check_sizes(const char* name, const Sizes& sizes, std::int64_t num_rows,
 
 }  // namespace
 
-std::vector<Buffer> shares(const char* what, const Buffer& whole, const Buffer& part,
-                           int num_ranks) {
+std::vector<Buffer> shares(const char* operation, const char* name, const Buffer& whole,
+                           const Buffer& part, int num_ranks) {
   const auto n = static_cast<std::size_t>(num_ranks);
   if (whole.count != part.count * n)
-    throw Error(ErrorKind::Value,
-                std::string(what) + " has " + std::to_string(whole.count) +
-                    " elements, expected " + std::to_string(part.count * n));
+    throw Error(ErrorKind::Value, std::string(operation) + ": " + name + " has " +
+                                      std::to_string(whole.count) +
+                                      " elements, expected " +
+                                      std::to_string(part.count * n));
   std::vector<Buffer> result;
   result.reserve(n);
   for (std::size_t rank = 0; rank < n; ++rank)
@@ -55,12 +67,13 @@ std::vector<Buffer> shares(const char* what, const Buffer& whole, const Buffer& 
 }
 
 std::vector<Buffer> rows(const char* name, nb::handle given, const Buffer& array,
-                         const SplitSizes& sizes, int num_ranks) {
+                         nb::handle sizes, int num_ranks) {
   const auto n = static_cast<std::size_t>(num_ranks);
   const std::int64_t num_rows = num_rows_of(name, given);
-  const bool is_even = !sizes || sizes->empty();
+  const Sizes splits = sizes_of(name, sizes);
+  const bool is_even = splits.empty();
   if (!is_even)
-    check_sizes(name, *sizes, num_rows, n);
+    check_sizes(name, splits, num_rows, n);
   else if (num_rows % num_ranks != 0)
     throw refused(name, ": dim 0 of size " + std::to_string(num_rows) +
                             " does not divide equally across " +
@@ -72,7 +85,7 @@ std::vector<Buffer> rows(const char* name, nb::handle given, const Buffer& array
   result.reserve(n);
   std::size_t at = 0;
   for (std::size_t rank = 0; rank < n; ++rank) {
-    const std::int64_t size = is_even ? num_rows / num_ranks : (*sizes)[rank];
+    const std::int64_t size = is_even ? num_rows / num_ranks : splits[rank];
     const std::size_t count = static_cast<std::size_t>(size) * row;
     result.push_back(array.slice(at, count));
     at += count;

@@ -3,8 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "allhands/base/buffer.hpp"
@@ -12,15 +10,14 @@
 
 namespace allhands::python {
 
-using SplitSizes = std::optional<std::vector<std::int64_t>>;
+// Pieces as large as `part`. `operation` and `name`, of the parameter, are for
+// messages. Throws ValueError.
+std::vector<Buffer> shares(const char* operation, const char* name, const Buffer& whole,
+                           const Buffer& part, int num_ranks);
 
-// Pieces as large as `part`. `what` is cut, for messages. Throws ValueError.
-std::vector<Buffer> shares(const char* what, const Buffer& whole, const Buffer& part,
-                           int num_ranks);
-
-// Pieces of as many rows as `sizes` say, or of equally many where these are none or
-// empty. `name`: of the parameter, for messages. Throws RuntimeError.
+// Pieces of as many rows as `sizes` say, a sequence of integers, or of equally many
+// where it is None or empty. Throws TypeError and RuntimeError.
 std::vector<Buffer> rows(const char* name, nanobind::handle given, const Buffer& array,
-                         const SplitSizes& sizes, int num_ranks);
+                         nanobind::handle sizes, int num_ranks);
 
 }  // namespace allhands::python

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/time_limits.hpp"
@@ -12,9 +13,10 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-Error misuse(Op op, const char* problem) {
-  return Error(ErrorKind::Unsupported,
-               "persistent " + std::string(name_of(op)) + ": " + problem);
+Error misuse(const Operation& operation, const char* problem) {
+  return Error(
+      ErrorKind::Unsupported,
+      "persistent " + std::string(operation.collective->name) + ": " + problem);
 }
 
 // `request()`, as a slot of its type: the shortest way into it that Python has.
@@ -39,7 +41,7 @@ PyType_Slot kSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call)}, {0, nullptr
 
 void Request::activate() {
   if (is_active_)
-    throw misuse(operation_.op,
+    throw misuse(operation_,
                  "it is under way already; wait() for what was started first");
   is_active_ = true;
 }
@@ -65,7 +67,7 @@ void Request::start() {
 
 bool Request::wait(nb::handle timeout) {
   const std::shared_ptr<Work> work = work_;
-  if (!work) throw misuse(operation_.op, "nothing to wait for; call start() first");
+  if (!work) throw misuse(operation_, "nothing to wait for; call start() first");
   const Limits limits = limits_of_wait(timeout);
   struct End {
     Request& request;

@@ -1,0 +1,35 @@
+// Checks of a collective's arguments, before anything moves. They are on the path of
+// every call: they make no text but for an error.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "allhands/arena/operation.hpp"
+#include "allhands/base/buffer.hpp"
+
+namespace allhands {
+
+// The dtype, which the reduce operation must know, and its factor.
+void check_reduction(const Operation& operation, DType dtype);
+// The root must be a rank.
+void check_root(const Operation& operation, int size);
+
+void check_dtype(const Buffer& buffer, DType expected);
+// `what` and, unless it is -1, `index` say which array it is.
+void check_count(const char* what, const Buffer& buffer, std::size_t expected,
+                 int index = -1);
+
+// The "input" or "output" list, as `which` says: an array per rank, all of one dtype.
+void check_list(const Operation& operation, const char* which,
+                const std::vector<Buffer>& list, int size, DType dtype);
+// Likewise a list that only the root has, each array of as many elements as `one`.
+void check_list_of_root(const Operation& operation, const char* which,
+                        const std::vector<Buffer>& list, int rank, int size,
+                        const Buffer& one);
+
+// What one call writes must not be written twice. Of strided arrays only those that
+// begin at the same element are found: others may interleave.
+void check_apart(const char* what, const std::vector<Buffer>& list);
+
+}  // namespace allhands

@@ -1,0 +1,25 @@
+// One collective with its arguments, ready to run, any number of times. A plain value:
+// making one takes no memory but that of its lists.
+#pragma once
+
+#include <vector>
+
+#include "allhands/base/buffer.hpp"
+#include "allhands/base/factor.hpp"
+#include "allhands/base/reduce_op.hpp"
+
+namespace allhands {
+
+struct Collective;
+
+struct Operation {
+  const Collective* collective = nullptr;
+  ReduceOp reduce_op = ReduceOp::Sum;
+  int root = -1;
+  Factor factor = {};
+  // What the collective has of these; see its row.
+  Buffer output = {}, input = {};
+  std::vector<Buffer> outputs = {}, inputs = {};
+};
+
+}  // namespace allhands

@@ -1,0 +1,26 @@
+#include "allhands/comm/run.hpp"
+
+#include "allhands/arena/collectives.hpp"
+#include "allhands/comm/select.hpp"
+
+namespace allhands {
+
+Ways ways_of(const Operation& operation, const Arena& arena) {
+  const Collective& collective = *operation.collective;
+  Ways ways = select({collective.op, collective.bytes(operation), arena.size(),
+                      arena.can_read_peers(), arena.shared_arrays()->is_used()},
+                     arena.tuning());
+  const std::size_t written =
+      operation.output.num_bytes() + num_bytes(operation.outputs);
+  ways.stores = stores_for(written, arena.tuning());
+  return ways;
+}
+
+void run(Arena& arena, const Operation& operation, const Limits& limits) {
+  const Collective& collective = *operation.collective;
+  arena.begin(collective.descriptor(operation), limits);
+  if (collective.is_reduction) arena.set_factor(operation.factor);
+  collective.run(arena, ways_of(operation, arena), operation);
+}
+
+}  // namespace allhands

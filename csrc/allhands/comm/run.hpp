@@ -1,0 +1,16 @@
+// An Operation carried out: the ways that it may go, and its run.
+#pragma once
+
+#include "allhands/arena/arena.hpp"
+#include "allhands/arena/operation.hpp"
+#include "allhands/arena/ways.hpp"
+
+namespace allhands {
+
+// The same on every rank that runs it as the arena's next operation.
+Ways ways_of(const Operation& operation, const Arena& arena);
+
+// Runs a checked operation as the arena's next one.
+void run(Arena& arena, const Operation& operation, const Limits& limits);
+
+}  // namespace allhands

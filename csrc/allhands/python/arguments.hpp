@@ -1,0 +1,90 @@
+// How what a caller passes to a collective becomes an Operation: as the collective's
+// row says, for every collective in one way.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+#include <vector>
+
+#include "allhands/arena/collectives.hpp"
+#include "allhands/python/array.hpp"
+
+namespace allhands::python {
+
+// How the arrays of one side, output or input, are passed.
+enum class Form {
+  None,
+  Array,         // one
+  Shares,        // one, cut in as many elements per rank as the other side has
+  SharesOfRoot,  // the same on the root only, None elsewhere
+  Rows,          // one, cut along its first dimension by split sizes
+  List,          // one per rank
+  ListOfRoot,    // the same on the root only, None or empty elsewhere
+};
+
+struct Side {
+  const char* name = nullptr;  // of the parameter
+  Form form = Form::None;
+};
+
+// Where the one array of an operation in place is written.
+enum class InPlace { No, OnAll, OnRoot, OffRoot };
+
+// A collective as Python calls it.
+struct Row {
+  const char* name;  // of the function
+  const Collective& collective;
+  Side output = {}, input = {};  // in place: input
+  InPlace in_place = InPlace::No;
+  bool has_root = false;
+};
+
+// What a caller passed; each as its row needs it.
+struct Arguments {
+  nanobind::handle output = {}, input = {};
+  int root = -1;
+  nanobind::handle reduce_op = {};
+  nanobind::handle output_splits = {}, input_splits = {};
+};
+
+// The arrays of one side.
+class Taken {
+ public:
+  void take(const Side& side, nanobind::handle given, Access access);
+
+  // Of Form::Array and those that are one array cut.
+  const Buffer& buffer() const { return array_->buffer(); }
+  bool is_there() const { return array_.has_value(); }
+  // Of the lists, once.
+  std::vector<Buffer> take_buffers() { return list_->take_buffers(); }
+
+  // What keeps the memory alive.
+  nanobind::object owner() const;
+  // As a list, the way it was passed.
+  nanobind::list listed() const;
+
+ private:
+  std::optional<Array> array_;
+  std::optional<Arrays> list_;
+};
+
+// An Operation, with the arrays that it needs for as long as it may run.
+class Prepared {
+ public:
+  // Checked. Throws Value, Type and Unsupported for what is wrong.
+  Prepared(const Row& row, const Arguments& arguments, int rank, int size);
+
+  Operation operation;
+
+  // What keeps the memory alive.
+  nanobind::object owners() const;
+  // The arrays that are written, as they were passed.
+  nanobind::list outputs() const;
+
+ private:
+  const bool is_in_place_;
+  Taken output_, input_;
+};
+
+}  // namespace allhands::python
