@@ -61,12 +61,19 @@ def to_seconds(timeout: timedelta) -> float:
     """
     if not isinstance(timeout, timedelta):
         raise TypeError(
-            f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
+            f"Expected timeout argument to be of type datetime.timedelta, got "
+            f"{timeout!r}{_as_timedelta(timeout)}"
         )
     seconds = timeout.total_seconds()
     if seconds < 0:
         raise ValueError(f"timeout must not be negative, got {seconds} s")
     return seconds
+
+
+def _as_timedelta(timeout: object) -> str:
+    """How to say a number of seconds; nothing for what is none."""
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    return f": pass timedelta(seconds={timeout!r})" if is_number else ""
 
 
 class _CountsPlainOps(type):

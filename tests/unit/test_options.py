@@ -75,8 +75,12 @@ def test_the_old_spelling_warns():
 def test_timeouts_are_timedeltas():
     assert default_pg_timeout == timedelta(minutes=30)
     assert to_seconds(timedelta(minutes=1)) == 60.0
-    with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got 5"):
-        to_seconds(5)
+    for seconds in (5, 0.5):
+        remedy = rf"timedelta, got {seconds}: pass timedelta\(seconds={seconds}\)$"
+        with pytest.raises(TypeError, match=remedy):
+            to_seconds(seconds)
+    with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got '5'$"):
+        to_seconds("5")
 
 
 def test_which_operations_take_complex_numbers():

@@ -2,7 +2,7 @@
 
 Only `init_process_group` waits for the others. A group made later is known by its
 members, so making it needs no message; `new_group` asks the store whether all ranks
-make the same groups, see `group_order`. For one thread at a time.
+make the same groups, see `order`. For one thread at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from allhands.backends.registry import Backend, BackendConfig
 from allhands.groups import excepthook
 from allhands.groups.making import add_group, check_members, hashed, make_world
-from allhands.groups.order import check_order
+from allhands.groups.order import name_in_order
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import (
     NON_GROUP_MEMBER,
@@ -178,12 +178,11 @@ def new_group(
     BackendConfig(backend)  # refuses what it does not know
     if use_local_synchronization:
         num_alike = world.count_alike(members)
-        name = f"{hashed(members)}:{num_alike}"
+        name: str | None = f"{hashed(members)}:{num_alike}"
     else:
-        name = world.next_name()
-        check_order(name, members, backend.lower(), group_desc)
+        name = name_in_order(members, backend.lower(), group_desc)
         num_alike = world.count_alike(members)
-    if whole.rank() not in members:
+    if name is None or whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
     return add_group(
         members,

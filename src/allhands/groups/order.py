@@ -15,21 +15,30 @@ Where ranks differ,
 
 So nobody waits for a rank that raised. Others are not disturbed, and later calls can
 succeed. Where the store cannot compare, or is gone, nothing is checked.
+
+Some groups are made by a part of the world: `new_subgroups` of a group is for that
+group's ranks, the *parent*, who do not count it as a call. The other ranks may call
+`new_group` for the same members, as torch.distributed wants them to, or leave it out.
+So the parent's ranks first note it in the store. Then a call for these members by a
+rank outside the parent counts only where others make it too: where calls differ, that
+rank does not count its own, and everyone else passes over it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.registry import Backend, BackendConfig, make_communicator
 from allhands.errors import CollectiveMismatchError, DistError
+from allhands.groups.making import hashed
 from allhands.groups.world import current, default_group
-from allhands.store import PrefixStore
+from allhands.store import PrefixStore, Store
 
-__all__ = ["check_order"]
+__all__ = ["name_in_order", "tell_parent"]
 
 
 class _Call(NamedTuple):
@@ -47,28 +56,82 @@ class _Call(NamedTuple):
         return f"new_group({self.members}{more})"
 
 
-def check_order(
-    name: str, members: list[int], backend: str, group_desc: str | None
-) -> None:
-    """Hold that every rank makes this group as the one called `name`, its number.
+def name_in_order(
+    members: list[int], backend: str, group_desc: str | None
+) -> str | None:
+    """The name of the group that every rank of the world now makes: its number.
+
+    None where the call does not count, which only happens to a rank outside the group.
 
     Raises:
         CollectiveMismatchError: some rank makes another one; names both calls.
     """
     world = current()
     if not world.has_met:  # the backends in use do not need to know who the ranks are
-        return
-    token = world.roster().token_for("group order").hex()[:16]
-    store = PrefixStore(f"groups/{token}", world.store)
+        return world.next_name()
+    store = _store()
     mine = _Call(default_group().rank(), members, backend, group_desc)
-    try:
-        found = store.compare_set(name, "", json.dumps([mine]))
-    except (NotImplementedError, DistError):
+    while True:
+        name = world.next_name()
+        try:
+            found = store.compare_set(name, "", json.dumps([mine]))
+        except (NotImplementedError, DistError):
+            return name
+        first, *others = [_Call(*call) for call in json.loads(found)]
+        if others or first[1:] != mine[1:]:
+            if not others and _need_not_count(store, mine):
+                world.take_back_name()
+                return None
+            if not others and _need_not_count(store, first):
+                continue
+            _disagree(store, name, mine, first, others)
+        return name
+
+
+def tell_parent(parent: Sequence[int], parts: Sequence[Sequence[int]]) -> None:
+    """Let all ranks know that those of `parent` make groups of these members.
+
+    Every rank of `parent` calls it before it makes them.
+    """
+    if not current().has_met:
         return
-    first, *others = [_Call(*call) for call in json.loads(found)]
+    store = _store()
+    with suppress(NotImplementedError, DistError):
+        for members in parts:
+            _tell_parent(store, f"parent/{hashed(sorted(members))}", set(parent))
+
+
+def _tell_parent(store: Store, key: str, parent: set[int]) -> None:
+    """Note the ranks that are in all parents of these members."""
+    known = ""
+    while True:
+        wanted = json.dumps(sorted(parent))
+        found = store.compare_set(key, known, wanted).decode()
+        if found == wanted:
+            return
+        known, parent = found, parent & set(json.loads(found))
+
+
+def _store() -> Store:
+    """Where the calls of this world's ranks are compared."""
+    world = current()
+    token = world.roster().token_for("group order").hex()[:16]
+    return PrefixStore(f"groups/{token}", world.store)
+
+
+def _need_not_count(store: Store, call: _Call) -> bool:
+    """Whether the caller is outside a parent of these members."""
+    key = f"parent/{hashed(sorted(call.members))}"
+    with suppress(NotImplementedError, DistError):
+        return store.check([key]) and call.rank not in json.loads(store.get(key))
+    return False
+
+
+def _disagree(
+    store: Store, name: str, mine: _Call, first: _Call, others: list[_Call]
+) -> NoReturn:
+    """Raise, and see to it that nobody waits for this rank."""
     is_same = first[1:] == mine[1:]
-    if is_same and not others:
-        return
     if not others:
         with suppress(DistError):  # then only those who use the groups will know
             store.set(name, json.dumps([first, mine]))
@@ -81,7 +144,7 @@ def check_order(
     _break_off(mine, text)
     if first.members != mine.members:
         _break_off(first, text)
-    world.count_alike(first.members)  # as every rank does for this call
+    current().count_alike(first.members)  # as every rank does for this call
     error = CollectiveMismatchError(text)
     error.ranks = [first.rank if other is mine else other.rank]
     raise error

@@ -13,7 +13,7 @@ from typing import Any
 from allhands.backends.communicator import Communicator
 from allhands.groups.arguments import Group, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.world import NON_GROUP_MEMBER, current, default_group
+from allhands.groups.world import NON_GROUP_MEMBER, current
 
 __all__ = [
     "GroupMember",
@@ -235,7 +235,8 @@ def set_timeout(timeout: timedelta, group: Group = None) -> None:
 def get_pg_count() -> int:
     """How many groups were made since `init_process_group`, the world included.
 
-    Counts also those that this rank is not in, and those destroyed since.
+    Counts also those that this rank is not in, and those destroyed since. Without a
+    world it is 0.
 
     Example:
         ```python
@@ -244,7 +245,6 @@ def get_pg_count() -> int:
         dist.get_pg_count()  # 2
         ```
     """
-    default_group()
     return current().num_groups
 
 

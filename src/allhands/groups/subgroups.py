@@ -15,6 +15,7 @@ from allhands.errors import DistError
 from allhands.groups.arguments import member_of
 from allhands.groups.lifetime import destroy_process_group, new_group
 from allhands.groups.making import check_members, check_of_world, make_world, split
+from allhands.groups.order import tell_parent
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import NON_GROUP_MEMBER, current, default_group
 from allhands.rendezvous.roster import Roster
@@ -42,8 +43,10 @@ def new_subgroups(
 ) -> tuple[ProcessGroup | None, Groups]:
     """Divide `group` into subgroups of `group_size` consecutive ranks each.
 
-    Every rank of `group` calls it. Without `group_size` the ranks of one host make one
-    subgroup. The other arguments are those of `new_group`.
+    Every rank of `group` calls it. Ranks of the world outside `group` need not do
+    anything; they may call `new_group` for each of the subgroups, as torch.distributed
+    wants them to, all of them or none. Without `group_size` the ranks of one host make
+    one subgroup. The other arguments are those of `new_group`.
 
     Returns:
         The subgroup that this rank is in, and a list of all of them, in which
@@ -67,6 +70,8 @@ def new_subgroups(
         starts = range(0, len(ranks), group_size)
         parts = [ranks[start : start + group_size] for start in starts]
     is_whole = member_of(group).is_world
+    if not is_whole:
+        tell_parent(ranks, parts)
     return _make_all(
         parts, is_whole, timeout, backend, pg_options, group_desc=group_desc
     )

@@ -108,6 +108,10 @@ class World:
         self._num_named += 1
         return str(self._num_named - 1)
 
+    def take_back_name(self) -> None:
+        """The last `next_name` was for a group that not all ranks count."""
+        self._num_named -= 1
+
     def add(self, group: ProcessGroup) -> None:
         """Register `group`; the first one is the default."""
         self.groups[group.group_name] = group

@@ -251,8 +251,9 @@ def batch_isend_irecv(
 ) -> list[Work]:
     """Start all operations of the list; one `Work` each, in its order.
 
+    A rank without messages may pass an empty list, and gets one.
+
     Raises:
-        IndexError: the list is empty.
         ValueError: it is no list of `P2POp`, or they are of different groups.
 
     Example:
@@ -273,7 +274,7 @@ def batch_isend_irecv(
             "``allhands.P2POp``, in a list."
         )
     if not p2p_op_list:
-        raise IndexError("``p2p_op_list`` is empty: list index out of range")
+        return []
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
     member_of(p2p_op_list[0].group)  # which may have been destroyed

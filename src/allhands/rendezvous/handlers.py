@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from allhands import settings
 from allhands.errors import DistNetworkError
-from allhands.options import default_pg_timeout
+from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import FileStore, PrefixStore, Store, TCPStore
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
@@ -256,7 +256,7 @@ def _made_patiently(
     """Make the store; where it is long in coming, say so, and go on looking for it."""
     patience = timedelta(seconds=settings.patience.get())
     start = time.monotonic()
-    if not timedelta(0) < patience < timeout:
+    if not 0 < patience.total_seconds() < to_seconds(timeout):
         return make(timeout=timeout)
     try:
         store = make(timeout=patience)

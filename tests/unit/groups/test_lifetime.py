@@ -212,13 +212,18 @@ def test_init_tells_of_a_store_that_was_lost():
         dist.new_group,
         dist.barrier,
         dist.get_backend,
-        dist.get_pg_count,
         lambda: dist.all_reduce(np.zeros(1)),
     ],
 )
 def test_before_init_calls_say_so(call):
     with pytest.raises(ValueError, match="Default process group has not been initial"):
         call()
+
+
+def test_without_a_world_no_group_was_made():
+    assert dist.get_pg_count() == 0
+    run_ranks(1, lambda rank: dist.new_group([0]))
+    assert dist.get_pg_count() == 0
 
 
 def test_before_init_there_is_nothing_to_destroy():

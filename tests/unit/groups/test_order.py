@@ -1,14 +1,16 @@
 """Ranks that make their groups in different orders; ranks are threads."""
 
 import contextlib
+import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 import allhands as dist
 from harness.pace import patient
-from harness.ranks import outcomes, run_ranks
+from harness.ranks import LIMIT, outcomes, run_ranks
 from harness.stores import DictStore
 
 Mismatch = dist.CollectiveMismatchError
@@ -177,3 +179,92 @@ def test_without_the_store_groups_work_unchecked(kind):
         return total(pair) if rank < 2 else 1, total(all_three)
 
     assert run_ranks(3, body, init=False) == [(1, 3)] * 3
+
+
+PARENT = [0, 2, 3, 5]
+PARTS = [[0, 2], [3, 5]]
+
+
+@pytest.mark.parametrize("others_call", [True, False])
+def test_subgroups_of_a_group_need_the_other_ranks_no_more_than_they_mind_them(
+    others_call,
+):
+    def body(rank):
+        parent = dist.new_group(PARENT)
+        if rank in PARENT:
+            mine, _ = dist.new_subgroups(2, group=parent)
+            assert total(mine) == (2 if rank < 3 else 8)
+        elif others_call:
+            assert [dist.new_group(part) for part in PARTS] == [-100, -100]
+        everyone = dist.new_group()
+        assert total(everyone) == 15
+        return everyone.group_name
+
+    assert len(set(run_ranks(6, body))) == 1
+
+
+def test_a_group_that_a_part_made_does_not_hide_a_mismatch():
+    def body(rank):
+        parent = dist.new_group([0, 1])
+        if rank < 2:
+            dist.new_subgroups(1, group=parent)
+        dist.barrier()
+        dist.new_group([0, 1] if rank == 0 else [0, 2])
+
+    errors = outcomes(3, body)
+    assert sum(isinstance(error, Mismatch) for error in errors) in (1, 2)
+
+
+def in_turns(size, order, calls):
+    """Let the ranks make `calls[rank]`, one after the other as `order` says."""
+    turn = threading.Condition()
+    left = list(order)
+
+    def body(rank):
+        for call in calls[rank]:
+            with turn:
+                assert turn.wait_for(lambda: not left or left[0] == rank, LIMIT)
+                left.pop(0)
+                try:
+                    call()
+                except BaseException:
+                    left.clear()
+                    raise
+                finally:
+                    turn.notify_all()
+        return dist.new_group().group_name
+
+    return run_ranks(size, body)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_calls_of_a_part_in_any_order_of_events(seed):
+    """Programs of groups of the world and of a part of it, some of the same members."""
+    random = np.random.default_rng(seed)
+    size, parent, members = 4, [0, 1, 2], [[0], [1], [2]]
+    others_call = bool(seed % 2)
+    calls = [[] for _ in range(size)]
+    for rank in range(size):
+        calls[rank].append(lambda: parents.setdefault(dist.get_rank(), make(parent)))
+    parents = {}
+
+    def make(ranks):
+        return dist.new_group(ranks)
+
+    def divide():
+        dist.new_subgroups(1, group=parents[dist.get_rank()])
+
+    for step in random.integers(5, size=8):
+        for rank in range(size):
+            if step < 3:
+                calls[rank].append(partial(make, members[step]))
+            elif step == 3:
+                calls[rank].append(partial(make, [0, 1, 2, 3]))
+            elif rank in parent:
+                calls[rank].append(divide)
+            elif others_call:
+                calls[rank] += [partial(make, part) for part in members]
+    order = random.permutation(
+        [rank for rank in range(size) for _ in calls[rank]]
+    ).tolist()
+    assert len(set(in_turns(size, order, calls))) == 1

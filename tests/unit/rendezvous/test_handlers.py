@@ -336,3 +336,9 @@ def test_what_will_not_get_better_is_raised_at_once(environment, capfd):
         with pytest.raises(DistNetworkError, match="address already in use"):
             meet(url, 0, 2, timeout=TIMEOUT)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("url", ["tcp://127.0.0.1:0", "file://{}"])
+def test_a_number_of_seconds_is_told_how_to_be_a_timeout(url, tmp_path):
+    with pytest.raises(TypeError, match=r"got 5: pass timedelta\(seconds=5\)"):
+        meet(url.format(tmp_path / "store"), 0, 1, timeout=5)
