@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from allhands.device_mesh.grid import check_device_type, check_names, overrides_by_dim
+from allhands.device_mesh.checks import (
+    check_device_type,
+    check_names,
+    overrides_by_dim,
+)
 from allhands.device_mesh.mesh import DeviceMesh
 
 __all__ = ["init_device_mesh"]

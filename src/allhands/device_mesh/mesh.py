@@ -4,9 +4,9 @@ In a mesh of shape (2, 4) each rank is in one group along dimension 0, the ranks
 column, and in one along dimension 1, those of its row. Only these are made, and making
 them sends no message, so a mesh costs each rank as many groups as it has dimensions.
 
-A mesh cut out of another by name shares that one's groups: it is a view, which knows
-for each of its dimensions which axes of the whole grid it runs over. One axis for a
-dimension of the grid itself, several for dimensions that were flattened into one.
+A mesh made out of another, or out of parts of it, shares that one's groups: it is a
+view, which knows for each of its dimensions where on the whole grid it runs. Along an
+axis of the grid, a part of one, or several that were flattened into one.
 
 Made by one thread at a time, in the same order on all its ranks; read from any.
 """
@@ -22,22 +22,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allhands.device_mesh.grid import (
-    Dim,
-    Grid,
-    Override,
-    check_complete,
+from allhands.device_mesh.checks import (
     check_device_type,
     check_lines,
     check_names,
     check_parts,
     check_ranks,
-    mesh_of,
+    check_same_grid,
+    dims_named,
+    groups_and_mesh,
+    index_of,
     one_override,
     overrides_by_dim,
 )
+from allhands.device_mesh.grid import Dim, Grid, Override
+from allhands.device_mesh.layout import (
+    cut,
+    joined,
+    overlap,
+    position,
+    size_of,
+)
 from allhands.groups.lifetime import init_process_group
-from allhands.groups.making import check_of_world
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.queries import get_rank, is_initialized
 
@@ -100,9 +106,9 @@ class DeviceMesh:
         grid = self._grid = Grid(device_type, mesh, -1 if rank is None else rank)
         if is_initialized():
             check_ranks(grid.ranks)
-        ndim = grid.ranks.ndim
+        ndim = len(grid.axes)
         self._names = check_names(mesh_dim_names, ndim)
-        self._dims = tuple(Dim((axis,), None) for axis in range(ndim))
+        self._dims = tuple(Dim(layout, None) for layout in grid.axes)
         if _init_backend:
             self._make_groups(0, backend_override or [(None, None)] * ndim)
 
@@ -111,7 +117,7 @@ class DeviceMesh:
         dims = list(self._dims)
         for axis, override in enumerate(overrides, first):
             label = self._names[axis] if self._names else f"dim_{axis}"
-            dims[axis] = self._grid.make_dim((axis,), label, override)
+            dims[axis] = self._grid.make_dim(dims[axis].layout, label, override)
         self._dims = tuple(dims)
 
     def _view(self, dims: Sequence[Dim], names: tuple[str, ...]) -> DeviceMesh:
@@ -142,18 +148,12 @@ class DeviceMesh:
             mesh = DeviceMesh.from_group(world, "cpu", mesh_dim_names=("dp",))
             ```
         """
-        groups = [group] if isinstance(group, ProcessGroup) else list(group)
-        for member in groups:
-            check_of_world("DeviceMesh.from_group", member)
-        if isinstance(group, ProcessGroup):
-            mesh = mesh_of(group, mesh)
-        else:
-            check_complete(groups, mesh, mesh_dim_names)
+        groups, mesh = groups_and_mesh(group, mesh, mesh_dim_names)
         made = DeviceMesh(
             device_type, mesh, mesh_dim_names=mesh_dim_names, _init_backend=False
         )
-        made._dims = tuple(Dim((axis,), member) for axis, member in enumerate(groups))
         check_lines(made._grid, groups)
+        made._dims = tuple(map(Dim, made._grid.axes, groups))
         return made
 
     @staticmethod
@@ -205,7 +205,7 @@ class DeviceMesh:
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of ranks along each dimension."""
-        return tuple(self._grid.size(dim) for dim in self._dims)
+        return tuple(size_of(dim.layout) for dim in self._dims)
 
     def size(self, mesh_dim: int | str | None = None) -> int:
         """The number of ranks, in all or along a dimension.
@@ -215,7 +215,7 @@ class DeviceMesh:
         """
         if mesh_dim is None:
             return math.prod(self.shape)
-        return self._grid.size(self._dim(mesh_dim))
+        return size_of(self._dim(mesh_dim).layout)
 
     def get_rank(self) -> int:
         """This process's global rank."""
@@ -223,8 +223,10 @@ class DeviceMesh:
 
     def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this rank is along each dimension; None where it is not in the mesh."""
-        at = self._grid.coordinate
-        return None if at is None else tuple(self._position(dim) for dim in self._dims)
+        place = self._grid.place
+        if place is None:
+            return None
+        return tuple(position(dim.layout, place) for dim in self._dims)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """This rank's position along a dimension: its rank in that group.
@@ -235,8 +237,7 @@ class DeviceMesh:
             IndexError, KeyError: there is no such dimension.
         """
         dim = self._dim(mesh_dim)
-        self._check_member()
-        return self._position(dim)
+        return position(dim.layout, self._place())
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
         """This rank's group along a dimension, by index or name.
@@ -247,7 +248,7 @@ class DeviceMesh:
             IndexError, KeyError: there is no such dimension.
         """
         dim = self._dim(mesh_dim)
-        self._check_member()
+        self._place()
         if dim.group is None:
             raise RuntimeError(f"{self} was made with _init_backend=False: no groups")
         return dim.group
@@ -259,6 +260,23 @@ class DeviceMesh:
             RuntimeError: as for `get_group`.
         """
         return [self.get_group(index) for index in range(self.ndim)]
+
+    def abort(self) -> None:
+        """Break this rank's groups along all dimensions, for every member of them.
+
+        Whoever waits in one gets an error at once, and so does every further operation,
+        see `ProcessGroup.abort`. A dimension over the whole world may have the default
+        group. Nothing happens on a rank outside the mesh, or to a mesh without groups.
+        From any thread.
+
+        Example:
+            ```python
+            mesh.abort()  # in a thread that found out that the job cannot go on
+            ```
+        """
+        for dim in self._dims:
+            if dim.group is not None:
+                dim.group.abort("DeviceMesh.abort() was called")
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
         """The mesh of some dimensions, named in their order, through this rank.
@@ -286,21 +304,7 @@ class DeviceMesh:
         )
         if names == self._names:
             return self
-        by_name = self._by_name()
-        if not set(names) <= set(by_name):
-            raise KeyError(
-                f"Invalid mesh_dim_names {names} specified. Valid mesh_dim_names are "
-                f"{list(by_name)}."
-            )
-        dims = [by_name[name] for name in names]
-        axes = [axis for dim in dims for axis in dim.axes]
-        if len(set(axes)) < len(axes):
-            raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed.")
-        if axes != sorted(axes):
-            raise KeyError(
-                f"Invalid mesh_dim_names {names} specified. Mesh dim indices should be "
-                f"in ascending order."
-            )
+        dims = dims_named(names, self._by_name())
         return self._view(dims, names)
 
     def flatten(
@@ -329,12 +333,12 @@ class DeviceMesh:
                 f"another valid mesh_dim_name."
             )
         flattened = self._grid.flattened
-        axes = tuple(axis for dim in self._dims for axis in dim.axes)
+        layout = joined(dim.layout for dim in self._dims)
         if name not in flattened:
             flattened[name] = self._grid.make_dim(
-                axes, name, one_override(backend_override)
+                layout, name, one_override(backend_override)
             )
-        elif flattened[name].axes != axes:
+        elif flattened[name].layout != layout:
             raise ValueError(
                 f"Flatten mesh with mesh_dim_name {name} has been created before, "
                 f"Please specify another valid mesh_dim_name."
@@ -357,8 +361,8 @@ class DeviceMesh:
         Raises:
             RuntimeError: the mesh has no names, or names are not unique or not one per
                 size.
-            ValueError: there is no dimension of that name, or `mesh_sizes` do not
-                multiply to its size.
+            ValueError: there is no dimension of that name, `mesh_sizes` do not multiply
+                to its size, or it was flattened and they do not fit the parts.
             IndexError: there is no dimension of that index.
 
         Example:
@@ -369,28 +373,60 @@ class DeviceMesh:
         """
         if not self._names:
             raise RuntimeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
-        at, num_parts = self._index(dim), len(mesh_sizes)
+        at = index_of(dim, self._names, self.ndim)
         check_parts(mesh_sizes, mesh_dim_names, self.shape[at], self._names[at])
-        shape = (*self.shape[:at], *mesh_sizes, *self.shape[at + 1 :])
-        made = DeviceMesh(
-            self.device_type,
-            self._grid.library.from_numpy(self._ranks().reshape(shape)),
-            mesh_dim_names=(*self._names[:at], *mesh_dim_names, *self._names[at + 1 :]),
-            _init_backend=False,
-        )
-        groups = [member.group for member in self._dims]
-        groups[at : at + 1] = [None] * num_parts
-        made._dims = tuple(Dim((axis,), group) for axis, group in enumerate(groups))
+        names = (*self._names[:at], *mesh_dim_names, *self._names[at + 1 :])
+        layouts = cut(self._dims[at].layout, mesh_sizes)
+        if layouts is None:
+            raise ValueError(
+                f"unflatten: {self._names[at]!r} was flattened out of dimensions of "
+                f"which mesh_sizes={tuple(mesh_sizes)} has no parts: {self}"
+            )
+        dims = list(self._dims)
+        dims[at : at + 1] = [Dim(layout, None) for layout in layouts]
+        made = self._view(dims, check_names(names, len(dims)))
         if self._dims[at].group is not None:
             overrides = overrides_by_dim(
-                backend_override or {}, tuple(mesh_dim_names), num_parts
+                backend_override or {}, tuple(mesh_dim_names), len(layouts)
             )
             made._make_groups(at, overrides)
         return made
 
+    @staticmethod
+    def concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
+        """The mesh of all dimensions of several meshes, in their order.
+
+        They are cut out of one mesh, or of several with the same ranks at the same
+        places. Makes no groups; the new mesh has the ranks that can be reached from
+        this one.
+
+        Raises:
+            ValueError: the list is empty.
+            RuntimeError: the meshes are of different ranks, one has no names, a name
+                comes twice, or they overlap.
+
+        Example:
+            ```python
+            mesh = dist.init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+            parts = mesh["tp"].unflatten("tp", (2, 2), ("sp", "ep"))
+            mesh = dist.DeviceMesh.concatenate([mesh["dp"], parts["ep"]])
+            ```
+        """
+        check_same_grid([mesh._grid for mesh in device_mesh_list])
+        if not all(mesh._names for mesh in device_mesh_list):
+            raise RuntimeError("Cannot concatenate a DeviceMesh without names!")
+        dims = [dim for mesh in device_mesh_list for dim in mesh._dims]
+        if overlap(dim.layout for dim in dims):
+            raise RuntimeError(
+                f"Cannot concatenate overlapping meshes: {[*device_mesh_list]}"
+            )
+        names = [name for mesh in device_mesh_list for name in mesh._names]
+        return device_mesh_list[0]._view(dims, check_names(names, len(dims)))
+
     # torch.distributed's names for them
     _flatten = flatten
     _unflatten = unflatten
+    _concatenate = concatenate
 
     def __repr__(self) -> str:
         if self._names:
@@ -398,7 +434,8 @@ class DeviceMesh:
             shape = f"({', '.join(f'{name}={size}' for name, size in pairs)})"
         else:
             shape = str(self.shape)
-        stride = tuple(self._grid.stride(dim) for dim in self._dims)
+        strides = (tuple(run.stride for run in dim.layout) for dim in self._dims)
+        stride = tuple(s[0] if len(s) == 1 else s for s in strides)
         return f"DeviceMesh({shape}, {self.device_type!r}, stride={stride})"
 
     def __eq__(self, other: object) -> bool:
@@ -414,17 +451,12 @@ class DeviceMesh:
         return self.device_type, self._names, self.shape, self._ranks().tobytes()
 
     def _ranks(self) -> npt.NDArray[np.int32]:
-        axes = [axis for dim in self._dims for axis in dim.axes]
-        return self._grid.over(axes).reshape(self.shape)
+        return self._grid.ranks_along([dim.layout for dim in self._dims])
 
     def _by_name(self) -> dict[str, Dim]:
         """Dimensions by name, also flattened ones that lie within this mesh."""
         own = dict(zip(self._names, self._dims, strict=True))
-        axes = {axis for dim in self._dims for axis in dim.axes}
-        more = {
-            n: d for n, d in self._grid.flattened.items() if axes.issuperset(d.axes)
-        }
-        return own | more
+        return own | self._grid.flattened_within(dim.layout for dim in self._dims)
 
     def _dim(self, key: int | str | None) -> Dim:
         if key is None:
@@ -437,6 +469,8 @@ class DeviceMesh:
                 )
             return self._dims[0]
         if isinstance(key, str):
+            if key in self._names:
+                return self._dims[self._names.index(key)]
             by_name = self._by_name()
             if key not in by_name:
                 raise KeyError(
@@ -444,37 +478,16 @@ class DeviceMesh:
                     f"are: mesh_dim_names={tuple(by_name)}"
                 )
             return by_name[key]
-        if not -self.ndim <= key < self.ndim:
-            raise IndexError(
-                f"mesh_dim must be in [{-self.ndim}, {self.ndim}), got {key}"
-            )
-        return self._dims[key]
+        return self._dims[index_of(key, self._names, self.ndim)]
 
-    def _index(self, key: int | str) -> int:
-        if isinstance(key, str):
-            if key not in self._names:
-                raise ValueError(
-                    f"dim {key} specified in `unflatten` is not in {self._names}"
-                )
-            return self._names.index(key)
-        self._dim(key)
-        return key % self.ndim
-
-    def _position(self, dim: Dim) -> int:
-        """This rank's index along `dim`."""
-        position = 0
-        for axis in dim.axes:
-            at = self._grid.coordinate
-            assert at is not None, "only for ranks in the mesh"
-            position = position * self._grid.ranks.shape[axis] + at[axis]
-        return position
-
-    def _check_member(self) -> None:
-        if self._grid.coordinate is None:
+    def _place(self) -> int:
+        """Where this rank is on the grid."""
+        if self._grid.place is None:
             raise RuntimeError(
                 f"rank {get_rank()} (this process) is not in {self}, which has the "
                 f"ranks {self._ranks().tolist()}"
             )
+        return self._grid.place
 
 
 _active: ContextVar[tuple[DeviceMesh, ...]] = ContextVar("allhands_mesh", default=())

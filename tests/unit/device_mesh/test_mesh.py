@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import allhands as dist
 from allhands.device_mesh import DeviceMesh, init_device_mesh
-from harness.ranks import run_ranks
+from harness.ranks import LIMIT, run_ranks
 
 NAMES = ("a", "b", "c")
 
@@ -440,3 +441,117 @@ def test_a_mesh_of_a_tensor_gives_a_tensor():
         assert torch.equal(mesh["b"].mesh, torch.tensor([0, 1], dtype=torch.int32))
 
     run_ranks(2, body)
+
+
+def test_meshes_of_one_grid_are_put_side_by_side():
+    def body(rank):
+        mesh = cube()
+        count = dist.get_pg_count()
+        side = DeviceMesh._concatenate([mesh["c"], mesh["a"]])  # torch's spelling
+        assert side.mesh_dim_names == ("c", "a")
+        assert side.get_coordinate() == (rank % 2, rank // 4)
+        assert side.mesh.tolist() == mesh["a", "c"].mesh.T.tolist()
+        assert side.get_all_groups() == [mesh.get_group("c"), mesh.get_group("a")]
+        assert dist.get_pg_count() == count
+        return side.mesh.tolist()
+
+    found = run_ranks(8, body)
+    assert found[0] == found[5] == [[0, 4], [1, 5]]
+    assert found[2] == [[2, 6], [3, 7]]
+
+
+def test_parts_of_cut_dimensions_are_put_side_by_side():
+    """Two ways to cut the same eight ranks, and dimensions of both in one mesh."""
+
+    def body(rank):
+        world = init_device_mesh("cpu", (8,), mesh_dim_names=("world",))
+        dense = world.unflatten("world", (4, 2), ("dp", "tp"))
+        sparse = world.unflatten("world", (2, 2, 2), ("rep", "ep", "etp"))
+        mixed = DeviceMesh.concatenate([sparse["rep"], dense["tp"]])
+        at = {"mesh": [[0, 1], [4, 5]], "first": rank % 4 // 2 * 2}
+        assert mixed.mesh.tolist() == (np.array(at["mesh"]) + at["first"]).tolist()
+        assert mixed.get_group("rep") is sparse.get_group("rep")
+        assert mixed.flatten().get_group().size() == 4
+        assert total(mixed.get_group("rep")) == 2 * (rank % 4) + 4
+        with pytest.raises(RuntimeError, match="overlapping meshes"):
+            DeviceMesh.concatenate([dense["dp"], sparse["ep"]])
+        again = DeviceMesh.concatenate(
+            [
+                init_device_mesh("cpu", (2, 4), mesh_dim_names=("x", "y"))["x"],
+                dense["tp"],
+            ]
+        )  # a grid of its own
+        assert again.shape == (2, 2)
+
+    run_ranks(8, body)
+
+
+@pytest.mark.parametrize(
+    ("meshes", "kind", "text"),
+    [
+        (lambda mesh: [], ValueError, "an empty list"),
+        (lambda mesh: [mesh["a"], mesh["a"]], RuntimeError, "overlapping meshes"),
+        (
+            lambda mesh: [mesh["a", "b"].flatten("ab"), mesh["b"]],
+            RuntimeError,
+            "overlapping meshes",
+        ),
+        (
+            lambda mesh: [mesh["a"], DeviceMesh("cpu", [1, 0], mesh_dim_names="b")],
+            RuntimeError,
+            "different device meshs",
+        ),
+        (
+            lambda mesh: [mesh["a"], DeviceMesh("cpu", mesh.mesh)],
+            RuntimeError,
+            "without names",
+        ),
+        (
+            lambda mesh: [
+                mesh["a"],
+                DeviceMesh("cpu", mesh.mesh, mesh_dim_names=("x", "a", "y"))["a"],
+            ],
+            RuntimeError,
+            "must be unique",
+        ),
+    ],
+)
+def test_meshes_that_cannot_be_put_side_by_side(meshes, kind, text):
+    def body(rank):
+        with pytest.raises(kind, match=text):
+            DeviceMesh.concatenate(meshes(cube()))
+
+    run_ranks(8, body, backend="fake")
+
+
+def test_a_flattened_dimension_is_cut_where_its_parts_allow_it():
+    def body(rank):
+        mesh = init_device_mesh("cpu", (2, 2, 3), mesh_dim_names=NAMES)
+        flat = mesh["a", "c"].flatten("ac")
+        with pytest.raises(ValueError, match=r"'ac' was flattened .*\(3, 2\) has no"):
+            flat.unflatten("ac", (3, 2), ("x", "y"))
+        cut = flat.unflatten("ac", (2, 3), ("x", "y"))
+        assert cut.mesh.tolist() == mesh["a", "c"].mesh.tolist()
+
+    run_ranks(12, body, backend="fake")
+
+
+def test_abort_breaks_the_groups_of_a_mesh_and_no_others():
+    start = threading.Barrier(4)
+
+    def body(rank):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        line = mesh["dp"]
+        for group in (*mesh.get_all_groups(), None):
+            dist.barrier(group)
+        start.wait(LIMIT)
+        if rank == 0:
+            line.abort()
+        if rank in (0, 2):
+            with pytest.raises(dist.DistBackendError, match=r"DeviceMesh\.abort\(\)"):
+                dist.barrier(line.get_group())
+        assert total(mesh.get_group("tp")) == (1 if rank < 2 else 5)
+        DeviceMesh("cpu", [0, 1], _init_backend=False).abort()  # has none
+        return total(None)
+
+    assert run_ranks(4, body) == [6] * 4

@@ -1,0 +1,242 @@
+"""Checks of what callers pass to make a mesh or a part of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from allhands.device_mesh.grid import Dim, Grid, Override, integers
+from allhands.device_mesh.layout import is_ascending, overlap
+from allhands.groups.making import check_members, check_of_world
+from allhands.groups.process_group import ProcessGroup
+from allhands.groups.queries import get_process_group_ranks, get_world_size
+
+__all__ = [
+    "check_device_type",
+    "check_lines",
+    "check_names",
+    "check_parts",
+    "check_ranks",
+    "check_same_grid",
+    "dims_named",
+    "groups_and_mesh",
+    "index_of",
+    "one_override",
+    "overrides_by_dim",
+]
+
+
+def check_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
+    """The names as a tuple, empty where there are none."""
+    if names is None:
+        return ()
+    unique = (names,) if isinstance(names, str) else tuple(names)
+    if len(set(unique)) != len(unique):
+        raise RuntimeError(
+            f"Each mesh_dim_name must be unique. Found repeated mesh_dim_name in "
+            f"mesh_dim_names {unique}"
+        )
+    if len(unique) != ndim:
+        raise RuntimeError(
+            f"mesh_shape and mesh_dim_names should have same length! Found "
+            f"len(mesh_dim_names): {len(unique)} and len(mesh_shape):{ndim}."
+        )
+    return unique
+
+
+def check_parts(
+    sizes: Sequence[int], names: Sequence[str], size: int, what: str
+) -> None:
+    """Refuse sizes and names of the parts of a dimension, `what`, that do not fit it.
+
+    Raises:
+        RuntimeError: not one name per size.
+        ValueError: the sizes do not multiply to `size`.
+    """
+    if len(sizes) != len(names):
+        raise RuntimeError(
+            f"mesh_dim_names must have same length as mesh_sizes in unflatten: got "
+            f"{tuple(names)} for {tuple(sizes)}"
+        )
+    if math.prod(sizes) != size or min(sizes) < 1:
+        raise ValueError(
+            f"The product of mesh_sizes={tuple(sizes)} is {math.prod(sizes)}, but the "
+            f"original dimension {what} has size {size}; they must be equal"
+        )
+
+
+def check_device_type(device_type: str) -> None:
+    """Refuse the name of a single device.
+
+    Raises:
+        RuntimeError: it is one, like "cuda:0".
+    """
+    if ":" in device_type:
+        raise RuntimeError(
+            f"Device type with index is not supported but got {device_type}. If you "
+            f"maintained a 'torch.device' object, it's recommended to pass in "
+            f"'device.type'."
+        )
+
+
+def check_ranks(ranks: npt.NDArray[np.int32]) -> None:
+    """Refuse ranks that the world does not have.
+
+    Raises:
+        RuntimeError: there are more of them than the world has.
+        ValueError: one is out of range or comes twice.
+    """
+    size = get_world_size()
+    if ranks.size > size:
+        raise RuntimeError(
+            f"Mesh should not be bigger than default world size {size}, but found "
+            f"{ranks.size} ranks!"
+        )
+    check_members(ranks.ravel().tolist(), size, sort=False)
+
+
+def overrides_by_dim(
+    by_dim: Mapping[int | str, Any], names: tuple[str, ...], ndim: int
+) -> list[Override]:
+    """For each dimension its backend and options."""
+    left = dict(by_dim)
+    found: list[Override] = []
+    for axis in range(ndim):
+        name = names[axis] if names else None
+        if axis in left and name in left:
+            raise RuntimeError(
+                f"Found redundant dim index {axis} and name {name} in backend_override"
+            )
+        key: Any = axis if axis in left else name
+        found.append(one_override(left.pop(key, None)))
+    if left:
+        raise RuntimeError(
+            f"Found invalid keys in backend_override: got {list(left)}, expected "
+            f"integers in range [0, {ndim}) or one of {names}"
+        )
+    return found
+
+
+def one_override(value: Any) -> Override:
+    """A backend's name, its options, or both."""
+    if isinstance(value, tuple):
+        backend, options = value
+        return backend, options
+    return (value, None) if isinstance(value, str) else (None, value)
+
+
+def _check_complete(groups: list[ProcessGroup], mesh: Any, names: Any) -> None:
+    """Refuse a list of groups that does not say how they lie.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not groups:
+        raise ValueError("Expects at least one ProcessGroup to be passed")
+    if mesh is None:
+        raise ValueError("Must pass mesh if passing multiple ProcessGroups")
+    if names is None:
+        raise ValueError("Must pass mesh_dim_names if passing multiple ProcessGroups")
+    if integers(mesh).ndim != len(groups):
+        raise ValueError(
+            f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
+            f"{integers(mesh).tolist()} and {len(groups)} ProcessGroups"
+        )
+
+
+def groups_and_mesh(group: Any, mesh: Any, names: Any) -> tuple[list[Any], Any]:
+    """The groups of a mesh, one per dimension, and its ranks.
+
+    Raises:
+        ValueError: the mesh of a single group is another than `mesh`; a list of groups
+            does not say how they lie.
+    """
+    groups = [group] if isinstance(group, ProcessGroup) else list(group)
+    for member in groups:
+        check_of_world("DeviceMesh.from_group", member)
+    if not isinstance(group, ProcessGroup):
+        _check_complete(groups, mesh, names)
+        return groups, mesh
+    ranks = get_process_group_ranks(group)
+    if mesh is not None and integers(mesh).tolist() != ranks:
+        raise ValueError(f"Invalid mesh {mesh} for ProcessGroup with ranks {ranks}")
+    return groups, ranks if mesh is None else mesh
+
+
+def check_lines(grid: Grid, groups: list[ProcessGroup]) -> None:
+    """Refuse groups that have other ranks than this rank's lines on the grid.
+
+    Raises:
+        ValueError: one has.
+    """
+    for axis, (layout, group) in enumerate(zip(grid.axes, groups, strict=True)):
+        line, ranks = (
+            grid.ranks_along([layout]).tolist(),
+            get_process_group_ranks(group),
+        )
+        if sorted(line) != sorted(ranks):
+            raise ValueError(
+                f"Invalid mesh: along dimension {axis} it has ranks {line}, but the "
+                f"ProcessGroup has {ranks}"
+            )
+
+
+def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:
+    """The dimensions of these names, which must be apart and in the grid's order.
+
+    Raises:
+        KeyError: there is no such dimension, or the order is another.
+        RuntimeError: they overlap.
+    """
+    if not set(names) <= set(by_name):
+        raise KeyError(
+            f"Invalid mesh_dim_names {names} specified. Valid mesh_dim_names are "
+            f"{list(by_name)}."
+        )
+    dims = [by_name[name] for name in names]
+    layouts = [dim.layout for dim in dims]
+    if len(set(names)) < len(names) or overlap(layouts):
+        raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed.")
+    if not is_ascending(layouts):
+        raise KeyError(
+            f"Invalid mesh_dim_names {names} specified. Mesh dim indices should be "
+            f"in ascending order."
+        )
+    return dims
+
+
+def check_same_grid(grids: Sequence[Grid]) -> None:
+    """Refuse grids that have different ranks, or no grid.
+
+    Raises:
+        ValueError: there is none.
+        RuntimeError: the ranks or their places differ.
+    """
+    if not grids:
+        raise ValueError("Cannot concatenate an empty list of DeviceMeshes")
+    for grid in grids:
+        if not grid.is_over_the_same(grids[0]):
+            raise RuntimeError(
+                f"Cannot concatenate DeviceMeshes derived from different device meshs: "
+                f"one has the ranks {grids[0].ranks}, another {grid.ranks}"
+            )
+
+
+def index_of(key: int | str, names: tuple[str, ...], ndim: int) -> int:
+    """The index of a dimension, by index or name.
+
+    Raises:
+        ValueError: there is no dimension of that name.
+        IndexError: there is no dimension of that index.
+    """
+    if isinstance(key, str):
+        if key not in names:
+            raise ValueError(f"dim {key} specified in `unflatten` is not in {names}")
+        return names.index(key)
+    if not -ndim <= key < ndim:
+        raise IndexError(f"mesh_dim must be in [{-ndim}, {ndim}), got {key}")
+    return key % ndim
