@@ -271,3 +271,13 @@ def default_tuning(size: int) -> dict[str, int]:
     """
     The tuning of a group of `size` ranks that share this process's CPUs, by name.
     """
+
+def ways(op: str, bytes: int, ranks: int, *, can_read_peers: bool, has_shared_arrays: bool, tuning: Mapping[str, int]) -> list[tuple[str, bool, str]]:
+    """
+    The ways of an operation on arrays of `bytes`, best first: its name, whether it is worth it here, and why. The first that is worth it, and that all ranks' arrays allow, is taken. `tuning`: changes of default_tuning().
+    """
+
+def can_read_child(pid: int) -> bool:
+    """
+    Whether the host lets this process read the memory of its forked child.
+    """

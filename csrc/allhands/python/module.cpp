@@ -10,6 +10,7 @@
 #include "allhands/python/request.hpp"
 #include "allhands/python/store.hpp"
 #include "allhands/python/tuning.hpp"
+#include "allhands/python/ways.hpp"
 #include "allhands/python/work.hpp"
 
 namespace nb = nanobind;
@@ -28,4 +29,5 @@ NB_MODULE(_C, m) {
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
   allhands::python::bind_tuning(m);
+  allhands::python::bind_ways(m);
 }

@@ -1,0 +1,72 @@
+#include "allhands/python/ways.hpp"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "allhands/base/error.hpp"
+#include "allhands/comm/select.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+using Row = std::tuple<std::string, bool, std::string>;
+
+std::vector<Row> ways(const std::string& op, std::size_t bytes, int ranks,
+                      bool can_read_peers, bool has_shared_arrays,
+                      const std::map<std::string, std::uint64_t>& changes) {
+  if (ranks < 1)
+    throw Error(ErrorKind::Value,
+                "ways: ranks must be at least 1, got " + std::to_string(ranks));
+  Tuning tuning = Tuning::for_ranks(ranks);
+  for (const auto& [name, value] : changes) tuning.set(name, value);
+  std::vector<Row> rows;
+  std::string names;
+  for (const Choice& choice : choices()) {
+    if (choice.way == Way::Slots)
+      names += (names.empty() ? "" : ", ") + std::string(name_of(choice.op));
+    if (op != name_of(choice.op)) continue;
+    const Case c = {choice.op, bytes, ranks, can_read_peers, has_shared_arrays};
+    rows.emplace_back(name_of(choice.way), choice.is_worth(c, tuning), choice.reason);
+  }
+  if (rows.empty())
+    throw Error(ErrorKind::Value, "ways: there is no '" + op + "'; there are " + names);
+  return rows;
+}
+
+// What every image of this program has at the same address: a forked child, too.
+const std::uint64_t kProbe = 0x616c6c68616e6473;
+
+}  // namespace
+
+void bind_ways(nb::module_& m) {
+  m.def(
+      "ways", ways, "op"_a, "bytes"_a, "ranks"_a, nb::kw_only(), "can_read_peers"_a,
+      "has_shared_arrays"_a, "tuning"_a,
+      "The ways of an operation on arrays of `bytes`, best first: its name, whether it "
+      "is worth it here, and why. The first that is worth it, and that all ranks' "
+      "arrays allow, is taken. `tuning`: changes of default_tuning().");
+  m.def(
+      "can_read_child",
+      [](int pid) {
+        std::uint64_t seen = 0;
+        const auto address = reinterpret_cast<std::uint64_t>(&kProbe);
+        return read_memory_of(pid, address, &seen, sizeof(seen)) == PeerRead::Done &&
+               seen == kProbe;
+      },
+      "pid"_a,
+      "Whether the host lets this process read the memory of its forked child.");
+}
+
+}  // namespace allhands::python

@@ -1,0 +1,151 @@
+"""`allhands info`: what this host offers, and by which ways data would go on it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from allhands import _C, settings
+from allhands.bench.cells import parse_size, readable_size
+
+__all__ = ["main"]
+
+_OPERATIONS = (
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "broadcast",
+    "all_gather",
+    "gather",
+    "scatter",
+    "all_to_all",
+)
+_SIZES = tuple(1 << power for power in (3, 16, 18, 20, 24, 26))
+
+
+def main(args: Sequence[str]) -> int:
+    """The command; returns its exit code."""
+    given = _parser().parse_args(args)
+    width = None if sys.stdout.isatty() else 80
+    console = Console(width=width, highlight=False)
+    reads = can_read_peers()
+    can = "can" if reads else "cannot"
+    shared = "" if given.shared_arrays else "not "
+    console.print(
+        f"{given.nproc} ranks on {len(os.sched_getaffinity(0))} CPUs; processes {can} "
+        f"read each other's memory; arrays are {shared}shared",
+        soft_wrap=True,
+    )
+    if given.ways is None:
+        return 0
+    if given.ways:
+        console.print(_choices(given, reads))
+    else:
+        console.print(_overview(given, reads))
+        console.print("coop: cooperative; `--ways OP` says why and what it is")
+    return 0
+
+
+def can_read_peers() -> bool:
+    """Whether this host lets processes of one user read each other's memory."""
+    end, other = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(other)
+            os.read(end, 1)  # until the parent has looked, or is gone
+        finally:
+            os._exit(0)
+    try:
+        return _C.can_read_child(child)
+    finally:
+        os.close(end)
+        os.close(other)
+        os.waitpid(child, 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="allhands info",
+        description="Say what this host offers to the ranks of a group.",
+    )
+    add = parser.add_argument
+    add(
+        "--ways",
+        nargs="?",
+        const="",
+        metavar="OP",
+        choices=["", *_OPERATIONS],
+        help="by which way the data of each operation goes; with OP: of this one, "
+        "and why",
+    )
+    add("--size", type=_size, default=1 << 20, help="bytes, also as 16K (default: 1M)")
+    add("-n", "--nproc", type=_ranks, default=2, help="ranks (default: 2)")
+    add(
+        "--shared-arrays",
+        action="store_true",
+        help="the arrays are those of empty_shared",
+    )
+    return parser
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _ranks(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"ranks are {text!r}; want 1 or more")
+    return int(text)
+
+
+def _rows(
+    op: str, size: int, given: argparse.Namespace, reads: bool
+) -> list[tuple[str, bool, str]]:
+    return _C.ways(
+        op,
+        size,
+        given.nproc,
+        can_read_peers=reads,
+        has_shared_arrays=given.shared_arrays,
+        tuning=settings.tuning.get(),
+    )
+
+
+def _way(op: str, size: int, given: argparse.Namespace, reads: bool) -> str:
+    return next(way for way, is_worth, _ in _rows(op, size, given, reads) if is_worth)
+
+
+def _overview(given: argparse.Namespace, reads: bool) -> Table:
+    """A line per operation, a column per size."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for size in _SIZES:
+        table.add_column(readable_size(size), no_wrap=True)
+    for op in _OPERATIONS:
+        short = [_way(op, size, given, reads) for size in _SIZES]
+        table.add_row(op, *(way.removesuffix("erative") for way in short))
+    return table
+
+
+def _choices(given: argparse.Namespace, reads: bool) -> Table:
+    """The rows of one operation: what is taken, what is not, and why."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(f"{given.ways}, {readable_size(given.size)}", no_wrap=True)
+    table.add_column("")
+    table.add_column("because")
+    is_taken = False
+    for way, is_worth, reason in _rows(given.ways, given.size, given, reads):
+        state = "taken" if is_worth and not is_taken else "else" if is_worth else "no"
+        is_taken = is_taken or is_worth
+        table.add_row(way, state, reason)
+    return table
