@@ -15,9 +15,9 @@ std::uint32_t number_of(const Arena& arena) {
 
 }  // namespace
 
-void CooperativeReceives::open(int sender, const Buffer& to, bool may_write) {
+void CooperativeReceives::open(int sender, const Buffer& to) {
   receives_.push_back({sender, &to, std::nullopt});
-  if (!may_write || !to.is_contiguous()) return;
+  if (!to.is_contiguous()) return;
   arena_.handover(sender).address = reinterpret_cast<std::uint64_t>(to.data);
   receives_.back().slices = slices_of(arena_, sender);
   receives_.back().slices->open(number_of(arena_),

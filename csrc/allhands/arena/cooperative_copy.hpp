@@ -28,9 +28,9 @@ class CooperativeReceives {
   CooperativeReceives& operator=(const CooperativeReceives&) = delete;
 
   // After Arena::begin and before the ranks meet: from now on `sender`, which sends to
-  // nobody else in this operation, may write to `to`. Not where that is strided or the
-  // caller does not want it: then the receiver copies alone.
-  void open(int sender, const Buffer& to, bool may_write = true);
+  // nobody else in this operation, may write to `to`. Not where that is strided:
+  // then the receiver copies alone.
+  void open(int sender, const Buffer& to);
   // Copies what the senders do not of the first buffer that each has told of. Returns
   // when all is there, and each sender has published the end of its part.
   void complete(const PeerArrays& peers);

@@ -42,15 +42,6 @@ Part part_of(const Arena& arena, int owner, std::size_t num_bytes) {
   return {std::min(num_bytes, share * rank), std::min(num_bytes, share * (rank + 1))};
 }
 
-// Whether `buffer` shares memory with one of `list` other than that of this rank: then
-// one of them would be written while a peer reads the other. Staged data is safe there.
-bool overlaps_another(const Buffer& buffer, const std::vector<Buffer>& list,
-                      std::size_t self) {
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (i != self && overlap(buffer, list[i])) return true;
-  return false;
-}
-
 // Into all outputs, which are memory of this process.
 void reduce_mapped(const Arena& arena, const PeerArrays& peers, Reduction& reduction,
                    Part part, std::size_t element) {
@@ -160,9 +151,7 @@ bool broadcast(Arena& arena, const Ways& ways, const Buffer& buffer, int root) {
 bool all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
                 const Buffer& input) {
   const auto self = static_cast<std::size_t>(arena.rank());
-  const bool is_overwritten = overlaps_another(input, outputs, self);
-  const auto peers =
-      PeerArrays::meet(arena, ways, std::span(&input, is_overwritten ? 0 : 1));
+  const auto peers = PeerArrays::meet(arena, ways, std::span(&input, 1));
   if (!peers) return false;
   for (std::size_t step = 1; step <= outputs.size(); ++step) {  // own comes last
     const std::size_t rank = (self + step) % outputs.size();    // spread the readers
@@ -179,8 +168,7 @@ bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
   if (ways.may(Way::Cooperative))
     for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // none but on the root
       if (rank != self)  // what it has for itself must stay until it has copied it
-        receives.open(static_cast<int>(rank), outputs[rank],
-                      !overlap(input, outputs[rank]));
+        receives.open(static_cast<int>(rank), outputs[rank]);
   const auto peers = PeerArrays::meet(arena, ways, std::span(&input, 1));
   if (!peers) return false;
   if (peers->is_mapped()) {
@@ -200,9 +188,7 @@ bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
 bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
                     const std::vector<Buffer>& inputs, ReduceOp op) {
   const auto self = static_cast<std::size_t>(arena.rank());
-  const bool is_overwritten = overlaps_another(output, inputs, self);
-  const auto peers = PeerArrays::meet(
-      arena, ways, std::span(inputs).first(is_overwritten ? 0 : inputs.size()));
+  const auto peers = PeerArrays::meet(arena, ways, inputs);
   if (!peers) return false;
   Reduction reduction(arena, output.dtype, op);
   if (!peers->is_mapped()) {
@@ -225,8 +211,7 @@ bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
 bool writes_inputs(const std::vector<Buffer>& outputs,
                    const std::vector<Buffer>& inputs, std::size_t self) {
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (overlaps_another(outputs[i], inputs, i == self ? self : inputs.size()))
-      return true;
+    if (i != self && overlap(outputs[i], inputs[i])) return true;
   return false;
 }
 
@@ -252,9 +237,7 @@ bool all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outpu
 bool scatter(Arena& arena, const Ways& ways, const Buffer& output,
              const std::vector<Buffer>& inputs, int root) {
   const auto self = static_cast<std::size_t>(arena.rank());
-  const bool is_overwritten = overlaps_another(output, inputs, self);
-  const auto peers = PeerArrays::meet_root(
-      arena, ways, std::span(inputs).first(is_overwritten ? 0 : inputs.size()), root);
+  const auto peers = PeerArrays::meet_root(arena, ways, inputs, root);
   if (!peers) return false;
   peers->fetch(root, self, output, ways.stores);
   part_from(arena);

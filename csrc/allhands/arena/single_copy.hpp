@@ -44,7 +44,7 @@ bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
 bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
                     const std::vector<Buffer>& inputs, ReduceOp op);
 
-// Whether an all_to_all writes to what a peer may read, if it is read where it lies.
+// Whether an all_to_all is in place, and so writes to what a peer would read.
 bool writes_inputs(const std::vector<Buffer>& outputs,
                    const std::vector<Buffer>& inputs, std::size_t self);
 

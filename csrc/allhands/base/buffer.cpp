@@ -1,6 +1,7 @@
 #include "allhands/base/buffer.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace allhands {
 namespace {
@@ -34,6 +35,20 @@ std::size_t num_bytes(const std::vector<Buffer>& list) {
   std::size_t bytes = 0;
   for (const Buffer& buffer : list) bytes += buffer.num_bytes();
   return bytes;
+}
+
+bool overlap(const std::vector<Buffer>& a, const std::vector<Buffer>& b) {
+  const auto extent_of_all = [](const std::vector<Buffer>& list) {
+    Extent all = {std::numeric_limits<std::intptr_t>::max(), 0};
+    for (const Buffer& buffer : list) {
+      if (buffer.count == 0) continue;
+      const Extent extent = extent_of(buffer);
+      all = {std::min(all.begin, extent.begin), std::max(all.end, extent.end)};
+    }
+    return all;
+  };
+  const Extent one = extent_of_all(a), other = extent_of_all(b);
+  return one.begin < other.end && other.begin < one.end;
 }
 
 std::size_t largest_count(const std::vector<Buffer>& list) {

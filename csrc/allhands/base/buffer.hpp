@@ -15,6 +15,8 @@ namespace allhands {
 struct Dimension {
   std::int64_t size;
   std::int64_t stride;  // bytes, may be negative
+
+  bool operator==(const Dimension&) const = default;
 };
 
 struct Buffer {
@@ -23,6 +25,8 @@ struct Buffer {
   std::size_t count = 0;              // elements
   std::vector<Dimension> dimensions;  // empty: contiguous in C order
   std::size_t first = 0;              // elements to skip; 0 where contiguous
+
+  bool operator==(const Buffer&) const = default;
 
   bool is_contiguous() const { return dimensions.empty(); }
   std::size_t num_bytes() const { return count * size_of(dtype); }
@@ -45,6 +49,8 @@ struct Buffer {
 
 // Whether two arrays have memory in common, between their lowest and highest elements.
 bool overlap(const Buffer& a, const Buffer& b);
+// The same of whole lists, each from the lowest to the highest element of all.
+bool overlap(const std::vector<Buffer>& a, const std::vector<Buffer>& b);
 
 std::size_t num_bytes(const std::vector<Buffer>& list);
 

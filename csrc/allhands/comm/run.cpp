@@ -1,6 +1,7 @@
 #include "allhands/comm/run.hpp"
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/comm/overlaps.hpp"
 #include "allhands/comm/select.hpp"
 
 namespace allhands {
@@ -12,11 +13,17 @@ Ways ways_of(const Operation& operation, const Arena& arena) {
                      arena.tuning());
   const std::size_t written =
       operation.output.num_bytes() + num_bytes(operation.outputs);
-  ways.stores = stores_for(written, arena.tuning());
+  // Where there is no output, the input is it.
+  ways.stores =
+      stores_for(written != 0 ? written : operation.input.num_bytes(), arena.tuning());
   return ways;
 }
 
 void run(Arena& arena, const Operation& operation, const Limits& limits) {
+  if (writes_own_inputs(operation, arena.rank())) {
+    const CopiedInputs copied(operation);
+    return run(arena, copied.operation(), limits);
+  }
   const Collective& collective = *operation.collective;
   arena.begin(collective.descriptor(operation), limits);
   if (collective.is_reduction) arena.set_factor(operation.factor);
