@@ -1,6 +1,7 @@
 # make demo   train a small network on 2 ranks            make test    the test suite
 # make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
 # make docs   the documents as a site, in build/site; a broken link or page is an error
+# make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git.
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test check bench build docs lint format types stubs sanitizers native clean
+.PHONY: demo test check bench build docs lint format types stubs sanitizers native mutants clean
 
 build: $(VENV)/built
 
@@ -91,6 +92,10 @@ SANITIZE_asan := address,undefined
 SANITIZE_tsan := thread
 native: native-plain
 sanitizers: native-asan native-tsan
+
+mutants: $(VENV)/test
+	$(PIP) install --group mutants
+	$(BIN)/python tests/mutation/mutate.py
 
 clean:
 	rm -rf $(VENV) build
