@@ -169,6 +169,7 @@ def main() -> int:
     given = parser.parse_args()
     if subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT):
         sys.exit("mutate.py: the checkout has changes; commit or stash them first")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutate.py: terminated"))
     if not build():
         sys.exit("mutate.py: the code does not build, or the core's tests fail")
     original = built()
