@@ -35,7 +35,7 @@ $(VENV)/lint: $(VENV)/tools
 	$(PIP) install --group lint
 	touch $@
 
-test: $(VENV)/test
+test: $(VENV)/test native
 	$(BIN)/python -m pytest -n 2
 
 demo: $(VENV)/built
@@ -78,7 +78,8 @@ stubs: $(VENV)/built $(VENV)/lint
 	@diff -u src/allhands/_C.pyi build/_C.pyi || \
 	  { echo 'src/allhands/_C.pyi is stale: cp build/_C.pyi src/allhands/_C.pyi'; exit 1; }
 
-# The core's own tests, ranks as threads; `native` plain, `sanitizers` under ASan+UBSan and TSan.
+# The core's own tests, ranks as threads; `native` plain, a part of `make test`; `sanitizers`
+# under ASan+UBSan and TSan.
 native-%: $(VENV)/tools
 	cmake -S . -B build/$* -G Ninja -DALLHANDS_TESTS=ON -DCMAKE_BUILD_TYPE=$(BUILD_$*) \
 	  -DALLHANDS_SANITIZE=$(SANITIZE_$*) >/dev/null

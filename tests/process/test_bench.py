@@ -81,6 +81,25 @@ def test_a_temporary_folder_whose_name_is_too_long_for_sockets(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_run_that_was_kept_is_shown_again(tmp_path):
+    kept = tmp_path / "figures.json"
+    options = ["--ops", "all_reduce,broadcast", "--sizes", "8,4K", "--peers", "none"]
+    _, first = measured(kept, *options)
+    done = bench(*options, "--from", str(kept))
+    assert done.returncode == 0, done.stderr
+    shown = [line for line in done.stdout.splitlines() if line.strip()]
+    assert shown == [line for line in first.splitlines() if line.strip()]
+    done = bench("--ops", "broadcast", "--sizes", "8", "--from", str(kept))
+    assert "4 KiB" not in done.stdout
+    assert "all_reduce" not in done.stdout
+    done = bench("--ops", "gather", "--from", str(kept))
+    assert done.returncode == 1
+    assert "the file of --from has none of the cells asked for" in done.stderr
+    done = bench("--from", str(tmp_path / "none.json"))
+    assert done.returncode == 2
+    assert "No such file or directory" in done.stderr
+
+
 @pytest.mark.parametrize("mode", ["async", "persistent"])
 def test_forms(tmp_path, mode):
     options = ["--ops", "all_reduce,broadcast", "--sizes", "1K", "--modes", mode]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +38,7 @@ from allhands.bench.machine import describe
 from allhands.bench.measure import Effort
 from allhands.bench.peers import OURS, PEERS
 from allhands.bench.plot import check_plot, plot
+from allhands.bench.record import read_record, write_record
 from allhands.bench.results import Result
 from allhands.bench.suite import Suite
 from allhands.bench.table import form, results_table, summary_table
@@ -78,6 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     ):
         add(name, type=kind, default=default, help=f"{text} (default: %(default)s)")
     add("--peers", type=_peers, help="gloo, mpi, none (default: those installed)")
+    add(
+        "--from",
+        dest="source",
+        type=_source,
+        metavar="FILE",
+        help="measure nothing: show what --json wrote there of the cells asked for",
+    )
     add("--json", type=_file, metavar="FILE", help="write every figure there")
     add("--plot", type=_picture, metavar="FILE.png", help="draw a picture there")
     return parser
@@ -145,6 +153,13 @@ def _file(text: str) -> Path:
     return path
 
 
+def _source(text: str) -> tuple[dict[str, Any], list[list[Result]]]:
+    try:
+        return read_record(Path(text))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _picture(text: str) -> Path:
     path = _file(text)
     try:
@@ -163,7 +178,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console = Console(width=_WIDTH)
     try:
-        _run(options, console)
+        (_show if options.source else _run)(options, console)
     except (JobError, OSError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1
@@ -180,23 +195,51 @@ def _run(options: argparse.Namespace, console: Console) -> None:
         peers = [peer for peer in _OTHERS if not missing[peer]]
     cells = {ranks: list(_cells(options, ranks)) for ranks in options.ranks}
     machine = {**describe(), "limits": measure_limits(options.sizes)}
-    rows = _measure(
-        cells,
-        [OURS, *peers],
-        Effort(options.rounds, options.min_time),
-        console,
-        machine,
-    )
-    if summary := summary_table(rows):
-        console.print(f"times as long as {OURS}", style="bold")
-        console.print(summary)
-    _print_machine(console, machine)
+    effort = Effort(options.rounds, options.min_time)
+    rows = _measure(cells, [OURS, *peers], effort, console, machine)
+    _conclude(options, console, machine, rows)
     if options.peers is None:
         for peer, problem in missing.items():
             if problem:
                 console.print(f"{peer} was not measured: {problem}")
     if options.json:
-        options.json.write_text(json.dumps(_record(options, machine, rows), indent=1))
+        write_record(options.json, asdict(effort), machine, rows)
+
+
+def _show(options: argparse.Namespace, console: Console) -> None:
+    """What an earlier run kept of the cells that are asked for."""
+    machine, kept = options.source
+    wanted = {cell for ranks in options.ranks for cell in _cells(options, ranks)}
+    peers = set(options.peers if options.peers is not None else _OTHERS) | {OURS}
+    rows = [
+        [result for result in row if result.peer in peers]
+        for row in kept
+        if row[0].cell in wanted
+    ]
+    if not rows:
+        raise JobError("the file of --from has none of the cells asked for")
+    for key, group in groupby(rows, key=lambda row: form(row[0].cell)):
+        _print_table(console, key, list(group), machine)
+    _conclude(options, console, machine, rows)
+
+
+def _print_table(
+    console: Console, key: str, rows: list[list[Result]], machine: dict[str, Any]
+) -> None:
+    console.print(key, style="bold")
+    console.print(results_table(rows, machine["limits"]["copy"], console.width))
+
+
+def _conclude(
+    options: argparse.Namespace,
+    console: Console,
+    machine: dict[str, Any],
+    rows: list[list[Result]],
+) -> None:
+    if summary := summary_table(rows):
+        console.print(f"times as long as {OURS}", style="bold")
+        console.print(summary)
+    _print_machine(console, machine)
     if options.plot:
         plot(options.plot, rows, machine["limits"], _title(machine))
 
@@ -243,8 +286,7 @@ def _measure(
             for row in group:
                 same.append(row)
                 progress.advance(task)
-            console.print(key, style="bold")
-            console.print(results_table(same, machine["limits"]["copy"]))
+            _print_table(console, key, same, machine)
             rows += same
     return rows
 
@@ -281,14 +323,3 @@ def _limits(limits: dict[str, Any]) -> Iterator[str]:
     yield f"a process that sleeps wakes up in {limits['wake_up'] * 1e6:.3g} µs"
     if limits["hand_over"]:
         yield f"one that looks at memory sees it in {limits['hand_over'] * 1e6:.2g} µs"
-
-
-def _record(
-    options: argparse.Namespace, machine: dict[str, Any], rows: list[list[Result]]
-) -> dict[str, Any]:
-    return {
-        "format": 1,
-        "machine": machine,
-        "effort": {"rounds": options.rounds, "min_time": options.min_time},
-        "results": [result.as_json() for row in rows for result in row],
-    }

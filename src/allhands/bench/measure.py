@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from allhands.bench.cells import Cell
 from allhands.bench.job import Job
-from allhands.bench.results import Result
+from allhands.bench.results import Result, percentile
 
 __all__ = ["Effort", "measure"]
 
@@ -44,15 +44,18 @@ def measure(
         if not result.absent:
             result.calls = _calibrate(job, effort.min_time)
     present = [job for job in jobs if not results[job].absent]
+    samples: dict[Job, list[float]] = {job: [] for job in present}
     for turn in range(effort.rounds):
         first = turn % max(1, len(present))
         for job in present[first:] + present[:first]:
             tell(job)
-            _round(job, results[job])
+            samples[job] += _round(job, results[job])
     for job in present:
         tell(job)
         job.ask("check")
         job.ask("drop")
+        results[job].p99 = percentile(samples[job], 99)
+        results[job].num_samples = len(samples[job])
     return [results[job] for job in jobs]
 
 
@@ -66,9 +69,10 @@ def _calibrate(job: Job, min_time: float) -> int:
         calls *= 4
 
 
-def _round(job: Job, result: Result) -> None:
+def _round(job: Job, result: Result) -> list[float]:
+    """A block, and the times of calls timed alone."""
     calls, operations = result.calls, result.cell.num_operations
     seconds = job.ask("block", math.ceil(calls / _WARM_UP), calls)
     result.blocks.append(max(seconds) / calls / operations)
     samples = job.ask("each", min(calls, _SAMPLES))
-    result.samples += [max(call) / operations for call in zip(*samples, strict=True)]
+    return [max(call) / operations for call in zip(*samples, strict=True)]

@@ -1,4 +1,7 @@
-"""The picture: time and bus bandwidth over size, a curve per peer, and the limits."""
+"""The picture: time and bus bandwidth over size, a curve per peer, and the limits.
+
+It is as wide as a page, so that its letters can be read there.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,21 @@ from allhands.bench.results import Result
 
 __all__ = ["check_plot", "plot"]
 
-_WIDTH, _HEIGHT = 3.4, 2.6  # inches of a panel
-_LETTERS = 14  # of the title on an inch
+_WIDTH, _HEIGHT = 7.0, 1.8  # inches: of the picture, of a line of panels
+_LETTERS = 16  # of the title on an inch
+_DOTS = 150  # on an inch
+_SMALL, _MEDIUM = 7.5, 8.5  # letters, in points
+# Bandwidths below a hundredth of the best say the same as the times beside them.
+_BANDWIDTH_RANGE = 100
+_LABEL_DISTANCE = 3  # doublings of the size between two that are named
 _STYLES = (  # in the order of the peers, ours first
     {"color": "#d1495b", "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 3},
     {"color": "#30638e", "linewidth": 1.4, "marker": "s", "markersize": 3},
     {"color": "#6a994e", "linewidth": 1.4, "marker": "^", "markersize": 3},
 )
 _LIMIT = {"color": "0.45", "linewidth": 1, "linestyle": "--"}
+
+Row = Sequence[Result]
 
 
 def check_plot(path: Path) -> None:
@@ -37,76 +47,74 @@ def check_plot(path: Path) -> None:
         raise ValueError(f"{str(path)!r}: want a name that ends in .png, .svg or .pdf")
 
 
-def plot(
-    path: Path,
-    rows: Sequence[Sequence[Result]],
-    limits: dict[str, Any],
-    title: str,
-) -> None:
-    """Write the picture: a line of panels per operation, two panels per rank count.
+def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) -> None:
+    """Write the picture: a line of two panels per operation and number of ranks.
 
     `rows` have the results of all peers, ours first; barriers have no size and are left
     out. `limits` is what `measure_limits` returns.
     """
     from matplotlib.figure import Figure
 
-    groups: dict[str, dict[int, list[Sequence[Result]]]] = {}
+    lines: dict[str, list[Row]] = {}
     for row in rows:
-        cell = row[0].cell
-        if cell.size:
-            groups.setdefault(_name(cell), {}).setdefault(cell.ranks, []).append(row)
-    ranks = sorted({row[0].cell.ranks for row in rows})
-    lines, columns = max(1, len(groups)), 2 * len(ranks)
-    figure = Figure((_WIDTH * columns, _HEIGHT * lines + 0.8), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False)
-    for line, (name, by_ranks) in zip(panels, groups.items(), strict=False):
-        for index, count in enumerate(ranks):
-            time, bandwidth = line[2 * index : 2 * index + 2]
-            members = by_ranks.get(count, [])
-            _draw_time(time, members, limits)
-            _draw_bandwidth(bandwidth, members, limits)
-            time.set_title(f"{name}, {count} ranks", fontsize=9, loc="left")
+        if row[0].cell.size:
+            lines.setdefault(_name(row[0].cell), []).append(row)
+    count = max(1, len(lines))
+    figure = Figure((_WIDTH, _HEIGHT * count + 0.7), layout="constrained")
+    panels = figure.subplots(count, 2, squeeze=False)
+    for (time, bandwidth), (name, members) in zip(panels, lines.items(), strict=False):
+        _draw_time(time, members, limits)
+        _draw_bandwidth(bandwidth, members, limits)
+        time.set_title(f"{name}: µs", fontsize=_MEDIUM, loc="left")
+        bandwidth.set_title("bus bandwidth, GB/s", fontsize=_MEDIUM, loc="left")
     labels = dict(_labelled(panels))
-    figure.legend(labels.values(), labels, loc="outside lower left", ncols=len(labels))
-    figure.suptitle(_wrapped(title, _WIDTH * columns), x=0.01, ha="left", fontsize=9)
-    figure.savefig(path, dpi=100)
+    figure.legend(
+        labels.values(),
+        labels,
+        loc="outside lower left",
+        ncols=len(labels),
+        fontsize=_MEDIUM,
+        frameon=False,
+    )
+    figure.suptitle(_wrapped(title), x=0.01, ha="left", fontsize=_SMALL)
+    figure.savefig(path, dpi=_DOTS)
 
 
 def _name(cell: Cell) -> str:
     """What a line of panels shows; what is usual is not said."""
     usual = {"float32", "numpy", "sync"}
     forms = [x for x in (cell.dtype, cell.arrays, cell.mode) if x not in usual]
-    return ", ".join([cell.op, *forms])
+    return ", ".join([cell.op, f"{cell.ranks} ranks", *forms])
 
 
-def _wrapped(title: str, inches: float) -> str:
+def _wrapped(title: str) -> str:
     """The lines of `title`, broken where they are longer than the picture is wide."""
-    width = int(_LETTERS * inches)
+    width = int(_LETTERS * _WIDTH)
     return "\n".join(textwrap.fill(line, width) for line in title.splitlines())
 
 
-def _draw_time(
-    panel: Any, rows: Sequence[Sequence[Result]], limits: dict[str, Any]
-) -> None:
+def _draw_time(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> None:
     _draw_curves(panel, rows, lambda result: result.median * 1e6)
     if limits["hand_over"]:
         panel.axhline(limits["hand_over"] * 1e6, label="limit", **_LIMIT)
-    panel.set_ylabel("µs", fontsize=8)
     _set_axes(panel, rows)
 
 
-def _draw_bandwidth(
-    panel: Any, rows: Sequence[Sequence[Result]], limits: dict[str, Any]
-) -> None:
+def _draw_bandwidth(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> None:
     _draw_curves(panel, rows, lambda result: result.busbw / 1e9)
-    copies = {int(size): rate / 1e9 for size, rate in limits["copy"].items()}
+    copies = {size: rate / 1e9 for size, rate in limits["copy"].items()}
     panel.plot(list(copies), list(copies.values()), label="limit", **_LIMIT)
-    panel.set_ylabel("bus bandwidth, GB/s", fontsize=8)
     _set_axes(panel, rows)
+    top = 1.5 * max(panel.dataLim.y1, 1e-9)
+    bottom = top / _BANDWIDTH_RANGE
+    panel.set_ylim(bottom, top)
+    rates = [(r.cell.size, r.busbw / 1e9) for row in rows for r in row if not r.absent]
+    if seen := [size for size, rate in rates if rate >= bottom]:
+        panel.set_xlim(left=min(seen) / 2)
 
 
 def _draw_curves(
-    panel: Any, rows: Sequence[Sequence[Result]], value: Callable[[Result], float]
+    panel: Any, rows: Sequence[Row], value: Callable[[Result], float]
 ) -> None:
     """A curve per peer; what a peer has not is left out."""
     for style, results in zip(_STYLES, zip(*rows, strict=True), strict=False):
@@ -115,14 +123,25 @@ def _draw_curves(
         panel.plot(sizes, [*map(value, shown)], label=results[0].peer, **style)
 
 
-def _set_axes(panel: Any, rows: Sequence[Sequence[Result]]) -> None:
+def _set_axes(panel: Any, rows: Sequence[Row]) -> None:
     panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     sizes = sorted({row[0].cell.size for row in rows})
     panel.set_xscale("log", base=2)
-    panel.set_xticks(sizes, [readable_size(size) for size in sizes], rotation=40)
+    named = _apart(sizes)
+    panel.set_xticks(sizes, [readable_size(s) if s in named else "" for s in sizes])
     panel.minorticks_off()
-    panel.tick_params(labelsize=7)
+    panel.tick_params(labelsize=_SMALL)
     panel.grid(alpha=0.25)
+
+
+def _apart(sizes: Sequence[int]) -> set[int]:
+    """Of ascending `sizes` those whose names have room: the largest, and on down."""
+    named = [sizes[-1]]
+    for size in reversed(sizes):
+        if size << _LABEL_DISTANCE <= named[-1]:
+            named.append(size)
+    return set(named)
 
 
 def _labelled(panels: Any) -> list[tuple[str, Any]]:

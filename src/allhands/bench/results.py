@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any
 
-from allhands.bench.cells import Cell
+from allhands.bench.cells import DTYPES, OPERATIONS, Cell
 
 __all__ = ["Result", "geometric_mean", "percentile", "ratio"]
 
@@ -28,26 +29,23 @@ def geometric_mean(values: Iterable[float]) -> float:
 class Result:
     """One peer in one cell; times are in seconds per operation on the slowest rank.
 
-    `blocks` has one time per round, of `calls` calls in a row; `samples` are of calls
-    timed alone. With `absent`, the reason, there are no times.
+    `blocks` has one time per round, of `calls` calls in a row; `p99` is the 99th
+    percentile of `num_samples` calls timed alone. With `absent`, the reason, there are
+    no times.
     """
 
     cell: Cell
     peer: str
     calls: int = 0
     blocks: list[float] = field(default_factory=list)
-    samples: list[float] = field(default_factory=list)
+    p99: float = 0.0
+    num_samples: int = 0
     absent: str = ""
 
     @property
     def median(self) -> float:
         """Of the blocks."""
         return statistics.median(self.blocks)
-
-    @property
-    def p99(self) -> float:
-        """Of the samples."""
-        return percentile(self.samples, 99)
 
     @property
     def algbw(self) -> float:
@@ -81,9 +79,29 @@ class Result:
             "algbw": self.algbw,
             "busbw": self.busbw,
             "calls": self.calls,
-            "num_samples": len(self.samples),
+            "num_samples": self.num_samples,
             "blocks": self.blocks,
         }
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> Result:
+        """The result that `as_json` made `row` of.
+
+        Raises:
+            KeyError: a figure is missing.
+            TypeError: one has the wrong type.
+            ValueError: one is out of range.
+        """
+        cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
+        if cell.op not in OPERATIONS or cell.dtype not in DTYPES:
+            raise ValueError(f"no operation {cell.op!r} of {cell.dtype!r} is known")
+        if "absent" in row:
+            return cls(cell, str(row["peer"]), absent=str(row["absent"]))
+        blocks = [float(seconds) for seconds in row["blocks"]]
+        if not blocks or not all(0 < seconds < inf for seconds in blocks):
+            raise ValueError(f"blocks are {row['blocks']!r}; want positive seconds")
+        p99, num_samples = float(row["p99"]), int(row["num_samples"])
+        return cls(cell, str(row["peer"]), int(row["calls"]), blocks, p99, num_samples)
 
 
 def ratio(other: Result, ours: Result) -> float | None:

@@ -1,16 +1,25 @@
-"""The results for people: a table per operation and form, a summary at the end."""
+"""The results for people: a table per operation and form, a summary at the end.
+
+A table that is wider than its console leaves out columns, the least needed first, so
+that what it shows is whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
 from allhands.bench.cells import Cell, readable_size
 from allhands.bench.results import Result, geometric_mean, ratio
 
 __all__ = ["form", "results_table", "summary_table"]
+
+Row = Sequence[Result]
 
 
 def form(cell: Cell) -> str:
@@ -20,44 +29,90 @@ def form(cell: Cell) -> str:
     return ", ".join([*shown, cell.mode])
 
 
-def results_table(rows: Sequence[Sequence[Result]], copy: dict[int, float]) -> Table:
+@dataclass(frozen=True)
+class _Column:
+    """One figure of a row; the smaller its `need`, the sooner it is left out."""
+
+    head: str
+    text: Callable[[Row], str]
+    need: int
+
+
+_ALWAYS = 5
+
+
+def results_table(rows: Sequence[Row], copy: dict[int, float], width: int) -> Table:
     """A line per size of one `form`; `rows` have all peers' results, ours first.
 
-    `copy` has the bytes per second that one core copies, by size.
+    `copy` has the bytes per second that one core copies, by size; `width` is the most
+    characters that the table may have, if that can be.
     """
-    ours, *others = rows[0]
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("size")
-    for name in (
-        f"{ours.peer}\nµs",
-        "p99\nµs",
-        "algbw\nGB/s",
-        "busbw\nGB/s",
-        "of a\ncopy",
-    ):
-        table.add_column(name, justify="right")
-    for other in others:
-        for name in (f"{other.peer}\nµs", "p99\nµs", "\nx"):
-            table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*_line(row, copy))
+    columns = _columns([result.peer for result in rows[0]], copy)
+    for least in range(_ALWAYS + 1):
+        table = _table([column for column in columns if column.need >= least], rows)
+        if _width(table) <= width:
+            break
     return table
 
 
-def _line(row: Sequence[Result], copy: dict[int, float]) -> list[str]:
-    ours, *others = row
-    shown = ["" if ours.cell.op == "barrier" else readable_size(ours.cell.size)]
-    shown += [*_times(ours), *_bandwidths(ours, copy.get(ours.cell.size))]
-    for other in others:
-        times = ratio(other, ours)
-        shown += [*_times(other), "" if times is None else f"{times:,.2f}"]
-    return shown
+def _table(columns: Sequence[_Column], rows: Sequence[Row]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        is_first = column is columns[0]
+        justify: Literal["left", "right"] = "left" if is_first else "right"
+        table.add_column(column.head, justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*[column.text(row) for column in columns])
+    return table
 
 
-def _times(result: Result) -> list[str]:
-    if result.absent:
-        return ["-", "-"]
-    return [_microseconds(seconds) for seconds in (result.median, result.p99)]
+def _width(table: Table) -> int:
+    unbounded = Console(
+        width=1000, height=1000
+    )  # both, for else dumb terminals have 80
+    return unbounded.measure(table).maximum
+
+
+def _columns(peers: Sequence[str], copy: dict[int, float]) -> list[_Column]:
+    def of_a_copy(row: Row) -> str:
+        rate = copy.get(row[0].cell.size)
+        return f"{row[0].busbw / rate:.2f}" if rate and _has_bytes(row[0]) else ""
+
+    columns = [
+        _Column("size", lambda row: _size(row[0].cell), _ALWAYS),
+        _Column(f"{peers[0]}\nµs", lambda row: _median(row[0]), _ALWAYS),
+        _Column("p99\nµs", lambda row: _p99(row[0]), 3),
+        _Column("algbw\nGB/s", _algbw, 1),
+        _Column("busbw\nGB/s", _busbw, 4),
+        _Column("of a\ncopy", of_a_copy, 2),
+    ]
+    for index, peer in enumerate(peers[1:], start=1):
+        columns += _columns_of_another(index, peer)
+    return columns
+
+
+def _columns_of_another(index: int, peer: str) -> list[_Column]:
+    def times(row: Row) -> str:
+        value = ratio(row[index], row[0])
+        return "" if value is None else f"{value:,.2f}"
+
+    return [
+        _Column(f"{peer}\nµs", lambda row: _median(row[index]), _ALWAYS),
+        _Column("p99\nµs", lambda row: _p99(row[index]), 0),
+        _Column("\nx", times, _ALWAYS),
+    ]
+
+
+def _size(cell: Cell) -> str:
+    return "" if cell.op == "barrier" else readable_size(cell.size)
+
+
+def _median(result: Result) -> str:
+    return "-" if result.absent else _microseconds(result.median)
+
+
+def _p99(result: Result) -> str:
+    return "-" if result.absent else _microseconds(result.p99)
 
 
 def _microseconds(seconds: float) -> str:
@@ -65,14 +120,19 @@ def _microseconds(seconds: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _bandwidths(result: Result, copy: float | None) -> list[str]:
-    if result.absent or not result.cell.num_bytes:
-        return ["", "", ""]
-    rates = [f"{rate / 1e9:.3g}" for rate in (result.algbw, result.busbw)]
-    return [*rates, f"{result.busbw / copy:.2f}" if copy else ""]
+def _has_bytes(result: Result) -> bool:
+    return not result.absent and result.cell.num_bytes > 0
 
 
-def summary_table(rows: Sequence[Sequence[Result]]) -> Table | None:
+def _algbw(row: Row) -> str:
+    return f"{row[0].algbw / 1e9:.3g}" if _has_bytes(row[0]) else ""
+
+
+def _busbw(row: Row) -> str:
+    return f"{row[0].busbw / 1e9:.3g}" if _has_bytes(row[0]) else ""
+
+
+def summary_table(rows: Sequence[Row]) -> Table | None:
     """How many times as long the others take, by operation; None without others."""
     names = [result.peer for result in rows[0][1:]]
     if not names:
@@ -80,10 +140,10 @@ def summary_table(rows: Sequence[Sequence[Result]]) -> Table | None:
     table = Table(box=SIMPLE_HEAD)
     table.add_column("operation")
     for name in names:
-        table.add_column(f"{name}\nmean", justify="right")
-        table.add_column("worst", justify="right")
-        table.add_column("in")
-    groups: dict[str, list[Sequence[Result]]] = {}
+        table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
+        table.add_column("worst", justify="right", no_wrap=True)
+        table.add_column("in", no_wrap=True)
+    groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(form(row[0].cell), []).append(row)
     for name, members in groups.items():
@@ -94,12 +154,11 @@ def summary_table(rows: Sequence[Sequence[Result]]) -> Table | None:
     return table
 
 
-def _summary(rows: Sequence[Sequence[Result]], index: int) -> list[str]:
+def _summary(rows: Sequence[Row], index: int) -> list[str]:
     pairs = [(ratio(row[index], row[0]), row[0].cell) for row in rows]
     known = [(times, cell) for times, cell in pairs if times is not None]
     if not known:
         return ["-", "-", ""]
     worst, cell = min(known, key=lambda pair: pair[0])
     mean = geometric_mean(times for times, _ in known)
-    where = "" if cell.op == "barrier" else readable_size(cell.size)
-    return [f"{mean:,.2f}", f"{worst:,.2f}", where]
+    return [f"{mean:,.2f}", f"{worst:,.2f}", _size(cell)]

@@ -24,12 +24,11 @@ def test_twice_as_fast_and_half_as_fast_make_one():
 
 
 def result(peer="allhands", blocks=(3e-6, 1e-6, 2e-6), absent=""):
-    return Result(CELL, peer, 100, list(blocks), [1e-6, 9e-6], absent)
+    return Result(CELL, peer, 100, list(blocks), 9e-6, 2, absent)
 
 
 def test_bandwidths_are_of_the_median_block():
     assert result().median == 2e-6
-    assert result().p99 == 9e-6
     assert result().algbw == pytest.approx(4e9)
     assert result().busbw == pytest.approx(6e9)
 
@@ -48,3 +47,25 @@ def test_a_row_has_every_figure_or_the_reason_why_there_is_none():
     row = result(absent="no way").as_json()
     assert row["absent"] == "no way"
     assert "median" not in row
+
+
+@pytest.mark.parametrize("absent", ["", "no way"])
+def test_a_row_gives_back_its_result(absent):
+    blocks = () if absent else (3e-6, 1e-6)
+    kept = Result(CELL, "mpi", 0 if absent else 9, list(blocks), absent=absent)
+    assert Result.from_json(kept.as_json()) == kept
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("blocks", [], ValueError),
+        ("blocks", [0.0], ValueError),
+        ("blocks", ["x"], ValueError),
+        ("blocks", None, TypeError),
+        ("op", "frob", ValueError),
+    ],
+)
+def test_a_row_that_was_changed_is_refused(field, value, error):
+    with pytest.raises(error):
+        Result.from_json({**result().as_json(), field: value})
