@@ -67,7 +67,14 @@ class Buffer:
     def from_numpy(array: object, writable: bool) -> Buffer | None:
         """
         The memory of a numpy.ndarray, of any layout; None if it is read-only but to be written, or its dtype is none of these.
+
+        Raises:
+            ValueError: it reaches beyond the memory that it is a view of.
         """
+
+    @staticmethod
+    def is_exported_by(kind: type) -> bool:
+        """Whether objects of this type have the buffer protocol."""
 
     @property
     def address(self) -> int: ...
@@ -84,9 +91,9 @@ class Buffer:
     @property
     def is_contiguous(self) -> bool: ...
 
-def register_dlpack(type: type, api: object, is_lazy: Callable[[Any], bool]) -> None:
+def register_tensors(type: type, api: object, is_lazy: Callable[[Any], bool], handle_at: int, storage_bytes: int, elements_before: int) -> None:
     """
-    Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. `is_lazy` says of one whether its value is not what its memory holds.
+    Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. `is_lazy` says of one whether its value is not what its memory holds. `handle_at` is where in an object the handle lies that the C functions at the addresses `storage_bytes` and `elements_before` take: how many bytes its storage has, and how many elements of it come before the first.
     """
 
 class Work:

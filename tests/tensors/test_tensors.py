@@ -237,3 +237,35 @@ def test_persistent_requests():
         return tensor.tolist(), parameter.tolist()
 
     assert run_ranks(2, body) == [([4, 4, 4], [1, 1])] * 2
+
+
+@pytest.mark.parametrize("held", [0, 64, 396])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_a_tensor_longer_than_its_storage_is_refused(held, dtype):
+    def body(rank):
+        whole, half = torch.ones(100, dtype=dtype), torch.ones(200, dtype=dtype)[100:]
+        turned, leaf = whole.view(50, 2).t(), torch.nn.Parameter(whole)
+        half.untyped_storage().resize_(100 * half.element_size() + held)
+        whole.untyped_storage().resize_(held)
+        for tensor in (whole, half, turned, leaf):
+            needed = (tensor.storage_offset() + 100) * tensor.element_size()
+            with pytest.raises(ValueError, match=rf"longer than its .* of {needed} by"):
+                dist.all_reduce(tensor)
+            with pytest.raises(ValueError, match="longer than its storage"):
+                dist.all_gather([torch.ones(100, dtype=dtype)] * 2, tensor)
+        whole.untyped_storage().resize_(100 * whole.element_size())
+        dist.all_reduce(whole.fill_(1))
+        return whole.tolist()
+
+    assert run_ranks(2, body) == [[2] * 100] * 2
+
+
+def test_a_tensor_that_its_smaller_storage_still_holds_is_taken():
+    def body(rank):
+        tensor = torch.arange(100.0)
+        part = tensor[10:16]
+        tensor.untyped_storage().resize_(64)
+        dist.all_reduce(part)
+        return part.tolist()
+
+    assert run_ranks(2, body) == [[20, 22, 24, 26, 28, 30]] * 2

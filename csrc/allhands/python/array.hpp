@@ -1,9 +1,9 @@
 // How arrays of any library become Buffers, for every operation alike.
 //
 // The usual array is read on the spot, without memory taken or Python run: a plain
-// numpy.ndarray as the struct that it is, tensors of the types that
-// `register_dlpack` was told of through their library's DLPack C exchange API. All
-// else, and all that has to be refused, goes to allhands.arrays.as_buffer.
+// numpy.ndarray as the struct that it is, tensors of registered types through C
+// interfaces of their library (tensor.hpp). All else, and all that has to be refused,
+// goes to allhands.arrays.as_buffer.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -51,7 +51,5 @@ class Arrays {
   std::vector<Buffer> buffers_;
   nanobind::tuple owners_;
 };
-
-void bind_array(nanobind::module_& m);
 
 }  // namespace allhands::python

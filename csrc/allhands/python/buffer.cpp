@@ -1,6 +1,7 @@
 #include "allhands/python/buffer.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
@@ -62,13 +63,31 @@ void bind_buffer(nb::module_& m) {
       .def_static(
           "from_numpy",
           [](nb::object array, bool writable) -> std::optional<PyBuffer> {
+            if (!is_within_base(array))
+              throw Error(ErrorKind::Value,
+                          "numpy array of shape " +
+                              nb::cast<std::string>(nb::repr(array.attr("shape"))) +
+                              " and strides " +
+                              nb::cast<std::string>(nb::repr(array.attr("strides"))) +
+                              " reaches beyond the memory of the array that it is a "
+                              "view of; pass what lies within it");
             auto buffer = read_numpy(array, writable);
             if (!buffer) return std::nullopt;
             return PyBuffer(std::move(*buffer), std::move(array));
           },
           nb::arg("array"), nb::arg("writable"),
           "The memory of a numpy.ndarray, of any layout; None if it is read-only but "
-          "to be written, or its dtype is none of these.")
+          "to be written, or its dtype is none of these.\n\n"
+          "Raises:\n"
+          "    ValueError: it reaches beyond the memory that it is a view of.")
+      .def_static(
+          "is_exported_by",
+          [](nb::type_object kind) {
+            const auto* const type = reinterpret_cast<PyTypeObject*>(kind.ptr());
+            return type->tp_as_buffer != nullptr &&
+                   type->tp_as_buffer->bf_getbuffer != nullptr;
+          },
+          nb::arg("kind"), "Whether objects of this type have the buffer protocol.")
       .def_prop_ro("address",
                    [](const PyBuffer& self) {
                      return reinterpret_cast<std::uintptr_t>(self.buffer().data);

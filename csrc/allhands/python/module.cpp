@@ -2,13 +2,13 @@
 // errors out. One file here per area of the core.
 #include <nanobind/nanobind.h>
 
-#include "allhands/python/array.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/store.hpp"
+#include "allhands/python/tensor.hpp"
 #include "allhands/python/tuning.hpp"
 #include "allhands/python/ways.hpp"
 #include "allhands/python/work.hpp"
@@ -23,7 +23,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_errors(m);
   allhands::python::bind_finalizer(m);
   allhands::python::bind_buffer(m);
-  allhands::python::bind_array(m);
+  allhands::python::bind_tensor(m);
   allhands::python::bind_work(m);
   allhands::python::bind_request(m);
   allhands::python::bind_communicator(m);

@@ -4,7 +4,11 @@
 #define NO_IMPORT_ARRAY  // fields are read, no function is called
 #include <numpy/ndarrayobject.h>
 
+#include <cstdint>
+
 #include "allhands/python/imported.hpp"
+
+namespace nb = nanobind;
 
 namespace allhands::python {
 namespace {
@@ -48,19 +52,95 @@ std::optional<DType> dtype_of(int number) {
   }
 }
 
+bool is_array(PyObject* object) {
+  return PyObject_TypeCheck(object, numpy_array_type()) != 0;
+}
+
+PyArrayObject* as_array(PyObject* object) {
+  return reinterpret_cast<PyArrayObject*>(object);
+}
+
+// What stands between an array that as_strided made and the one that it was made of.
+PyTypeObject* link_type() {
+  static PyObject* const type = [] {
+    const nb::object array = nb::module_::import_("numpy").attr("empty")(1);
+    const nb::object view =
+        nb::module_::import_("numpy.lib.stride_tricks").attr("as_strided")(array);
+    return nb::borrow(nb::object(view.attr("base")).type()).release().ptr();
+  }();
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+// The array that owns the memory of a view; null: it is not an array that does.
+PyArrayObject* owner_of(PyArrayObject* view) {
+  PyArrayObject* owner = nullptr;
+  for (PyObject* base = PyArray_BASE(view); base != nullptr;) {
+    if (is_array(base)) {
+      owner = as_array(base);
+      base = PyArray_BASE(owner);
+    } else if (Py_TYPE(base) == link_type()) {
+      base = nb::object(nb::handle(base).attr("base")).ptr();  // which it keeps alive
+    } else {
+      return nullptr;
+    }
+  }
+  return owner != nullptr && PyArray_CHKFLAGS(owner, NPY_ARRAY_OWNDATA) ? owner
+                                                                        : nullptr;
+}
+
+std::intptr_t item_bytes(PyArrayObject* array) {
+  if (const auto dtype = dtype_of(PyArray_TYPE(array)))
+    return static_cast<std::intptr_t>(size_of(*dtype));
+  const nb::handle object = reinterpret_cast<PyObject*>(array);
+  return nb::cast<std::intptr_t>(object.attr("itemsize"));
+}
+
+struct Extent {
+  std::intptr_t begin, end;
+};
+
+// Of an array that is not empty.
+Extent extent_of(PyArrayObject* array) {
+  const auto at = reinterpret_cast<std::intptr_t>(PyArray_DATA(array));
+  Extent extent = {at, at + item_bytes(array)};
+  for (int d = 0; d < PyArray_NDIM(array); ++d) {
+    const npy_intp reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
+    (reach < 0 ? extent.begin : extent.end) += reach;
+  }
+  return extent;
+}
+
+bool is_empty(PyArrayObject* array) {
+  for (int d = 0; d < PyArray_NDIM(array); ++d)
+    if (PyArray_DIM(array, d) == 0) return true;
+  return false;
+}
+
 }  // namespace
+
+bool is_within_base(nb::handle given) {
+  if (!is_array(given.ptr())) return true;
+  PyArrayObject* const array = as_array(given.ptr());
+  if (PyArray_BASE(array) == nullptr || is_empty(array)) return true;  // nearly always
+  PyArrayObject* const owner = owner_of(array);
+  if (owner == nullptr) return true;
+  if (is_empty(owner)) return false;
+  const Extent all = extent_of(owner), part = extent_of(array);
+  return all.begin <= part.begin && part.end <= all.end;
+}
 
 PyTypeObject* numpy_array_type() {
   static PyObject* const type = imported("numpy", "ndarray");
   return reinterpret_cast<PyTypeObject*>(type);
 }
 
-std::optional<Buffer> read_numpy(nanobind::handle array, bool writable) {
-  if (!PyObject_TypeCheck(array.ptr(), numpy_array_type())) return std::nullopt;
-  auto* const self = reinterpret_cast<PyArrayObject*>(array.ptr());
+std::optional<Buffer> read_numpy(nb::handle array, bool writable) {
+  if (!is_array(array.ptr())) return std::nullopt;
+  PyArrayObject* const self = as_array(array.ptr());
   const auto dtype = dtype_of(PyArray_TYPE(self));
   if (!dtype || !PyArray_ISNOTSWAPPED(self)) return std::nullopt;
   if (writable && !PyArray_ISWRITEABLE(self)) return std::nullopt;
+  if (!is_within_base(array)) return std::nullopt;
   Buffer buffer;
   buffer.data = PyArray_DATA(self);
   buffer.dtype = *dtype;

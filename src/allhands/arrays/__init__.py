@@ -1,6 +1,7 @@
 """Arrays of any library, seen as memory: the only code that knows array libraries.
 
-A library is one module here with the functions of `Library` and one row of `_MODULES`.
+A library is one module here with the functions of `Library` and one row of `_MODULES`,
+by the package that its classes come from.
 The module is loaded when the first array of that library comes; a library itself is
 never imported, since whoever hands over an array has it already. The table keyed by
 exact type makes the intake of an array one dictionary look-up; it only ever grows, so
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 Array: TypeAlias = Any
-"""An array of a library in the table below (`numpy.ndarray`, `torch.Tensor`)."""
+"""An array of a library in the table below: `numpy.ndarray`, `torch.Tensor`, or an
+object with the buffer protocol (`bytearray`, `mmap`, `memoryview`, ...)."""
 
 
 class Library(Protocol):
@@ -59,7 +61,12 @@ class Library(Protocol):
         """A future of the library's own kind: set_result, set_exception."""
 
 
-_MODULES = {"numpy": "allhands.arrays._numpy", "torch": "allhands.arrays._torch"}
+_MODULES = {
+    "numpy": "allhands.arrays._numpy",
+    "torch": "allhands.arrays._torch",
+    # Every class has a base from there; so this is asked where no library is known.
+    "builtins": "allhands.arrays._exported",
+}
 _libraries: dict[type, Library] = {}
 
 
@@ -107,24 +114,31 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
     found: dict[type, Callable[[Any], Any]] = {}
     for name, module in _MODULES.items():
         if name in sys.modules:
-            found |= cast(Library, importlib.import_module(module)).reducers
+            found |= _load(module).reducers
     return found
 
 
 def library_of_dtype(dtype: Any) -> Library:
     """The library whose arrays have elements of `dtype`; NumPy if in doubt."""
     root = type(dtype).__module__.partition(".")[0]
-    return cast(Library, importlib.import_module(_MODULES.get(root, _MODULES["numpy"])))
+    module = "numpy" if root == "builtins" else root
+    return _load(_MODULES.get(module, _MODULES["numpy"]))
 
 
 def _find(kind: type, name: str) -> Library:
     for base in kind.__mro__:
         module = _MODULES.get(base.__module__.partition(".")[0])
         if module is not None:
-            library = cast(Library, importlib.import_module(module))
+            library = _load(module)
             if library.accepts(kind):
                 return library
+            break  # as memory a MaskedArray would lose its mask
     raise TypeError(
         f"Invalid function argument. Expected parameter `{name}` of an array type "
-        f"(numpy.ndarray or torch.Tensor), but got {kind} instead."
+        f"(numpy.ndarray, torch.Tensor or an object with the buffer protocol), but got "
+        f"{kind} instead."
     )
+
+
+def _load(module: str) -> Library:
+    return cast(Library, importlib.import_module(module))

@@ -16,8 +16,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from allhands._C import Buffer, DType, register_dlpack
+from allhands._C import Buffer, DType, register_tensors
 from allhands.arrays._layout import may_overlap
+from allhands.arrays._torch_handle import storage_queries
 
 __all__ = [
     "accepts",
@@ -53,10 +54,11 @@ for _name, _dtype in (
     if hasattr(_torch, _name):  # since torch 2.3
         _DTYPES[getattr(_torch, _name)] = _dtype
 
+_queries = storage_queries()
 for _kind in (_torch.Tensor, _torch.nn.Parameter):
     _api = getattr(_kind, "__dlpack_c_exchange_api__", None)
-    if _api is not None:
-        register_dlpack(_kind, _api, _torch.Tensor.is_neg)
+    if _api is not None and _queries is not None:
+        register_tensors(_kind, _api, _torch.Tensor.is_neg, *_queries)
 
 
 def accepts(kind: type) -> bool:
@@ -77,8 +79,10 @@ def as_buffer(array: Any, writable: bool) -> Buffer:
     if array.is_conj() or array.is_neg():
         array = _materialise(array, writable)
     address = array.data_ptr()
-    if not address and array.numel():
-        _refuse_memory(array)
+    if array.numel():
+        _check_storage(array)
+        if not address:
+            _refuse_memory(array)
     if array.is_contiguous():
         return Buffer(address, dtype, array.shape, None, array)
     itemsize = array.element_size()
@@ -158,6 +162,22 @@ def _materialise(array: Any, writable: bool) -> Any:
             "to it: pass tensor.resolve_conj().resolve_neg()"
         )
     return array.resolve_conj().resolve_neg()
+
+
+def _check_storage(array: Any) -> None:
+    """Refuse a tensor whose storage was made smaller under it."""
+    last = array.storage_offset() + sum(
+        (size - 1) * stride
+        for size, stride in zip(array.shape, array.stride(), strict=True)
+    )
+    needed = (last + 1) * array.element_size()
+    held = array.untyped_storage().nbytes()
+    if needed > held:
+        raise ValueError(
+            f"tensor of shape {tuple(array.shape)} and dtype {array.dtype} is longer "
+            f"than its storage, which has {held} of {needed} bytes: give it memory "
+            f"again with tensor.untyped_storage().resize_({needed})"
+        )
 
 
 def _refuse_memory(array: Any) -> NoReturn:

@@ -6,6 +6,9 @@ No state, no communication.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from allhands.arrays import Array, library_of
 
@@ -32,10 +35,16 @@ def check_same_dtype(tensors: Sequence[Array]) -> None:
         TypeError: one is no array.
         ValueError: they differ.
     """
-    for tensor in tensors:
-        library_of(tensor)
-        if tensor.dtype != tensors[0].dtype:
+    dtypes = [_dtype_of(tensor) for tensor in tensors]
+    for dtype in dtypes:
+        if dtype != dtypes[0]:
             raise ValueError(
                 f"Invalid usage of tensors with different dtypes: found "
-                f"{tensors[0].dtype} and {tensor.dtype}"
+                f"{dtypes[0]} and {dtype}"
             )
+
+
+def _dtype_of(tensor: Array) -> Any:
+    library_of(tensor)
+    is_typed = hasattr(tensor, "dtype")  # others only export their memory
+    return tensor.dtype if is_typed else np.asarray(memoryview(tensor)).dtype

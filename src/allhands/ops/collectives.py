@@ -15,10 +15,11 @@ repeated below:
   mismatch breaks the group: further calls raise at once.
 - Before `init_process_group` it is a `ValueError`. On a rank that is not in the group
   it returns None and warns.
-- Arrays are numpy arrays or torch CPU tensors of bool, integers, float16/32/64,
-  bfloat16 or complex64/128, contiguous or strided, of any shape; numbers are matched in
-  row-major order. Anything else is a `TypeError`. An output must be writable and must
-  not overlap itself (`ValueError`).
+- Arrays are numpy arrays, torch CPU tensors or objects with the buffer protocol (as
+  `bytearray`) of bool, integers, float16/32/64, bfloat16 or complex64/128, contiguous
+  or strided, of any shape; numbers are matched in row-major order. Anything else is a
+  `TypeError`. An output must be writable and must not overlap itself; a view must lie
+  within the memory that it views (`ValueError`).
 """
 
 from __future__ import annotations

@@ -239,10 +239,15 @@ class P2POp:
     def __repr__(self) -> str:
         ends = self.group.rank(), self.group_peer
         source, destination = ends if self.op is isend else reversed(ends)
+        tensor = self.tensor
+        what = (
+            f"{tensor.shape}, {tensor.dtype}"
+            if hasattr(tensor, "dtype")
+            else f"{type(tensor).__name__} of length {len(tensor)}"
+        )
         return (
             f"P2POp({self.op.__name__} pg={self.group.group_name}, "
-            f"group_src={source}, group_dst={destination},  "
-            f"{self.tensor.shape}, {self.tensor.dtype})"
+            f"group_src={source}, group_dst={destination},  {what})"
         )
 
 

@@ -1,0 +1,167 @@
+#include "allhands/python/tensor.hpp"
+
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+// As much of struct DLPackExchangeAPI of DLPack 1.x (dlpack.h) as is needed here.
+struct DLPackExchange {
+  std::uint32_t major, minor;
+  const DLPackExchange* previous;
+  void* managed_tensor_allocator;
+  void* managed_tensor_from_py_object;
+  void* managed_tensor_to_py_object;
+  int (*tensor_from_py_object)(void* object, nb::dlpack::dltensor* tensor);
+};
+
+// A C function of the library about the tensor behind a handle; not 0: it failed.
+using StorageQuery = int (*)(void* handle, std::int64_t* answer);
+
+struct TensorType {
+  PyTypeObject* type;
+  const DLPackExchange* exchange;
+  PyObject* is_lazy;             // of a tensor: is its value not what its memory holds?
+  std::size_t handle_at;         // where in the Python object its handle is
+  StorageQuery storage_bytes;    // how long the storage is
+  StorageQuery elements_before;  // in the storage
+};
+
+// Only grows; read and written with the GIL. What it refers to is never freed.
+std::vector<TensorType>& tensor_types() {
+  static std::vector<TensorType> types;
+  return types;
+}
+
+std::optional<DType> integer_of(int bits, bool is_signed) {
+  switch (bits) {
+    case 8:
+      return is_signed ? DType::Int8 : DType::UInt8;
+    case 16:
+      return is_signed ? DType::Int16 : DType::UInt16;
+    case 32:
+      return is_signed ? DType::Int32 : DType::UInt32;
+    case 64:
+      return is_signed ? DType::Int64 : DType::UInt64;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The one at hand, for the types that are at most 64 bits wide.
+std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  if (dtype.lanes != 1) return std::nullopt;
+  switch (static_cast<Code>(dtype.code)) {
+    case Code::Bool:
+      return DType::Bool;
+    case Code::Int:
+      return integer_of(dtype.bits, true);
+    case Code::UInt:
+      return integer_of(dtype.bits, false);
+    case Code::Bfloat:
+      return DType::BFloat16;
+    case Code::Float:
+      if (dtype.bits == 16) return DType::Float16;
+      if (dtype.bits == 32) return DType::Float32;
+      if (dtype.bits == 64) return DType::Float64;
+      break;
+    default:  // complex: may be conjugated lazily
+      break;
+  }
+  return std::nullopt;
+}
+
+bool is_contiguous(const nb::dlpack::dltensor& tensor) {
+  std::int64_t stride = 1;
+  for (std::int32_t d = tensor.ndim; d-- > 0; stride *= tensor.shape[d])
+    if (tensor.shape[d] != 1 && tensor.strides[d] != stride) return false;
+  return true;
+}
+
+bool is_lazy(const TensorType& type, nb::handle tensor) {
+  PyObject* const arguments[] = {tensor.ptr()};
+  const nb::object answer =
+      nb::steal(PyObject_Vectorcall(type.is_lazy, arguments, 1, nullptr));
+  if (!answer.is_valid()) nb::raise_python_error();
+  return answer.ptr() != Py_False;
+}
+
+// A storage can be resized under its tensors, which keep their shapes.
+bool is_within_storage(const TensorType& type, nb::handle tensor,
+                       const Buffer& buffer) {
+  void* const handle = reinterpret_cast<std::byte*>(tensor.ptr()) + type.handle_at;
+  std::int64_t bytes = 0, before = 0;
+  if (type.storage_bytes(handle, &bytes) != 0 ||
+      type.elements_before(handle, &before) != 0)
+    return false;
+  const auto elements = static_cast<std::size_t>(bytes) / size_of(buffer.dtype);
+  const auto first = static_cast<std::size_t>(before);
+  return buffer.count == 0 || (first <= elements && buffer.count <= elements - first);
+}
+
+// Nothing: not the usual tensor.
+std::optional<Buffer> read(const TensorType& type, nb::handle array) {
+  nb::dlpack::dltensor tensor;
+  if (type.exchange->tensor_from_py_object(array.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // sparse, nested, of a dtype that DLPack does not have
+    return std::nullopt;
+  }
+  const std::optional<DType> dtype = dtype_of(tensor.dtype);
+  if (!dtype || tensor.device.device_type != nb::device::cpu::value ||
+      !is_contiguous(tensor) || is_lazy(type, array))
+    return std::nullopt;
+  Buffer buffer;
+  buffer.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  buffer.dtype = *dtype;
+  buffer.count = 1;
+  for (std::int32_t d = 0; d < tensor.ndim; ++d)
+    buffer.count *= static_cast<std::size_t>(tensor.shape[d]);
+  if (!is_within_storage(type, array, buffer)) return std::nullopt;
+  return buffer;
+}
+
+StorageQuery query_at(std::uintptr_t address) {
+  return reinterpret_cast<StorageQuery>(address);
+}
+
+void register_tensors(nb::handle type, nb::capsule api, nb::object is_lazy,
+                      std::size_t handle_at, std::uintptr_t storage_bytes,
+                      std::uintptr_t elements_before) {
+  const auto* exchange = static_cast<const DLPackExchange*>(api.data());
+  while (exchange != nullptr && exchange->major != 1) exchange = exchange->previous;
+  if (exchange == nullptr) return;  // as_buffer takes them
+  tensor_types().push_back(
+      {reinterpret_cast<PyTypeObject*>(nb::borrow(type).release().ptr()), exchange,
+       is_lazy.release().ptr(), handle_at, query_at(storage_bytes),
+       query_at(elements_before)});
+}
+
+}  // namespace
+
+std::optional<Buffer> read_tensor(nb::handle tensor) {
+  for (const TensorType& known : tensor_types())
+    if (known.type == Py_TYPE(tensor.ptr())) return read(known, tensor);
+  return std::nullopt;
+}
+
+void bind_tensor(nb::module_& m) {
+  m.def("register_tensors", &register_tensors, "type"_a, "api"_a, "is_lazy"_a,
+        "handle_at"_a, "storage_bytes"_a, "elements_before"_a,
+        nb::sig("def register_tensors(type: type, api: object, is_lazy: "
+                "collections.abc.Callable[[typing.Any], bool], handle_at: int, "
+                "storage_bytes: int, elements_before: int) -> None"),
+        "Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. "
+        "`is_lazy` says of one whether its value is not what its memory holds. "
+        "`handle_at` is where in an object the handle lies that the C functions at the "
+        "addresses `storage_bytes` and `elements_before` take: how many bytes its "
+        "storage has, and how many elements of it come before the first.");
+}
+
+}  // namespace allhands::python

@@ -1,0 +1,19 @@
+// Tensors of other libraries, read on the spot through C interfaces: DLPack's C
+// exchange API for the layout, and the library's own for how much memory is behind it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+
+#include "allhands/base/buffer.hpp"
+
+namespace allhands::python {
+
+// Nothing: its type is not registered, or it is not the usual tensor (contiguous, on
+// the CPU, of a plain dtype, within its storage).
+std::optional<Buffer> read_tensor(nanobind::handle tensor);
+
+void bind_tensor(nanobind::module_& m);
+
+}  // namespace allhands::python
