@@ -1,4 +1,5 @@
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,9 +66,38 @@ void test_cpus_of_pinned_processes() {
   });
 }
 
+// Also for who has no file descriptor left to look into /proc.
+void test_a_child_that_ended_is_dead_before_it_is_reaped() {
+  using allhands::is_alive;
+  int told[2], end[2];
+  CHECK(pipe(told) == 0 && pipe(end) == 0);
+  const pid_t pid = fork();
+  allhands::ProcessIdentity child;
+  if (pid == 0) {
+    const std::uint64_t start = allhands::this_process().start;
+    const bool is_told = write(told[1], &start, sizeof(start)) == sizeof(start);
+    close(end[1]);
+    _exit(is_told && read(end[0], told, 1) == 0 ? 0 : 1);
+  }
+  child.pid = pid;
+  CHECK(read(told[0], &child.start, sizeof(child.start)) == sizeof(child.start));
+  rlimit limit;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlimit none = {0, limit.rlim_max};
+  CHECK(is_alive(child) && setrlimit(RLIMIT_NOFILE, &none) == 0);
+  CHECK(is_alive(child));
+  for (const int fd : {told[0], told[1], end[0], end[1]}) close(fd);
+  siginfo_t info;
+  CHECK(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(!is_alive(child) && setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(!is_alive(child));
+  CHECK(waitpid(pid, nullptr, 0) == pid && !is_alive(child));
+}
+
 }  // namespace
 
 int main() {
+  test_a_child_that_ended_is_dead_before_it_is_reaped();
   test_cpus_of_pinned_processes();
   CHECK(size_of(DType::Complex128) == 16);
   CHECK(is_integral(DType::Bool) && !is_integral(DType::Float16));

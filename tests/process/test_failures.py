@@ -1,5 +1,6 @@
 """Ranks that die, are late, or are interrupted; each rank is a process."""
 
+import os
 import re
 import signal
 import time
@@ -144,7 +145,10 @@ def test_who_has_no_file_descriptors_left_takes_only_the_dead_for_dead(killed):
     with Processes(2, source) as job:
         if killed:
             assert job.read(1) == "ready"
-            job.ranks[1].wait(LIMIT)  # reaps it: an unreaped zombie counts as alive
+            pid = job.ranks[1].pid  # nobody reaps it before the other one has looked
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            assert job.read(0) == "ready"
+            assert job.ranks[0].wait(LIMIT) == 0
             assert job.join(codes=[0, -signal.SIGKILL]) == [[1], None]
         else:
             assert job.join() == [[], []]

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,17 @@ Stat read_stat(int pid) {
   return stat;
 }
 
+bool is_there(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
+
+// A process that has ended but was not reaped is there without any. Where the system
+// does not let this one look, another has memory for all that is known.
+bool has_memory(int pid) {
+  char byte;
+  const iovec here = {&byte, 1};
+  const iovec there = {nullptr, 1};
+  return process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0 || errno != ESRCH;
+}
+
 std::string pid_namespace() {
   char target[64] = {};
   const ssize_t length = readlink("/proc/self/ns/pid", target, sizeof(target) - 1);
@@ -66,8 +78,8 @@ ProcessIdentity this_process() {
 bool is_alive(const ProcessIdentity& process) {
   if (process.pid == getpid()) return true;
   const Stat stat = read_stat(process.pid);
-  // Who has no file descriptor left cannot read it; who is gone is gone for kill() too.
-  if (stat.state == 0) return kill(process.pid, 0) == 0 || errno != ESRCH;
+  // Who has no file descriptor left cannot read it.
+  if (stat.state == 0) return is_there(process.pid) && has_memory(process.pid);
   const bool ended = stat.state == 'Z' || stat.state == 'X';
   return !ended && stat.start == process.start;
 }

@@ -55,6 +55,7 @@ void Communicator::run(const Operation& operation, const Limits& limits) {
 // `body` refers to one object at most, so that it takes no memory.
 void Communicator::run_in_turn(const Body& body, Limits limits) {
   limits.stop = &stop_;
+  if (!is_open_.load(std::memory_order_acquire)) open_before_turn(limits);
   const Turns::Ticket ticket = turns_.take();
   try {
     turns_.wait(ticket, limits);
@@ -121,6 +122,17 @@ void Communicator::perform(const Body& body, const Limits& limits) {
   }
 }
 
+// A rank that lacked something, such as a file descriptor, has skipped no operation yet
+// and may call again.
+void Communicator::open_before_turn(const Limits& limits) {
+  try {
+    open(limits);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Backend) break_off(error);
+    throw;
+  }
+}
+
 void Communicator::open(const Limits& limits) {
   const std::lock_guard lock(open_mutex_);
   if (broken_) throw *broken_;
@@ -139,6 +151,7 @@ void Communicator::adopt(Segment segment) {
       segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
       membership_, arena_->tuning(), [this] { return arena_->told_failure(); },
       late_notice_);
+  memory_ = std::move(segment.memory);
   server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
 }
@@ -295,6 +308,7 @@ void Communicator::leave(const Limits& limits) {
                        {rank()}));
   arena_->leave();
   server_.reset();
+  memory_->close_fd();  // the mapping stays as long as this object
   if (lost) throw *lost;
 }
 

@@ -100,6 +100,7 @@ class Communicator {
 
   void run_in_turn(const Body& body, Limits limits);
   void perform(const Body& body, const Limits& limits);
+  void open_before_turn(const Limits& limits);
   void open(const Limits& limits);
   void adopt(Segment segment);
   void join_those_who_wait();
@@ -121,6 +122,7 @@ class Communicator {
   std::atomic<bool> is_open_ = false;
   std::optional<Error> broken_;  // failed or closed
   std::string own_failure_;      // why this rank leaves; empty: in peace
+  std::shared_ptr<SharedMemory> memory_;
   std::unique_ptr<SegmentServer> server_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<ProgressEngine> engine_;

@@ -2,26 +2,51 @@
 // that too.
 #include "allhands/comm/orphan.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <unistd.h>
 
-#include <filesystem>
+#include <array>
+#include <cerrno>
+#include <memory>
 #include <string>
-#include <system_error>
-#include <vector>
+#include <string_view>
+
+#include "allhands/base/error.hpp"
 
 namespace allhands {
 namespace {
 
-namespace fs = std::filesystem;
+using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// What vanishes meanwhile, or may not be looked at, is passed over.
-Fd open_from(int pid, const fs::path& target) {
-  std::error_code code;
-  fs::directory_iterator entry("/proc/" + std::to_string(pid) + "/fd", code);
-  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
-    std::error_code gone;
-    if (fs::read_symlink(entry->path(), gone) == target)
-      return Fd(open(entry->path().c_str(), O_RDWR | O_CLOEXEC));
+// What vanishes meanwhile, or may not be looked at, is passed over; but not for want of
+// descriptors, since that one may be there.
+void throw_if_out_of_descriptors() {
+  if (errno == EMFILE || errno == ENFILE)
+    throw system_error(ErrorKind::Backend,
+                       "looking for the group's shared memory in other ranks", errno);
+}
+
+bool is_link_to(const Folder& folder, const char* name, const std::string& target) {
+  std::array<char, 128> text;
+  const ssize_t length =
+      readlinkat(dirfd(folder.get()), name, text.data(), text.size());
+  return length > 0 &&
+         std::string_view(text.data(), static_cast<std::size_t>(length)) == target;
+}
+
+Fd open_from(int pid, const std::string& target) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd";
+  const Folder folder(opendir(path.c_str()), closedir);
+  if (!folder) {
+    throw_if_out_of_descriptors();
+    return Fd();
+  }
+  while (const dirent* entry = readdir(folder.get())) {
+    if (!is_link_to(folder, entry->d_name, target)) continue;
+    Fd found(openat(dirfd(folder.get()), entry->d_name, O_RDWR | O_CLOEXEC));
+    if (found.is_open()) return found;
+    throw_if_out_of_descriptors();
   }
   return Fd();
 }
@@ -29,15 +54,13 @@ Fd open_from(int pid, const fs::path& target) {
 }  // namespace
 
 Fd find_orphan(const Membership& membership, const std::string& name) {
-  std::vector<int> living;
-  for (int peer = 0; peer < membership.size(); ++peer)
-    if (peer != membership.rank && is_alive(membership.process(peer)))
-      living.push_back(membership.peers[static_cast<std::size_t>(peer)].pid);
-  const bool has_anybody_died = living.size() + 1 < membership.peers.size();
-  if (!has_anybody_died) return Fd();
-  for (const int pid : living)
-    if (Fd found = open_from(pid, "/memfd:" + name + " (deleted)"); found.is_open())
+  for (int peer = 0; peer < membership.size(); ++peer) {
+    const ProcessIdentity& process = membership.process(peer);
+    if (peer == membership.rank || !is_alive(process)) continue;
+    if (Fd found = open_from(process.pid, "/memfd:" + name + " (deleted)");
+        found.is_open())
       return found;
+  }
   return Fd();
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/start_thread.hpp"
 
 namespace allhands {
 namespace {
@@ -93,7 +94,7 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port,
   std::vector<Address> literal;
   if (get_addresses(host, port, AI_NUMERICHOST, literal) == 0) return literal;
   const auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host, port] { look_up(host, port, *lookup); }).detach();
+  start_thread([lookup, host, port] { look_up(host, port, *lookup); }).detach();
   if (!wait_finished(*lookup, limits)) {
     problem = "the name look-up did not end";
     return {};
