@@ -253,3 +253,25 @@ def test_results_have_the_same_bits_in_processes():
     for other in others:
         for mine, theirs in zip(first, other, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("sys.exit(3)", 3), ("raise KeyboardInterrupt", 130)]
+)
+def test_a_rank_that_ends_while_it_pickles_tells_its_peers(end, code):
+    source = f"""
+        class Ends:
+            def __reduce__(self):
+                {end}
+
+        dist.barrier()
+        if rank == 0:
+            dist.all_gather_object([0, 0], Ends())
+        try:
+            dist.all_gather_object([0, 0], 1)
+        except dist.DistBackendError as error:
+            give(str(error))
+    """
+    with Processes(2, source) as job:
+        _, text = job.join(codes=[-2 if code == 130 else code, 0])
+    assert "ranks [0] of the group could not pickle an object" in text

@@ -1,5 +1,6 @@
 """torch tensors within objects: what they share and are, and that nothing is copied."""
 
+import pickle
 import subprocess
 import sys
 
@@ -12,13 +13,13 @@ from allhands.ops.serialization import pack, room_for, unpack  # noqa: E402
 LARGE = 100_000  # elements: their memory goes beside the pickle
 
 
-def trip(obj):
+def trip(obj, weights_only=False):
     """`obj` as it arrives, and how many buffers went beside its pickle."""
-    parcel = pack(obj)
-    [arrived] = room_for([parcel.numbers()])
-    for source, target in zip(parcel.sections(), arrived.sections(), strict=True):
+    packed = pack(obj)
+    [arrived] = room_for([packed.numbers()])
+    for source, target in zip(packed.sections(), arrived.sections(), strict=True):
         target[:] = source
-    return unpack(arrived), len(parcel.buffers)
+    return unpack(arrived, weights_only), len(packed.buffers)
 
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.bool]
@@ -81,6 +82,13 @@ class Named(torch.Tensor):
     """A class of a user's own."""
 
 
+class Holder:
+    """Another one."""
+
+    def __init__(self, held):
+        self.held = held
+
+
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 def test_what_is_not_a_plain_tensor():
     sparse = torch.eye(500).to_sparse()
@@ -94,15 +102,81 @@ def test_what_is_not_a_plain_tensor():
 
 
 def test_the_receiver_need_not_have_imported_torch():
-    parcel = pack(torch.ones(3).untyped_storage())
+    packed = pack(torch.ones(3).untyped_storage())
     program = """
 import sys
 import numpy as np
-from allhands.ops.serialization import Parcel, unpack
+from allhands.ops.serialization import Serialized, unpack
 
 assert "torch" not in sys.modules
 data = np.frombuffer(sys.stdin.buffer.read(), np.uint8)
-assert unpack(Parcel([data], [])).nbytes() == 12
+assert unpack(Serialized([data], [])).nbytes() == 12
 """
-    [piece] = parcel.sections()
+    [piece] = packed.sections()
     subprocess.run([sys.executable, "-c", program], input=piece.tobytes(), check=True)
+
+
+DATA = [
+    torch.arange(3.0),
+    torch.arange(float(LARGE)).to(torch.bfloat16),
+    torch.ones(300, 400).T[::2],
+    torch.nn.Parameter(torch.ones(3)),
+    torch.ones(3, requires_grad=True),
+    torch.eye(5).to_sparse(),
+    torch.empty(3, device="meta"),
+    torch.float32,
+    torch.device("cpu"),
+    torch.Size([2, 3]),
+    torch.nn.Linear(400, 300).state_dict(),
+    {"step": 1, "state": [(torch.ones(2), None)]},
+]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("number", range(len(DATA)))
+def test_weights_only_lets_data_through(number):
+    obj = DATA[number]
+    result = trip(obj, weights_only=True)[0]
+    expected = trip(obj)[0]
+    assert type(result) is type(expected)
+    assert str(result) == str(expected)
+
+
+def test_weights_only_shares_what_was_shared():
+    tensor = torch.arange(float(LARGE))
+    (one, other), num_buffers = trip([tensor, tensor[10:]], weights_only=True)
+    one[10] = -1
+    assert other[0] == -1
+    assert num_buffers == 1
+
+
+def test_weights_only_refuses_classes_until_the_program_allows_them():
+    model, named = torch.nn.Linear(2, 2), torch.ones(3).as_subclass(Named)
+    for obj, name in (
+        (model, r"torch\.nn\.modules\.linear\.Linear"),
+        (named, rf"{Named.__module__}\.Named"),
+        (torch.load, r"torch\.serialization\.load"),
+        (torch.hub.load, r"torch\.hub\.load"),
+    ):
+        with pytest.raises(pickle.UnpicklingError, match=f"global: {name} is not all"):
+            trip(obj, weights_only=True)
+    with torch.serialization.safe_globals([Named]):
+        assert type(trip(named, weights_only=True)[0]) is Named
+    with torch.serialization.safe_globals([Holder]):
+        assert trip(Holder([1]), weights_only=True)[0].held == [1]
+    with pytest.raises(pickle.UnpicklingError, match="Holder is not allowed"):
+        trip(Holder([1]), weights_only=True)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_weights_only_checks_the_indices_of_sparse_tensors():
+    compressed = torch.eye(5).to_sparse_csr()
+    result, _ = trip(compressed, weights_only=True)
+    assert result.layout is torch.sparse_csr
+    assert torch.equal(result.to_dense(), torch.eye(5))
+    indices = torch.tensor([[0, 99]])
+    wrong = torch.sparse_coo_tensor(
+        indices, torch.ones(2), (3,), check_invariants=False
+    )
+    with pytest.raises(RuntimeError, match="inconsistent with indices"):
+        trip(wrong, weights_only=True)

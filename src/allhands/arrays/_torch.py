@@ -21,6 +21,7 @@ from allhands.arrays._layout import may_overlap
 from allhands.arrays._torch_handle import storage_queries
 
 __all__ = [
+    "RESTORERS",
     "accepts",
     "as_buffer",
     "device_of",
@@ -145,6 +146,9 @@ def _untyped_storage(memory: Any) -> Any:
         return _torch.UntypedStorage(0)
     return _torch.frombuffer(memory, dtype=_torch.uint8).untyped_storage()
 
+
+RESTORERS = (_typed_storage, _untyped_storage)
+"""What these pickles name beside torch's own functions."""
 
 # Tensors are left to torch, with all that they may have: views of one storage, grad,
 # hooks, classes. It refers to their memory by storages, of which it would make copies.

@@ -2,16 +2,22 @@
 
 The sizes of the sections of an object go first and are checked before memory is taken
 for them; then the sections go one after the other.
+
+No peer is left waiting by whatever ends a call here, an exception out of a signal
+handler among it. While objects are taken apart, peers learn in place of the sizes that
+there are none. Afterwards, as the peers wait for more, the group is broken. Objects are
+put together when all has been sent.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +35,6 @@ from allhands.ops.serialization import (
 from allhands.options import to_seconds
 
 __all__ = ["ObjectExchange"]
-
-T = TypeVar("T")
 
 _FAILED = -1  # as a count: the object could not be pickled
 _SMALL = 1 << 16  # bytes that a receiver always has memory for
@@ -54,11 +58,18 @@ class ObjectExchange:
         self._limit = to_seconds(member.timeout if timeout is None else timeout)
         self._end = time.monotonic() + self._limit
         self._communicator = member.communicator
+        self._is_awaited = False
+        """Whether peers have heard of this call, and wait for more."""
 
     def __enter__(self) -> ObjectExchange:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        told = (DistError, NotImplementedError)  # these befall all ranks, or are known
+        if self._is_awaited and not isinstance(error, told):
+            self._communicator.abort(
+                f"{self._operation} ended in the middle: {error!r}"
+            )
         if isinstance(error, DistError):  # its limit is what was left for one array
             limit = f" (limit {self._limit:.2f} s)" * isinstance(error, TimeoutError)
             error.args = (f"{self._operation}{limit}: {error}",)
@@ -66,27 +77,50 @@ class ObjectExchange:
     def _left(self) -> timedelta:
         return timedelta(seconds=max(0.0, self._end - time.monotonic()))
 
-    def collect(self, obj: Any, root: int | None) -> list[Any]:
+    @contextmanager
+    def _awaited(self) -> Iterator[None]:
+        """While this is under way peers wait for what comes next."""
+        self._is_awaited = True
+        yield
+        self._is_awaited = False
+
+    def _packed(self, objects: list[Any], tell: Callable[[bool], object]) -> list[Any]:
+        """Take `objects` apart; if one cannot be, `tell` the peers without waiting."""
+        try:
+            return [pack(obj) for obj in objects]
+        except BaseException:
+            with suppress(DistError):  # then they know of something worse
+                tell(True)
+            raise
+
+    def collect(
+        self, obj: Any, root: int | None, weights_only: bool = False
+    ) -> list[Any]:
         """The objects of all ranks; on other ranks than `root`, if given, none."""
-        return [unpack(packed) for packed in self._gathered(obj, root)]
+        gathered = self._gathered(obj, root)
+        return [unpack(packed, weights_only) for packed in gathered]
 
     def _gathered(self, obj: Any, root: int | None) -> list[Serialized]:
-        mine, error = _try(lambda: pack(obj))
-        own = np.empty(0) if mine is None else mine.numbers()
         counts: Numbers = np.empty(self._size, np.int64)
-        count = np.array([_FAILED if mine is None else own.size])
-        self._communicator.all_gather_single(counts, count, self._left(), False)
-        _check_counts(counts, error)
-        assert mine is not None, "or there was an error"
-        receives = root is None or root == self._rank
-        numbers = [np.empty(n, np.int64) for n in counts] if receives else []
-        self._gather(own, numbers, root)
-        arriving = self._room_for(
-            numbers, lambda: self._gather(NOTHING, [NOTHING] * self._size, root)
-        )
-        for place in range(int(counts.max()) - 1):
-            outputs = [packed.at(place) for packed in arriving]
-            self._gather(mine.at(place), outputs, root)
+
+        def exchange(count: int, async_op: bool) -> None:
+            mine = np.array([count])
+            self._communicator.all_gather_single(counts, mine, self._left(), async_op)
+
+        [mine] = self._packed([obj], partial(exchange, _FAILED))
+        own = mine.numbers()
+        with self._awaited():
+            exchange(own.size, False)
+            _check_counts(counts)
+            receives = root is None or root == self._rank
+            numbers = [np.empty(n, np.int64) for n in counts] if receives else []
+            self._gather(own, numbers, root)
+            arriving = self._room_for(
+                numbers, lambda: self._gather(NOTHING, [NOTHING] * self._size, root)
+            )
+            for place in range(int(counts.max()) - 1):
+                outputs = [packed.at(place) for packed in arriving]
+                self._gather(mine.at(place), outputs, root)
         return arriving
 
     def _gather(self, tensor: Any, outputs: list[Any], root: int | None) -> None:
@@ -110,9 +144,8 @@ class ObjectExchange:
         for tensor in tensors:
             self._communicator.broadcast(tensor, root, self._left(), False)
 
-    @staticmethod
     def _room_for(
-        numbers: list[Numbers], refuse: Callable[[], object]
+        self, numbers: list[Numbers], refuse: Callable[[], object]
     ) -> list[Serialized]:
         """`room_for`; where there is none, `refuse` is to let the peers know.
 
@@ -123,50 +156,63 @@ class ObjectExchange:
         except (DistBackendError, MemoryError):
             with suppress(CollectiveMismatchError):
                 refuse()
+            self._is_awaited = False
             raise
 
     def broadcast(self, objects: list[Any], root: int) -> None:
         """Send `objects` to all others."""
-        packed, error = _try(lambda: pack(objects))
-        count = _FAILED if packed is None else len(packed.numbers())
-        counts = np.full(len(objects), count)
-        self._broadcast(root, counts)
-        _check_counts(counts, error)
-        if objects and packed is not None:
-            self._broadcast(root, packed.numbers(), *packed.sections())
 
-    def receive_broadcast(self, length: int, root: int) -> list[Any]:
+        def announce(count: int, async_op: bool) -> None:
+            # An entry for each, so that lists of different lengths are a mismatch.
+            counts = np.full(len(objects), count)
+            self._communicator.broadcast(counts, root, self._left(), async_op)
+
+        [packed] = self._packed([objects], partial(announce, _FAILED))
+        with self._awaited():
+            announce(len(packed.numbers()), False)
+            if objects:
+                self._broadcast(root, packed.numbers(), *packed.sections())
+
+    def receive_broadcast(
+        self, length: int, root: int, weights_only: bool = False
+    ) -> list[Any]:
         """The `length` objects of `root`."""
-        # An entry for each object, so that lists of different lengths are a mismatch.
         counts: Numbers = np.empty(length, np.int64)
-        self._broadcast(root, counts)
-        _check_counts(counts, None, root)
-        if not length:
-            return []
-        numbers: Numbers = np.empty(counts[0], np.int64)
-        self._broadcast(root, numbers)
-        [packed] = self._room_for([numbers], lambda: self._broadcast(root, NOTHING))
-        self._broadcast(root, *packed.sections())
-        return list(unpack(packed))
+        with self._awaited():
+            self._broadcast(root, counts)
+            _check_counts(counts, root)
+            if not length:
+                return []
+            numbers: Numbers = np.empty(counts[0], np.int64)
+            self._broadcast(root, numbers)
+            [packed] = self._room_for([numbers], lambda: self._broadcast(root, NOTHING))
+            self._broadcast(root, *packed.sections())
+        return list(unpack(packed, weights_only))
 
-    def scatter(self, inputs: list[Any] | None, root: int) -> Any:
+    def scatter(
+        self, inputs: list[Any] | None, root: int, weights_only: bool = False
+    ) -> Any:
         """This rank's object; `inputs` on `root` only."""
-        return unpack(self._scattered(inputs, root))
+        return unpack(self._scattered(inputs or [], root), weights_only)
 
-    def _scattered(self, inputs: list[Any] | None, root: int) -> Serialized:
-        outgoing, error = _try(lambda: [pack(obj) for obj in inputs or []])
+    def _scattered(self, inputs: list[Any], root: int) -> Serialized:
         counts: Numbers = np.full(self._size, _FAILED)
-        if inputs is not None and outgoing is not None:
+
+        def announce(async_op: bool) -> None:
+            self._communicator.broadcast(counts, root, self._left(), async_op)
+
+        outgoing = self._packed(inputs, announce)
+        if inputs:
             counts[:] = [len(packed.numbers()) for packed in outgoing]
-        self._broadcast(root, counts)
-        _check_counts(counts, error, root)
-        assert outgoing is not None, "or there was an error"
-        numbers: Numbers = np.empty(counts[self._rank], np.int64)
-        self._scatter(numbers, [packed.numbers() for packed in outgoing], root)
-        [mine] = self._room_for([numbers], lambda: self._scatter(NOTHING, [], root))
-        for place in range(int(counts.max()) - 1):
-            sections = [packed.at(place) for packed in outgoing]
-            self._scatter(mine.at(place), sections, root)
+        with self._awaited():
+            announce(False)
+            _check_counts(counts, root)
+            numbers: Numbers = np.empty(counts[self._rank], np.int64)
+            self._scatter(numbers, [packed.numbers() for packed in outgoing], root)
+            [mine] = self._room_for([numbers], lambda: self._scatter(NOTHING, [], root))
+            for place in range(int(counts.max()) - 1):
+                sections = [packed.at(place) for packed in outgoing]
+                self._scatter(mine.at(place), sections, root)
         return mine
 
     def send(self, objects: list[Any], peer: int) -> None:
@@ -177,11 +223,14 @@ class ObjectExchange:
         # An entry for each object, so that lists of different lengths are a mismatch.
         announcement = np.full(len(objects), serial << 32 | len(numbers))
         self._communicator.send(announcement, peer, _ANNOUNCEMENT, self._left())
-        for tensor in [numbers, *packed.sections()] if objects else []:
-            tag = _ANNOUNCEMENT + 1 + serial
-            self._communicator.send(tensor, peer, tag, self._left())
+        with self._awaited():
+            for tensor in [numbers, *packed.sections()] if objects else []:
+                tag = _ANNOUNCEMENT + 1 + serial
+                self._communicator.send(tensor, peer, tag, self._left())
 
-    def receive(self, length: int, peer: int | None) -> tuple[int, list[Any]]:
+    def receive(
+        self, length: int, peer: int | None, weights_only: bool = False
+    ) -> tuple[int, list[Any]]:
         """The sender's group rank and what it sent."""
         announcement: Numbers = np.empty(length, np.int64)
         source = self._communicator.recv(
@@ -196,11 +245,12 @@ class ObjectExchange:
             for tensor in tensors:
                 self._communicator.recv(tensor, source, tag, self._left())
 
-        numbers: Numbers = np.empty(count, np.int64)
-        receive(numbers)
-        [packed] = self._room_for([numbers], lambda: _refuse(numbers[1:], receive))
-        receive(*packed.sections())
-        return source, list(unpack(packed))
+        with self._awaited():
+            numbers: Numbers = np.empty(count, np.int64)
+            receive(numbers)
+            [packed] = self._room_for([numbers], lambda: _refuse(numbers[1:], receive))
+            receive(*packed.sections())
+        return source, list(unpack(packed, weights_only))
 
 
 def _refuse(sizes: Numbers, receive: Callable[[Section], object]) -> None:
@@ -209,20 +259,8 @@ def _refuse(sizes: Numbers, receive: Callable[[Section], object]) -> None:
         receive(np.empty(size, np.uint8) if size < _SMALL else NOTHING)
 
 
-def _try(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    """What `call` returns, or what it raised."""
-    try:
-        return call(), None
-    except Exception as error:
-        return None, error
-
-
-def _check_counts(
-    counts: Numbers, error: BaseException | None, root: int | None = None
-) -> None:
-    """Raise this rank's error, or tell that of another."""
-    if error is not None:
-        raise error
+def _check_counts(counts: Numbers, root: int | None = None) -> None:
+    """Raise where a rank could not take its object apart."""
     failed = [rank for rank, count in enumerate(counts.tolist()) if count == _FAILED]
     if failed:
         who = failed if root is None else [root]

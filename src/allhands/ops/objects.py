@@ -10,8 +10,15 @@ What holds for all of these functions, and is not repeated below:
 
 - Only for ranks that trust each other: unpickling runs code that the sender chose. The
   ranks of a world are processes of one user who proved that they know the job's secret.
+  With `weights_only=True` on the receiving rank it runs none, as in `torch.load`: what
+  comes may consist of Python's containers, numbers and texts, of NumPy arrays, dtypes
+  and scalars, and of what torch's own list for `weights_only` has, or the program gave
+  to `torch.serialization.add_safe_globals`. Anything else is a
+  `pickle.UnpicklingError` that names it, on that rank only; the lists stay as they are.
 - Arguments are checked before anything is sent. An object that cannot be pickled raises
-  on its rank, and `DistBackendError` on the others of a collective. One that a rank has
+  on its rank, at once and whatever it is (`SystemExit`, Ctrl-C), and `DistBackendError`
+  on the others of a collective. An exception out of a signal handler while objects are
+  on their way breaks the group. An object that a rank has
   no memory for raises `DistBackendError` or `MemoryError` there, and
   `CollectiveMismatchError` on the others of a collective and the sender of a message.
 - A large torch tensor arrives in memory that cannot be resized (`Tensor.resize_`).
@@ -43,6 +50,7 @@ def all_gather_object(
     object_list: list[Any],
     obj: Any,
     group: Group = None,
+    weights_only: bool = False,
     *,
     timeout: timedelta | None = None,
 ) -> None:
@@ -62,7 +70,7 @@ def all_gather_object(
         return
     _check_room("object_list", object_list, member.size())
     with ObjectExchange("all_gather_object", member, timeout) as exchange:
-        object_list[: member.size()] = exchange.collect(obj, None)
+        object_list[: member.size()] = exchange.collect(obj, None, weights_only)
 
 
 def gather_object(
@@ -71,6 +79,7 @@ def gather_object(
     dst: int | None = None,
     group: Group = None,
     group_dst: int | None = None,
+    weights_only: bool = False,
     *,
     timeout: timedelta | None = None,
 ) -> None:
@@ -106,7 +115,7 @@ def gather_object(
     if object_gather_list:
         _check_room("object_gather_list", object_gather_list, member.size())
     with ObjectExchange("gather_object", member, timeout) as exchange:
-        objects = exchange.collect(obj, root)
+        objects = exchange.collect(obj, root, weights_only)
     if object_gather_list:
         object_gather_list[: member.size()] = objects
 
@@ -117,6 +126,7 @@ def broadcast_object_list(
     group: Group = None,
     device: Any = None,
     group_src: int | None = None,
+    weights_only: bool = False,
     *,
     timeout: timedelta | None = None,
 ) -> None:
@@ -141,7 +151,9 @@ def broadcast_object_list(
         if member.rank() == root:
             exchange.broadcast(object_list, root)
         else:
-            object_list[:] = exchange.receive_broadcast(len(object_list), root)
+            object_list[:] = exchange.receive_broadcast(
+                len(object_list), root, weights_only
+            )
 
 
 def scatter_object_list(
@@ -150,6 +162,7 @@ def scatter_object_list(
     src: int | None = None,
     group: Group = None,
     group_src: int | None = None,
+    weights_only: bool = False,
     *,
     timeout: timedelta | None = None,
 ) -> None:
@@ -191,7 +204,7 @@ def scatter_object_list(
                 f"per rank: {member.size()}"
             )
     with ObjectExchange("scatter_object_list", member, timeout) as exchange:
-        scatter_object_output_list[0] = exchange.scatter(inputs, root)
+        scatter_object_output_list[0] = exchange.scatter(inputs, root, weights_only)
 
 
 def send_object_list(
@@ -201,13 +214,15 @@ def send_object_list(
     device: Any = None,
     group_dst: int | None = None,
     use_batch: bool = False,
+    weights_only: bool = False,
     *,
     timeout: timedelta | None = None,
 ) -> None:
     """Send the entries of `object_list` to one rank, which calls `recv_object_list`.
 
     The destination is `dst`, a global rank, or `group_dst`, a rank of `group`. Its list
-    has the same length, or both sides raise `CollectiveMismatchError`.
+    has the same length, or both sides raise `CollectiveMismatchError`. `weights_only`
+    changes nothing here: it is for the receiver to ask.
 
     Raises:
         ValueError: no such rank, or this rank itself; this rank is not in the group.
@@ -235,6 +250,7 @@ def recv_object_list(
     device: Any = None,
     group_src: int | None = None,
     use_batch: bool = False,
+    weights_only: bool = False,
     *,
     timeout: timedelta | None = None,
 ) -> int:
@@ -260,7 +276,7 @@ def recv_object_list(
     if src is not None or group_src is not None:
         source = member.peer_meant("source", src, group_src)
     with ObjectExchange("recv_object_list", member, timeout) as exchange:
-        sender, objects = exchange.receive(len(object_list), source)
+        sender, objects = exchange.receive(len(object_list), source, weights_only)
     object_list[:] = objects
     return member.global_rank(sender)
 

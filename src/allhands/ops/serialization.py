@@ -91,8 +91,17 @@ def room_for(numbers: Sequence[Numbers]) -> list[Serialized]:
     return arriving
 
 
-def unpack(serialized: Serialized) -> Any:
-    """The object of which this has arrived."""
+def unpack(serialized: Serialized, weights_only: bool = False) -> Any:
+    """The object of which this has arrived.
+
+    Raises:
+        pickle.UnpicklingError: with `weights_only`, it is more than data.
+    """
+    if weights_only:
+        from allhands.ops.restricted import RestrictedUnpickler  # slow to import
+
+        file = io.BufferedReader(_Reader(serialized.pieces))
+        return RestrictedUnpickler(file, serialized.buffers).load()
     if len(serialized.pieces) == 1:  # as usual: a file would take ten times as long
         return pickle.loads(serialized.pieces[0].data, buffers=serialized.buffers)
     stream = _Reader(serialized.pieces)
@@ -158,6 +167,10 @@ class _Reader(io.RawIOBase):
         self._pieces = pieces
         self._pieces.reverse()  # the next one is the last
         self._start = 0
+
+    def readable(self) -> bool:
+        """True."""
+        return True
 
     def readinto(self, target: Any) -> int:
         """Fill `target`, as far as there is something left; the number of bytes."""

@@ -1,13 +1,16 @@
 """Objects between ranks; ranks are threads."""
 
+import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import allhands as dist
 from allhands.ops import object_exchange, serialization
-from harness.ranks import outcomes, run_ranks
+from harness.pace import patient
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 OUTSIDE = dist.GroupMember.NON_GROUP_MEMBER
 
@@ -159,15 +162,27 @@ def test_ranks_outside_the_group():
 UNPICKLABLE = threading.Lock()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda rank, obj: dist.all_gather_object([0, 0], obj),
-        lambda rank, obj: dist.gather_object(obj, [0, 0] if rank == 1 else None, 1),
-        lambda rank, obj: dist.broadcast_object_list([obj]),
-        lambda rank, obj: dist.scatter_object_list([0], [obj, obj]),
-    ],
-)
+NAMES = ["all_gather", "gather", "broadcast", "scatter"]
+COLLECTIVES = [
+    lambda rank, obj: dist.all_gather_object([0, 0], obj),
+    lambda rank, obj: dist.gather_object(obj, [0, 0] if rank == 1 else None, 1),
+    lambda rank, obj: dist.broadcast_object_list([obj]),
+    lambda rank, obj: dist.scatter_object_list([0], [obj, obj]),
+]
+PAYLOAD = np.ones(100_000)
+CALL_NAMES = [*NAMES, "send"]
+CALLS = [
+    lambda rank: dist.all_gather_object([0, 0], PAYLOAD),
+    lambda rank: dist.gather_object(PAYLOAD, [0, 0] if rank == 1 else None, 1),
+    lambda rank: dist.broadcast_object_list([PAYLOAD]),
+    lambda rank: dist.scatter_object_list([0], [0, PAYLOAD]),
+    lambda rank: (dist.recv_object_list if rank else dist.send_object_list)(
+        [PAYLOAD], 1 - rank
+    ),
+]
+
+
+@pytest.mark.parametrize("call", COLLECTIVES, ids=NAMES)
 def test_what_cannot_be_pickled_is_told_to_all(call):
     def body(rank):
         call(rank, UNPICKLABLE if rank == 0 else 1)
@@ -183,6 +198,123 @@ def test_what_cannot_be_pickled_is_told_to_all(call):
     assert "pickle" in str(mine)
     assert isinstance(other, dist.DistBackendError)
     assert "ranks [0] of the group could not pickle" in str(other)
+
+
+class Ends:
+    """Ends the program, or what else, while it is pickled."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, ZeroDivisionError])
+@pytest.mark.parametrize("call", COLLECTIVES, ids=NAMES)
+def test_whatever_ends_pickling_ends_it_at_once_and_is_told(call, kind):
+    """The rank that raises does not wait for the others, which come later."""
+    has_raised = threading.Event()
+
+    def body(rank):
+        if rank == 0:
+            with pytest.raises(kind, match="of its own"):
+                call(rank, Ends(kind("of its own")))
+            has_raised.set()
+        else:
+            assert has_raised.wait(LIMIT)
+            start = time.monotonic()
+            with pytest.raises(dist.DistBackendError, match="could not pickle"):
+                call(rank, 1)
+            assert time.monotonic() - start < patient(1, start)
+        found = [None, None]
+        dist.all_gather_object(found, rank)  # the group still works
+        return found
+
+    assert run_ranks(2, body) == [[0, 1]] * 2
+
+
+def test_what_cannot_be_pickled_is_not_sent():
+    def body(rank):
+        if rank == 0:
+            with pytest.raises(SystemExit):
+                dist.send_object_list([Ends(SystemExit())], 1)
+            dist.send_object_list(["next"], 1)
+            return None
+        objects = [0]
+        dist.recv_object_list(objects, 0)
+        return objects
+
+    assert run_ranks(2, body) == [None, ["next"]]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=CALL_NAMES)
+def test_an_exception_out_of_nowhere_leaves_no_peer_waiting(call, monkeypatch):
+    """As out of a signal handler, on rank 1, when peers have begun."""
+
+    def room_for(numbers):
+        if numbers and dist.get_rank() == 1:
+            raise KeyboardInterrupt
+        return serialization.room_for(numbers)
+
+    monkeypatch.setattr(object_exchange, "room_for", room_for)
+
+    def body(rank):
+        if rank == 1:
+            with pytest.raises(KeyboardInterrupt):
+                call(rank)
+            return
+        start = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match=r"ended in the middle: Keyb"):
+            call(rank)
+        assert time.monotonic() - start < patient(5, start)
+
+    run_ranks(2, body)
+
+
+class Plain:
+    """A class that weights_only does not know."""
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_weights_only(allowed):
+    """What is no data raises where it arrives, and only there."""
+
+    def body(rank):
+        array = np.arange(30_000.0).reshape(-1, 3)[::2] + rank
+        mine = {"rank": rank, "array": array} if allowed else Plain()
+        expected = [{"rank": r, "array": array - rank + r} for r in range(2)]
+        gathered, given, received = [0, 0], [0], [0]
+
+        def perform(call, *arguments):
+            if allowed:
+                return call(*arguments)
+            name = f"{Plain.__module__}.Plain"
+            with pytest.raises(pickle.UnpicklingError, match=f"{name} is not allowed"):
+                call(*arguments)
+
+        perform(dist.all_gather_object, gathered, mine, None, True)
+        if allowed:
+            assert [one["rank"] for one in gathered] == [0, 1]
+            assert np.array_equal(gathered[1]["array"], expected[1]["array"])
+        if rank:
+            dist.gather_object(mine, None, 0, None, None, True)
+            perform(dist.broadcast_object_list, received, 0, None, None, None, True)
+            dist.send_object_list([mine], 0, None, None, None, False, True)
+        else:
+            perform(dist.gather_object, mine, gathered, 0, None, None, True)
+            dist.broadcast_object_list([mine], 0, None, None, None, True)
+            perform(dist.recv_object_list, received, 1, None, None, None, False, True)
+        inputs = [mine, mine] if rank == 0 else None
+        perform(dist.scatter_object_list, given, inputs, 0, None, None, True)
+        if not allowed:
+            assert gathered + given + received == [0] * 4
+        else:
+            assert given[0]["rank"] == 0
+            assert received[0]["rank"] == 1 - rank
+        dist.barrier()
+
+    run_ranks(2, body)
 
 
 def test_lists_of_different_lengths_are_a_mismatch():
@@ -219,22 +351,7 @@ def test_an_array_arrives_in_memory_of_its_own_and_can_be_written():
     assert run_ranks(2, body) == [0.0, 0.0]
 
 
-PAYLOAD = np.ones(100_000)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda rank: dist.all_gather_object([0, 0], PAYLOAD),
-        lambda rank: dist.gather_object(PAYLOAD, [0, 0] if rank == 1 else None, 1),
-        lambda rank: dist.broadcast_object_list([PAYLOAD]),
-        lambda rank: dist.scatter_object_list([0], [0, PAYLOAD]),
-        lambda rank: (dist.recv_object_list if rank else dist.send_object_list)(
-            [PAYLOAD], 1 - rank
-        ),
-    ],
-    ids=["all_gather", "gather", "broadcast", "scatter", "send"],
-)
+@pytest.mark.parametrize("call", CALLS, ids=CALL_NAMES)
 def test_a_rank_without_memory_lets_its_peer_know(call, monkeypatch):
     def room_for(numbers):
         if numbers and dist.get_rank() == 1:
