@@ -19,6 +19,7 @@ from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig, make_communicator
 from allhands.groups import excepthook
 from allhands.groups.process_group import ProcessGroup
+from allhands.groups.union import Union
 from allhands.groups.user_group import UserGroupCommunicator
 from allhands.groups.world import current, default_group, is_process_wide
 from allhands.rendezvous.roster import Roster, exchange
@@ -28,6 +29,7 @@ __all__ = [
     "add_group",
     "check_members",
     "check_of_world",
+    "derive",
     "find",
     "hashed",
     "make_world",
@@ -96,11 +98,12 @@ def add_group(
     pg_options: Any = None,
     group_desc: str | None = None,
     device_id: Any = None,
+    union: Union | None = None,
 ) -> ProcessGroup:
     """Make and register a group that this rank is in.
 
     Args:
-        members: global ranks in the order of their group ranks.
+        members: global ranks, or ranks of `union`, in the order of their group ranks.
         num_alike: how many groups of these members were made before.
         name: by which this rank knows the group.
         timeout: limit of its operations.
@@ -109,22 +112,24 @@ def add_group(
         pg_options: for the backend.
         group_desc: free text.
         device_id: kept as `ProcessGroup.bound_device_id`.
+        union: kept as `ProcessGroup.union`.
 
     Raises:
         ValueError: there is a group of that name.
     """
     world = current()
+    home = union or world
     _check_name(name)
     group = _make_group(
         CommunicatorOptions(
-            store=PrefixStore(f"{name}/", world.store),
+            store=PrefixStore(f"{name}/", home.store),
             group_rank=members.index(default_group().rank()) if rank is None else rank,
             group_size=len(members),
             timeout=timeout,
             group_id=name,
             global_ranks_in_group=members,
             num_alike=num_alike,
-            roster=world.roster,
+            roster=home.roster,
         ),
         BackendConfig(backend),
         pg_options,
@@ -132,8 +137,40 @@ def add_group(
     group.group_desc = group_desc or "undefined"
     group.backend = backend.lower()
     group.bound_device_id = device_id
+    group.union = union
     world.add(group)
     return group
+
+
+def derive(
+    parent: ProcessGroup,
+    picked: list[int],
+    *,
+    timeout: timedelta,
+    backend: str,
+    pg_options: Any,
+    group_desc: str,
+    group_name: str | None = None,
+) -> ProcessGroup:
+    """Make a group of some ranks of `parent`, this one among them, in this order."""
+    members = [parent.global_rank(rank) for rank in picked]
+    home = parent.union or current()
+    num_alike = home.count_alike(members)
+    name = f"{hashed(members)}:{num_alike}"
+    if parent.union is not None:
+        name = f"{parent.union.name}:{name}"
+    return add_group(
+        members,
+        num_alike,
+        group_name or name,
+        rank=picked.index(parent.rank()),
+        timeout=timeout,
+        backend=backend,
+        pg_options=pg_options,
+        group_desc=group_desc,
+        device_id=parent.bound_device_id,
+        union=parent.union,
+    )
 
 
 def split(
@@ -146,22 +183,18 @@ def split(
     backend: str | None = None,
 ) -> ProcessGroup | None:
     """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`."""
-    check_of_world("split", parent)
     picked = check_members(ranks, parent.size(), sort=True)
     chosen = _restricted(parent, backend)
     if parent.rank() not in picked:
         return None
-    members = [parent.global_rank(rank) for rank in picked]
-    num_alike = current().count_alike(members)
-    return add_group(
-        members,
-        num_alike,
-        group_name or f"{hashed(members)}:{num_alike}",
+    return derive(
+        parent,
+        picked,
         timeout=parent.timeout if timeout is None else timeout,
         backend=chosen,
         pg_options=opts,
         group_desc=group_desc or f"{parent.group_desc}:split",
-        device_id=parent.bound_device_id,
+        group_name=group_name,
     )
 
 
@@ -187,24 +220,18 @@ def merge(
     met = PrefixStore("merge", store)
     roster = exchange(met, rank, size, timeout, "merge_remote_group")
     name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
-    _check_name(name)
-    assert local.config is not None, "a registered group is bound"
-    options = CommunicatorOptions(
-        store=PrefixStore(f"merge/{name}/", store),
-        group_rank=rank,
-        group_size=size,
+    union = Union(name, PrefixStore("merge", store), roster)
+    ranks = list(range(size))
+    return add_group(
+        ranks,
+        union.count_alike(ranks),
+        name,
+        rank=rank,
         timeout=timeout,
-        group_id=name,
-        global_ranks_in_group=list(range(size)),
-        num_alike=0,
-        roster=lambda: roster,
+        backend=local.backend,
+        group_desc=group_desc or "merged",
+        union=union,
     )
-    group = _make_group(options, local.config, None)
-    group.group_desc = group_desc or "merged"
-    group.backend = local.backend
-    group.is_merged = True
-    current().add(group)
-    return group
 
 
 def find(name: str) -> ProcessGroup:
@@ -236,10 +263,10 @@ def check_of_world(operation: str, group: ProcessGroup) -> None:
     Raises:
         ValueError: it is one.
     """
-    if group.is_merged:
+    if group.union is not None:
         raise ValueError(
-            f"{operation}: {group} has ranks of other worlds, of which no other groups "
-            f"can be made; merge groups of those ranks instead"
+            f"{operation}: {group} has ranks of other worlds; split_group and "
+            f"shrink_group make groups of them"
         )
 
 

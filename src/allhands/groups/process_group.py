@@ -23,6 +23,7 @@ from allhands.backends.registry import BackendConfig
 from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.groups.hook_methods import HookMethods
 from allhands.groups.torch_methods import TorchMethods
+from allhands.groups.union import Union
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
 
@@ -97,8 +98,8 @@ class ProcessGroup(TorchMethods, HookMethods):
         self._timeout = default_pg_timeout
         self._store: Store | None = None
         self.is_world = False
-        self.is_merged = False
-        """Whether it has ranks of other worlds, see `merge_remote_group`."""
+        self.union: Union | None = None
+        """Whose ranks its global ranks are; None for those of the world."""
         self.backend = "undefined"
         self.config: BackendConfig | None = None
         self.global_ranks: tuple[int, ...] = ()
@@ -288,8 +289,9 @@ class ProcessGroup(TorchMethods, HookMethods):
         ranks of each old group follow each other in their old order; first come the
         ranks of the group that came first.
 
-        For the new group `src` and `dst` are its own ranks. It can be used by every
-        operation, but not be split or shrunk. The old groups stay.
+        For the new group `src` and `dst` are its own ranks, and so they are for groups
+        that are split from it. It can be used by every operation, split and shrunk; a
+        group that `shrink_group` makes of it keeps these numbers. The old groups stay.
 
         Raises:
             DistStoreError: some ranks did not come within `timeout`; names them.

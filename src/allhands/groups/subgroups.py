@@ -14,7 +14,13 @@ from typing import Any, TypeAlias
 from allhands.errors import DistError
 from allhands.groups.arguments import member_of
 from allhands.groups.lifetime import destroy_process_group, new_group
-from allhands.groups.making import check_members, check_of_world, make_world, split
+from allhands.groups.making import (
+    check_members,
+    check_of_world,
+    derive,
+    make_world,
+    split,
+)
 from allhands.groups.order import tell_parent
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import NON_GROUP_MEMBER, current, default_group
@@ -191,28 +197,21 @@ def shrink_group(
         ```
     """
     old = member_of(group)
-    check_of_world("shrink_group", old)
     kept = _survivors(old, ranks_to_exclude)
     if shrink_flags & _SHRINK_ABORT:
         old.abort("shrink_group() was called with the abort flag")
     if old.is_world:
         return _shrink_world(old, kept, pg_options)
-    members = [old.global_rank(rank) for rank in kept]
-    timeout, backend, desc = old.timeout, old.backend, old.group_desc
     with suppress(DistError):  # what was sent to an excluded rank may be lost
         destroy_process_group(old)
-    new = new_group(
-        members,
-        timeout,
-        backend,
-        pg_options,
-        use_local_synchronization=True,
-        group_desc=desc,
-        device_id=old.bound_device_id,
-        sort_ranks=False,
+    return derive(
+        old,
+        kept,
+        timeout=old.timeout,
+        backend=old.backend,
+        pg_options=pg_options,
+        group_desc=old.group_desc,
     )
-    assert isinstance(new, ProcessGroup), "this rank is a member"
-    return new
 
 
 def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> ProcessGroup:

@@ -334,8 +334,6 @@ def test_groups_of_two_worlds_merge():
             assert array[0] == values[4]
             seen.append(values)
         for refuse in (
-            lambda: group.split_group([0, 1]),
-            lambda: dist.shrink_group([4], group),
             lambda: dist.new_subgroups(5, group),
             lambda: dist.DeviceMesh.from_group(group, "cpu"),
         ):
@@ -346,6 +344,72 @@ def test_groups_of_two_worlds_merge():
 
     first, *others = in_two_worlds(body)
     assert all(seen == first for seen in others)
+
+
+def test_a_merged_group_is_split():
+    """By its own ranks, which its parts have as global ranks."""
+
+    def body(rank, world, store):
+        whole = dist.group.WORLD.merge_remote_group(store, 5, timedelta(seconds=LIMIT))
+        mine = dist.get_rank(whole)
+        part = dist.split_group(whole, [[4, 0], [1, 2, 3]])
+        members = [0, 4] if mine in (0, 4) else [1, 2, 3]
+        assert dist.get_process_group_ranks(part) == members
+        assert dist.get_rank(part) == members.index(mine)
+        assert part.timeout == whole.timeout
+        array = np.array([mine])
+        dist.broadcast(array, members[-1], part)
+        assert array[0] == members[-1]
+        inner = part.split_group([0, 1])
+        if inner is not None:
+            assert dist.get_process_group_ranks(inner) == members[:2]
+            found = [None, None]
+            dist.all_gather_object(found, mine, inner)
+            assert found == members[:2]
+        again = whole.split_group(range(5), group_name="again")
+        assert again.group_name == "again"
+        assert own_total(again) == own_total(whole) == 10
+        assert total() == (3 if world else 1)  # the worlds go on
+        assert total(dist.new_group([0, 1])) in (1, 2) if rank < 2 else True
+        return part.group_name
+
+    def own_total(group):
+        array = np.array([dist.get_rank(group)])
+        dist.all_reduce(array, group=group)
+        return int(array[0])
+
+    assert len(set(in_two_worlds(body))) == 2
+
+
+def test_a_merged_group_shrinks_when_a_rank_is_lost():
+    start = threading.Barrier(5)
+
+    def body(rank, world, store):
+        whole = dist.group.WORLD.merge_remote_group(store, 5, timedelta(seconds=LIMIT))
+        dist.barrier(whole)
+        mine = dist.get_rank(whole)
+        start.wait(LIMIT)
+        if mine == 3:
+            whole.shutdown()
+            return None
+        with pytest.raises(dist.DistBackendError):
+            dist.barrier(whole)
+        rest = dist.shrink_group([3], whole)
+        assert dist.get_process_group_ranks(rest) == [0, 1, 2, 4]
+        with pytest.raises(ValueError, match="is not registered"):
+            dist.barrier(whole)
+        found = [None] * 4
+        dist.all_gather_object(found, mine, rest)
+        less = dist.shrink_group([0], rest) if mine else None
+        if less is not None:
+            array = np.array([mine])
+            dist.broadcast(array, 4, less)
+            assert array[0] == 4
+        return found
+
+    found = in_two_worlds(body)
+    assert found.count(None) == 1
+    assert [one for one in found if one] == [[0, 1, 2, 4]] * 4
 
 
 def test_groups_that_are_too_large_to_merge():
