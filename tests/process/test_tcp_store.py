@@ -24,6 +24,7 @@ from allhands import (
 )
 from harness import store_wire as wire
 from harness.pace import patient
+from harness.ports import reserved_port
 from harness.ranks import LIMIT
 
 HOST = "127.0.0.1"
@@ -317,6 +318,26 @@ assert os.waitpid(child, 0)[1] == 0
 assert store.get("k") == b"child"
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT)
+
+
+MEET = """
+import sys, allhands
+rank, port = int(sys.argv[1]), sys.argv[2]
+for meeting in range(200):
+    url = f"tcp://127.0.0.1:{port}"
+    allhands.init_process_group(init_method=url, rank=rank, world_size=2)
+    allhands.destroy_process_group()
+"""
+
+
+def test_two_ranks_meet_200_times_at_one_port():
+    """Without a barrier: one may come again before the other has closed the store."""
+    with reserved_port() as port:
+        ranks = [
+            subprocess.Popen([sys.executable, "-c", MEET, str(rank), str(port)])
+            for rank in (0, 1)
+        ]
+        assert [rank.wait(LIMIT) for rank in ranks] == [0, 0]
 
 
 # Shortage

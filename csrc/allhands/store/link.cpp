@@ -91,10 +91,11 @@ bool Link::shake_hands(const Address& address, const Deadline& deadline,
 // Empty where the server closed or did not answer in time.
 std::string Link::receive_hello(const Address& address, const Deadline& deadline) {
   const Deadline soon = Deadline::after(std::min(kSilence, deadline.remaining()));
-  std::string hello;
-  if (wait_ready(socket_.get(), Direction::Read, {soon, target_.interrupt}))
-    hello = receive_bytes(Hello::kBytes, deadline);
-  if (!hello.empty()) return hello;
+  if (wait_ready(socket_.get(), Direction::Read, {soon, target_.interrupt})) {
+    std::string hello = receive_bytes(Hello::kBytes, deadline);
+    // One of ours that ends just now closes, too: only who does it again is another's.
+    if (!hello.empty() || !std::exchange(has_closed_, true)) return hello;
+  }
   if (!std::exchange(is_torch_ruled_out_, true) &&
       is_torch_store(address, {deadline, target_.interrupt}))
     throw Error(ErrorKind::Network,

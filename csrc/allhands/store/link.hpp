@@ -62,7 +62,8 @@ class Link {
   [[noreturn]] void lose(const std::string& why);
 
   const Target& target_;
-  std::string identity_;  // of the server
+  std::string identity_;     // of the server
+  bool has_closed_ = false;  // the server, before it said hello
   bool is_torch_ruled_out_ = false;
   Fd socket_;
   MessageWriter writer_;

@@ -7,7 +7,8 @@ make the same groups, see `order`. For one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -25,8 +26,8 @@ from allhands.groups.world import (
 )
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.rendezvous import rendezvous
-from allhands.rendezvous.roster import exchange
-from allhands.store import PrefixStore, Store
+from allhands.rendezvous.roster import HostLeft, exchange
+from allhands.store import PrefixStore, Store, TCPStore
 
 __all__ = ["destroy_process_group", "init_process_group", "new_group"]
 
@@ -68,7 +69,9 @@ def init_process_group(
 
     Raises:
         ValueError: the world exists already, or the URL or environment is incomplete.
-        DistStoreError: some ranks did not come in time; the message names them.
+        DistStoreError: some ranks did not come in time, that of this rank or of rank 0;
+            the message names them, on every rank.
+        DistNetworkError: no store was found, or it was lost after rank 0 had come.
         RuntimeError: the backend is not available here.
         AssertionError: arguments that exclude each other, or an unknown backend.
 
@@ -97,26 +100,66 @@ def init_process_group(
             f"enable_reconfigure: backend {backend} does not support reconfiguration; "
             f"use shrink_group() or new groups"
         )
-    if store is None:
-        url = init_method or "env://"
-        meetings = iter(rendezvous(url, rank, world_size, timeout=limit))
-        store, rank, world_size = next(meetings)
-        store.set_timeout(limit)
-        store = PrefixStore("default_pg", store)
-    else:
-        _check_store_arguments(init_method, rank, world_size)
-    name = hashed(_ranks) if _ranks else "0"
-    own_store = PrefixStore(f"{name}/", store)
-    make_world(
-        store,
-        partial(exchange, own_store, rank, world_size, limit, "init_process_group"),
-        rank=rank,
-        size=world_size,
-        name=name,
+    enter = partial(
+        _enter,
+        start=time.monotonic(),
+        name=hashed(_ranks) if _ranks else "0",
         timeout=limit,
         backend=backend,
         pg_options=pg_options,
         device_id=device_id,
+    )
+    if store is None:
+        _meet_and_enter(init_method or "env://", rank, world_size, limit, enter)
+    else:
+        _check_store_arguments(init_method, rank, world_size)
+        enter(store, rank, world_size)
+
+
+def _meet_and_enter(
+    url: str, rank: int, size: int, limit: timedelta, enter: Callable[..., None]
+) -> None:
+    """Meet the other ranks at `url` and enter their world, within `limit`.
+
+    Rank 0 may still close the store of the world before. A rank that has come to that
+    one loses it, and goes on to the next.
+    """
+    deadline = time.monotonic() + limit.total_seconds()
+    while True:
+        left = timedelta(seconds=max(deadline - time.monotonic(), 0.001))
+        store, own_rank, own_size = next(
+            iter(rendezvous(url, rank, size, timeout=left))
+        )
+        store.set_timeout(limit)
+        try:
+            return enter(PrefixStore("default_pg", store), own_rank, own_size)
+        except HostLeft:
+            is_hosted_by_rank_0 = isinstance(store, TCPStore)
+            if not is_hosted_by_rank_0 or time.monotonic() > deadline:
+                raise
+
+
+def _enter(
+    store: Store,
+    rank: int,
+    size: int,
+    *,
+    start: float,
+    name: str,
+    timeout: timedelta,
+    **options: Any,
+) -> None:
+    """Make the world over `store`, with `timeout` for that since `start`."""
+    own_store = PrefixStore(f"{name}/", store)
+    call = "init_process_group"
+    make_world(
+        store,
+        partial(exchange, own_store, rank, size, timeout, call, start),
+        rank=rank,
+        size=size,
+        name=name,
+        timeout=timeout,
+        **options,
     )
 
 

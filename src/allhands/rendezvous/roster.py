@@ -5,6 +5,10 @@ token of the job; then everyone knows which ranks share a host and can prove to 
 this job.
 Groups made later need no store: their tokens are derived from the job's.
 
+Rank 0 waits for all ranks and publishes the outcome, which the others wait for: that
+all have come, or why it gave up. It often hosts the store, so it leaves last, after the
+others have read all that they need.
+
 A store may serve several worlds one after the other. `join/<rank>` counts the worlds a
 rank has entered, and the count, the same on every rank, prefixes all other keys. A rank
 whose exchange fails takes its count back, so that the ranks can try again.
@@ -26,7 +30,7 @@ from allhands._C import process_identity
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
 
-__all__ = ["Identity", "Roster", "exchange"]
+__all__ = ["HostLeft", "Identity", "Roster", "exchange"]
 
 
 Identity: TypeAlias = tuple[str, int, int]
@@ -48,30 +52,44 @@ class Roster(NamedTuple):
         return key.digest()
 
 
+class HostLeft(DistNetworkError):
+    """The store was lost before rank 0 had come.
+
+    Where rank 0 hosts it, this may have been the store of the world before, which was
+    on its way out: to look for the next one is worth a try.
+    """
+
+
 def exchange(
-    store: Store, rank: int, size: int, timeout: timedelta, operation: str
+    store: Store,
+    rank: int,
+    size: int,
+    timeout: timedelta,
+    operation: str,
+    start: float | None = None,
 ) -> Roster:
     """Publish this rank's identity and read everyone's; returns once all have come.
 
     Rank 0 returns last, since it often hosts the store that the others still read.
-    `operation` is what errors name.
+    `operation` is what errors name. `timeout` runs since `start`, a time of
+    `time.monotonic()`; by default since now.
 
     Raises:
-        DistStoreError: some ranks did not come within `timeout`; names them.
-        DistNetworkError: the store was lost meanwhile.
+        DistStoreError: some ranks did not come within `timeout`, of this rank or of
+            rank 0; names them.
+        DistNetworkError: the store was lost meanwhile; `HostLeft` where rank 0 had not
+            come yet.
         ValueError: the ranks do not agree about `size`.
     """
-    world = store.add(f"join/{rank}", 1)
+    start = time.monotonic() if start is None else start
+    meeting = _Meeting(store, rank, size, timeout, operation, start)
     try:
-        roster = _Meeting(store, world, rank, size, timeout, operation).hold()
-    except BaseException:
-        with suppress(Exception):  # the store itself may be what failed
-            store.set(f"{world}/gave_up/{rank}", "")
-            store.delete_key(f"{world}/identity/{rank}")
-            store.add(f"join/{rank}", -1)
+        return meeting.hold()
+    except BaseException as error:
+        meeting.give_up(error)
+        if isinstance(error, DistNetworkError):
+            raise meeting.lost(error) from error
         raise
-    _forget(store, f"{world - 1}", rank)
-    return roster
 
 
 class _Meeting:
@@ -80,35 +98,111 @@ class _Meeting:
     def __init__(
         self,
         store: Store,
-        world: int,
         rank: int,
         size: int,
         timeout: timedelta,
         operation: str,
+        start: float,
     ) -> None:
-        self._store, self._world = store, world
+        self._store = store
+        self._world = 0  # not known yet
         self._rank, self._size = rank, size
         self._limit = timeout.total_seconds()
-        self._deadline = time.monotonic() + self._limit
+        self._deadline = start + self._limit
         self._subject = f"{operation}: rank {rank} (this process)"
+        self._is_open = rank == 0
+        """Whether rank 0 has come."""
 
     def hold(self) -> Roster:
         """See `exchange`."""
-        store, world = self._store, self._world
+        store = self._store
+        self._world = store.add(f"join/{self._rank}", 1)
         if self._rank == 0:
-            store.set(f"{world}/token", os.urandom(16).hex())
+            store.set(self._key("token"), os.urandom(16).hex())
         mine = [self._size, *process_identity()]
-        store.set(f"{world}/identity/{self._rank}", json.dumps(mine))
-        keys = [f"{world}/identity/{peer}" for peer in range(self._size)]
-        self._wait(keys, self._who_is_missing)
-        said = [json.loads(text) for text in store.multi_get(keys)]
-        self._check_sizes([size for size, *_ in said])
-        token = bytes.fromhex(store.get(f"{world}/token").decode())
-        if store.add(f"{world}/read", 1) == self._size:
-            store.set(f"{world}/all_read", "")
+        store.set(self._identity(self._rank), json.dumps(mine))
+        keys = [self._identity(peer) for peer in range(self._size)]
         if self._rank == 0:
-            self._wait([f"{world}/all_read"], self._how_many_lag)
+            self._wait(keys, self._who_is_missing)
+        else:
+            self._wait_for_outcome()
+        said = [json.loads(text) for text in store.multi_get(keys)]
+        if self._rank == 0:
+            self._check_sizes([size for size, *_ in said])
+            store.set(self._key("outcome"), "")
+        token = bytes.fromhex(store.get(self._key("token")).decode())
+        self._forget_the_world_before()
+        if store.add(self._key("read"), 1) == self._size:
+            store.set(self._key("all_read"), "")
+        if self._rank == 0:
+            self._wait([self._key("all_read")], self._how_many_lag)
         return Roster([tuple(identity) for _, *identity in said], token)
+
+    def _key(self, name: str) -> str:
+        return f"{self._world}/{name}"
+
+    def _identity(self, rank: int) -> str:
+        return self._key(f"identity/{rank}")
+
+    def _gave_up(self, rank: int) -> str:
+        return self._key(f"gave_up/{rank}")
+
+    def _wait_for_outcome(self) -> None:
+        """Wait for what rank 0 says of this meeting.
+
+        Raises:
+            DistStoreError, ValueError: what rank 0 gave up for.
+        """
+        self._wait([self._identity(0)], self._who_is_missing)
+        self._is_open = True
+        size, *_ = json.loads(self._store.get(self._identity(0)))
+        if size > self._size:  # it waits for ranks that there are not
+            raise self._other_size(0, size)
+        self._wait([self._key("outcome")], self._who_is_missing)
+        problem = self._store.get(self._key("outcome")).decode()
+        if size != self._size:
+            raise self._other_size(0, size)
+        if problem:
+            raise DistStoreError(f"{self._subject} heard from rank 0: it {problem}")
+
+    def lost(self, error: DistNetworkError) -> DistNetworkError:
+        """The error of this rank where the store is lost."""
+        kind = DistNetworkError if self._is_open else HostLeft
+        return kind(
+            f"{self._subject} lost the store before all ranks had come: {error}"
+        )
+
+    def give_up(self, error: BaseException) -> None:
+        """Leave the meeting, because of `error`, as if this rank had not come."""
+        if not self._world:
+            return
+        store = self._store
+        with suppress(Exception):  # the store itself may be what failed
+            if self._rank == 0:
+                self._call_off(error)
+            store.set(self._gave_up(self._rank), "")
+            store.delete_key(self._identity(self._rank))
+            if self._rank == 0:
+                store.delete_key(self._key("outcome"))
+            store.add(f"join/{self._rank}", -1)
+
+    def _call_off(self, error: BaseException) -> None:
+        """Tell the ranks that have come; returns once they have heard it.
+
+        The store may go with this rank; then they could not even say who is missing.
+        """
+        text = str(error)
+        is_ours = text.startswith(self._subject)
+        reason = text.removeprefix(self._subject) if is_ours else f"raised {error!r}"
+        self._store.set(self._key("outcome"), reason.strip())
+        keys = [
+            self._gave_up(peer)
+            for peer in range(1, self._size)
+            if self._store.check([self._identity(peer)])
+        ]
+        # Who does not answer at once is stopped or dead, and Ctrl-C acts soon.
+        patience = 2.0 if isinstance(error, Exception) else 0.2
+        self._store.wait(keys, timedelta(seconds=patience))
 
     def _wait(self, keys: list[str], missing: Callable[[], str]) -> None:
         """Wait for `keys`; where the time passes first, `missing` says what for."""
@@ -119,10 +213,8 @@ class _Meeting:
                 self._store.wait(keys, timedelta(seconds=left))
             elif self._waited_in_vain(keys, patience, missing):
                 self._store.wait(keys, timedelta(seconds=left - patience))
-        except DistNetworkError as error:
-            raise DistNetworkError(
-                f"{self._subject} lost the store before all ranks had come: {error}"
-            ) from error
+        except DistNetworkError:
+            raise
         except RuntimeError as error:  # of a user's own store, too
             what = missing()
             if not what:
@@ -141,7 +233,8 @@ class _Meeting:
             raise
         except RuntimeError:
             what = missing()
-            is_first = not any(self._store.check([key]) for key in keys[: self._rank])
+            lower = range(self._rank)
+            is_first = not any(self._store.check([self._identity(p)]) for p in lower)
             if what and is_first:
                 text = f"has waited {patience:g} s (limit {self._limit:g} s) for {what}"
                 sys.stderr.write(f"allhands: {self._subject} {text}\n")
@@ -150,39 +243,42 @@ class _Meeting:
 
     def _who_is_missing(self) -> str:
         """The ranks that did not come; nothing if all did in the last moment."""
-        store, world = self._store, self._world
+        store = self._store
         peers = range(self._size)
-        absent = [p for p in peers if not store.check([f"{world}/identity/{p}"])]
-        came = [p for p in absent if store.check([f"{world}/gave_up/{p}"])]
+        absent = [p for p in peers if not store.check([self._identity(p)])]
+        came = [p for p in absent if store.check([self._gave_up(p)])]
         if not absent:
             return ""
         missing = [p for p in absent if p not in came]
         text = f"{len(missing)} of {self._size} ranks, which did not come: {missing}"
         if came:
             text += f"; of the others, {came} gave up waiting earlier"
-        again = [p for p in peers if store.add(f"join/{p}", 0) > world]
+        again = [p for p in peers if store.add(f"join/{p}", 0) > self._world]
         if again:
             text += f"; several processes say that they are rank {again[0]}"
         return text
 
     def _how_many_lag(self) -> str:
-        num_read = self._store.add(f"{self._world}/read", 0)
+        num_read = self._store.add(self._key("read"), 0)
         return f"{self._size - num_read} of {self._size} ranks, which came and stopped"
 
     def _check_sizes(self, sizes: list[int]) -> None:
         for peer, size in enumerate(sizes):
             if size != self._size:
-                raise ValueError(
-                    f"{self._subject} has world_size {self._size}, rank {peer} has "
-                    f"{size}; it must be the same on every rank"
-                )
+                raise self._other_size(peer, size)
 
+    def _other_size(self, peer: int, size: int) -> ValueError:
+        return ValueError(
+            f"{self._subject} has world_size {self._size}, rank {peer} has {size}; it "
+            "must be the same on every rank"
+        )
 
-def _forget(store: Store, world: str, rank: int) -> None:
-    """Delete the keys of the world before, which every rank has left by now."""
-    keys = [f"{world}/identity/{rank}", f"{world}/gave_up/{rank}"]
-    if rank == 0:
-        keys += [f"{world}/token", f"{world}/read", f"{world}/all_read"]
-    with suppress(NotImplementedError):  # a user's store need not be able to
-        for key in keys if world != "0" else ():
-            store.delete_key(key)
+    def _forget_the_world_before(self) -> None:
+        """Delete its keys: every rank has left it, since all have come to this one."""
+        world = self._world - 1
+        names = [f"identity/{self._rank}", f"gave_up/{self._rank}"]
+        if self._rank == 0:
+            names += ["token", "outcome", "read", "all_read"]
+        with suppress(NotImplementedError):  # a user's store need not be able to
+            for name in names if world else ():
+                self._store.delete_key(f"{world}/{name}")

@@ -9,6 +9,7 @@ holds them. Nothing here waits in Python.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import NoReturn
@@ -98,7 +99,7 @@ class TCPStore(Store):
         self._port = port
         self._client = self._connect() if not is_master else self._connect_to_own()
         if world_size is not None:
-            self._client.join(self._limit)
+            self._join()
             if is_master and wait_for_workers:
                 self._client.await_workers(world_size, self._limit)
 
@@ -129,6 +130,19 @@ class TCPStore(Store):
                 f"reach it there: {error}. Is the network interface of that address up "
                 "(`ip address`)?"
             ) from error
+
+    def _join(self) -> None:
+        """Be counted; a server that goes just then was not the one to be counted by."""
+        deadline = time.monotonic() + self._limit
+        while True:
+            try:
+                self._client.join(self._limit)
+                return
+            except DistNetworkError:
+                left = deadline - time.monotonic()
+                if self._server is not None or left <= 0:
+                    raise
+            self._client = self._connect(left)
 
     @property
     def host(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 import allhands as dist
 from allhands.groups.world import World, current, use
 from harness.pace import patient
+from harness.ports import reserved_port
 from harness.ranks import LIMIT, run_ranks
 from harness.stores import DictStore
 
@@ -180,17 +181,88 @@ def test_init_tells_of_two_processes_with_one_rank():
 
 def test_init_tells_of_different_world_sizes():
     store = dist.HashStore()
-    message = r"rank 0 \(this process\) has world_size 2, rank 1 has 3"
-    start = threading.Barrier(2)
 
     def body(rank):
-        error, text = (ValueError, message) if rank == 0 else (dist.DistStoreError, "2")
-        start.wait(LIMIT)
-        with pytest.raises(error, match=text):
-            # Rank 1 gives up; later than rank 0 looks.
-            init(store, rank, 2 + rank, timeout=timedelta(seconds=[LIMIT, 1][rank]))
+        message = rf"rank {rank} .* has world_size {2 + rank}, rank {1 - rank} has"
+        with pytest.raises(ValueError, match=f"{message} {3 - rank};"):
+            init(store, rank, 2 + rank, timeout=timedelta(seconds=LIMIT))
 
     run_ranks(2, body, init=False)
+
+
+def test_a_rank_learns_at_once_that_rank_0_waits_for_more():
+    store = dist.HashStore()
+
+    def body(rank):
+        error = (dist.DistStoreError, ValueError)[rank]
+        limit = timedelta(seconds=[1, LIMIT][rank])
+        with pytest.raises(error, match=r"world_size 2, rank 0 has 3|come: \[2\]|up"):
+            init(store, rank, 3 - rank, timeout=limit)
+
+    run_ranks(2, body, init=False)
+
+
+def url_of(port, rank, size):
+    return f"tcp://127.0.0.1:{port}?rank={rank}&world_size={size}"
+
+
+def test_every_rank_names_who_is_missing_though_rank_0_hosts_the_store():
+    def body(rank, port):
+        start = time.monotonic()
+        with pytest.raises(dist.DistStoreError) as caught:
+            dist.init_process_group(
+                init_method=url_of(port, rank, 4),
+                timeout=timedelta(seconds=LIMIT if rank else 1),
+            )
+        assert time.monotonic() - start < patient(10, start)
+        return str(caught.value)
+
+    with reserved_port() as port:
+        texts = run_ranks(3, lambda rank: body(rank, port), init=False)
+    wait = "waited 1 s (its timeout) for 1 of 4 ranks, which did not come: [3]"
+    assert texts[0] == f"init_process_group: rank 0 (this process) {wait}"
+    for rank in (1, 2):
+        start = f"init_process_group: rank {rank} (this process) heard from rank 0: it"
+        assert texts[rank] == f"{start} {wait}"
+
+
+def test_a_rank_that_meets_the_store_of_the_world_before_goes_on_to_the_next():
+    with reserved_port() as port:
+        before = dist.TCPStore("127.0.0.1", port, is_master=True)
+        servers = [before.clone()]
+
+        def body(rank):
+            if rank == 0:
+                before.wait(["default_pg/0//join/1"])  # rank 1 has come, to the old one
+                servers.clear()
+                before.__dict__.clear()
+            dist.init_process_group(
+                init_method=url_of(port, rank, 2), timeout=timedelta(seconds=LIMIT)
+            )
+            return total()
+
+        assert run_ranks(2, body, init=False) == [1, 1]
+
+
+def test_a_store_that_is_lost_once_rank_0_has_come_is_not_waited_for(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_PATIENCE", "0.05")
+    with reserved_port() as port:
+        servers = [dist.TCPStore("127.0.0.1", port, is_master=True)]
+        servers[0].set("default_pg/0//1/identity/0", '[3, "host", 1, 1]')
+
+        def body(rank):
+            if rank == 0:  # rank 1 looks at this once it waits for the others
+                servers[0].wait(["default_pg/0//join/2"])
+                servers.clear()
+                return
+            start = time.monotonic()
+            with pytest.raises(dist.DistNetworkError, match=r"rank 1 .*lost the store"):
+                dist.init_process_group(
+                    init_method=url_of(port, rank, 3), timeout=timedelta(seconds=LIMIT)
+                )
+            assert time.monotonic() - start < patient(5, start)
+
+        run_ranks(2, body, init=False)
 
 
 def test_init_tells_of_a_store_that_was_lost():
