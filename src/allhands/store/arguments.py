@@ -37,7 +37,7 @@ def as_bytes(value: str | bytes) -> bytes:
 
 def as_key(key: str) -> str:
     """A key, checked."""
-    if not isinstance(key, str):
+    if type(key) is not str and not isinstance(key, str):
         raise TypeError(f"a store's key must be str, got {key!r}")
     return key
 
@@ -48,7 +48,10 @@ def as_keys(keys: Sequence[str]) -> list[str]:
         isinstance(keys, str | bytes) or not isinstance(keys, Sequence)
     ):
         raise TypeError(f"keys must be a list of str, got {keys!r}")
-    return [as_key(key) for key in keys]
+    for key in keys:
+        if type(key) is not str:
+            as_key(key)
+    return list(keys)
 
 
 def as_items(
@@ -63,7 +66,7 @@ def as_items(
 
 def as_int64(amount: int) -> int:
     """What `add` adds, checked."""
-    number = operator.index(amount)
+    number = amount if type(amount) is int else operator.index(amount)
     if not INT64_MIN <= number <= INT64_MAX:
         raise TypeError(f"add: amount must be an int64, got {amount}")
     return number
@@ -71,6 +74,8 @@ def as_int64(amount: int) -> int:
 
 def as_count(key: str, value: bytes) -> int:
     """The value of `key` as the counter that `add` adds to."""
+    if len(value) < 19 and value.isdigit():  # the usual one, which is in range
+        return int(value)
     if _INTEGER.fullmatch(value):
         count = int(value)
         if INT64_MIN <= count <= INT64_MAX:

@@ -263,7 +263,8 @@ class _User:
             if not self._is_present:
                 log.enter()
                 self._is_present = True
-            self._catch_up()
+            if log.has_news():
+                self._catch_up()
             result = act(*args)
             if table.journal:
                 log.append(table.journal)

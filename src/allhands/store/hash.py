@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from allhands.store.arguments import as_bytes, as_key
 from allhands.store.table import Table, TableStore
 
 __all__ = ["HashStore"]
@@ -43,14 +44,28 @@ class HashStore(TableStore):
 
     def _share(self, room: _Room) -> None:
         self._room, self._table, self._lock = room, room.table, room.lock
+        self._values = room.table.values
+
+    def get(self, key: str) -> bytes:
+        # One look-up in a dict is atomic, so what is there needs no lock.
+        value = self._values.get(key)
+        return super().get(key) if value is None else value
+
+    def set(self, key: str, value: str | bytes) -> None:
+        key, data = as_key(key), as_bytes(value)
+        with self._lock:
+            self._values[key] = data
+            if self._room.num_waiting:
+                self._room.changed.notify_all()
 
     def _do(self, act: Callable[..., T], *args: Any) -> T:
         with self._lock:
+            if not self._room.num_waiting:
+                return act(*args)
             try:
                 return act(*args)
             finally:
-                if self._room.num_waiting:
-                    self._room.changed.notify_all()
+                self._room.changed.notify_all()
 
     def _look(self, act: Callable[..., T], *args: Any) -> T:
         with self._lock:

@@ -124,11 +124,18 @@ class Log:
 
     def try_lock(self) -> bool:
         """Keep everybody else out until `unlock`; False where somebody does that."""
-        return self._set_lock(_TAKE)
+        try:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _TAKE)
+        except OSError as error:
+            return self._refused(error)
+        return True
 
     def unlock(self) -> None:
         """Let the others in. It may be called without the lock."""
-        self._set_lock(_GIVE_BACK)
+        try:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _GIVE_BACK)
+        except OSError as error:
+            self._refused(error)
 
     @contextmanager
     def locked(self, limit: timedelta) -> Iterator[None]:
@@ -161,15 +168,20 @@ class Log:
         self._set_lock(_BE_PRESENT)
         return is_alone
 
+    def has_news(self) -> bool:
+        """Whether `read` has anything to give. Call it under the lock."""
+        self._size = os.lseek(self._file, 0, os.SEEK_END)
+        return self._size != self._end
+
     def read(self) -> Iterator[Record]:
         """The records that are new since the last call. Call it under the lock.
 
         Raises:
             DistStoreError: the file is no log, or is damaged.
         """
-        self._size = size = os.lseek(self._file, 0, os.SEEK_END)
-        if size == self._end or not (self._end or self._has_magic()):
+        if not self.has_news() or not (self._end or self._has_magic()):
             return
+        size = self._size
         if size < self._end:
             raise self._failed("was cut short by somebody else than a store; remove it")
         data, start = b"", self._end  # what was read of the file, and from where on
@@ -264,10 +276,14 @@ class Log:
         try:
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, request)
         except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise self._failed("cannot be locked", error) from error
+            return self._refused(error)
         return True
+
+    def _refused(self, error: OSError) -> bool:
+        """False where somebody else's lock was in the way of ours."""
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise self._failed("cannot be locked", error) from error
 
     def _failed(self, problem: str, cause: OSError | None = None) -> DistStoreError:
         reason = f": {errno_text(cause.errno or 0)}" if cause else ""

@@ -73,7 +73,8 @@ class Table:
 
     def add(self, key: str, amount: int) -> int:
         """See `Store.add`."""
-        total = wrapped(as_count(key, self.values.get(key, b"0")) + amount)
+        value = self.values.get(key)
+        total = amount if value is None else wrapped(as_count(key, value) + amount)
         self.set(key, b"%d" % total)
         return total
 
