@@ -7,7 +7,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/engine/progress_engine.hpp"
-#include "ranks.hpp"
+#include "transports.hpp"
 
 using namespace allhands;
 using namespace allhands::testing;
@@ -20,11 +20,14 @@ const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 8192, 8193, 100000, 700001
 // Of all engines; the tests run with several.
 Tuning tuning = Tuning::for_ranks(2);
 
+// Of all engines too.
+const TransportKind* kind = nullptr;
+
 template <class Body>
 void run_engines(int size, Body body) {
-  const auto memory = SharedMemory::create(Mailroom(size).total_bytes());
+  const MakeTransport make = kind->make_group(size, tuning);
   run_ranks(size, [&](int rank) {
-    ProgressEngine engine(memory, memory->data(), membership(rank, size), tuning);
+    ProgressEngine engine(make(rank), membership(rank, size), tuning);
     body(engine, rank);
     engine.flush(soon());
   });
@@ -33,12 +36,15 @@ void run_engines(int size, Body body) {
 // The memory of a whole group in one mapping, so that the thread sanitizer sees both.
 void test_collectives_and_messages_at_once(int size) {
   const std::size_t arena_bytes = Layout(size).total_bytes();
-  const auto memory = SharedMemory::create(arena_bytes + Mailroom(size).total_bytes());
+  const auto memory =
+      SharedMemory::create(arena_bytes + ShmTransport::memory_bytes(size));
   Arena::prepare(*memory, size, Tuning::for_ranks(size));
   run_ranks(size, [&](int rank) {
     Arena arena(memory, membership(rank, size));
-    ProgressEngine engine(memory, memory->data() + arena_bytes, membership(rank, size),
-                          Tuning::for_ranks(size));
+    ProgressEngine engine(
+        std::make_unique<ShmTransport>(memory, memory->data() + arena_bytes,
+                                       membership(rank, size), tuning),
+        membership(rank, size), tuning);
     std::thread messages([&] {
       std::vector<float> mine(3000, static_cast<float>(rank)), theirs(3000);
       const int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -446,10 +452,12 @@ void test_large_messages_wait_for_each_other() {
 // message awake. Rank 0 lets it wait longer each time.
 void test_who_waits_awake_takes_a_seat() {
   tuning.yields_per_look = 1;
-  const auto memory = SharedMemory::create(Mailroom(2).total_bytes());
+  const auto memory = SharedMemory::create(ShmTransport::memory_bytes(2));
   run_ranks(2, [&](int rank) {
-    ProgressEngine engine(memory, memory->data(), membership(rank, 2), tuning);
-    const Seat& seat = Mailroom(2).bell(memory->data(), 1).seat;
+    ProgressEngine engine(std::make_unique<ShmTransport>(memory, memory->data(),
+                                                         membership(rank, 2), tuning),
+                          membership(rank, 2), tuning);
+    const Seat& seat = MessageMemory(2).doorbell(memory->data(), 1).seat;
     std::vector<float> data(1), has_seat = {0};
     const Deadline last = Deadline::after(std::chrono::seconds(100));
     for (int pauses = 1; has_seat[0] == 0; pauses = pauses % 1000 + 1) {
@@ -485,23 +493,38 @@ void test_messages() {
   test_large_messages_wait_for_each_other();
 }
 
-}  // namespace
-
-int main() {
-  test_messages();
-  tuning.slice_bytes = 4096;
-  test_messages();
-  tuning.handover_bytes = std::uint64_t{1} << 40;  // through the ring
+void test_on_every_transport() {
+  tuning = Tuning::for_ranks(2);
   test_messages();
   tuning.eager_bytes = 0;
   tuning.piece_bytes = 4096;
   test_blocking_sends_do_not_overtake();
   tuning = Tuning::for_ranks(2);
-  test_who_waits_awake_takes_a_seat();
-  test_collectives_and_messages_at_once(3);
   test_a_rank_that_only_sends_learns_of_a_refusal();
-  test_work_tells_everybody();
   test_recv_that_expires_leaves_the_group_usable();
   test_a_peer_that_left_is_named();
   test_unmatched_sends_are_bounded();
+}
+
+// By single copies, in more slices than usual, and through the rings.
+void test_ways_of_large_messages() {
+  tuning.slice_bytes = 4096;
+  test_messages();
+  tuning.handover_bytes = std::uint64_t{1} << 40;
+  test_messages();
+  tuning = Tuning::for_ranks(2);
+}
+
+}  // namespace
+
+int main() {
+  for (const TransportKind& each : kTransports) {
+    kind = &each;
+    test_on_every_transport();
+  }
+  kind = &kTransports[0];
+  test_ways_of_large_messages();
+  test_who_waits_awake_takes_a_seat();
+  test_collectives_and_messages_at_once(3);
+  test_work_tells_everybody();
 }

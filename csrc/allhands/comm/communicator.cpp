@@ -7,6 +7,7 @@
 #include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/comm/run.hpp"
+#include "allhands/transport/shm/shm_transport.hpp"
 
 namespace allhands {
 namespace {
@@ -141,16 +142,18 @@ void Communicator::open(const Limits& limits) {
   const auto prepare = [this](SharedMemory& memory) {
     Arena::prepare(memory, size(), tuning_);
   };
-  adopt(open_segment(arena_bytes + Mailroom(size()).total_bytes(), prepare, membership_,
-                     token_, limits));
+  adopt(open_segment(arena_bytes + ShmTransport::memory_bytes(size()), prepare,
+                     membership_, token_, limits));
 }
 
 void Communicator::adopt(Segment segment) {
   arena_ = std::make_unique<Arena>(segment.memory, membership_, late_notice_);
-  engine_ = std::make_unique<ProgressEngine>(
+  auto transport = std::make_unique<ShmTransport>(
       segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
-      membership_, arena_->tuning(), [this] { return arena_->told_failure(); },
-      late_notice_);
+      membership_, arena_->tuning());
+  engine_ = std::make_unique<ProgressEngine>(
+      std::move(transport), membership_, arena_->tuning(),
+      [this] { return arena_->told_failure(); }, late_notice_);
   memory_ = std::move(segment.memory);
   server_ = std::move(segment.server);
   is_open_.store(true, std::memory_order_release);
@@ -179,7 +182,7 @@ void Communicator::fail(const Error& error) {
   if (is_open_.load(std::memory_order_acquire))
     engine_->leave(
         Error(error.kind(), "group '" + name() + "' is broken since: " + error.what()),
-        kAborted);
+        Presence::Aborted);
 }
 
 void Communicator::progress() {

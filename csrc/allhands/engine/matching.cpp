@@ -30,6 +30,19 @@ TransferPtr Matching::match(int source, std::int64_t tag) {
               [&](const TransferPtr& receive) { return fits(*receive, source, tag); });
 }
 
+bool Matching::has_receive_for(int source, std::int64_t tag) const {
+  return std::any_of(posted_.begin(), posted_.end(), [&](const TransferPtr& receive) {
+    return fits(*receive, source, tag);
+  });
+}
+
+bool Matching::has_message_for(const Transfer& receive) const {
+  return std::any_of(unexpected_.begin(), unexpected_.end(),
+                     [&](const Unexpected& unexpected) {
+                       return fits(receive, unexpected.source, unexpected.message.tag);
+                     });
+}
+
 TransferPtr Matching::take_waiting_for(int source) {
   return take(posted_,
               [&](const TransferPtr& receive) { return takes_from(*receive, source); });

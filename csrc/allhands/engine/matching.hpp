@@ -17,7 +17,7 @@ namespace allhands {
 struct Unexpected {
   int source;
   Message message;
-  std::vector<std::byte> data;  // of an Eager one
+  std::vector<std::byte> record;  // as it came, the message included
 };
 
 class Matching {
@@ -26,6 +26,10 @@ class Matching {
   TransferPtr match(int source, std::int64_t tag);
   // The message for a new receive, which is then no longer kept; or none.
   std::optional<Unexpected> match(const Transfer& receive);
+
+  // Whether there is one for it now.
+  bool has_receive_for(int source, std::int64_t tag) const;
+  bool has_message_for(const Transfer& receive) const;
 
   void post(TransferPtr receive) { posted_.push_back(std::move(receive)); }
   void keep(Unexpected message) { unexpected_.push_back(std::move(message)); }

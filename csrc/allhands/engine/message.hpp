@@ -1,25 +1,27 @@
-// What ranks write to each other's rings.
+// The records that ranks write to each other.
 //
-// A small message goes at once, with its data (Eager). A large one is offered first.
-// When a receive matches, the receiver begins to copy it from the sender's array, asks
-// the sender to join in, and says when it is over. Where the kernel or the arrays'
-// layout do not allow that, it accepts the offer, and the data follows in pieces
-// straight into the receive's array. A small message is offered too while the receiver
-// keeps much of this sender's that no receive has matched. So what is kept is bounded,
-// and no message holds up those behind it.
+// Eager protocol: a small message goes at once, with its data. Rendezvous protocol: a
+// large one is offered first. When a receive matches the offer, the receiver begins a
+// single copy, asks the sender to join in, and says when it is over. Where the
+// transport or the arrays' layout do not allow that, it accepts the offer, and the data
+// follows in pieces straight into the receive's array. A small message is offered too
+// while the receiver keeps much of this sender's that no receive has matched. So what
+// is kept is bounded, and no message holds up those behind it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "allhands/base/dtype.hpp"
+#include "allhands/transport/single_copy.hpp"
 
 namespace allhands {
 
 enum class MessageKind : std::uint8_t {
   Eager,   // sender: a whole message
-  Offer,   // sender: a large message; its array is at `address`, 0: not to be read
-  Join,    // receiver: I copy the offered `send_id` to my array at `address`
+  Offer,   // sender: a large message, with the key of its array
+  Join,    // receiver: I copy the offered `send_id` to my array, whose key this is
   Over,    // receiver: `send_id` is not needed any more
   Accept,  // receiver: send the offered `send_id` in pieces, for my `recv_id`
   Data,    // sender: the next piece for `recv_id`
@@ -37,11 +39,21 @@ struct Message {
 };
 static_assert(sizeof(Message) == 32, "header and 24 bytes of data in one cache line");
 
-// A message without data, and what an Offer or Join has in its place.
+// A message without data. `check` is a digest of the rest: a key that something has
+// written over would lead a copy to anywhere.
 struct ControlMessage {
+  ControlMessage() = default;
+  explicit ControlMessage(const Message& message, ArrayKey key = kNoKey);
+
   Message message;
-  std::uint64_t address = 0;  // in the memory of whoever writes it
+  ArrayKey key;
+  std::uint64_t check;
 };
+
+// What a record says; its data lies within it. Throws LinkError.
+Message read_message(std::span<const std::byte> record);
+// The key of a message without data that read_message has let pass. Throws LinkError.
+ArrayKey read_key(std::span<const std::byte> record);
 
 // What an unmatched Eager message counts for where it is kept.
 inline std::size_t kept_bytes(const Message& message) {
@@ -51,8 +63,8 @@ inline std::size_t kept_bytes(const Message& message) {
 
 // The data lies behind the header.
 inline std::byte* data_of(std::byte* record) { return record + sizeof(Message); }
-inline const std::byte* data_of(const std::byte* record) {
-  return record + sizeof(Message);
+inline const std::byte* data_of(std::span<const std::byte> record) {
+  return record.data() + sizeof(Message);
 }
 
 }  // namespace allhands

@@ -1,47 +1,18 @@
 #include "allhands/engine/progress_engine.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <string>
+#include <utility>
 
-#include "allhands/base/futex.hpp"
-#include "allhands/base/seconds.hpp"
+#include "allhands/base/joined.hpp"
 #include "allhands/base/wait_awake.hpp"
-#include "allhands/transport/shm/peer_memory.hpp"
+#include "allhands/engine/transfer_text.hpp"
 
 namespace allhands {
 namespace {
 
 // Of a wait that is kept busy; a look at the clock costs more than a turn.
 constexpr unsigned kTurnsPerLook = 16;
-
-std::vector<std::byte> kept_data(const Message& message, const std::byte* data) {
-  const bool is_offer = message.kind == MessageKind::Offer;
-  const std::size_t bytes = is_offer ? sizeof(ControlMessage) - sizeof(Message)
-                                     : message.count * size_of(message.dtype);
-  return std::vector<std::byte>(data, data + bytes);
-}
-
-std::vector<Channel> channels_of(std::byte* base, const Membership& membership,
-                                 const Tuning& tuning) {
-  const Mailroom room(membership.size());
-  std::vector<Channel> channels;
-  for (int peer = 0; peer < membership.size(); ++peer)
-    channels.emplace_back(room, base, membership.rank, peer,
-                          membership.peers[static_cast<std::size_t>(peer)].pid, tuning);
-  return channels;
-}
-
-Placement placement_of(std::byte* base, const Membership& membership,
-                       const Tuning& tuning) {
-  const Mailroom room(membership.size());
-  std::vector<Seat*> seats;
-  for (int rank = 0; rank < membership.size(); ++rank)
-    seats.push_back(&room.bell(base, rank).seat);
-  return Placement(std::move(seats), room.lobby(base).moves, membership.rank,
-                   tuning.yields_per_look);
-}
 
 // Counts one while it lives.
 class Counted {
@@ -53,295 +24,391 @@ class Counted {
   std::atomic<int>& count_;
 };
 
-}  // namespace
-
-ProgressEngine::ProgressEngine(std::shared_ptr<SharedMemory> memory, std::byte* base,
-                               const Membership& membership, const Tuning& tuning,
-                               Failure failure, const LateNotice& late_notice)
-    : memory_(std::move(memory)),
-      membership_(membership),
-      tuning_(tuning),
-      failure_(std::move(failure)),
-      late_notice_(late_notice),
-      bell_(Mailroom(membership.size()).bell(base, membership.rank)),
-      placement_(placement_of(base, membership, tuning)),
-      channels_(channels_of(base, membership, tuning)) {
-  let_siblings_read();
-  bell_.is_here.store(1, std::memory_order_release);
-  for (Channel& peer : channels_) peer.their_bell.ring();  // some may flush and wait
+// A larger message comes later, since each of the two has copied as much before.
+std::uint64_t spins_for(const Buffer& buffer, const Tuning& tuning) {
+  return tuning.spins * std::min(buffer.num_bytes(), tuning.eager_bytes) / 4096;
 }
 
+}  // namespace
+
+ProgressEngine::ProgressEngine(std::unique_ptr<Transport> transport,
+                               const Membership& members, const Tuning& tuning,
+                               PeerWatch::Failure failure,
+                               const LateNotice& late_notice)
+    : transport_(std::move(transport)),
+      members_(members),
+      tuning_(tuning),
+      late_notice_(late_notice),
+      endpoint_(*transport_, members_, tuning_),
+      watch_(*transport_, members_, std::move(failure)),
+      is_told_(static_cast<std::size_t>(members.size())),
+      thread_([this] { return waiting_.load(std::memory_order_relaxed) != 0; },
+              [this] { turn(); }) {}
+
 ProgressEngine::~ProgressEngine() {
-  leave(Error(ErrorKind::Backend, "group '" + membership_.name + "' was destroyed"));
+  leave(Error(ErrorKind::Backend, "group '" + members_.name + "' was destroyed"));
   join();
+}
+
+// Runs body(ended) under the lock, then tells those who wait for what it has ended.
+// What it throws, if it is no error of the caller's, breaks the group: then false.
+template <class Body>
+bool ProgressEngine::step(Body body) {
+  Ended ended;
+  std::exception_ptr cause, callers;
+  try {
+    const std::lock_guard lock(mutex_);
+    body(ended);
+  } catch (const LinkError&) {
+    cause = std::current_exception();
+  } catch (const Error&) {
+    callers = std::current_exception();
+  } catch (const std::exception&) {
+    cause = std::current_exception();
+  }
+  complete(ended);
+  if (callers) std::rethrow_exception(callers);
+  if (cause) break_off(cause);
+  return !cause;
+}
+
+// One turn with one peer.
+bool ProgressEngine::step_on(int peer) {
+  return step([&](Ended& ended) { endpoint_.progress(peer, ended); });
+}
+
+// True: something moved.
+bool ProgressEngine::progress() {
+  // Whoever has looked since will tell, if we wait for what it finds.
+  if (transport_->num_events() == scanned_ && !endpoint_.has_part()) return false;
+  bool moved = false;
+  step([&](Ended& ended) {
+    scanned_ = transport_->num_events();
+    moved = endpoint_.progress(ended);
+  });
+  return moved;
+}
+
+void ProgressEngine::complete(Ended& ended) {
+  for (const TransferPtr& transfer : ended.to_announce) transfer->work.announce();
+  // Other threads of this rank may sleep until just these have ended.
+  if (ended.is_any && sleepers_.load(std::memory_order_seq_cst) != 0)
+    transport_->wake_self();
+}
+
+// What nobody foresaw: then nothing that is under way can be trusted to end.
+void ProgressEngine::break_off(std::exception_ptr cause) {
+  std::string text = "messages cannot be moved any more";
+  try {
+    std::rethrow_exception(cause);
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  leave(Error(ErrorKind::Backend,
+              "group '" + members_.name + "' is broken since: " + text),
+        Presence::Aborted);
+}
+
+void ProgressEngine::throw_ended() {
+  const std::lock_guard lock(mutex_);
+  throw ended_.value_or(Error(ErrorKind::Backend, "messages cannot be moved any more"));
 }
 
 void ProgressEngine::send(const Buffer& buffer, int to, std::int64_t tag,
                           const Limits& limits) {
   bool is_sent = false;
-  {
-    const std::lock_guard lock(mutex_);
+  step([&](Ended&) {
     check_sendable(buffer, to, tag);
-    is_sent = channel(to).send_at_once(buffer, tag, next_id_);
-    if (is_sent) ++next_id_;
-  }
-  if (is_sent)
+    is_sent = endpoint_.send_at_once(buffer, to, tag);
+  });
+  if (is_sent) {
     progress();  // the peer may have refused an earlier one
-  else
-    wait(post_send(buffer, to, tag, limits.deadline), limits, AtEnd::GiveUp);
+    return;
+  }
+  if (to == members_.rank) check_counterpart(true, buffer, tag);
+  wait(post_send(buffer, to, tag, limits.deadline), limits, AtEnd::GiveUp);
 }
 
 int ProgressEngine::recv(const Buffer& buffer, int from, std::int64_t tag,
                          const Limits& limits) {
   if (recv_at_once(buffer, from, tag)) return from;
+  if (from == members_.rank) check_counterpart(false, buffer, tag);
   const TransferPtr receive = post_recv(buffer, from, tag, limits.deadline);
   wait(receive, limits, AtEnd::GiveUp);
   return receive->source;
 }
 
+// The usual small message of a program that waits for each: it is there or comes within
+// a spin, is the next one from its source and fits, and nothing else waits to be
+// matched. It goes from its record to its array without a Transfer. False: it is not
+// so, and nothing happened.
+bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, std::int64_t tag) {
+  if (from == kAnySource) return false;
+  const Link& link = transport_->link(from);
+  for (std::uint64_t i = 0; !link.has_record(); ++i) {
+    if (i >= tuning_.spins && i >= spins_for(buffer, tuning_)) return false;
+    pause_cpu();
+  }
+  bool is_received = false;
+  step([&](Ended&) {
+    is_received = !ended_ && endpoint_.recv_at_once(buffer, from, tag);
+  });
+  return is_received;
+}
+
+// A blocking call of this rank with itself must not have to wait, as only another
+// thread could end that.
+void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer,
+                                       std::int64_t tag) {
+  const Transfer transfer(is_send, buffer, members_.rank, tag, Deadline::never());
+  bool has_counterpart = false;
+  step([&](Ended& ended) {
+    has_counterpart = endpoint_.has_counterpart(transfer, ended);
+  });
+  if (has_counterpart) return;
+  throw Error(ErrorKind::Value,
+              describe(transfer, members_) + ": rank " + std::to_string(members_.rank) +
+                  " is this process, which would wait " + "for itself; " +
+                  (is_send ? "post the irecv before, use isend, or sendrecv"
+                           : "send or isend the message before, or use irecv"));
+}
+
 // Of a message that is about to go.
 void ProgressEngine::check_sendable(const Buffer& buffer, int to, std::int64_t tag) {
   if (ended_) throw *ended_;
-  throw_refusals(to);
-  if (has_aborted(to)) throw abortion(to);
-  if (was_gone_lately(to))
-    throw Error(ErrorKind::RankFailed,
-                describe(Transfer(true, buffer, to, tag, Deadline::after({}))) + ": " +
-                    membership_.describe(to) + " died or left the group",
-                {to});
+  endpoint_.throw_refusal(to);
+  if (!watch_.was_gone_lately(to)) return;
+  if (const auto abortion = watch_.abortion(to)) throw *abortion;
+  is_told_[static_cast<std::size_t>(to)] = true;
+  throw gone_error(Transfer(true, buffer, to, tag, Deadline::never()), {to}, members_);
 }
 
 TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t tag,
                                       Deadline deadline) {
   auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline);
-  Ended ended;
-  {
-    const std::lock_guard lock(mutex_);
+  const bool is_posted = step([&](Ended& ended) {
     check_sendable(buffer, to, tag);
-    send->id = next_id_++;
-    channel(to).post(send);
-    push(to, ended);
-  }
-  complete(ended);
+    endpoint_.post_send(send, ended);
+  });
+  if (!is_posted) throw_ended();
   return send;
 }
 
 TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64_t tag,
                                       Deadline deadline) {
   auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
-  Ended ended;
-  {
-    const std::lock_guard lock(mutex_);
+  const bool is_posted = step([&](Ended& ended) {
     if (ended_) throw *ended_;
-    for (int peer = 0; peer < membership_.size(); ++peer)
-      if (from == peer || from == kAnySource) throw_refusals(peer);
-    receive->id = next_id_++;
-    if (const auto kept = matching_.match(*receive)) {
-      start(kept->source, kept->message, kept->data.data(), receive, ended);
-      push(kept->source, ended);
-      copy(kept->source, ended);
-    } else {
-      matching_.post(receive);
-    }
-  }
-  complete(ended);
+    for (int peer = 0; peer < members_.size(); ++peer)
+      if (from == peer || from == kAnySource) endpoint_.throw_refusal(peer);
+    endpoint_.post_recv(receive, ended);
+  });
+  if (!is_posted) throw_ended();
   return receive;
 }
 
 void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
                           AtEnd at_end) {
   const Counted counted(waiting_);
-  const int peer = transfer->peer;
-  Lookout lookout;
-  bool is_interrupted = false;
+  Wait wait(limits, &late_notice_);
+  WaitEnd end = WaitEnd::None;
   for (unsigned turns = 1; !transfer->work.is_completed(); ++turns) {
-    // A record is seen in its ring before the bell tells of it.
-    if (has_record_from(peer)) serve(peer);
+    // A record is seen in its link before an event tells of it.
+    if (has_record_from(transfer->peer)) step_on(transfer->peer);
     if (transfer->work.is_completed()) break;
-    const std::uint32_t seen = bell_.count.load(std::memory_order_seq_cst);
+    const std::uint32_t seen = transport_->num_events();
     progress();
     const bool has_news = wait_for_news(seen, *transfer);
-    if (!has_news) sleep(seen, transfer.get(), &limits.deadline);
+    if (!has_news) sleep(seen, transfer.get(), wait.slice());
     if (has_news && turns % kTurnsPerLook != 0) continue;
-    const bool is_expired = limits.deadline.is_expired();
-    if (!is_expired && !lookout.is_due()) continue;
+    if (!wait.is_slice_over()) continue;
     look_around();
-    tell_if_late(*transfer, limits.deadline);
-    is_interrupted = limits.interrupt != nullptr && limits.interrupt();
-    if (!is_interrupted && !is_expired) continue;
+    if (transfer->work.is_completed()) break;
+    end = wait.look();
+    if (end == WaitEnd::None) {
+      wait.tell_if_late([&](Deadline::Duration waited) {  // a wait() may have no limit
+        return late_text(*transfer, waited,
+                         std::min(limits.deadline.limit(), transfer->deadline.limit()),
+                         members_);
+      });
+      continue;
+    }
     if (at_end == AtEnd::GoOn) {
-      if (is_interrupted) throw interrupted();
+      if (end == WaitEnd::Interrupted) throw interrupted();
       return transfer->work.wait(limits);
     }
     give_up(transfer,
-            is_interrupted ? interrupted() : timeout_of(*transfer, limits.deadline));
+            end == WaitEnd::Interrupted
+                ? interrupted()
+                : timeout_error(*transfer, limits.deadline.limit(), members_));
     break;
   }
   // It has ended, or another thread is about to say so.
-  transfer->work.wait({Deadline::after_first_look(Deadline::Duration::max())});
+  transfer->work.wait({Deadline::never()});
   // It has ended well meanwhile; the caller's language has its exception all the same.
-  if (is_interrupted) throw interrupted();
+  if (end == WaitEnd::Interrupted) throw interrupted();
+}
+
+bool ProgressEngine::has_record_from(int peer) const {
+  return peer != kAnySource && transport_->link(peer).has_record();
 }
 
 // Awake. False: none came; it is time to sleep.
 bool ProgressEngine::wait_for_news(std::uint32_t seen, const Transfer& transfer) {
+  const Link* const link =
+      transfer.peer == kAnySource ? nullptr : &transport_->link(transfer.peer);
   const auto has_news = [&] {
-    return transfer.work.is_completed() || has_record_from(transfer.peer) ||
-           num_copying_.load(std::memory_order_relaxed) != 0 ||
-           bell_.count.load(std::memory_order_relaxed) != seen;
+    return transfer.work.is_completed() || (link != nullptr && link->has_record()) ||
+           endpoint_.has_part() || transport_->num_events() != seen;
   };
+  Placement* const placement = transport_->placement();
   const std::unique_lock lock(placement_mutex_, std::try_to_lock);
-  if (!lock) return wait_awake(tuning_, has_news);  // another thread places this rank
-  if (wait_awake(tuning_, has_news, [this] { placement_.yield(); })) return true;
-  placement_.leave_seat();
+  // Where another thread of this rank places it just now, this one does not.
+  if (placement == nullptr || !lock) return wait_awake(tuning_, has_news);
+  if (wait_awake(tuning_, has_news, [&] { placement->yield(); })) return true;
+  placement->leave_seat();
   return false;
 }
 
-// `transfer` and `deadline`, what the caller waits for and until when, may be null.
+// `transfer`, what the caller waits for, may be null.
 void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
-                           const Deadline* deadline) {
-  std::chrono::nanoseconds limit = Wait::kSlice;
-  if (deadline != nullptr) limit = std::min(limit, deadline->remaining());
-  bell_.waiters.fetch_add(1, std::memory_order_seq_cst);
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  // Another thread that ends the transfer sees us among the waiters, or we see its end.
+                           Deadline::Duration limit) {
+  const Counted counted(sleepers_);
+  // Another thread that ends the transfer sees us among the sleepers, or we see its
+  // end.
   const bool has_ended = transfer != nullptr && transfer->work.is_completed();
-  if (!has_ended && bell_.count.load(std::memory_order_seq_cst) == seen)
-    futex_wait(bell_.count, seen, limit);
-  sleepers_.fetch_sub(1, std::memory_order_relaxed);
-  bell_.waiters.fetch_sub(1, std::memory_order_relaxed);
+  if (!has_ended) transport_->sleep(seen, limit);
 }
 
-bool ProgressEngine::progress() {
-  // Whoever has looked since will tell, if we wait for what it finds.
-  if (bell_.count.load(std::memory_order_seq_cst) == scanned_ && num_copying_ == 0)
-    return false;
-  Ended ended;
-  bool moved = false;
+void ProgressEngine::drive(const TransferPtr& transfer) {
+  try {
+    thread_.drive(transfer);
+  } catch (const Error& error) {
+    const Error why(error.kind(), describe(*transfer, members_) + ": " + error.what());
+    give_up(transfer, why);
+    throw why;
+  }
+}
+
+// Of the thread.
+void ProgressEngine::turn() {
+  try {
+    const std::uint32_t seen = transport_->num_events();
+    const bool has_others = waiting_.load(std::memory_order_relaxed) != 0;
+    if (!has_others && !progress()) sleep(seen, nullptr, Wait::kSlice);
+    if (!lookout_.is_slice_over()) return;
+    look_around();
+    for (const TransferPtr& transfer : thread_.expired())
+      give_up(transfer, timeout_error(*transfer, transfer->deadline.limit(), members_));
+  } catch (const std::exception&) {
+    break_off(std::current_exception());
+  }
+}
+
+void ProgressEngine::look_around() {
+  if (const auto abortion = watch_.abortion()) return leave(*abortion);
+  const std::vector<int> gone = watch_.gone();
+  if (!gone.empty()) fail_with(gone);
+}
+
+void ProgressEngine::fail_with(const std::vector<int>& gone) {
+  const auto is_among_gone = [&](int peer) {
+    return std::find(gone.begin(), gone.end(), peer) != gone.end();
+  };
+  const bool nobody_left = static_cast<int>(gone.size()) + 1 == members_.size();
+  step([&](Ended& ended) {
+    for (const int peer : gone)
+      endpoint_.progress(peer, ended);  // what they sent before they went
+    for (const TransferPtr& transfer : endpoint_.pending()) {
+      const int peer = transfer->other();
+      const bool any = peer == kAnySource;
+      if (any ? !nobody_left : !is_among_gone(peer)) continue;
+      const Error error =
+          gone_error(*transfer, any ? gone : std::vector<int>{peer}, members_);
+      endpoint_.withdraw(transfer, error, ended);
+      lost_.push_back(transfer);
+    }
+  });
+}
+
+void ProgressEngine::give_up(const TransferPtr& transfer, const Error& error) {
+  step([&](Ended& ended) { endpoint_.withdraw(transfer, error, ended); });
+}
+
+void ProgressEngine::flush(const Limits& limits) {
   {
     const std::lock_guard lock(mutex_);
-    scanned_ = bell_.count.load(std::memory_order_seq_cst);
-    for (int peer = 0; peer < membership_.size(); ++peer) {
-      moved |= pull(peer, ended);
-      moved |= push(peer, ended);
-      moved |= copy(peer, ended);
-    }
+    if (ended_) return;  // aborted: nothing is to be received any more
   }
-  complete(ended);
-  return moved;
+  const Wait wait(limits);
+  while (true) {
+    const std::uint32_t seen = transport_->num_events();
+    progress();
+    const std::vector<int> waiting = unserved_peers();
+    if (waiting.empty()) break;
+    if (!limits.deadline.is_expired()) sleep(seen, nullptr, wait.slice());
+    const WaitEnd end = wait.look();
+    if (end == WaitEnd::Interrupted) throw interrupted();
+    if (end == WaitEnd::None) continue;
+    const std::string ranks =
+        joined(waiting, [&](int peer) { return members_.describe(peer); });
+    throw Error(ErrorKind::Timeout,
+                "group '" + members_.name + "': messages to " + ranks +
+                    " were not received before this rank left",
+                waiting);
+  }
+  throw_losses();
 }
 
-// What one peer has written, and what can be written to it.
-void ProgressEngine::serve(int peer) {
-  Ended ended;
+// Peers for which something is left that they could not get once this rank is gone.
+std::vector<int> ProgressEngine::unserved_peers() {
+  std::vector<int> waiting;
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < members_.size(); ++peer)
+    if (!endpoint_.is_safe_to_leave(peer) && !watch_.is_gone(peer))
+      waiting.push_back(peer);
+  return waiting;
+}
+
+// Of messages that nobody receives any more, unless this rank has been told.
+void ProgressEngine::throw_losses() {
+  bool has_sends = false;
   {
     const std::lock_guard lock(mutex_);
-    pull(peer, ended);
-    push(peer, ended);
-    copy(peer, ended);
+    has_sends = endpoint_.has_sends();
   }
-  complete(ended);
+  if (has_sends) look_around();  // they are to peers that are gone
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < members_.size(); ++peer) endpoint_.throw_refusal(peer);
+  for (const TransferPtr& transfer : lost_)
+    if (transfer->is_send && transfer->work.has_untold_error())
+      std::rethrow_exception(transfer->work.error());
+  for (const TransferPtr& transfer : lost_)
+    if (transfer->other() != kAnySource && !transfer->work.has_untold_error())
+      is_told_[static_cast<std::size_t>(transfer->other())] = true;
+  std::vector<int> lost;
+  if (watch_.failure()) return;
+  for (int peer = 0; peer < members_.size(); ++peer)
+    if (!is_told_[static_cast<std::size_t>(peer)] && endpoint_.has_unreceived(peer) &&
+        peer != members_.rank && watch_.is_gone(peer))
+      lost.push_back(peer);
+  if (lost.empty()) return;
+  const std::string ranks = joined(lost, [&](int p) { return members_.describe(p); });
+  throw Error(ErrorKind::RankFailed,
+              "group '" + members_.name + "': small messages were sent to " + ranks +
+                  ", which died or left the group without receiving them",
+              lost);
 }
 
-bool ProgressEngine::has_record_from(int peer) const {
-  return peer != kAnySource &&
-         channels_[static_cast<std::size_t>(peer)].in.has_record();
-}
-
-bool ProgressEngine::push(int peer, Ended& ended) {
-  std::vector<TransferPtr> sent;
-  const bool wrote = channel(peer).push(sent);
-  for (TransferPtr& send : sent) ended.add(std::move(send), nullptr);
-  return wrote;
-}
-
-bool ProgressEngine::pull(int source, Ended& ended) {
-  Channel& peer = channel(source);
-  bool moved = false;
-  while (const std::byte* record = peer.in.front()) {
-    handle(source, record, ended);
-    moved = true;
-    if (peer.in.pop()) peer.their_bell.ring();
-  }
-  return moved;
-}
-
-void ProgressEngine::handle(int source, const std::byte* record, Ended& ended) {
-  Message message;
-  std::memcpy(&message, record, sizeof(message));
-  const std::byte* data = data_of(record);
-  switch (message.kind) {
-    case MessageKind::Eager:
-    case MessageKind::Offer:
-      if (TransferPtr receive = matching_.match(source, message.tag))
-        start(source, message, data, std::move(receive), ended);
-      else
-        matching_.keep({source, message, kept_data(message, data)});
-      return;
-    case MessageKind::Join: {
-      ControlMessage control;
-      std::memcpy(&control, record, sizeof(control));
-      channel(source).join(message.send_id, control.address);
-      return;
-    }
-    case MessageKind::Over:
-      if (TransferPtr send = channel(source).take(message.send_id))
-        ended.add(std::move(send), nullptr);
-      return;
-    case MessageKind::Accept:
-      channel(source).accept(message.send_id, message.recv_id);
-      return;
-    case MessageKind::Data:
-      return take_piece(source, message, data, ended);
-    case MessageKind::Refuse:
-      return take_refusal(source, message, ended);
-    case MessageKind::Cancel:
-      return take_cancel(source, message, ended);
-  }
-}
-
-Error ProgressEngine::timeout_of(const Transfer& transfer,
-                                 const Deadline& deadline) const {
-  std::vector<int> missing;
-  if (transfer.peer != kAnySource) missing.push_back(transfer.peer);
-  return Error(ErrorKind::Timeout,
-               describe(transfer) + ": rank " + std::to_string(membership_.rank) +
-                   " (this process) waited " + seconds(deadline.limit()) + " for " +
-                   describe_peer(transfer),
-               missing);
-}
-
-// A line for who wonders why nothing happens.
-void ProgressEngine::tell_if_late(const Transfer& transfer, const Deadline& deadline) {
-  const Deadline::Duration waited = deadline.elapsed();
-  if (transfer.work.is_completed() || deadline.is_expired()) return;
-  if (!late_notice_.is_due(waited)) return;
-  const Deadline::Duration limit =
-      std::min(deadline.limit(), transfer.deadline.limit());  // a wait() may have none
-  late_notice_.say(describe(transfer) + ": rank " + std::to_string(membership_.rank) +
-                   " (this process) has waited " + seconds(waited) + " (limit " +
-                   seconds(limit) + ") for " + describe_peer(transfer));
-}
-
-std::string ProgressEngine::describe(const Transfer& transfer) const {
-  std::string text = transfer.is_send ? "send" : "recv";
-  text += std::string("(") + name_of(transfer.buffer.dtype) + ", count " +
-          std::to_string(transfer.buffer.count) +
-          (transfer.is_send ? ", to " : ", from ") +
-          (transfer.peer == kAnySource ? "any rank"
-                                       : "rank " + std::to_string(transfer.peer)) +
-          ", tag " + std::to_string(transfer.tag) + ")";
-  return text + " on group '" + membership_.name + "'";
-}
-
-std::string ProgressEngine::describe_peer(const Transfer& transfer) const {
-  return transfer.peer == kAnySource ? "any rank" : membership_.describe(transfer.peer);
-}
-
-void ProgressEngine::complete(Ended& ended) {
-  for (const TransferPtr& transfer : ended.to_announce) transfer->work.announce();
-  // Other threads of this rank may sleep until just these have ended.
-  if (ended.is_any && sleepers_.load(std::memory_order_seq_cst) != 0) bell_.ring();
+void ProgressEngine::leave(const Error& reason, Presence how) {
+  thread_.stop();
+  step([&](Ended& ended) {
+    if (ended_) return;
+    ended_ = reason;
+    endpoint_.end_all(reason, ended);
+    transport_->leave(how);
+  });
+  transport_->wake_self();
 }
 
 }  // namespace allhands

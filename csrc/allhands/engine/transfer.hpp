@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/deadline.hpp"
@@ -24,8 +27,27 @@ struct Transfer {
   int source = kAnySource;  // of the message that a receive got
   std::size_t moved = 0;    // elements
   Work work{};
+
+  // The one other rank that it is about, as far as is known.
+  int other() const { return source != kAnySource ? source : peer; }
 };
 
 using TransferPtr = std::shared_ptr<Transfer>;
+
+// Transfers that a step of progress has ended.
+struct Ended {
+  bool is_any = false;
+  std::vector<TransferPtr> to_announce;
+
+  // `error` null: success.
+  void add(TransferPtr transfer, std::exception_ptr error = nullptr) {
+    is_any = true;
+    if (transfer->work.settle(std::move(error)))
+      to_announce.push_back(std::move(transfer));
+  }
+  void add(TransferPtr transfer, const Error& error) {
+    add(std::move(transfer), std::make_exception_ptr(error));
+  }
+};
 
 }  // namespace allhands

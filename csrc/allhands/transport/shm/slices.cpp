@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "allhands/base/deadline.hpp"
+#include "allhands/transport/link.hpp"
 
 namespace allhands {
 namespace {
@@ -51,14 +52,28 @@ void Slices::open(std::uint32_t number, std::uint32_t count) {
   control_->taken.store(word_of(number), std::memory_order_release);
 }
 
-std::uint32_t Slices::num_taken() const {
-  return sum_of(control_->taken.load(std::memory_order_relaxed));
+std::uint64_t Slices::taken() const {
+  const std::uint64_t word = control_->taken.load(std::memory_order_relaxed);
+  if (number_of(word) != number_ || sum_of(word) > count_)
+    throw LinkError(
+        "the slices of a large message in shared memory have been written "
+        "over by something else");
+  return word;
+}
+
+bool Slices::has_untaken() const {
+  return sum_of(control_->taken.load(std::memory_order_relaxed)) < count_;
+}
+
+bool Slices::is_complete() const {
+  return sum_of(taken()) == count_ && !is_sender_busy();
 }
 
 std::optional<std::uint32_t> Slices::take_first() {
   const auto before = add(control_->taken, number_, count_, kHigh);
-  if (!before) return std::nullopt;
-  return high_of(*before);
+  if (before) return high_of(*before);
+  taken();  // throws, unless it is just that none is left
+  return std::nullopt;
 }
 
 std::optional<std::uint32_t> Slices::take_last(std::uint32_t number,
@@ -80,7 +95,9 @@ bool Slices::is_sender_busy() const {
 std::optional<std::uint32_t> Slices::failed() const {
   if (high_of(control_->ended.load(std::memory_order_acquire)) == 0)
     return std::nullopt;
-  return count_ - low_of(control_->taken.load(std::memory_order_relaxed));
+  const std::uint32_t num_senders = low_of(taken());
+  if (num_senders == 0) return std::nullopt;
+  return count_ - num_senders;
 }
 
 void Slices::close() {

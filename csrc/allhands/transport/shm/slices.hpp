@@ -31,10 +31,11 @@ class Slices {
 
   // Receiver: message `number`, not 0, has `count` slices, 1 to kMost.
   void open(std::uint32_t number, std::uint32_t count);
-  // Receiver: the next slice to copy; none when all are taken.
+  // Receiver: the next slice to copy; none when all are taken. Throws LinkError, as do
+  // the next two, where something else has written over the control words.
   std::optional<std::uint32_t> take_first();
   // Receiver: all are taken, and the sender is done with its own.
-  bool is_complete() const { return num_taken() == count_ && !is_sender_busy(); }
+  bool is_complete() const;
   // Receiver: the slice that the sender took and could not write.
   std::optional<std::uint32_t> failed() const;
   // Receiver: the sender takes no more of them.
@@ -45,7 +46,7 @@ class Slices {
   // hand; for a second at most. `is_alive`: whether the sender is; asked again and
   // again, as one that dies may be found without memory before it is found dead.
   void wait_for_sender(const std::function<bool()>& is_alive) const;
-  bool has_untaken() const { return num_taken() < count_; }
+  bool has_untaken() const;
 
   // Sender: the next slice of message `number`, which has `count`, to copy; none when
   // all are taken or they are not open for it.
@@ -58,7 +59,7 @@ class Slices {
   std::uint32_t withdrawn() const;
 
  private:
-  std::uint32_t num_taken() const;
+  std::uint64_t taken() const;
 
   Control* control_;
   // The receiver's.

@@ -1,0 +1,281 @@
+#include "allhands/engine/endpoint.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "allhands/engine/transfer_text.hpp"
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+namespace {
+
+// The part of an unmatched message that is kept: its data, or the key of an offer.
+std::vector<std::byte> kept_part(const Message& message,
+                                 std::span<const std::byte> record) {
+  const std::size_t bytes =
+      message.kind == MessageKind::Offer
+          ? sizeof(ControlMessage)
+          : sizeof(Message) + message.count * size_of(message.dtype);
+  return {record.begin(), record.begin() + static_cast<std::ptrdiff_t>(bytes)};
+}
+
+}  // namespace
+
+Endpoint::Endpoint(Transport& transport, const Membership& members,
+                   const Tuning& tuning)
+    : transport_(transport),
+      members_(members),
+      tuning_(tuning),
+      channels_(static_cast<std::size_t>(members.size())) {}
+
+Endpoint::Channel& Endpoint::channel(int peer) {
+  std::unique_ptr<Channel>& slot = channels_[static_cast<std::size_t>(peer)];
+  if (!slot) {
+    slot = std::make_unique<Channel>(transport_.link(peer), tuning_);
+    open_.push_back(peer);
+  }
+  return *slot;
+}
+
+bool Endpoint::send_at_once(const Buffer& buffer, int to, std::int64_t tag) {
+  if (!channel(to).outbox.send_at_once(buffer, tag, next_id_)) return false;
+  ++next_id_;
+  return true;
+}
+
+bool Endpoint::recv_at_once(const Buffer& buffer, int from, std::int64_t tag) {
+  if (!matching_.is_empty()) return false;
+  Channel& peer = channel(from);
+  if (peer.refusal) return false;
+  const std::span<const std::byte> record = peer.link.front();
+  if (record.empty()) return false;
+  const Message message = read_message(record);
+  if (message.kind != MessageKind::Eager || message.tag != tag ||
+      message.dtype != buffer.dtype || message.count != buffer.count)
+    return false;
+  unpack(data_of(record), buffer, 0, buffer.count);
+  peer.link.settle(kept_bytes(message));
+  peer.link.pop();
+  return true;
+}
+
+void Endpoint::post_send(const TransferPtr& send, Ended& ended) {
+  send->id = next_id_++;
+  Channel& peer = channel(send->peer);
+  peer.outbox.post(send);
+  peer.outbox.push(ended);
+}
+
+void Endpoint::post_recv(const TransferPtr& receive, Ended& ended) {
+  receive->id = next_id_++;
+  const auto kept = matching_.match(*receive);
+  if (!kept) return matching_.post(receive);
+  start(kept->source, kept->message, kept->record, receive, ended);
+  push_and_copy(kept->source, channel(kept->source), ended);
+}
+
+bool Endpoint::has_counterpart(const Transfer& to_itself, Ended& ended) {
+  progress(members_.rank, ended);
+  return to_itself.is_send ? matching_.has_receive_for(members_.rank, to_itself.tag)
+                           : matching_.has_message_for(to_itself);
+}
+
+bool Endpoint::progress(Ended& ended) {
+  bool moved = false;
+  for (const int peer : transport_.ready()) moved |= pull(peer, ended);
+  for (const int peer : open_) moved |= push_and_copy(peer, *find(peer), ended);
+  return moved;
+}
+
+bool Endpoint::progress(int peer, Ended& ended) {
+  const bool moved = pull(peer, ended);
+  Channel* const open = find(peer);
+  return open != nullptr && push_and_copy(peer, *open, ended) ? true : moved;
+}
+
+bool Endpoint::pull(int source, Ended& ended) {
+  Link& link = transport_.link(source);
+  if (!link.has_record()) return false;
+  Channel& peer = channel(source);
+  if (peer.is_broken) return false;
+  try {
+    for (auto record = link.front(); !record.empty(); record = link.front()) {
+      handle(source, record, ended);
+      link.pop();
+    }
+  } catch (const LinkError& error) {
+    throw_broken(source, error);
+  }
+  return true;
+}
+
+bool Endpoint::push_and_copy(int to, Channel& peer, Ended& ended) {
+  bool moved = false;
+  try {
+    if (!peer.is_broken) moved = move(peer, ended);
+  } catch (const LinkError& error) {
+    throw_broken(to, error);
+  }
+  const bool is_copying =
+      !peer.is_broken && (peer.outbox.has_part() || peer.inbox.has_part());
+  if (is_copying != peer.is_copying) num_copying_ += is_copying ? 1 : -1;
+  peer.is_copying = is_copying;
+  return moved;
+}
+
+bool Endpoint::move(Channel& peer, Ended& ended) {
+  bool moved = peer.outbox.push(ended);
+  moved |= peer.outbox.copy_part();
+  if (!peer.inbox.copy_part(ended)) return moved;
+  peer.outbox.push(ended);
+  return true;
+}
+
+// From now on the link is left alone.
+void Endpoint::throw_broken(int peer, const LinkError& error) {
+  Channel& broken = channel(peer);
+  if (broken.is_broken) throw error;  // within another call of this object
+  broken.is_broken = true;
+  throw LinkError("messages with " + members_.describe(peer) + ": " + error.what());
+}
+
+void Endpoint::handle(int source, std::span<const std::byte> record, Ended& ended) {
+  const Message message = read_message(record);
+  switch (message.kind) {
+    case MessageKind::Eager:
+    case MessageKind::Offer:
+      if (TransferPtr receive = matching_.match(source, message.tag))
+        start(source, message, record, std::move(receive), ended);
+      else
+        matching_.keep({source, message, kept_part(message, record)});
+      return;
+    case MessageKind::Join:
+      return channel(source).outbox.join(message.send_id, read_key(record));
+    case MessageKind::Over:
+      if (TransferPtr send = channel(source).outbox.take(message.send_id))
+        ended.add(std::move(send));
+      return;
+    case MessageKind::Accept:
+      return channel(source).outbox.accept(message.send_id, message.recv_id);
+    case MessageKind::Data:
+      return channel(source).inbox.take_piece(message, data_of(record), ended);
+    case MessageKind::Refuse:
+      return handle_refusal(source, message, ended);
+    case MessageKind::Cancel:
+      return handle_cancel(source, message, ended);
+  }
+}
+
+// A message meets its receive.
+void Endpoint::start(int source, const Message& message,
+                     std::span<const std::byte> record, TransferPtr receive,
+                     Ended& ended) {
+  Channel& peer = channel(source);
+  const Buffer& buffer = receive->buffer;
+  const bool is_eager = message.kind == MessageKind::Eager;
+  if (is_eager) peer.link.settle(kept_bytes(message));
+  if (message.dtype != buffer.dtype || message.count != buffer.count) {
+    peer.outbox.post_control({MessageKind::Refuse, buffer.dtype, message.send_id, 0,
+                              message.tag, buffer.count});
+    const Error error = mismatch_error(*receive, source, message, members_);
+    return ended.add(std::move(receive), error);
+  }
+  receive->source = source;
+  if (!is_eager)
+    return peer.inbox.start(std::move(receive), message.send_id, read_key(record));
+  unpack(data_of(record), buffer, 0, buffer.count);
+  ended.add(std::move(receive));
+}
+
+// The peer's receive has another dtype or count than our send. If that has returned
+// already, the oldest receive from this peer fails instead, since it may never get an
+// answer now, or the oldest send to it, or else the next call with it.
+void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) {
+  const std::string text = "send to rank " + std::to_string(source) + ", tag " +
+                           std::to_string(message.tag) + ", on group '" +
+                           members_.name + "': its recv is for " +
+                           name_of(message.dtype) + ", count " +
+                           std::to_string(message.count);
+  Channel& peer = channel(source);
+  if (TransferPtr send = peer.outbox.take(message.send_id)) {
+    const Error error(ErrorKind::Mismatch,
+                      text + ", the send has " + name_of(send->buffer.dtype) +
+                          ", count " + std::to_string(send->buffer.count),
+                      {source});
+    return ended.add(std::move(send), error);
+  }
+  const Error error(ErrorKind::Mismatch, text + "; an earlier send did not fit it",
+                    {source});
+  if (TransferPtr receive = matching_.take_waiting_for(source))
+    ended.add(std::move(receive), error);
+  else if (const TransferPtr send = peer.outbox.oldest())
+    withdraw(send, error, ended);
+  else if (!peer.refusal)
+    peer.refusal = error;
+}
+
+void Endpoint::handle_cancel(int source, const Message& message, Ended& ended) {
+  matching_.drop_offer(source, message.send_id);
+  if (TransferPtr receive = channel(source).inbox.cancel(message.send_id)) {
+    const Error error = withdrawn_error(*receive, members_);
+    ended.add(std::move(receive), error);
+  }
+}
+
+void Endpoint::withdraw(const TransferPtr& transfer, const Error& error, Ended& ended) {
+  // Under the lock, so nobody is about to end it.
+  if (transfer->work.is_completed()) return;
+  if (!transfer->is_send) matching_.withdraw(*transfer);
+  Channel* const peer =
+      transfer->other() == kAnySource ? nullptr : find(transfer->other());
+  if (peer != nullptr && transfer->is_send) peer->outbox.withdraw(*transfer);
+  if (peer != nullptr && !transfer->is_send) peer->inbox.withdraw(*transfer);
+  ended.add(transfer, error);
+  if (peer != nullptr) push_and_copy(transfer->other(), *peer, ended);  // it is told
+}
+
+void Endpoint::end_all(const Error& reason, Ended& ended) {
+  for (const TransferPtr& transfer : pending()) {
+    const std::string text = describe(*transfer, members_) + ": " + reason.what();
+    try {
+      withdraw(transfer, Error(reason.kind(), text), ended);
+    } catch (const LinkError&) {
+      // It has ended all the same; its peer cannot be told.
+    }
+  }
+}
+
+std::vector<TransferPtr> Endpoint::pending() const {
+  std::vector<TransferPtr> all(matching_.posted().begin(), matching_.posted().end());
+  for (const int peer : open_) {
+    const Channel& open = *find(peer);
+    for (TransferPtr& send : open.outbox.sends()) all.push_back(std::move(send));
+    for (TransferPtr& receive : open.inbox.receives())
+      all.push_back(std::move(receive));
+  }
+  return all;
+}
+
+bool Endpoint::has_sends() const {
+  return std::any_of(open_.begin(), open_.end(),
+                     [this](int peer) { return !find(peer)->outbox.sends().empty(); });
+}
+
+bool Endpoint::is_safe_to_leave(int peer) const {
+  const Channel* const open = find(peer);
+  return open == nullptr || (open->outbox.is_idle() && open->link.is_safe_to_leave());
+}
+
+bool Endpoint::has_unreceived(int peer) const {
+  const Channel* const open = find(peer);
+  return open != nullptr && open->outbox.has_unreceived();
+}
+
+void Endpoint::throw_refusal(int peer) {
+  Channel* const open = find(peer);
+  if (open == nullptr) return;
+  if (auto refusal = std::exchange(open->refusal, std::nullopt)) throw *refusal;
+}
+
+}  // namespace allhands

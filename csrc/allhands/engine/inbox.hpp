@@ -1,0 +1,68 @@
+// Large messages on their way from one peer: offers that a receive has matched. Each
+// comes by a single copy, one at a time, or else in pieces. Not thread-safe: the
+// ProgressEngine's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "allhands/engine/message.hpp"
+#include "allhands/engine/outbox.hpp"
+#include "allhands/engine/transfer.hpp"
+#include "allhands/transport/link.hpp"
+
+namespace allhands {
+
+class Inbox {
+ public:
+  // `outbox`: to the same peer, for the answers; pushing it is up to the caller.
+  Inbox(Link& link, Outbox& outbox)
+      : outbox_(outbox), single_copy_(link.single_copy_receiver()) {}
+
+  // The receive gets what the peer has offered as `send_id`.
+  void start(TransferPtr receive, std::uint32_t send_id, ArrayKey sender);
+  // The next piece of a message. Throws LinkError.
+  void take_piece(const Message& message, const std::byte* data, Ended& ended);
+  // The peer has given `send_id` up: the receive that gets nothing now, or null.
+  TransferPtr cancel(std::uint32_t send_id);
+  // Gives a receive up; false if it is not (or no longer) here.
+  bool withdraw(const Transfer& receive);
+
+  // Copies a part of the single copy under way. True: it did, or something has ended.
+  // Throws LinkError.
+  bool copy_part(Ended& ended);
+  bool has_part() const { return copying_.transfer && single_copy_->has_part(); }
+
+  // All receives that have not ended.
+  std::vector<TransferPtr> receives() const;
+
+ private:
+  // In pieces. No transfer: it was given up, drop them.
+  struct InPieces {
+    TransferPtr transfer;
+    std::uint32_t send_id;
+    std::size_t left;  // elements to come
+  };
+  // By a single copy.
+  struct InOneCopy {
+    TransferPtr transfer;
+    std::uint32_t send_id = 0;
+    ArrayKey sender = kNoKey;
+  };
+
+  void accept(TransferPtr receive, std::uint32_t send_id);
+  void begin_next();
+  TransferPtr end_copying();
+  TransferPtr end_single_copy(std::uint32_t send_id);
+
+  Outbox& outbox_;
+  SingleCopyReceiver* const single_copy_;        // may be null
+  std::map<std::uint32_t, InPieces> in_pieces_;  // by the receive's id
+  InOneCopy copying_;                            // no transfer: none is under way
+  std::deque<InOneCopy> waiting_;                // for that to end
+  std::uint32_t num_cancels_ = 0;                // that have come
+};
+
+}  // namespace allhands

@@ -1,0 +1,70 @@
+#include "allhands/engine/message.hpp"
+
+#include <cstring>
+#include <string>
+
+#include "allhands/transport/link.hpp"
+
+namespace allhands {
+namespace {
+
+// Of all that comes before it. No proof against an attacker, who is a process of the
+// same user: it tells what was written by accident.
+std::uint64_t check_of(const ControlMessage& control) {
+  const Message& message = control.message;
+  const std::uint64_t words[] = {
+      control.key,
+      message.count,
+      static_cast<std::uint64_t>(message.tag),
+      std::uint64_t{message.send_id} << 32 | message.recv_id,
+      static_cast<std::uint64_t>(message.kind) << 8 |
+          static_cast<std::uint64_t>(message.dtype),
+  };
+  std::uint64_t check = 0x9e3779b97f4a7c15;
+  for (const std::uint64_t word : words) {
+    check = (check ^ word) * 0xff51afd7ed558ccd;
+    check ^= check >> 32;
+  }
+  return check;
+}
+
+bool has_data(MessageKind kind) {
+  return kind == MessageKind::Eager || kind == MessageKind::Data;
+}
+
+[[noreturn]] void throw_senseless(const char* what, std::uint64_t number) {
+  throw LinkError(std::string("a message makes no sense: ") + what + " is " +
+                  std::to_string(number));
+}
+
+}  // namespace
+
+ControlMessage::ControlMessage(const Message& message, ArrayKey key)
+    : message(message), key(key) {
+  check = check_of(*this);
+}
+
+Message read_message(std::span<const std::byte> record) {
+  Message message;
+  if (record.size() < sizeof(message)) throw_senseless("its length", record.size());
+  std::memcpy(&message, record.data(), sizeof(message));
+  if (message.kind > MessageKind::Cancel)
+    throw_senseless("its kind", static_cast<std::uint64_t>(message.kind));
+  if (static_cast<int>(message.dtype) >= kNumDTypes)
+    throw_senseless("its dtype", static_cast<std::uint64_t>(message.dtype));
+  if (!has_data(message.kind) && record.size() < sizeof(ControlMessage))
+    throw_senseless("its length", record.size());
+  if (has_data(message.kind) &&
+      message.count > (record.size() - sizeof(message)) / size_of(message.dtype))
+    throw_senseless("its count", message.count);
+  return message;
+}
+
+ArrayKey read_key(std::span<const std::byte> record) {
+  ControlMessage control;
+  std::memcpy(&control, record.data(), sizeof(control));
+  if (control.check != check_of(control)) throw_senseless("its check", control.check);
+  return control.key;
+}
+
+}  // namespace allhands

@@ -1,0 +1,163 @@
+#include "allhands/engine/outbox.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+namespace {
+
+// Unmatched small messages that a rank keeps of one sender.
+constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
+
+}  // namespace
+
+Outbox::Outbox(Link& link, const Tuning& tuning)
+    : link_(link),
+      single_copy_(link.single_copy_sender()),
+      eager_limit_(std::min(tuning.eager_bytes, link.max_record() / 2)),
+      piece_limit_(std::min(tuning.piece_bytes, link.max_record() - sizeof(Message))) {}
+
+TransferPtr Outbox::take(std::uint32_t send_id) {
+  if (joined_ && joined_->id == send_id) {
+    single_copy_->end();
+    return std::exchange(joined_, nullptr);
+  }
+  const auto found = offered_.find(send_id);
+  if (found == offered_.end()) return nullptr;
+  TransferPtr send = std::move(found->second);
+  offered_.erase(found);
+  return send;
+}
+
+void Outbox::accept(std::uint32_t send_id, std::uint32_t recv_id) {
+  if (TransferPtr send = take(send_id))
+    streaming_.push_back({std::move(send), recv_id});
+}
+
+void Outbox::join(std::uint32_t send_id, ArrayKey receiver) {
+  if (joined_ || single_copy_ == nullptr)
+    throw LinkError("a peer began two single copies of one sender at the same time");
+  if (!(joined_ = take(send_id))) return;
+  single_copy_->join(send_id, joined_->buffer, receiver);
+}
+
+bool Outbox::withdraw(const Transfer& send) {
+  const auto is_it = [&](const TransferPtr& other) { return other.get() == &send; };
+  if (std::erase_if(fresh_, is_it) != 0) return true;
+  const bool streaming = std::erase_if(streaming_, [&](const Streaming& stream) {
+                           return is_it(stream.transfer);
+                         }) != 0;
+  if (!streaming && !is_it(take(send.id))) return false;
+  if (single_copy_ != nullptr) single_copy_->withdraw();
+  post_control({MessageKind::Cancel, send.buffer.dtype, send.id, 0, send.tag, 0});
+  return true;
+}
+
+TransferPtr Outbox::oldest() const {
+  if (!offered_.empty()) return offered_.begin()->second;
+  return fresh_.empty() ? nullptr : fresh_.front();
+}
+
+std::vector<TransferPtr> Outbox::sends() const {
+  std::vector<TransferPtr> all(fresh_.begin(), fresh_.end());
+  for (const auto& [id, send] : offered_) all.push_back(send);
+  for (const Streaming& stream : streaming_) all.push_back(stream.transfer);
+  if (joined_) all.push_back(joined_);
+  return all;
+}
+
+bool Outbox::send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id) {
+  if (!control_.empty() || !fresh_.empty() || !is_eager(buffer)) return false;
+  if (!write_eager(buffer, tag, id)) return false;
+  link_.wake_peer();
+  return true;
+}
+
+bool Outbox::push(Ended& ended) {
+  bool wrote = false;
+  for (; !control_.empty() && write_control(control_.front()); control_.pop_front())
+    wrote = true;
+  for (; !fresh_.empty() && write_fresh(ended); fresh_.pop_front()) wrote = true;
+  while (!streaming_.empty() && write_piece(streaming_.front())) {
+    wrote = true;
+    Streaming& stream = streaming_.front();
+    if (stream.transfer->moved < stream.transfer->buffer.count) continue;
+    ended.add(std::move(stream.transfer));
+    streaming_.pop_front();
+  }
+  if (wrote) link_.wake_peer();
+  return wrote;
+}
+
+// The oldest of the fresh, which is then no longer there.
+bool Outbox::write_fresh(Ended& ended) {
+  TransferPtr& send = fresh_.front();
+  const Buffer& buffer = send->buffer;
+  if (is_eager(buffer)) {
+    if (!write_eager(buffer, send->tag, send->id)) return false;
+    ended.add(std::move(send));
+    return true;
+  }
+  const Message offer = {MessageKind::Offer, buffer.dtype, send->id, 0,
+                         send->tag,          buffer.count};
+  if (!write_control(ControlMessage(offer, key_of(buffer)))) return false;
+  offered_[send->id] = std::move(send);
+  return true;
+}
+
+ArrayKey Outbox::key_of(const Buffer& buffer) const {
+  return single_copy_ == nullptr ? kNoKey : single_copy_->key_of(buffer);
+}
+
+bool Outbox::copy_part() {
+  if (!has_part() || !single_copy_->copy_part()) return false;
+  link_.wake_peer();
+  return true;
+}
+
+bool Outbox::is_eager(const Buffer& buffer) {
+  if (buffer.num_bytes() > eager_limit_) return false;
+  if (eager_bytes_ - settled_ >= kMaxKeptBytes) settled_ = link_.settled();
+  return eager_bytes_ - settled_ < kMaxKeptBytes;
+}
+
+bool Outbox::write_control(const ControlMessage& control) {
+  std::byte* record = link_.reserve(sizeof(control));
+  if (record == nullptr) return false;
+  std::memcpy(record, &control, sizeof(control));
+  link_.commit();
+  return true;
+}
+
+bool Outbox::write_eager(const Buffer& buffer, std::int64_t tag, std::uint32_t id) {
+  std::byte* record = link_.reserve(sizeof(Message) + buffer.num_bytes());
+  if (record == nullptr) return false;
+  const Message message = {MessageKind::Eager, buffer.dtype, id, 0, tag, buffer.count};
+  std::memcpy(record, &message, sizeof(message));
+  pack(buffer, 0, buffer.count, data_of(record));
+  eager_bytes_ += kept_bytes(message);
+  link_.commit();
+  return true;
+}
+
+bool Outbox::write_piece(Streaming& stream) {
+  Transfer& send = *stream.transfer;
+  const std::size_t element = size_of(send.buffer.dtype);
+  const std::size_t most = piece_limit_ / element;
+  const std::size_t count = std::min(most, send.buffer.count - send.moved);
+  std::byte* record = link_.reserve(sizeof(Message) + count * element);
+  if (record == nullptr) return false;
+  const Message message = {MessageKind::Data, send.buffer.dtype, send.id,
+                           stream.recv_id,    send.tag,          count};
+  std::memcpy(record, &message, sizeof(message));
+  pack(send.buffer, send.moved, count, data_of(record));
+  link_.commit();
+  link_.wake_peer();  // it copies this piece while we fill the next
+  send.moved += count;
+  return true;
+}
+
+}  // namespace allhands

@@ -1,0 +1,82 @@
+// What goes from this rank to one peer: messages in the order in which they were
+// posted; control messages and, where the link has room, pieces of accepted large
+// messages overtake them. Not thread-safe: the ProgressEngine's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "allhands/base/tuning.hpp"
+#include "allhands/engine/message.hpp"
+#include "allhands/engine/transfer.hpp"
+#include "allhands/transport/link.hpp"
+
+namespace allhands {
+
+class Outbox {
+ public:
+  Outbox(Link& link, const Tuning& tuning);
+
+  // Writes the whole message now. False, and nothing happened: it is large, or others
+  // are before it, or the link has no room.
+  bool send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
+  void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
+  void post_control(const Message& message, ArrayKey key = kNoKey) {
+    control_.emplace_back(message, key);
+  }
+
+  // The peer's answers to an offer: the send, no longer here; null: it was given up.
+  TransferPtr take(std::uint32_t send_id);
+  void accept(std::uint32_t send_id, std::uint32_t recv_id);
+  void join(std::uint32_t send_id, ArrayKey receiver);
+
+  // Gives a send up; false if it is not (or no longer) here.
+  bool withdraw(const Transfer& send);
+  // The oldest send that the peer has not accepted, or null.
+  TransferPtr oldest() const;
+  // All sends that have not ended.
+  std::vector<TransferPtr> sends() const;
+
+  // Writes what the link has room for. True: it wrote.
+  bool push(Ended& ended);
+  // Copies a part of what the peer receives by a single copy. False: there is none.
+  bool copy_part();
+  bool has_part() const { return joined_ && single_copy_->has_part(); }
+
+  // Nothing waits to be written or answered.
+  bool is_idle() const {
+    return control_.empty() && fresh_.empty() && offered_.empty() &&
+           streaming_.empty() && !joined_;
+  }
+  // Eager messages that no receive of the peer's has got, as far as it has told.
+  bool has_unreceived() const { return eager_bytes_ != link_.settled(); }
+
+ private:
+  struct Streaming {
+    TransferPtr transfer;
+    std::uint32_t recv_id;
+  };
+
+  bool is_eager(const Buffer& buffer);
+  bool write_fresh(Ended& ended);
+  bool write_control(const ControlMessage& control);
+  bool write_eager(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
+  bool write_piece(Streaming& stream);
+  ArrayKey key_of(const Buffer& buffer) const;
+
+  Link& link_;
+  SingleCopySender* const single_copy_;  // may be null
+  const std::size_t eager_limit_;        // bytes of a message
+  const std::size_t piece_limit_;        // bytes of a piece
+  std::uint64_t eager_bytes_ = 0;        // sent so far, as kept_bytes() counts
+  std::uint64_t settled_ = 0;            // of these; what we last saw of it
+  std::deque<ControlMessage> control_;
+  std::deque<TransferPtr> fresh_;
+  std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id
+  std::deque<Streaming> streaming_;
+  TransferPtr joined_;  // the send that the peer receives by a single copy
+};
+
+}  // namespace allhands

@@ -1,0 +1,71 @@
+#include "allhands/engine/transfer_text.hpp"
+
+#include "allhands/base/seconds.hpp"
+
+namespace allhands {
+namespace {
+
+std::string describe_peer(const Transfer& transfer, const Membership& members) {
+  return transfer.peer == kAnySource ? "any rank" : members.describe(transfer.peer);
+}
+
+std::string this_rank(const Membership& members) {
+  return "rank " + std::to_string(members.rank) + " (this process)";
+}
+
+}  // namespace
+
+std::string describe(const Transfer& transfer, const Membership& members) {
+  std::string text = transfer.is_send ? "send" : "recv";
+  text += std::string("(") + name_of(transfer.buffer.dtype) + ", count " +
+          std::to_string(transfer.buffer.count) +
+          (transfer.is_send ? ", to " : ", from ") +
+          (transfer.peer == kAnySource ? "any rank"
+                                       : "rank " + std::to_string(transfer.peer)) +
+          ", tag " + std::to_string(transfer.tag) + ")";
+  return text + " on group '" + members.name + "'";
+}
+
+Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
+                    const Membership& members) {
+  std::vector<int> missing;
+  if (transfer.peer != kAnySource) missing.push_back(transfer.peer);
+  return Error(ErrorKind::Timeout,
+               describe(transfer, members) + ": " + this_rank(members) + " waited " +
+                   seconds(limit) + " for " + describe_peer(transfer, members),
+               missing);
+}
+
+std::string late_text(const Transfer& transfer, Deadline::Duration waited,
+                      Deadline::Duration limit, const Membership& members) {
+  return describe(transfer, members) + ": " + this_rank(members) + " has waited " +
+         seconds(waited) + " (limit " + seconds(limit) + ") for " +
+         describe_peer(transfer, members);
+}
+
+Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
+                 const Membership& members) {
+  const std::string who =
+      transfer.other() == kAnySource
+          ? "all others, " + members.describe(gone[0]) + " among them,"
+          : members.describe(gone[0]);
+  return Error(ErrorKind::RankFailed,
+               describe(transfer, members) + ": " + who + " died or left the group",
+               gone);
+}
+
+Error withdrawn_error(const Transfer& receive, const Membership& members) {
+  return Error(ErrorKind::Backend,
+               describe(receive, members) + ": the sender gave it up");
+}
+
+Error mismatch_error(const Transfer& receive, int source, const Message& sent,
+                     const Membership& members) {
+  return Error(ErrorKind::Mismatch,
+               describe(receive, members) + ": rank " + std::to_string(source) +
+                   " sent " + name_of(sent.dtype) + ", count " +
+                   std::to_string(sent.count),
+               {source});
+}
+
+}  // namespace allhands

@@ -1,0 +1,31 @@
+// What is said of transfers, and the errors that they end with.
+#pragma once
+
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/membership.hpp"
+#include "allhands/engine/message.hpp"
+#include "allhands/engine/transfer.hpp"
+
+namespace allhands {
+
+// "send(float32, count 3, to rank 1, tag 0) on group 'dp'"
+std::string describe(const Transfer& transfer, const Membership& members);
+
+// "<transfer>: rank 0 (this process) waited 30 s for rank 1 (pid 4711)"
+Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
+                    const Membership& members);
+// The same for people, while it waits.
+std::string late_text(const Transfer& transfer, Deadline::Duration waited,
+                      Deadline::Duration limit, const Membership& members);
+// The peers `gone` died or left the group: one, or for a receive from any all others.
+Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
+                 const Membership& members);
+// Its sender has given it up.
+Error withdrawn_error(const Transfer& receive, const Membership& members);
+// What rank `source` sent does not fit.
+Error mismatch_error(const Transfer& receive, int source, const Message& sent,
+                     const Membership& members);
+
+}  // namespace allhands

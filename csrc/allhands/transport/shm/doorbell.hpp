@@ -1,0 +1,25 @@
+// Rung for a rank when something may have changed for it: a record for it to read, room
+// for it to write, a rank that came or left. One per rank, in shared memory.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "allhands/base/placement.hpp"
+
+namespace allhands {
+
+struct alignas(64) Doorbell {
+  std::atomic<std::uint32_t> count;     // futex word
+  std::atomic<std::uint32_t> waiters;   // threads asleep on it
+  std::atomic<std::uint32_t> is_here;   // the rank has mapped the segment
+  std::atomic<std::uint32_t> presence;  // a Presence
+  Seat seat;                            // see Placement
+
+  void ring();
+  // Returns when the count is not `seen`, or after `limit`, or early.
+  void sleep(std::uint32_t seen, std::chrono::nanoseconds limit);
+};
+
+}  // namespace allhands

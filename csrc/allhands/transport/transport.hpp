@@ -1,0 +1,53 @@
+// What carries records between the ranks of a group: a Link to each peer, events that
+// tell when to look at them again, and whether peers are still there.
+//
+// Implementations: transport/shm, for the ranks of one host. One for several hosts has
+// connections in place of rings; this is what the interface leaves room for: a record
+// that does not fit now, or of which a part was written, stays in the link; ready() and
+// num_events() may ask the kernel; sleep() may rest on a descriptor; the end of a
+// connection is the end of its peer.
+//
+// Thread-safe, but for ready(), and for links (see there).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include "allhands/base/placement.hpp"
+#include "allhands/transport/link.hpp"
+
+namespace allhands {
+
+// What a rank says of itself.
+enum class Presence : std::uint32_t { Here, Left, Aborted };
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // To `peer`, which may be this rank itself.
+  virtual Link& link(int peer) = 0;
+  // The peers that may have written records since this was last asked. Under the lock
+  // of the links.
+  virtual std::span<const int> ready() = 0;
+
+  // Counts what may matter to this rank: records and room in its links, peers that
+  // came or left, wake_self().
+  virtual std::uint32_t num_events() = 0;
+  // Returns when there were other than `seen` events, after `limit`, or for no reason.
+  virtual void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) = 0;
+  // An event for this rank's own threads.
+  virtual void wake_self() = 0;
+  // Where the ranks that share this one's CPUs run; null where that is not known.
+  virtual Placement* placement() { return nullptr; }
+
+  // What `peer` has said last; costs next to nothing.
+  virtual Presence presence(int peer) const = 0;
+  // Whether `peer` still runs, though it may have left. May take a system call.
+  virtual bool is_alive(int peer) const = 0;
+  // Tells the peers that this rank leaves or aborts.
+  virtual void leave(Presence how) = 0;
+};
+
+}  // namespace allhands

@@ -1,0 +1,255 @@
+// What every transport keeps to: one set of tests on each.
+#include "allhands/transport/transport.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "transports.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+const TransportKind* kind = nullptr;
+
+// Runs body(transport, rank) as every rank of a fresh group.
+template <class Body>
+void run_transports(int size, Body body) {
+  const MakeTransport make = kind->make_group(size, Tuning::for_ranks(size));
+  run_ranks(size, [&](int rank) {
+    const std::unique_ptr<Transport> transport = make(rank);
+    body(*transport, rank);
+  });
+}
+
+void fill(std::byte* record, std::size_t bytes, std::size_t seed) {
+  for (std::size_t i = 0; i < bytes; ++i) record[i] = static_cast<std::byte>(seed + i);
+}
+
+bool is_filled(std::span<const std::byte> record, std::size_t bytes, std::size_t seed) {
+  if (record.size() < bytes || record.size() > bytes + 64) return false;
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (record[i] != static_cast<std::byte>(seed + i)) return false;
+  return true;
+}
+
+// Waits for an event until is_met().
+template <class Condition>
+void wait_until(Transport& transport, Condition is_met) {
+  const Deadline last = Deadline::after(std::chrono::seconds(100));
+  while (true) {
+    const std::uint32_t seen = transport.num_events();
+    if (is_met()) return;
+    transport.sleep(seen, last.remaining());
+    CHECK(!last.is_expired());
+  }
+}
+
+void send(Transport& transport, int to, std::size_t bytes, std::size_t seed) {
+  Link& link = transport.link(to);
+  std::byte* record = nullptr;
+  wait_until(transport, [&] { return (record = link.reserve(bytes)) != nullptr; });
+  fill(record, bytes, seed);
+  link.commit();
+  link.wake_peer();
+}
+
+void receive(Transport& transport, int from, std::size_t bytes, std::size_t seed) {
+  Link& link = transport.link(from);
+  wait_until(transport, [&] { return link.has_record(); });
+  CHECK(is_filled(link.front(), bytes, seed));
+  CHECK(is_filled(link.front(), bytes, seed));  // until it is popped
+  link.pop();
+}
+
+// Far more than fits at a time, in both directions and to itself.
+void test_records_arrive_whole_in_order_and_once(int size) {
+  run_transports(size, [&](Transport& transport, int rank) {
+    const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    const std::size_t most = transport.link(right).max_record();
+    CHECK(most == transport.link(left).max_record());
+    for (std::size_t i = 0; i < 2000; ++i) {
+      const std::size_t bytes = i % 50 == 0 ? most : i * 37 % 300 + 1;
+      send(transport, right, bytes, i);
+      receive(transport, left, bytes, i);
+    }
+    CHECK(!transport.link(left).has_record());
+    CHECK(transport.link(left).front().empty());
+  });
+}
+
+void test_what_does_not_fit_fits_once_the_reader_has_popped() {
+  run_transports(2, [](Transport& transport, int rank) {
+    Link& link = transport.link(1 - rank);
+    if (rank == 0) {
+      std::size_t num_sent = 0;
+      for (; std::byte* record = link.reserve(1000); ++num_sent) {
+        fill(record, 1000, num_sent);
+        link.commit();
+      }
+      CHECK(num_sent >= 2);
+      CHECK(link.reserve(1000) == nullptr);
+      link.wake_peer();  // once for all of them
+      send(transport, 1, 1000, num_sent);
+      send(transport, 1, 1, 0);
+    } else {
+      std::size_t num_received = 0;
+      wait_until(transport, [&] {
+        for (; !link.front().empty(); ++num_received) {
+          if (num_received != 0 && link.front().size() < 1000) return true;
+          CHECK(is_filled(link.front(), 1000, num_received));
+          link.pop();
+        }
+        return false;
+      });
+      link.pop();
+    }
+  });
+}
+
+void test_ready_names_those_who_have_written() {
+  run_transports(3, [](Transport& transport, int rank) {
+    if (rank != 0) return send(transport, 0, 8, static_cast<std::size_t>(rank));
+    std::vector<bool> has_come(3);
+    wait_until(transport, [&] {
+      for (const int peer : transport.ready())
+        if (transport.link(peer).has_record())
+          has_come[static_cast<std::size_t>(peer)] = true;
+      return has_come[1] && has_come[2];
+    });
+    receive(transport, 2, 8, 2);
+    receive(transport, 1, 8, 1);
+  });
+}
+
+void test_the_writer_sees_what_has_been_settled() {
+  run_transports(2, [](Transport& transport, int rank) {
+    Link& link = transport.link(1 - rank);
+    if (rank == 0) {
+      CHECK(link.settled() == 0);
+      send(transport, 1, 10, 0);
+      receive(transport, 1, 1, 0);
+      CHECK(link.settled() == 300);
+    } else {
+      receive(transport, 0, 10, 0);
+      link.settle(100);
+      link.settle(200);
+      send(transport, 0, 1, 0);
+    }
+  });
+}
+
+void test_a_rank_can_leave_once_its_records_are_safe() {
+  const MakeTransport make = kind->make_group(2, Tuning::for_ranks(2));
+  const auto writer = make(0);
+  Link& link = writer->link(1);
+  CHECK(link.is_safe_to_leave());
+  send(*writer, 1, 100, 7);
+  const auto reader = make(1);
+  CHECK(link.is_safe_to_leave());
+  writer->leave(Presence::Left);
+  receive(*reader, 0, 100, 7);
+}
+
+void test_a_sleeper_wakes() {
+  run_transports(2, [](Transport& transport, int rank) {
+    for (std::size_t i = 0; i < 50; ++i) {
+      if (rank == 0) {
+        send(transport, 1, 1, i);
+        receive(transport, 1, 1, i);
+      } else {
+        receive(transport, 0, 1, i);
+        send(transport, 0, 1, i);
+      }
+    }
+    const std::uint32_t seen = transport.num_events();
+    std::thread other([&] { transport.wake_self(); });
+    wait_until(transport, [&] { return transport.num_events() != seen; });
+    other.join();
+    const auto start = Deadline::Clock::now();
+    transport.sleep(transport.num_events(), std::chrono::milliseconds(1));
+    CHECK(Deadline::Clock::now() - start < std::chrono::seconds(90));
+  });
+}
+
+void test_a_rank_says_that_it_leaves(Presence how) {
+  run_transports(3, [&](Transport& transport, int rank) {
+    for (int peer = 0; peer < 3; ++peer) CHECK(transport.is_alive(peer));
+    if (rank == 1) return transport.leave(how);
+    wait_until(transport, [&] { return transport.presence(1) == how; });
+    CHECK(transport.presence(rank) == Presence::Here);
+  });
+}
+
+// Where a transport has single copies: whoever does the parts, all of it arrives.
+void test_a_single_copy_arrives_whole() {
+  run_transports(2, [](Transport& transport, int rank) {
+    constexpr std::size_t kCount = 1'000'003;
+    std::vector<float> data(kCount, rank == 0 ? 5.0f : 0.0f);
+    const Buffer buffer = buffer_of(data);
+    SingleCopySender* const sender = transport.link(1).single_copy_sender();
+    SingleCopyReceiver* const receiver = transport.link(0).single_copy_receiver();
+    CHECK((sender == nullptr) == (receiver == nullptr));
+    if (sender == nullptr) return;
+    const auto exchange = [&](ArrayKey mine) {  // keys travel in records
+      Link& link = transport.link(1 - rank);
+      std::memcpy(link.reserve(sizeof(mine)), &mine, sizeof(mine));
+      link.commit();
+      link.wake_peer();
+      wait_until(transport, [&] { return link.has_record(); });
+      ArrayKey theirs;
+      std::memcpy(&theirs, link.front().data(), sizeof(theirs));
+      link.pop();
+      return theirs;
+    };
+    for (std::uint32_t message = 1; message <= 20; ++message) {
+      if (rank == 0) {
+        CHECK(sender->key_of(buffer) != kNoKey);
+        const ArrayKey theirs = exchange(sender->key_of(buffer));
+        exchange(kNoKey);
+        sender->join(message, buffer, theirs);
+        if (message % 2 == 0)
+          while (sender->copy_part()) {
+          }
+        exchange(kNoKey);
+        sender->end();
+        CHECK(!sender->has_part());
+      } else {
+        CHECK(receiver->can_receive(buffer));
+        // Begun before the sender hears of it.
+        const ArrayKey theirs = exchange(reinterpret_cast<ArrayKey>(data.data()));
+        CHECK(receiver->begin(message, buffer, theirs) ==
+              reinterpret_cast<ArrayKey>(data.data()));
+        exchange(kNoKey);
+        while (receiver->copy_part() != SingleCopyReceiver::State::Complete) {
+        }
+        CHECK(receiver->num_withdrawn() == 0);
+        CHECK(!receiver->has_part());
+        receiver->end();
+        CHECK(data == std::vector<float>(kCount, 5));
+        data.assign(kCount, 0);
+        exchange(kNoKey);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+int main() {
+  for (const TransportKind& each : kTransports) {
+    kind = &each;
+    for (const int size : {1, 2, 3, 5})
+      test_records_arrive_whole_in_order_and_once(size);
+    test_what_does_not_fit_fits_once_the_reader_has_popped();
+    test_ready_names_those_who_have_written();
+    test_the_writer_sees_what_has_been_settled();
+    test_a_rank_can_leave_once_its_records_are_safe();
+    test_a_sleeper_wakes();
+    test_a_rank_says_that_it_leaves(Presence::Left);
+    test_a_rank_says_that_it_leaves(Presence::Aborted);
+    test_a_single_copy_arrives_whole();
+  }
+}
