@@ -357,11 +357,13 @@ def test_a_busy_rank_still_obeys_its_limit():
     stop = threading.Event()
 
     def body(rank):
+        count = np.zeros(1)
         if rank == 1:
             while not stop.is_set():
                 dist.send(np.zeros(1), 0)
+                count += 1
                 time.sleep(0.001)
-            return
+            return dist.send(count, 0, tag=2)
         start = time.monotonic()
         try:
             with pytest.raises(dist.CollectiveTimeoutError):
@@ -369,6 +371,28 @@ def test_a_busy_rank_still_obeys_its_limit():
         finally:
             stop.set()
         assert time.monotonic() - start < patient(5, start)
+        dist.recv(count, 1, tag=2)
+        for _ in range(int(count[0])):
+            dist.recv(np.zeros(1), 1)
+
+
+def test_a_small_message_that_its_receiver_left_without_is_told_at_close():
+    left = threading.Event()
+
+    def body(rank):
+        if rank == 1:
+            dist.send(np.ones(3), 0)
+        dist.barrier()
+        if rank == 0:
+            dist.destroy_process_group()
+            left.set()
+            return
+        left.wait(LIMIT)
+        with pytest.raises(
+            dist.RankFailedError, match=r"small messages .* rank 0 .* left"
+        ) as info:
+            dist.destroy_process_group()
+        assert info.value.ranks == [0]
 
     run_ranks(2, body)
 
