@@ -21,7 +21,7 @@ Counts ranks_per_cpu(const std::vector<Seat*>& seats) {
   Counts counts{};
   for (const Seat* seat : seats) {
     const std::int32_t cpu = seat->load(std::memory_order_relaxed) - 1;
-    if (cpu >= 0) ++counts[static_cast<std::size_t>(cpu)];
+    if (cpu >= 0 && cpu < CPU_SETSIZE) ++counts[static_cast<std::size_t>(cpu)];
   }
   return counts;
 }

@@ -198,6 +198,7 @@ void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) 
                            name_of(message.dtype) + ", count " +
                            std::to_string(message.count);
   Channel& peer = channel(source);
+  peer.has_refused = true;
   if (TransferPtr send = peer.outbox.take(message.send_id)) {
     const Error error(ErrorKind::Mismatch,
                       text + ", the send has " + name_of(send->buffer.dtype) +
@@ -269,7 +270,7 @@ bool Endpoint::is_safe_to_leave(int peer) const {
 
 bool Endpoint::has_unreceived(int peer) const {
   const Channel* const open = find(peer);
-  return open != nullptr && open->outbox.has_unreceived();
+  return open != nullptr && !open->has_refused && open->outbox.has_unreceived();
 }
 
 void Endpoint::throw_refusal(int peer) {

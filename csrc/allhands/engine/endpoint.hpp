@@ -55,7 +55,8 @@ class Endpoint {
 
   // Nothing is left that `peer` could not get once this rank is gone.
   bool is_safe_to_leave(int peer) const;
-  // Messages that left early and that `peer` has not received, as far as it has told.
+  // Messages that left early and that `peer` has not received, as far as it has told;
+  // not where it has refused one, of which this rank was told.
   bool has_unreceived(int peer) const;
   // Throws the error of such a message that `peer` refused. Once each.
   void throw_refusal(int peer);
@@ -68,8 +69,9 @@ class Endpoint {
     Link& link;
     Outbox outbox;
     Inbox inbox;
-    bool is_copying = false;  // counted in num_copying_
-    bool is_broken = false;   // it has thrown a LinkError
+    bool is_copying = false;   // counted in num_copying_
+    bool is_broken = false;    // it has thrown a LinkError
+    bool has_refused = false;  // the peer, a message; it may leave without the next
     // The error of an eager message that the peer refused after its send had returned.
     std::optional<Error> refusal;
   };

@@ -1,0 +1,191 @@
+// Ranks as processes that exchange messages while something writes over the memory that
+// these go through. No rank may crash or wait beyond its limits, whatever is written.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "allhands/base/shared_memory.hpp"
+#include "allhands/engine/progress_engine.hpp"
+#include "allhands/transport/shm/shm_transport.hpp"
+#include "ranks.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+constexpr int kSize = 3;
+constexpr std::chrono::milliseconds kLimit{500};  // of a call
+constexpr std::chrono::seconds kHang{100};        // far beyond what all calls may take
+
+// What the processes tell each other aside.
+struct Aside {
+  std::atomic<int> num_here;
+  std::atomic<std::uint64_t> starts[kSize];
+  std::atomic<int> pids[kSize];
+  std::atomic<int> num_rounds;
+};
+
+Aside& make_aside() {
+  void* const memory = mmap(nullptr, sizeof(Aside), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  return *new (memory) Aside{};
+}
+
+Membership meet(Aside& aside, int rank) {
+  const ProcessIdentity self = this_process();
+  aside.pids[rank] = self.pid;
+  aside.starts[rank] = self.start;
+  ++aside.num_here;
+  while (aside.num_here < kSize) std::this_thread::yield();
+  Membership members{"test", rank, {}};
+  for (int peer = 0; peer < kSize; ++peer)
+    members.peers.push_back({self.host, aside.pids[peer], aside.starts[peer]});
+  return members;
+}
+
+// Eager messages, single copies and, of every other element, pieces; some that others
+// wait for, some that the engine's thread moves.
+void exchange(ProgressEngine& engine, int rank, int round) {
+  constexpr std::size_t kCounts[] = {1, 100, 5000, 50'000};
+  const std::size_t count = kCounts[round % 4];
+  std::vector<float> out(2 * count, 1), in(2 * count);
+  const auto buffer = [&](std::vector<float>& data) {
+    Buffer all = {data.data(), DType::Float32, count, {}, 0};
+    if (round % 3 == 0)
+      all.dimensions = {{static_cast<std::int64_t>(count), 2 * sizeof(float)}};
+    return all;
+  };
+  const int right = (rank + 1) % kSize, left = (rank + kSize - 1) % kSize;
+  const Limits limits = within(kLimit);
+  const TransferPtr received =
+      engine.post_recv(buffer(in), left, round % 5, limits.deadline);
+  if (round % 2 == 0) engine.drive(received);
+  try {
+    engine.send(buffer(out), right, round % 5, limits);
+    engine.wait(received, limits, ProgressEngine::AtEnd::GiveUp);
+  } catch (const Error& error) {
+    engine.give_up(received, error);
+    throw;
+  }
+}
+
+[[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, Aside& aside,
+                           int rank) {
+  alarm(kHang.count());
+  const Membership members = meet(aside, rank);
+  const Tuning tuning = Tuning::for_ranks(kSize);
+  {
+    ProgressEngine engine(
+        std::make_unique<ShmTransport>(memory, memory->data(), members, tuning),
+        members, tuning);
+    const auto start = Deadline::Clock::now();
+    try {
+      for (int round = 0; round < 2000; ++round) {
+        exchange(engine, rank, round);
+        ++aside.num_rounds;
+      }
+      engine.flush(within(kLimit));
+    } catch (const Error&) {
+      // It has to be told somehow.
+    }
+    CHECK(Deadline::Clock::now() - start < kHang / 2);
+  }
+  _exit(0);
+}
+
+class Scribbler {
+ public:
+  Scribbler(std::byte* memory, unsigned seed) : memory_(memory), random_(seed) {}
+
+  void scribble() {
+    const std::uint64_t words[] = {0,         ~std::uint64_t{0},
+                                   pick(256), pick(1 << 20),
+                                   random_(), std::uint64_t{1} << pick(64)};
+    std::byte* const at = memory_ + place();
+    const std::uint64_t word = words[pick(std::size(words))];
+    const std::size_t num_words = pick(4) == 0 ? 1 + pick(64) : 1;
+    for (std::size_t i = 0; i < num_words; ++i)
+      std::memcpy(at + 8 * i, &word, sizeof(word));
+  }
+
+ private:
+  std::uint64_t pick(std::uint64_t limit) { return random_() % limit; }
+
+  // Doorbells, or the control words or the first records of a pair.
+  std::size_t place() {
+    const MessageMemory layout(kSize);
+    const auto offset = [&](const std::byte* at) {
+      return static_cast<std::size_t>(at - memory_);
+    };
+    const int from = static_cast<int>(pick(kSize)), to = static_cast<int>(pick(kSize));
+    const std::size_t ring = offset(layout.ring(memory_, from, to));
+    switch (pick(4)) {
+      case 0:
+        return offset(reinterpret_cast<std::byte*>(&layout.doorbell(memory_, 0))) +
+               8 * pick(kSize * sizeof(Doorbell) / 8);
+      case 1:
+        return ring - sizeof(Slices::Control) + 8 * pick(sizeof(Slices::Control) / 8);
+      case 2:
+        return ring + 8 * pick(sizeof(RingControl) / 8);
+      default:
+        return ring + sizeof(RingControl) + 8 * pick(512);
+    }
+  }
+
+  std::byte* memory_;
+  std::mt19937_64 random_;
+};
+
+void test_no_rank_crashes_or_hangs(unsigned seed) {
+  const std::shared_ptr<SharedMemory> memory =
+      SharedMemory::create(ShmTransport::memory_bytes(kSize));
+  Aside& aside = make_aside();
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) run_rank(memory, aside, rank);
+    ranks.push_back(pid);
+  }
+  while (aside.num_rounds < 10) std::this_thread::yield();
+  Scribbler scribbler(memory->data(), seed);
+  std::size_t num_running = ranks.size();
+  bool is_well = true;
+  while (num_running > 0) {
+    scribbler.scribble();
+    const int next = aside.num_rounds + static_cast<int>(seed % 4) * 20;
+    const Deadline last = Deadline::after(std::chrono::milliseconds(20));
+    while (aside.num_rounds < next && !last.is_expired()) std::this_thread::yield();
+    int status = 0;
+    if (waitpid(-1, &status, WNOHANG) <= 0) continue;
+    --num_running;
+    is_well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (WIFSIGNALED(status))
+      std::fprintf(stderr, "a rank was ended by signal %d\n", WTERMSIG(status));
+  }
+  if (!is_well) std::fprintf(stderr, "seed %u\n", seed);
+  CHECK(is_well);
+  munmap(&aside, sizeof(aside));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) {  // one seed, or many of them
+    const int first = std::atoi(argv[1]), last = argc > 2 ? std::atoi(argv[2]) : first;
+    for (int seed = first; seed <= last; ++seed)
+      test_no_rank_crashes_or_hangs(static_cast<unsigned>(seed));
+    return 0;
+  }
+  for (unsigned seed = 1; seed <= 15; ++seed) test_no_rank_crashes_or_hangs(seed);
+}
