@@ -72,6 +72,40 @@ def test_ctrl_c_acts_within_half_a_second(call):
         check_ctrl_c_ends_rank_0(job, -signal.SIGINT)
 
 
+def test_a_message_that_no_thread_can_move_is_an_error_that_says_so():
+    source = """
+        import resource
+        import threading
+
+        end, text = threading.Event(), ""
+        sleepers = [threading.Thread(target=end.wait) for _ in range(5)]
+        for sleeper in sleepers:  # they take stacks that ended threads have left
+            sleeper.start()
+        dist.barrier()
+        with open("/proc/self/statm") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), before[1]))
+        try:
+            dist.isend(np.zeros(5000), 0)
+        except dist.DistBackendError as error:
+            text = str(error)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        end.set()
+        given, got = np.ones(5000), np.zeros(5000)
+        work = dist.isend(given, 0)  # the group works on
+        dist.recv(got, 0)
+        work.wait()
+        give((text, got.sum()))
+    """
+    with Processes(1, source) as job:
+        [(text, total)] = job.join()
+    assert "send(float64, count 5000, to rank 0, tag 0) on group" in text
+    assert "starting a thread" in text
+    assert "ulimit -v" in text
+    assert total == 5000
+
+
 def test_unmatched_messages_take_bounded_memory():
     """Of a sender that nothing stops, and of a receiver that does not receive."""
     source = """

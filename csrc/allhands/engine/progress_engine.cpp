@@ -167,10 +167,12 @@ void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer,
   });
   if (has_counterpart) return;
   throw Error(ErrorKind::Value,
-              describe(transfer, members_) + ": rank " + std::to_string(members_.rank) +
-                  " is this process, which would wait " + "for itself; " +
-                  (is_send ? "post the irecv before, use isend, or sendrecv"
-                           : "send or isend the message before, or use irecv"));
+              describe(transfer, members_) + ": " +
+                  (is_send ? "destination" : "source") +
+                  " rank should not be the same as the rank of the current process, "
+                  "which would wait for itself; " +
+                  (is_send ? "post the irecv first, or use isend or sendrecv"
+                           : "send or isend the message first, or use irecv"));
 }
 
 // Of a message that is about to go.

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "allhands/base/thread.hpp"
+#include "allhands/base/start_thread.hpp"
 
 namespace allhands {
 
@@ -10,7 +10,7 @@ void ProgressThread::drive(const TransferPtr& transfer) {
   if (transfer->work.is_completed()) return;
   const std::lock_guard lock(mutex_);
   if (stop_) return;
-  if (!thread_.joinable()) thread_ = start_thread("moves messages", [this] { run(); });
+  if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
   driven_.push_back(transfer);
   is_fresh_ = true;
   if (is_asleep_) changed_.notify_one();

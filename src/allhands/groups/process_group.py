@@ -351,7 +351,7 @@ class ProcessGroup(TorchMethods, HookMethods):
         return self.group_rank(meant)
 
     def peer_meant(self, role: str, rank: int | None, group_rank: int | None) -> int:
-        """`rank_meant`, which must be another member's.
+        """`rank_meant`, which must be a member's.
 
         Raises:
             ValueError: it is not; or as `rank_meant`.
@@ -362,11 +362,6 @@ class ProcessGroup(TorchMethods, HookMethods):
             raise ValueError(
                 f"Invalid {role} rank: {peer} is not in group {self.group_name!r}; it "
                 f"must be in [0, {self._size})"
-            )
-        if peer == self._rank:
-            raise ValueError(
-                f"Invalid {role} rank: {role} rank should not be the same as the rank "
-                f"of the current process ({peer})."
             )
         return peer
 

@@ -238,7 +238,7 @@ def send_object_list(
     """
     _check_is_list("object_list", object_list)
     member = member_of(group)
-    target = member.peer_meant("destination", dst, group_dst)
+    target = _other_member(member, "destination", dst, group_dst)
     with ObjectExchange("send_object_list", member, timeout) as exchange:
         exchange.send(object_list, target)
 
@@ -274,11 +274,24 @@ def recv_object_list(
     member = member_of(group)
     source = None
     if src is not None or group_src is not None:
-        source = member.peer_meant("source", src, group_src)
+        source = _other_member(member, "source", src, group_src)
     with ObjectExchange("recv_object_list", member, timeout) as exchange:
         sender, objects = exchange.receive(len(object_list), source, weights_only)
     object_list[:] = objects
     return member.global_rank(sender)
+
+
+def _other_member(
+    member: ProcessGroup, role: str, rank: int | None, group_rank: int | None
+) -> int:
+    """`ProcessGroup.peer_meant`, and not this rank: it would wait for itself."""
+    peer = member.peer_meant(role, rank, group_rank)
+    if peer == member.rank():
+        raise ValueError(
+            f"Invalid {role} rank: {role} rank should not be the same as the rank "
+            f"of the current process ({peer})."
+        )
+    return peer
 
 
 def _root(member: ProcessGroup, root: int | None, group_root: int | None) -> int:

@@ -8,7 +8,11 @@ What holds for all of them, and is not repeated below:
   `CollectiveMismatchError` and nothing is written. A `send` of some kilobytes may have
   returned before the receive came: then this rank's next call with that peer raises.
 - `dst` and `src` are global ranks, `group_dst` and `group_src` ranks of `group`. A rank
-  that does not exist, or this rank itself, is a `ValueError` at once.
+  that does not exist is a `ValueError` at once.
+- A rank may send to itself: with `isend`, `irecv` and `sendrecv`, and with `send` and
+  `recv` as long as these do not have to wait. A `send` to this rank of more than 32 KiB
+  that no posted `irecv` takes, and a `recv` from it of what it has not sent yet, is a
+  `ValueError`, because it would wait for itself.
 - `tag` is an int in [0, 2**31), 0 by default, else it is a `TypeError`, or for a
   negative one a `RuntimeError`. Tags need not be received in the order of sending.
 - Arrays are those of the collectives; an array to send may be read-only.
@@ -28,7 +32,19 @@ from allhands.backends.work import Work
 from allhands.groups.arguments import Group, carrier_of, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
 
-__all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send", "sendrecv"]
+__all__ = [
+    "PROC_NULL",
+    "P2POp",
+    "batch_isend_irecv",
+    "irecv",
+    "isend",
+    "recv",
+    "send",
+    "sendrecv",
+]
+
+PROC_NULL = -(2**31)
+"""No rank, as the `dst` or `src` of `sendrecv`: for ranks at the edge of a grid."""
 
 _NUM_TAGS = 2**31
 
@@ -161,8 +177,11 @@ def sendrecv(
     Unlike `send` followed by `recv` it cannot deadlock when all ranks do it. `recv_tag`
     is the tag to receive, `tag` where it is not given. The arrays must not overlap.
 
+    With `dst=PROC_NULL` nothing is sent, with `src=PROC_NULL` nothing is received and
+    `output` stays as it is; `src=None` is any rank, as in `recv`.
+
     Returns:
-        The sender's global rank.
+        The sender's global rank, or `PROC_NULL`.
 
     Raises:
         ValueError: this rank is not in the group.
@@ -174,16 +193,24 @@ def sendrecv(
         ```
     """
     member = member_of(group)
-    sender = member.communicator.sendrecv(
-        tensor,
-        member.peer_meant("destination", dst, group_dst),
-        _checked(tag),
-        output,
-        _source_of(member, src, group_src),
-        _checked(tag if recv_tag is None else recv_tag),
-        timeout,
-    )
-    return member.global_rank(sender)
+    is_sent = PROC_NULL not in (dst, group_dst)
+    is_received = PROC_NULL not in (src, group_src)
+    target = member.peer_meant("destination", dst, group_dst) if is_sent else PROC_NULL
+    source = _source_of(member, src, group_src) if is_received else PROC_NULL
+    tags = _checked(tag), _checked(tag if recv_tag is None else recv_tag)
+    communicator = member.communicator
+    if is_sent and is_received:
+        sender = communicator.sendrecv(
+            tensor, target, tags[0], output, source, tags[1], timeout
+        )
+        return member.global_rank(sender)
+    for array in tensor, output:
+        library_of(array)  # refuses what is none
+    if is_received:
+        return member.global_rank(communicator.recv(output, source, tags[1], timeout))
+    if is_sent:
+        communicator.send(tensor, target, tags[0], timeout)
+    return PROC_NULL
 
 
 class P2POp:

@@ -194,8 +194,6 @@ def test_bad_peers_and_tags_are_refused_at_once(name):
                     match=rf"Invalid {word} rank: {peer} .*must be in \[0, 2\)",
                 ):
                     call(array, **{key: peer})
-        with pytest.raises(ValueError, match="should not be the same as the rank"):
-            call(array, **{role: rank})
         with pytest.raises(ValueError, match="Can't specify both"):
             call(array, **{role: 1 - rank, f"group_{role}": 1 - rank})
         for peer in ("1", 1.0):
@@ -350,6 +348,83 @@ def test_calls_that_expire_leave_the_group_usable():
         return set(output.tolist())
 
     assert run_ranks(2, body) == [{1}, {0}]
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 8192, 8193, 300_000])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_rank_sends_to_itself(size, count):
+    def body(rank):
+        given, got = np.arange(count) + rank, np.zeros(count, int)
+        sent = dist.isend(given, rank)
+        received = dist.irecv(got, rank)
+        received.wait()
+        sent.wait()
+        np.testing.assert_array_equal(got, given)
+        got[:] = 0
+        works = dist.batch_isend_irecv(
+            [dist.P2POp(dist.irecv, got, rank), dist.P2POp(dist.isend, given, rank)]
+        )
+        for work in works:
+            work.wait()
+        np.testing.assert_array_equal(got, given)
+        got[:] = 0
+        assert dist.sendrecv(given, got, dst=rank, src=rank) == rank
+        np.testing.assert_array_equal(got, given)
+        got[:] = 0
+        received = dist.irecv(got, rank, tag=7)
+        dist.send(given, rank, tag=7)  # of any size: its receive is there
+        received.wait()
+        np.testing.assert_array_equal(got, given)
+        got[:] = 0
+        sent = dist.isend(given, rank)
+        assert dist.recv(got) == rank
+        sent.wait()
+        np.testing.assert_array_equal(got, given)
+
+    run_ranks(size, body)
+
+
+def test_a_rank_does_not_wait_for_itself():
+    def body(rank):
+        large, small = np.ones(5000), np.ones(4096)
+        dist.send(small, rank)  # eager
+        got = np.zeros(4096)
+        assert dist.recv(got, rank) == rank
+        assert got.sum() == 4096
+        for call, word in ((dist.send, "destination"), (dist.recv, "source")):
+            with pytest.raises(
+                ValueError, match=rf"{word} rank should not be the same as the rank"
+            ):
+                call(large, rank)
+        dist.send(small, rank, tag=1)
+        with pytest.raises(ValueError, match="would wait for itself"):
+            dist.recv(got, rank, tag=2)
+        dist.recv(got, rank, tag=1)
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
+def test_sendrecv_with_no_rank_at_the_edge_of_a_grid():
+    def body(rank):
+        left = rank - 1 if rank > 0 else dist.PROC_NULL
+        right = rank + 1 if rank < 2 else dist.PROC_NULL
+        for key in ("", "group_"):
+            mine, theirs = np.full(3, rank), np.full(3, -5)
+            peers = {f"{key}dst": right, f"{key}src": left}
+            assert dist.sendrecv(mine, theirs, **peers) == left
+            assert theirs.tolist() == [left if rank > 0 else -5] * 3
+        assert dist.sendrecv(mine, theirs, dist.PROC_NULL, dist.PROC_NULL) == (
+            dist.PROC_NULL
+        )
+        with pytest.raises(TypeError, match="array"):
+            dist.sendrecv([1], theirs, dist.PROC_NULL, dist.PROC_NULL)
+        with pytest.raises(ValueError, match="Must specify"):
+            dist.sendrecv(mine, theirs, None, left)
+        with pytest.raises(ValueError, match="Invalid destination rank"):
+            dist.send(mine, dist.PROC_NULL)
+
+    run_ranks(3, body)
 
 
 def test_a_busy_rank_still_obeys_its_limit():
