@@ -8,22 +8,26 @@ import ast
 import pathlib
 import re
 
-_SOURCE = pathlib.Path(__file__).parents[1] / "src" / "allhands" / "__init__.py"
+_SOURCE = pathlib.Path(__file__).parents[1] / "src" / "allhands"
 # What is no place for a link comes first, so that it is skipped as a whole.
 _NO_PLACE = r"<(?P<tag>a|pre|h\d)\b.*?</(?P=tag)>"
 _NAME = r"<code>(?:dist\.|allhands\.)?(?P<name>[\w.]+)(?:\(\))?</code>"
 _CODE = re.compile(f"{_NO_PLACE}|{_NAME}", re.DOTALL)
 
 
-def _public_names():
-    for node in ast.parse(_SOURCE.read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
-            return set(ast.literal_eval(node.value))
-    raise LookupError(f"{_SOURCE} has no __all__")
+def _names_offered():
+    """What the modules say that they offer; more than is public does no harm here."""
+    for path in _SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign | ast.AugAssign) and "__all__" in ast.dump(
+                node
+            ):
+                names = (x for x in ast.walk(node.value) if isinstance(x, ast.Constant))
+                yield from (name.value for name in names)
 
 
 # `group` nearly always is the argument of that name.
-_NAMES = _public_names() - {"group"}
+_NAMES = set(_names_offered()) - {"group"}
 
 
 def _link(found):

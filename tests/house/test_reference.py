@@ -1,11 +1,19 @@
 """The reference pages hold every public name once, and mkdocs.yml every page."""
 
 import importlib
+import inspect
 import re
+import sys
 
 import pytest
 
+import allhands
 from harness.documents import ROOT, documents
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DOCUMENTS = documents()
 PAGES = [document for name, document in DOCUMENTS.items() if "reference/" in name]
@@ -52,6 +60,33 @@ def test_every_public_name_is_on_one_page(module):
 def test_nothing_is_shown_twice():
     paths = shown()
     assert len(set(paths)) == len(paths)
+
+
+def test_every_parameter_of_an_operation_has_its_text():
+    """As in docs/parameters.py, which puts the texts into the pages."""
+    texts = tomllib.loads((ROOT / "docs" / "parameters.toml").read_text())
+    operations = {
+        name: list(inspect.signature(value).parameters)
+        for name, value in vars(allhands).items()
+        if inspect.isfunction(value) and value.__module__.startswith("allhands.ops.")
+    }
+    assert "all_reduce" in operations
+    lacking = [
+        f"{name}: {parameter}"
+        for name, parameters in operations.items()
+        for parameter in parameters
+        if name in allhands.__all__
+        and "Args:" not in (getattr(allhands, name).__doc__ or "")
+        and parameter not in {**texts["every"], **texts.get(name, {})}
+    ]
+    assert lacking == []
+    stale = [
+        f"{name}: {parameter}"
+        for name, own in texts.items()
+        for parameter in own
+        if name != "every" and parameter not in operations.get(name, [])
+    ]
+    assert stale == []
 
 
 def test_every_document_is_in_the_navigation():
