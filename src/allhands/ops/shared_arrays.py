@@ -11,14 +11,46 @@ import operator
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from allhands.arrays import Array
 from allhands.groups.arguments import Group, is_outside, resolve
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+
 __all__ = ["empty_shared", "peer_array"]
 
+Scalar = TypeVar("Scalar", bound="np.generic")
+SharedArray = TypeVar("SharedArray", bound=Array)
 
+
+@overload
+def empty_shared(
+    shape: int | Sequence[int],
+    dtype: type[Scalar] | np.dtype[Scalar],
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> npt.NDArray[Scalar]: ...
+@overload
+def empty_shared(
+    shape: int | Sequence[int],
+    dtype: npt.DTypeLike,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> npt.NDArray[Any]: ...
+@overload
+def empty_shared(
+    shape: int | Sequence[int],
+    dtype: torch.dtype,
+    group: Group = None,
+    *,
+    timeout: timedelta | None = None,
+) -> torch.Tensor: ...
 def empty_shared(
     shape: int | Sequence[int],
     dtype: Any,
@@ -66,11 +98,11 @@ def empty_shared(
 
 
 def peer_array(
-    array: Array,
+    array: SharedArray,
     peer: int | None = None,
     group: Group = None,
     group_peer: int | None = None,
-) -> Array:
+) -> SharedArray:
     """Return another rank's array in the place of `array`, without a copy.
 
     `array` is what `empty_shared` made on `group`, or a contiguous view of it; `peer` a
@@ -97,9 +129,9 @@ def peer_array(
     """
     member = resolve(group)
     if is_outside(member, "peer_array"):
-        return None
+        return cast(SharedArray, None)
     rank = member.rank_meant(peer, group_peer)
-    return member.communicator.peer_array(array, rank)
+    return cast(SharedArray, member.communicator.peer_array(array, rank))
 
 
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
