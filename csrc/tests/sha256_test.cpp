@@ -1,5 +1,5 @@
 // Vectors of FIPS 180-4 (examples) and RFC 4231.
-#include "allhands/base/sha256.hpp"
+#include "allhands/net/sha256.hpp"
 
 #include <cstdio>
 #include <string>

@@ -23,7 +23,7 @@
 #include <string>
 
 #include "allhands/base/fd.hpp"
-#include "allhands/base/sha256.hpp"
+#include "allhands/net/sha256.hpp"
 
 namespace allhands {
 

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "allhands/arena/collectives.hpp"
-#include "allhands/base/available_memory.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/joined.hpp"
-#include "allhands/base/sha256.hpp"
+#include "allhands/comm/available_memory.hpp"
+#include "allhands/net/sha256.hpp"
 
 namespace allhands {
 namespace {

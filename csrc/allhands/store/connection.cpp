@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
-#include "allhands/base/sha256.hpp"
 #include "allhands/net/little_endian.hpp"
+#include "allhands/net/sha256.hpp"
 #include "allhands/store/handshake.hpp"
 
 namespace allhands::store {

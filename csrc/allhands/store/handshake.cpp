@@ -1,8 +1,8 @@
 #include "allhands/store/handshake.hpp"
 
 #include "allhands/base/random.hpp"
-#include "allhands/base/sha256.hpp"
 #include "allhands/net/little_endian.hpp"
+#include "allhands/net/sha256.hpp"
 #include "allhands/store/protocol.hpp"
 
 namespace allhands::store {

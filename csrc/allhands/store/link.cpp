@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
-#include "allhands/base/sha256.hpp"
 #include "allhands/net/little_endian.hpp"
+#include "allhands/net/sha256.hpp"
 #include "allhands/net/socket.hpp"
 #include "allhands/store/handshake.hpp"
 #include "allhands/store/torch_store.hpp"

@@ -1,4 +1,4 @@
-#include "allhands/base/sha256.hpp"
+#include "allhands/net/sha256.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "allhands/base/available_memory.hpp"
+#include "allhands/comm/available_memory.hpp"
 
 #include <algorithm>
 #include <cstdint>
