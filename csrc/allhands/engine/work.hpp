@@ -38,6 +38,10 @@ class Work {
   }
   void on_done(std::function<void()> callback);
 
+  // Its caller was interrupted while it waited for the end, and may not come again.
+  void forsake() { is_forsaken_.store(true, std::memory_order_relaxed); }
+  bool is_forsaken() const { return is_forsaken_.load(std::memory_order_relaxed); }
+
   // `error` null: success.
   void complete(std::exception_ptr error) {
     if (settle(std::move(error))) announce();
@@ -56,7 +60,8 @@ class Work {
   std::atomic<State> state_ = State::Running;
   std::exception_ptr error_;                   // written before Done
   mutable std::atomic<bool> is_told_ = false;  // somebody has got the error
-  std::mutex mutex_;                           // guards what follows
+  std::atomic<bool> is_forsaken_ = false;
+  std::mutex mutex_;  // guards what follows
   std::condition_variable done_;
   std::vector<std::function<void()>> callbacks_;
 };

@@ -54,6 +54,9 @@ LateNotice notice_after(double seconds) {
   return seconds > 0 ? LateNotice(say_on_stderr, duration_of(seconds)) : LateNotice();
 }
 
+// In seconds, where the program was told by Ctrl-C to wait no more for what is queued.
+constexpr double kGoodbyeOfTheInterrupted = 0.2;
+
 // How many forks lie between this process and the one that loaded this module.
 std::atomic<int> num_forks = 0;
 
@@ -140,6 +143,10 @@ void PyCommunicator::disagree(const std::string& reason) {
 }
 
 void PyCommunicator::close(double grace) {
+  const bool is_forsaken = std::any_of(
+      pending_.begin(), pending_.end(),
+      [](const auto& p) { return !p.first->is_completed() && p.first->is_forsaken(); });
+  if (is_forsaken) grace = std::min(grace, kGoodbyeOfTheInterrupted);
   {
     const nb::gil_scoped_release unlocked;
     core_->close({Deadline::after(duration_of(grace)), python_interrupt});

@@ -31,8 +31,7 @@ class PyWork {
 
   void wait_for(nb::handle timeout) const {
     const Limits limits = limits_of_wait(timeout);
-    const nb::gil_scoped_release unlocked;
-    work_->wait(limits);
+    wait_and_mark([&] { work_->wait(limits); });
   }
 
   bool is_completed() const { return work_->is_completed(); }
@@ -56,6 +55,18 @@ class PyWork {
     });
   }
 
+ protected:
+  template <class Wait>
+  void wait_and_mark(Wait wait) const {
+    const nb::gil_scoped_release unlocked;
+    try {
+      wait();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::Interrupted) work_->forsake();
+      throw;
+    }
+  }
+
  private:
   std::shared_ptr<Work> work_;
 };
@@ -71,8 +82,8 @@ class PyTransfer : public PyWork {
   // This thread moves the messages meanwhile, which saves a change of threads.
   void wait_for(nb::handle timeout) const {
     const Limits limits = limits_of_wait(timeout);
-    const nb::gil_scoped_release unlocked;
-    engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn);
+    wait_and_mark(
+        [&] { engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn); });
   }
 
   bool is_send() const { return transfer_->is_send; }
