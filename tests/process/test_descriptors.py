@@ -68,3 +68,35 @@ def test_a_destroyed_group_keeps_no_descriptor():
     """
     with Processes(2, source) as job:
         assert job.join() == [{}, {}]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_what_a_first_use_would_load_is_there_without_descriptors(library):
+    pytest.importorskip(library)
+    source = f"""
+        import resource
+        if "{library}" == "torch":
+            dist.destroy_process_group()
+            import torch
+            dist.init_process_group(
+                store=FileStore(f"{{folder}}/again", size), rank=rank, world_size=size)
+        dist.barrier()
+        ones = sys.modules["{library}"].ones
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        done = []
+        future = dist.all_reduce(ones(3), async_op=True).get_future()
+        done.append(float(future.wait()[0][0]))
+        objects = [None] * size
+        dist.all_gather_object(objects, {{"rank": rank, "array": ones(2)}})
+        done.append([each["rank"] for each in objects])
+        dist.all_reduce_coalesced([ones(1), ones(2)])
+        try:
+            dist.all_reduce(np.array(["text"]))
+        except TypeError:
+            done.append("TypeError")
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        give(done)
+    """
+    with Processes(2, source) as job:
+        assert job.join() == [[2, [0, 1], "TypeError"]] * 2

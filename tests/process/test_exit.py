@@ -66,6 +66,54 @@ def test_a_rank_that_failed_does_not_wait_for_what_is_queued():
         assert job.join(codes=[1, 0])[1] - raised < patient(2, raised)
 
 
+@pytest.mark.parametrize(
+    "waits", ["dist.barrier(group=group)", "dist.recv(np.ones(1), 0, group=group)"]
+)
+def test_a_rank_whose_main_thread_failed_is_named_though_another_thread_waits(waits):
+    source = f"""
+        import threading
+        group = dist.new_group()
+        dist.barrier()
+        dist.barrier(group=group)
+        if rank == 1:
+            def wait():
+                try:
+                    {waits}
+                except dist.DistBackendError as error:
+                    give(str(error))
+            threading.Thread(target=wait).start()
+            time.sleep(0.3)  # until it waits
+            say(time.monotonic())
+            raise ValueError("bad")
+        try:
+            dist.all_reduce(np.ones(1))
+        except dist.RankFailedError as error:
+            give((time.monotonic(), error.ranks, str(error)))
+        """
+    with Processes(2, source) as job:
+        raised = float(job.read(1))
+        (noticed, ranks, text), own = job.join(codes=[0, 1])
+    assert noticed - raised < patient(1.5, raised)
+    assert ranks == [1]
+    assert "ended by ValueError: bad" in text
+    assert own
+
+
+def test_a_main_thread_that_ends_well_leaves_the_world_to_the_others():
+    source = """
+        import threading
+        sys.excepthook(ValueError, ValueError("shown, but caught"), None)
+        def work():
+            threading.main_thread().join()
+            array = np.ones(1)
+            dist.all_reduce(array)
+            give(array[0])
+        threading.Thread(target=work).start()
+        """
+    with Processes(2, source) as job:
+        assert job.join() == [2, 2]
+
+
 def test_the_world_can_be_made_again_in_the_same_processes():
     source = """
         dist.destroy_process_group()
@@ -155,6 +203,39 @@ def test_destroy_waits_for_what_is_queued_but_obeys_ctrl_c():
         job.ranks[1].kill()
         acted = job.join(codes=[0, -signal.SIGKILL])[0]
         assert acted - pressed < patient(0.5, pressed)
+
+
+@pytest.mark.parametrize(
+    "begin", ["dist.barrier(async_op=True)", "dist.isend(np.zeros(1 << 20), 1)"]
+)
+def test_who_broke_off_a_wait_by_ctrl_c_leaves_soon(begin):
+    source = f"""
+        dist.barrier()
+        if rank == 1:
+            stay()
+        work = {begin}
+        pressed = False
+        while not pressed:
+            try:
+                say("ready")
+                work.wait()
+            except KeyboardInterrupt:
+                pressed = True
+        try:
+            dist.destroy_process_group()
+        except dist.CollectiveTimeoutError:
+            assert {begin!r}.startswith("dist.isend")
+        give(time.monotonic())
+    """
+    with Processes(2, source) as job:
+        assert job.read(0) == "ready"
+        time.sleep(0.3)  # until it waits
+        pressed = time.monotonic()
+        job.ranks[0].send_signal(signal.SIGINT)
+        job.ranks[0].wait(LIMIT)
+        job.ranks[1].kill()
+        left = job.join(codes=[0, -signal.SIGKILL])[0]
+        assert left - pressed < patient(2, pressed)
 
 
 def test_import_loads_no_array_library_but_numpy():

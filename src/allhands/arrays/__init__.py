@@ -26,6 +26,7 @@ __all__ = [
     "device_of",
     "library_of",
     "library_of_dtype",
+    "load",
     "reducers",
 ]
 
@@ -116,6 +117,17 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
         if name in sys.modules:
             found |= _load(module).reducers
     return found
+
+
+def load() -> None:
+    """Load what the arrays of this program need later.
+
+    Of the libraries that it has imported. Left to the first array, it would fail where
+    the program has no file descriptor free.
+    """
+    reducers()
+    for name in ("allhands.arrays.future", "numpy.ma"):
+        importlib.import_module(name)
 
 
 def library_of_dtype(dtype: Any) -> Library:

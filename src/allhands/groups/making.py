@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from allhands import arrays
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig, make_communicator
@@ -64,6 +65,7 @@ def make_world(
 
     After an error the World is as before.
     """
+    arrays.load()
     world = current()
     world.open(store, exchange)
     ranks = list(range(size))
@@ -83,7 +85,7 @@ def make_world(
         world.destroy()
         raise
     if is_process_wide(world):
-        excepthook.show_rank(rank)
+        excepthook.show_rank(rank, world.destroy_at_end)
     return group
 
 

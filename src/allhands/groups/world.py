@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -50,6 +51,7 @@ class World:
     def __init__(self) -> None:
         self.debug_level: DebugLevel | None = None
         """What was set; None until somebody asks for it."""
+        self._ending = threading.Lock()
         self._reset()
 
     def _reset(self) -> None:
@@ -119,7 +121,7 @@ class World:
             self.default = group
             group.is_world = True
             if self is _process_world:
-                atexit.register(self._destroy_at_exit)
+                atexit.register(self.destroy_at_end)
 
     def close_with_it(self, communicator: Communicator) -> None:
         """Close `communicator`, which is in no group, when this world ends."""
@@ -136,7 +138,7 @@ class World:
         They have `grace` together. Where one raises, the others are shut down all the
         same.
         """
-        atexit.unregister(self._destroy_at_exit)
+        atexit.unregister(self.destroy_at_end)
         groups, others = list(self.groups.values()), self._others
         self._reset()
         end = time.monotonic() + grace.total_seconds()
@@ -146,16 +148,17 @@ class World:
             for group in groups:
                 shutdowns.callback(_shut_down, group, end)
 
-    def _destroy_at_exit(self) -> None:
+    def destroy_at_end(self) -> None:
         """For a program that never called `destroy_process_group`."""
-        error = getattr(sys, "last_value", None)  # an exception that nobody caught
-        if error is None:
-            self.destroy()
-            return
-        for group in self.groups.values():
-            group.communicator.note_failure(_headline(error))
-        with suppress(DistError):  # that the program failed has been said
-            self.destroy(_GOODBYE_OF_THE_FAILED)
+        with self._ending:
+            error = getattr(sys, "last_value", None)  # an exception that nobody caught
+            if error is None:
+                self.destroy()
+                return
+            for group in self.groups.values():
+                group.communicator.note_failure(_headline(error))
+            with suppress(DistError):  # that the program failed has been said
+                self.destroy(_GOODBYE_OF_THE_FAILED)
 
 
 def _headline(error: BaseException) -> str:
@@ -164,7 +167,7 @@ def _headline(error: BaseException) -> str:
     return line.split("\n")[0][:200]
 
 
-_GOODBYE_OF_THE_FAILED = timedelta(seconds=1)
+_GOODBYE_OF_THE_FAILED = timedelta(seconds=0.5)
 """The others are to learn soon that this rank is no more."""
 
 
@@ -199,7 +202,7 @@ scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
 def _forget_after_fork() -> None:
     """A forked child is no rank: it must not touch what its parent shares."""
     world = current()
-    atexit.unregister(world._destroy_at_exit)
+    atexit.unregister(world.destroy_at_end)
     world._reset()
 
 

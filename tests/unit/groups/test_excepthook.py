@@ -15,7 +15,7 @@ def _hook(monkeypatch):
 
 @pytest.mark.usefixtures("_hook")
 def test_every_line_gets_the_rank(capsys):
-    excepthook.show_rank(3)
+    excepthook.show_rank(3, print)
     try:
         raise ValueError("one\ntwo")
     except ValueError:
@@ -35,7 +35,7 @@ def test_the_world_sets_and_restores_it():
 
 @pytest.mark.usefixtures("_hook")
 def test_a_hook_set_later_stays():
-    excepthook.show_rank(0)
+    excepthook.show_rank(0, print)
     later = print
     sys.excepthook = later
     excepthook.restore()
