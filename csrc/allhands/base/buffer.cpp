@@ -25,6 +25,16 @@ Extent extent_of(const Buffer& buffer) {
 
 }  // namespace
 
+Buffer view_as_real(Buffer buffer) {
+  if (!is_complex(buffer.dtype)) return buffer;
+  buffer.dtype = buffer.dtype == DType::Complex64 ? DType::Float32 : DType::Float64;
+  if (!buffer.is_contiguous())
+    buffer.dimensions.push_back({2, static_cast<std::int64_t>(size_of(buffer.dtype))});
+  buffer.count *= 2;
+  buffer.first *= 2;
+  return buffer;
+}
+
 bool overlap(const Buffer& a, const Buffer& b) {
   if (a.count == 0 || b.count == 0) return false;
   const Extent one = extent_of(a), other = extent_of(b);

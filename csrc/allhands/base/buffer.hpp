@@ -47,6 +47,10 @@ struct Buffer {
   }
 };
 
+// An array of complex numbers as one of twice as many real ones, each real part before
+// its imaginary part; another array as it is.
+Buffer view_as_real(Buffer buffer);
+
 // Whether two arrays have memory in common, between their lowest and highest elements.
 bool overlap(const Buffer& a, const Buffer& b);
 // The same of whole lists, each from the lowest to the highest element of all.

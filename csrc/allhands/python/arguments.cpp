@@ -1,5 +1,6 @@
 #include "allhands/python/arguments.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "allhands/arena/checks.hpp"
@@ -38,6 +39,16 @@ void check_only_root_has(const Row& row, const Arguments& given,
   throw Error(ErrorKind::Value, argument + "NOT be specified on non-" + role +
                                     " ranks; the " + role + " is group rank " +
                                     std::to_string(operation.root) + ".");
+}
+
+// Complex numbers that are moved into real ones, or the other way, count as pairs of
+// these, as in torch.
+void view_mixed_as_real(const Collective& collective, Taken& output, Taken& input) {
+  if (collective.is_reduction) return;
+  if (!output.has(true) && !input.has(true)) return;  // nearly always
+  if (!output.has(false) && !input.has(false)) return;
+  output.view_as_real();
+  input.view_as_real();
 }
 
 // The buffers of one side. `other`: the side that says how large a share is.
@@ -87,6 +98,19 @@ void Taken::take(const Side& side, nb::handle given, Access access) {
   }
 }
 
+bool Taken::has(bool complex) const {
+  const auto is_so = [complex](const Buffer& buffer) {
+    return is_complex(buffer.dtype) == complex;
+  };
+  if (array_) return is_so(array_->buffer());
+  return list_ && std::ranges::any_of(list_->buffers(), is_so);
+}
+
+void Taken::view_as_real() {
+  if (array_) array_->view_as_real();
+  if (list_) list_->view_as_real();
+}
+
 nb::object Taken::owner() const {
   if (array_) return array_->owner();
   return list_ ? list_->owner() : nb::none();
@@ -106,6 +130,7 @@ Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size)
   output_.take(row.output, given.output, Access::Write);
   input_.take(row.input, given.input,
               is_in_place_ ? access_in_place(row, is_root) : Access::Read);
+  view_mixed_as_real(row.collective, output_, input_);
   if (row.collective.is_reduction) {
     const Reduction reduction(row.name, given.reduce_op);
     operation.reduce_op = reduction.op;

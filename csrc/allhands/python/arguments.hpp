@@ -56,6 +56,10 @@ class Taken {
   // Of Form::Array and those that are one array cut.
   const Buffer& buffer() const { return array_->buffer(); }
   bool is_there() const { return array_.has_value(); }
+  // Whether an array is there whose numbers are complex, or real where `complex` is
+  // not.
+  bool has(bool complex) const;
+  void view_as_real();
   // Of the lists, once.
   std::vector<Buffer> take_buffers() { return list_->take_buffers(); }
 

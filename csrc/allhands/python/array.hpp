@@ -25,6 +25,8 @@ class Array {
 
   const Buffer& buffer() const { return buffer_; }
   nanobind::object owner() const { return nanobind::borrow(owner_); }
+  // Complex numbers as twice as many real ones, from now on.
+  void view_as_real() { buffer_ = allhands::view_as_real(std::move(buffer_)); }
   // As the only array of a list, the way it was passed.
   nanobind::list listed() const;
 
@@ -40,6 +42,10 @@ class Arrays {
  public:
   Arrays(nanobind::handle list, Access access, const char* name);
 
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  void view_as_real() {
+    for (Buffer& buffer : buffers_) buffer = allhands::view_as_real(std::move(buffer));
+  }
   // Once.
   std::vector<Buffer> take_buffers() { return std::move(buffers_); }
   nanobind::object owner() const { return nanobind::object(owners_); }

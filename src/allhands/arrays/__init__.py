@@ -1,6 +1,6 @@
 """Arrays of any library, seen as memory: the only code that knows array libraries.
 
-A library is one module here with the functions of `Library` and one row of `_MODULES`,
+A library is one module here with the functions of `Library` and one row of `MODULES`,
 by the package that its classes come from.
 The module is loaded when the first array of that library comes; a library itself is
 never imported, since whoever hands over an array has it already. The table keyed by
@@ -20,6 +20,7 @@ import numpy as np
 from allhands._C import Buffer
 
 __all__ = [
+    "MODULES",
     "Array",
     "Library",
     "as_buffer",
@@ -62,7 +63,7 @@ class Library(Protocol):
         """A future of the library's own kind: set_result, set_exception."""
 
 
-_MODULES = {
+MODULES: dict[str, str] = {
     "numpy": "allhands.arrays._numpy",
     "torch": "allhands.arrays._torch",
     # Every class has a base from there; so this is asked where no library is known.
@@ -113,7 +114,7 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
     libraries that the program has imported.
     """
     found: dict[type, Callable[[Any], Any]] = {}
-    for name, module in _MODULES.items():
+    for name, module in MODULES.items():
         if name in sys.modules:
             found |= _load(module).reducers
     return found
@@ -134,12 +135,12 @@ def library_of_dtype(dtype: Any) -> Library:
     """The library whose arrays have elements of `dtype`; NumPy if in doubt."""
     root = type(dtype).__module__.partition(".")[0]
     module = "numpy" if root == "builtins" else root
-    return _load(_MODULES.get(module, _MODULES["numpy"]))
+    return _load(MODULES.get(module, MODULES["numpy"]))
 
 
 def _find(kind: type, name: str) -> Library:
     for base in kind.__mro__:
-        module = _MODULES.get(base.__module__.partition(".")[0])
+        module = MODULES.get(base.__module__.partition(".")[0])
         if module is not None:
             library = _load(module)
             if library.accepts(kind):

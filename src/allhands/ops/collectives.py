@@ -19,7 +19,8 @@ repeated below:
   `bytearray`) of bool, integers, float16/32/64, bfloat16 or complex64/128, contiguous
   or strided, of any shape; numbers are matched in row-major order. Anything else is a
   `TypeError`. An output must be writable and must not overlap itself; a view must lie
-  within the memory that it views (`ValueError`).
+  within the memory that it views (`ValueError`). Where data only moves, complex numbers
+  may go into real arrays and back: each counts as two, as the last dimension.
 """
 
 from __future__ import annotations
