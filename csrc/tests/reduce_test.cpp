@@ -240,12 +240,13 @@ void test_averages_of_very_many(DType dtype) {
   for (const int n : {1 << 18, (1 << 18) + 1}) {
     std::vector<T> elements(static_cast<std::size_t>(n), most);
     elements[0] = least;
+    const std::vector<Factor> factors(elements.size());
     std::vector<const void*> pointers;
     for (const T& element : elements) pointers.push_back(&element);
     for (auto table = runnable_reduce_tables(); *table != nullptr; ++table) {
       T result;
       (*table)->find(dtype, ReduceOp::Avg)(&result, pointers.data(), n, 1, nullptr);
-      CHECK(result == reference(ReduceOp::Avg, elements, kFactors.data()));
+      CHECK(result == reference(ReduceOp::Avg, elements, factors.data()));
     }
   }
 }
