@@ -145,6 +145,11 @@ class Request:
 def process_identity() -> tuple[str, int, int]:
     """(host, pid, start time) of this process, by which its peers know it."""
 
+def is_process_alive(host: str, pid: int, start: int) -> bool:
+    """
+    False once the process of this identity has ended, as far as this host can tell.
+    """
+
 class Communicator:
     """A group of ranks, seen by one."""
 

@@ -163,6 +163,14 @@ void bind_communicator(nb::module_& m) {
         return Peer(self.host, self.pid, self.start);
       },
       "(host, pid, start time) of this process, by which its peers know it.");
+  m.def(
+      "is_process_alive",
+      [](const std::string& host, int pid, std::uint64_t start) {
+        return host != this_process().host || is_alive({host, pid, start});
+      },
+      "host"_a, "pid"_a, "start"_a,
+      "False once the process of this identity has ended, as far as this host can "
+      "tell.");
 
   pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");

@@ -6,8 +6,8 @@ this job.
 Groups made later need no store: their tokens are derived from the job's.
 
 Rank 0 waits for all ranks and publishes the outcome, which the others wait for: that
-all have come, or why it gave up. It often hosts the store, so it leaves last, after the
-others have read all that they need.
+all have come, or why it gave up, as where one of them has died. It often hosts the
+store, so it leaves last, after the others have read all that they need.
 
 A store may serve several worlds one after the other. `join/<rank>` counts the worlds a
 rank has entered, and the count, the same on every rank, prefixes all other keys. A rank
@@ -26,8 +26,8 @@ from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
 from allhands import settings
-from allhands._C import process_identity
-from allhands.errors import DistNetworkError, DistStoreError
+from allhands._C import is_process_alive, process_identity
+from allhands.errors import DistNetworkError, DistStoreError, RankFailedError
 from allhands.store import Store
 
 __all__ = ["HostLeft", "Identity", "Roster", "exchange"]
@@ -35,6 +35,8 @@ __all__ = ["HostLeft", "Identity", "Roster", "exchange"]
 
 Identity: TypeAlias = tuple[str, int, int]
 """Host, pid and start time of a process: who it is among all hosts."""
+
+_SLICE = 0.3  # seconds of waiting until a rank looks around
 
 
 class Roster(NamedTuple):
@@ -77,6 +79,8 @@ def exchange(
     Raises:
         DistStoreError: some ranks did not come within `timeout`, of this rank or of
             rank 0; names them.
+        RankFailedError: on rank 0 one of this host came and died before all had come,
+            on the others rank 0 did.
         DistNetworkError: the store was lost meanwhile; `HostLeft` where rank 0 had not
             come yet.
         ValueError: the ranks do not agree about `size`.
@@ -120,6 +124,7 @@ class _Meeting:
         if self._rank == 0:
             store.set(self._key("token"), os.urandom(16).hex())
         mine = [self._size, *process_identity()]
+        store.set(self._process(self._rank), json.dumps(mine[1:]))
         store.set(self._identity(self._rank), json.dumps(mine))
         keys = [self._identity(peer) for peer in range(self._size)]
         if self._rank == 0:
@@ -132,10 +137,9 @@ class _Meeting:
             store.set(self._key("outcome"), "")
         token = bytes.fromhex(store.get(self._key("token")).decode())
         self._forget_the_world_before()
-        if store.add(self._key("read"), 1) == self._size:
-            store.set(self._key("all_read"), "")
+        store.set(self._read(self._rank), "")
         if self._rank == 0:
-            self._wait([self._key("all_read")], self._how_many_lag)
+            self._wait([*map(self._read, range(self._size))], self._who_lags)
         return Roster([tuple(identity) for _, *identity in said], token)
 
     def _key(self, name: str) -> str:
@@ -143,6 +147,13 @@ class _Meeting:
 
     def _identity(self, rank: int) -> str:
         return self._key(f"identity/{rank}")
+
+    def _process(self, rank: int) -> str:
+        """Of a rank that has come some time: unlike its identity it stays."""
+        return self._key(f"process/{rank}")
+
+    def _read(self, rank: int) -> str:
+        return self._key(f"read/{rank}")
 
     def _gave_up(self, rank: int) -> str:
         return self._key(f"gave_up/{rank}")
@@ -199,21 +210,24 @@ class _Meeting:
             self._gave_up(peer)
             for peer in range(1, self._size)
             if self._store.check([self._identity(peer)])
+            and peer not in getattr(error, "ranks", ())
         ]
-        # Who does not answer at once is stopped or dead, and Ctrl-C acts soon.
+        # Who does not answer at once is stopped or dying, and Ctrl-C acts soon.
         patience = 2.0 if isinstance(error, Exception) else 0.2
         self._store.wait(keys, timedelta(seconds=patience))
 
     def _wait(self, keys: list[str], missing: Callable[[], str]) -> None:
         """Wait for `keys`; where the time passes first, `missing` says what for."""
+        start = time.monotonic()
         patience = settings.patience.get()
-        left = max(self._deadline - time.monotonic(), 0.001)
+        is_told = not 0 < patience < self._deadline - start
         try:
-            if not 0 < patience < left:
-                self._store.wait(keys, timedelta(seconds=left))
-            elif self._waited_in_vain(keys, patience, missing):
-                self._store.wait(keys, timedelta(seconds=left - patience))
-        except DistNetworkError:
+            while not self._have_come(keys):
+                self._raise_if_one_died()
+                if not is_told and time.monotonic() - start >= patience:
+                    is_told = True
+                    self._tell_if_first(patience, missing())
+        except (DistNetworkError, RankFailedError):
             raise
         except RuntimeError as error:  # of a user's own store, too
             what = missing()
@@ -223,23 +237,56 @@ class _Meeting:
                 f"{self._subject} waited {self._limit:g} s (its timeout) for {what}"
             ) from error
 
-    def _waited_in_vain(
-        self, keys: list[str], patience: float, missing: Callable[[], str]
-    ) -> bool:
-        """Wait for some time; if that is not enough the first rank says what for."""
+    def _have_come(self, keys: list[str]) -> bool:
+        """Wait for `keys` until it is time to look around.
+
+        Raises:
+            RuntimeError: the store's, where the deadline has passed, too.
+        """
+        start = time.monotonic()
+        limit = min(_SLICE, max(self._deadline - start, 0.001))
         try:
-            self._store.wait(keys, timedelta(seconds=patience))
+            self._store.wait(keys, timedelta(seconds=limit))
         except DistNetworkError:
             raise
         except RuntimeError:
-            what = missing()
-            lower = range(self._rank)
-            is_first = not any(self._store.check([self._identity(p)]) for p in lower)
-            if what and is_first:
-                text = f"has waited {patience:g} s (limit {self._limit:g} s) for {what}"
-                sys.stderr.write(f"allhands: {self._subject} {text}\n")
-            return True
-        return False
+            now = time.monotonic()
+            has_waited = now - start > limit / 2  # another error comes at once
+            if now < self._deadline and has_waited:
+                return False
+            raise
+        return True
+
+    def _tell_if_first(self, waited: float, missing: str) -> None:
+        lower = range(self._rank)
+        is_first = not any(self._store.check([self._identity(p)]) for p in lower)
+        if missing and is_first:
+            text = f"has waited {waited:g} s (limit {self._limit:g} s) for {missing}"
+            sys.stderr.write(f"allhands: {self._subject} {text}\n")
+
+    def _raise_if_one_died(self) -> None:
+        """Rank 0 looks at all that have come, the others at rank 0.
+
+        Raises:
+            RankFailedError: a process of this host has ended.
+        """
+        store = self._store
+        for peer in range(1, self._size) if self._rank == 0 else [0]:
+            if not store.check([self._identity(peer)]):
+                continue
+            host, pid, start = json.loads(store.get(self._process(peer)))
+            if not is_process_alive(host, pid, start) and self._needs(peer):
+                error = RankFailedError(
+                    f"{self._subject} needs rank {peer} (pid {pid}), which came and "
+                    "died"
+                )
+                error.ranks = [peer]
+                raise error
+
+    def _needs(self, peer: int) -> bool:
+        """Whether it ended before it had read all, and without giving up."""
+        is_here = self._store.check([self._identity(peer)])
+        return is_here and not self._store.check([self._read(peer)])
 
     def _who_is_missing(self) -> str:
         """The ranks that did not come; nothing if all did in the last moment."""
@@ -258,9 +305,15 @@ class _Meeting:
             text += f"; several processes say that they are rank {again[0]}"
         return text
 
-    def _how_many_lag(self) -> str:
-        num_read = self._store.add(self._key("read"), 0)
-        return f"{self._size - num_read} of {self._size} ranks, which came and stopped"
+    def _who_lags(self) -> str:
+        """The ranks that did not read on; nothing if all did in the last moment."""
+        peers = range(self._size)
+        lagging = [p for p in peers if not self._store.check([self._read(p)])]
+        if not lagging:
+            return ""
+        return (
+            f"{len(lagging)} of {self._size} ranks, which came and stopped: {lagging}"
+        )
 
     def _check_sizes(self, sizes: list[int]) -> None:
         for peer, size in enumerate(sizes):
@@ -276,9 +329,10 @@ class _Meeting:
     def _forget_the_world_before(self) -> None:
         """Delete its keys: every rank has left it, since all have come to this one."""
         world = self._world - 1
-        names = [f"identity/{self._rank}", f"gave_up/{self._rank}"]
+        kinds = "identity", "process", "read", "gave_up"
+        names = [f"{kind}/{self._rank}" for kind in kinds]
         if self._rank == 0:
-            names += ["token", "outcome", "read", "all_read"]
+            names += ["token", "outcome"]
         with suppress(NotImplementedError):  # a user's store need not be able to
             for name in names if world else ():
                 self._store.delete_key(f"{world}/{name}")

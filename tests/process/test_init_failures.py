@@ -1,0 +1,120 @@
+"""Ranks that die while the others still come together.
+
+The ranks meet once, so that all run; then they make a second world, of one rank more.
+"""
+
+import signal
+import time
+
+import pytest
+
+from harness.pace import patient
+from harness.ranks import LIMIT, Processes
+
+STORES = {
+    "file": 'FileStore(f"{folder}/second", size + 1)',
+    "tcp": 'dist.TCPStore("127.0.0.1", read_port(), is_master=False)',
+}
+HOST = """
+        if rank == 0:
+            server = dist.TCPStore("127.0.0.1", 0, is_master=True)
+            with open(f"{folder}/port", "w") as file:
+                file.write(str(server.port))
+        dist.barrier()
+        dist.destroy_process_group()
+
+        def read_port():
+            with open(f"{folder}/port") as file:
+                return int(file.read())
+"""
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_rank_that_came_and_was_killed_is_named_by_all_that_wait(store):
+    source = f"""
+{HOST}
+        store = {STORES[store]}
+        say("ready")
+        try:
+            dist.init_process_group(store=store, rank=rank, world_size=size + 1)
+        except (dist.RankFailedError, dist.DistStoreError) as error:
+            give((time.monotonic(), type(error).__name__, str(error)))
+    """
+    with Processes(3, source) as job:
+        for rank in range(3):
+            assert job.read(rank) == "ready"
+        time.sleep(0.5)  # all wait for the fourth
+        killed = time.monotonic()
+        job.ranks[1].kill()
+        results = job.join(codes=[0, -signal.SIGKILL, 0])
+    pid = job.ranks[1].pid
+    kinds = "RankFailedError", None, "DistStoreError"
+    for rank in (0, 2):
+        noticed, kind, text = results[rank]
+        assert noticed - killed < patient(1.5, killed)
+        assert kind == kinds[rank]
+        assert f"needs rank 1 (pid {pid}), which came and died" in text
+
+
+def test_a_rank_that_dies_before_it_knows_the_others_does_not_hold_up_rank_0():
+    source = """
+        dist.barrier()
+        dist.destroy_process_group()
+
+        class Deadly(FileStore):
+            def multi_get(self, keys):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        store = (Deadly if rank == 2 else FileStore)(f"{folder}/second", size)
+        try:
+            dist.init_process_group(store=store, rank=rank, world_size=size)
+        except dist.RankFailedError as error:
+            give(error.ranks)
+    """
+    with Processes(3, source) as job:
+        assert job.join(codes=[0, 0, -signal.SIGKILL]) == [[2], None, None]
+
+
+def test_a_rank_that_gave_up_and_ended_is_not_called_dead():
+    source = """
+        dist.barrier()
+        dist.destroy_process_group()
+        limit = timedelta(seconds=4 if rank == 0 else 1)
+        store = FileStore(f"{folder}/second", size + 1)
+        try:
+            dist.init_process_group(
+                store=store, rank=rank, world_size=size + 1, timeout=limit)
+        except dist.DistStoreError as error:
+            give(str(error))
+    """
+    with Processes(2, source) as job:
+        text, _ = job.join()
+    assert "did not come: [2]; of the others, [1] gave up waiting earlier" in text
+
+
+def test_a_world_can_be_made_after_a_rank_died_in_the_one_before():
+    source = """
+        dist.barrier()
+        dist.destroy_process_group()
+        store = FileStore(f"{folder}/second", size)
+        try:
+            if rank == 2:
+                raise RuntimeError("never comes")
+            say("ready")
+            dist.init_process_group(store=store, rank=rank, world_size=size)
+        except RuntimeError:
+            pass
+        if rank == 1:
+            stay()
+        store = FileStore(f"{folder}/third", 2)
+        dist.init_process_group(store=store, rank=min(rank, 1), world_size=2)
+        array = np.ones(1)
+        dist.all_reduce(array)
+        give(array[0])
+    """
+    with Processes(3, source) as job:
+        assert job.read(1) == "ready"
+        time.sleep(0.3)
+        job.ranks[1].kill()
+        assert job.ranks[1].wait(LIMIT) == -signal.SIGKILL
+        assert job.join(codes=[0, -signal.SIGKILL, 0]) == [2, None, 2]
