@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -275,3 +276,76 @@ def test_a_rank_that_ends_while_it_pickles_tells_its_peers(end, code):
     with Processes(2, source) as job:
         _, text = job.join(codes=[-2 if code == 130 else code, 0])
     assert "ranks [0] of the group could not pickle an object" in text
+
+
+def test_a_forked_child_leaves_the_group_of_its_parent_alone():
+    source = """
+        dist.barrier()
+        array = np.full(3, float(rank))
+        work = dist.all_reduce(array, async_op=True) if rank == 0 else None
+        group = dist.group.WORLD
+        child = os.fork()
+        if child == 0:
+            said = []
+            for call in [group.abort] + ([work.wait] if work else []):
+                try:
+                    call()
+                except dist.DistBackendError as error:
+                    said.append(str(error))
+            said = [text for text in said if "forked child" in text]
+            os._exit(0 if len(said) == 1 + (rank == 0) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        if rank == 0:
+            work.wait()
+        else:
+            dist.all_reduce(array)
+        give(array.tolist())
+    """
+    with Processes(2, source) as job:
+        assert job.join() == [[1, 1, 1]] * 2
+
+
+def test_ctrl_c_in_a_wait_leaves_the_operation_under_way():
+    source = """
+        dist.barrier()
+        array = np.full(3, float(rank))
+        if rank == 0:
+            work = dist.all_reduce(array, async_op=True)
+            say("waits")
+            try:
+                work.wait()
+            except KeyboardInterrupt:
+                say("interrupted")
+            work.wait()
+        else:
+            while not os.path.exists(f"{folder}/go"):
+                time.sleep(0.01)
+            dist.all_reduce(array)
+        give(array.tolist())
+    """
+    with Processes(2, source) as job:
+        assert job.read(0) == "waits"
+        time.sleep(0.2)  # mostly it waits by then; it is to be right in any case
+        job.ranks[0].send_signal(signal.SIGINT)
+        assert job.read(0) == "interrupted"
+        Path(job.folder, "go").touch()
+        assert job.join() == [[1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize("call", ["all_reduce(array, async_op=True)", "irecv(array)"])
+def test_no_memory_for_a_thread_is_an_error_of_the_backend(call):
+    source = f"""
+        import resource
+        array = np.zeros(3)
+        dist.barrier()
+        if rank == 0:
+            used = int(open("/proc/self/statm").read().split()[0]) * 4096
+            resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20),) * 2)
+            try:
+                dist.{call}
+            except dist.DistBackendError as error:
+                give(str(error))
+        dist.barrier()
+    """
+    with Processes(2, source) as job:
+        assert "emporarily unavailable" in job.join()[0]

@@ -46,17 +46,12 @@ class AllReduce {
  private:
   void run_one_phase() {
     const std::size_t bytes = input_.num_bytes();
-    run_rounds(
-        arena_, 1,
-        [&](std::size_t) {
-          pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
-        },
-        [&](std::size_t) {
-          if (output_ == nullptr) return;
-          for (int rank = 0; rank < arena_.size(); ++rank)
-            reduction_.source(rank) = arena_.staging(rank, 0, bytes);
-          reduction_.run(*output_, 0, output_->count);
-        });
+    pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
+    arena_.enter();
+    if (output_ == nullptr) return;
+    for (int rank = 0; rank < arena_.size(); ++rank)
+      reduction_.source(rank) = arena_.staging(rank, 0, bytes);
+    reduction_.run(*output_, 0, output_->count);
   }
 
   // The staging of chunk i + 1 overlaps the peers' reduction of chunk i. That is safe:

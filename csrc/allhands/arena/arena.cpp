@@ -46,8 +46,11 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
                                            membership_.rank, tuning_.yields_per_look);
 }
 
-void Arena::begin(const Descriptor& descriptor, const Limits& limits) {
+void Arena::begin(const Descriptor& descriptor, const Limits& limits,
+                  const Limits* waiter) {
   limits_ = limits;
+  waiter_ = waiter;
+  if (is_suspended_) return;
   descriptor_ = descriptor;
   ++sequence_;
   if (has_failed()) throw_failure();
@@ -71,7 +74,8 @@ const Factor& Arena::factor(int rank) const {
 }
 
 void Arena::enter() {
-  wait_all(publish());
+  wait_all(std::exchange(is_suspended_, false) ? clock_ : publish());
+  waiter_ = nullptr;
   if (!can_read_peers_) try_to_read_peers();
   check_match();
 }

@@ -38,6 +38,12 @@
 
 namespace allhands {
 
+// Thrown out of an operation that can be begun again: its waiter's limits have ended
+// before all ranks came. The peers see no difference.
+struct Suspended {
+  WaitEnd end;
+};
+
 class Arena {
  public:
   // Makes the first Layout(size).total_bytes() of fresh `memory` a group's: once,
@@ -54,8 +60,11 @@ class Arena {
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t sequence() const { return sequence_; }
 
-  // Opens the next operation. Throws what broke the group, if something did.
-  void begin(const Descriptor& descriptor, const Limits& limits);
+  // Opens the next operation, or a suspended one again. Throws what broke the group, if
+  // something did. `waiter`: whose end suspends the operation until all ranks have
+  // entered; may be null.
+  void begin(const Descriptor& descriptor, const Limits& limits,
+             const Limits* waiter = nullptr);
   // Where `rank` stages the operation's i-th chunk, chunk_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
   // The same for an operation that stages `bytes` per rank in all: within the rank's
@@ -136,6 +145,8 @@ class Arena {
   void try_to_read_peers();
   void wait_asleep(int rank, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
+  void suspend_if_over();
+  Deadline::Duration slice_of(const Wait& wait) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
@@ -165,6 +176,8 @@ class Arena {
   const std::shared_ptr<SharedArrays> shared_arrays_ = std::make_shared<SharedArrays>();
   Descriptor descriptor_;
   Limits limits_;
+  const Limits* waiter_ = nullptr;  // until all have entered
+  bool is_suspended_ = false;       // entered, but not yet by all
 };
 
 }  // namespace allhands

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "allhands/arena/collectives.hpp"
@@ -13,6 +14,7 @@ namespace allhands {
 namespace {
 
 constexpr std::chrono::seconds kOpeningTime{1};  // it takes milliseconds
+constexpr Deadline::Duration kParting = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -22,7 +24,11 @@ Communicator::Communicator(Membership membership, const Token& token,
       token_(token),
       tuning_(tuning),
       late_notice_(late_notice),
-      owner_pid_(getpid()) {
+      owner_pid_(getpid()),
+      queue_(turns_, [this](const Operation& operation, Deadline deadline,
+                            const Limits* waiter) {
+        run_queued(operation, deadline, waiter);
+      }) {
   const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
     if (membership_.peers[static_cast<std::size_t>(peer)].host !=
@@ -45,47 +51,58 @@ void Communicator::check(const Operation& operation) const {
   operation.collective->check(operation, rank(), size());
 }
 
-void Communicator::run(const Operation& operation, const Limits& limits) {
-  run_in_turn(
-      [&operation](Arena& arena, const Limits& inner) {
-        allhands::run(arena, operation, inner);
-      },
-      limits);
-}
-
-// `body` refers to one object at most, so that it takes no memory.
-void Communicator::run_in_turn(const Body& body, Limits limits) {
-  limits.stop = &stop_;
-  if (!is_open_.load(std::memory_order_acquire)) open_before_turn(limits);
-  const Turns::Ticket ticket = turns_.take();
+void Communicator::run(const Operation& operation, const Limits& given) {
+  const Limits limits = {given.deadline, given.interrupt, &stop_};
+  take_turn(limits);
+  const Turn turn(turns_);
+  Arena& arena = opened(limits);
   try {
-    turns_.wait(ticket, limits);
-  } catch (const Error& error) {
-    break_off(error);
+    allhands::run(arena, operation, limits);
+  } catch (...) {
+    break_by_current_exception();
     throw;
   }
-  const Turn turn{turns_};
-  perform(body, limits);
+}
+
+void Communicator::run_queued(const Operation& operation, Deadline deadline,
+                              const Limits* waiter) {
+  // The deadline counts from when the call was issued.
+  const Limits limits = {deadline, waiter ? waiter->interrupt : nullptr, &stop_};
+  // What opens the group cannot change threads.
+  const bool is_open = is_open_.load(std::memory_order_acquire);
+  if (waiter != nullptr && !is_open) throw Suspended{WaitEnd::None};
+  Arena& arena = opened(limits);
+  try {
+    allhands::run(arena, operation, limits, waiter);
+  } catch (const Suspended&) {
+    throw;
+  } catch (...) {
+    break_by_current_exception();
+    throw;
+  }
 }
 
 std::shared_ptr<Work> Communicator::post(Operation operation, Deadline deadline) {
-  auto work = std::make_shared<Work>();
-  {
-    const std::lock_guard lock(queue_mutex_);
-    if (is_closing_)
-      throw Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
-    queue_.push_back({turns_.take(), std::move(operation), deadline, work});
-    if (!thread_.joinable()) thread_ = std::thread([this] { progress(); });
-  }
-  queued_.notify_one();
-  return work;
+  return queue_.post(std::move(operation), deadline);
 }
 
+void Communicator::wait(Work& work, const Limits& limits) { queue_.wait(work, limits); }
+
 std::shared_ptr<SharedArray> Communicator::empty_shared(
-    DType dtype, const std::vector<std::size_t>& shape, const Limits& limits) {
+    DType dtype, const std::vector<std::size_t>& shape, const Limits& given) {
+  const Limits limits = {given.deadline, given.interrupt, &stop_};
   SharedArrayMaker maker(membership_, token_, dtype, shape);
-  run_in_turn([&maker](Arena& arena, const Limits& inner) { maker.run(arena, inner); },
-              limits);
+  {
+    take_turn(limits);
+    const Turn turn(turns_);
+    Arena& arena = opened(limits);
+    try {
+      maker.run(arena, limits);
+    } catch (...) {
+      break_by_current_exception();
+      throw;
+    }
+  }
   return maker.result();
 }
 
@@ -104,22 +121,35 @@ std::byte* Communicator::peer_data(const Buffer& buffer, int peer) const {
   return region->part(peer) + (mine - region->part(rank()));
 }
 
-void Communicator::perform(const Body& body, const Limits& limits) {
+void Communicator::take_turn(const Limits& limits) {
+  if (!is_open_.load(std::memory_order_acquire)) open_before_turn(limits);
+  try {
+    turns_.wait(turns_.take(), limits);
+  } catch (const Error& error) {
+    break_off(error);
+    throw;
+  }
+}
+
+Arena& Communicator::opened(const Limits& limits) {
   try {
     if (!is_open_.load(std::memory_order_acquire)) open(limits);
   } catch (const Error& error) {
     break_off(error);  // peers would run what this rank has skipped
     throw;
   }
+  return *arena_;
+}
+
+// Of an operation that the peers do not see ended.
+void Communicator::break_by_current_exception() {
   try {
-    body(*arena_, limits);
+    throw;
   } catch (const Error& error) {
     // A mismatch leaves every rank at the same point; anything else does not.
     if (error.kind() != ErrorKind::Mismatch) arena_->fail(error);
-    throw;
   } catch (const std::exception& error) {
     arena_->fail(Error(ErrorKind::Backend, error.what()));
-    throw;
   }
 }
 
@@ -185,41 +215,6 @@ void Communicator::fail(const Error& error) {
         Presence::Aborted);
 }
 
-void Communicator::progress() {
-  while (true) {
-    std::unique_lock lock(queue_mutex_);
-    queued_.wait(lock, [this] { return is_closing_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Entry entry = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    process(entry);
-  }
-}
-
-void Communicator::process(Entry& entry) {
-  // The deadline counts from when the call was issued; nobody to interrupt us here.
-  const Limits limits = {entry.deadline, nullptr, &stop_};
-  turns_.wait(entry.ticket, {Deadline::never()});
-  bool is_awaited = false;
-  {
-    const Turn turn{turns_};
-    std::exception_ptr error;
-    try {
-      perform(
-          [&entry](Arena& arena, const Limits& inner) {
-            allhands::run(arena, entry.operation, inner);
-          },
-          limits);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    // Before the turn ends: whoever runs next finds this one completed.
-    is_awaited = entry.work->settle(error);
-  }
-  if (is_awaited) entry.work->announce();  // callbacks may use the group
-}
-
 void Communicator::check_peer(const char* op, int peer) const {
   if (peer < 0 || peer >= size())
     throw Error(ErrorKind::Value, std::string(op) + ": the peer must be in [0, " +
@@ -264,17 +259,21 @@ void Communicator::note_failure(std::string reason) {
 
 void Communicator::close(const Limits& limits) {
   if (is_forked()) return;
-  bool is_interrupted = false;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    is_closing_ = true;
-  }
-  queued_.notify_all();
-  if (thread_.joinable()) {
-    is_interrupted = turns_.wait_until_idle(limits) == WaitEnd::Interrupted;
-    stop_ = true;
-    thread_.join();
-  }
+  if (is_own_thread())
+    throw Error(
+        ErrorKind::Unsupported,
+        "group '" + name() +
+            "' cannot be destroyed by a callback of one of its operations, which "
+            "that would wait for; let the callback tell another thread");
+  queue_.close();
+  // A call of another thread has a moment, what was queued all the time there is.
+  const Limits soon = {Deadline::after(std::min(limits.deadline.remaining(), kParting)),
+                       limits.interrupt};
+  const WaitEnd end = turns_.wait_until_idle(queue_.is_busy() ? limits : soon);
+  const bool is_interrupted = end == WaitEnd::Interrupted;
+  stop_ = true;
+  queue_.join();
+  turns_.wait_until_idle({Deadline::after(kParting)});  // who is in a call notices
   leave(is_interrupted ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
   if (is_interrupted) throw interrupted();
 }

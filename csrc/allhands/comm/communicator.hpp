@@ -11,19 +11,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/comm/bootstrap.hpp"
+#include "allhands/comm/operation_queue.hpp"
 #include "allhands/comm/shared_array.hpp"
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/progress_engine.hpp"
@@ -60,6 +57,9 @@ class Communicator {
   std::byte* peer_data(const Buffer& buffer, int peer) const;
   // Queues it.
   std::shared_ptr<Work> post(Operation operation, Deadline deadline);
+  // As Work::wait of what post returned; this thread carries it out meanwhile, if it
+  // has not begun.
+  void wait(Work& work, const Limits& limits);
 
   // Point-to-point. Tags are any numbers; `from` may be kAnySource. Throws Value for a
   // bad peer, and what the ProgressEngine's functions of these names throw.
@@ -87,28 +87,23 @@ class Communicator {
   // True in a child that the group's process forked: it has the memory but not the
   // threads, so it must neither use this object nor destroy it.
   bool is_forked() const;
+  // Whether this is a thread of the group's own, in a callback.
+  bool is_own_thread() const {
+    return queue_.is_own_thread() || (engine_ != nullptr && engine_->is_own_thread());
+  }
 
  private:
-  struct Entry {
-    Turns::Ticket ticket;
-    Operation operation;
-    Deadline deadline;
-    std::shared_ptr<Work> work;
-  };
-
-  using Body = std::function<void(Arena&, const Limits&)>;
-
-  void run_in_turn(const Body& body, Limits limits);
-  void perform(const Body& body, const Limits& limits);
+  void take_turn(const Limits& limits);
   void open_before_turn(const Limits& limits);
+  Arena& opened(const Limits& limits);
+  void run_queued(const Operation& operation, Deadline deadline, const Limits* waiter);
+  void break_by_current_exception();
   void open(const Limits& limits);
   void adopt(Segment segment);
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
   void break_off(const Error& error);
   void leave(const Limits& limits);
-  void progress();
-  void process(Entry& entry);
 
   const Membership membership_;
   const Token token_;
@@ -127,11 +122,7 @@ class Communicator {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<ProgressEngine> engine_;
 
-  std::mutex queue_mutex_;  // guards the queue and the start of the thread
-  std::condition_variable queued_;
-  std::deque<Entry> queue_;
-  std::thread thread_;
-  bool is_closing_ = false;
+  OperationQueue queue_;
 };
 
 }  // namespace allhands

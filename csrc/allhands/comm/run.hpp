@@ -10,7 +10,8 @@ namespace allhands {
 // The same on every rank that runs it as the arena's next operation.
 Ways ways_of(const Operation& operation, const Arena& arena);
 
-// Runs a checked operation as the arena's next one.
-void run(Arena& arena, const Operation& operation, const Limits& limits);
+// Runs a checked operation as the arena's next one. `waiter`: see Arena::begin.
+void run(Arena& arena, const Operation& operation, const Limits& limits,
+         const Limits* waiter = nullptr);
 
 }  // namespace allhands

@@ -29,6 +29,9 @@ class Turns {
     if (current_.load(std::memory_order_acquire) != ticket)
       wait_in_line(ticket, limits);
   }
+  bool is_turn(Ticket ticket) const {
+    return current_.load(std::memory_order_acquire) == ticket;
+  }
   // Ends the current turn.
   void pass() {
     current_.fetch_add(1);
@@ -51,9 +54,19 @@ class Turns {
 };
 
 // Ends the current turn when it goes out of scope.
-struct Turn {
-  Turns& turns;
-  ~Turn() { turns.pass(); }
+class Turn {
+ public:
+  explicit Turn(Turns& turns) : turns_(&turns) {}
+  ~Turn() {
+    if (turns_ != nullptr) turns_->pass();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  // Not now: whoever has the same ticket goes on.
+  void keep() { turns_ = nullptr; }
+
+ private:
+  Turns* turns_;
 };
 
 }  // namespace allhands

@@ -78,6 +78,7 @@ class ProgressEngine {
   void leave(const Error& reason, Presence how = Presence::Left);
   // After leave(): ends the thread. Not from a Work's callback.
   void join() { thread_.join(); }
+  bool is_own_thread() const { return thread_.is_own_thread(); }
 
  private:
   template <class Body>

@@ -34,6 +34,7 @@ class ProgressThread {
   void stop();
   // After stop(). Not from a Work's callback.
   void join();
+  bool is_own_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   void run();

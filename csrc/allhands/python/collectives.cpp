@@ -90,7 +90,7 @@ nb::object carry_out(Self self, const Row& row, const Arguments& arguments,
     return nb::none();
   }
   return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
-              prepared.outputs());
+              nb::find(self), prepared.outputs());
 }
 
 // "root: int, ", "tensor: typing.Any, ", ...

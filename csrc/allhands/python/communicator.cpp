@@ -12,6 +12,8 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <system_error>
+#include <thread>
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
@@ -81,8 +83,20 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
 PyCommunicator::~PyCommunicator() {
   if (core_->is_forked())
     core_.release();
+  else if (core_->is_own_thread())
+    leave_to_another_thread();
   else
     close(0);
+}
+
+// A callback had the last reference: its thread cannot wait for its own end.
+void PyCommunicator::leave_to_another_thread() {
+  Communicator* const core = core_.release();
+  try {
+    std::thread([core] { delete core; }).detach();
+  } catch (const std::system_error&) {
+    // No thread: the group's memory stays until the process ends.
+  }
 }
 
 Communicator& PyCommunicator::core() const {
@@ -127,9 +141,11 @@ void PyCommunicator::keep(std::shared_ptr<Work> work, nb::object arrays) {
 }
 
 void PyCommunicator::abort(const std::string& reason) {
+  Communicator& communicator = core();
   const nb::gil_scoped_release unlocked;
-  core_->fail(Error(ErrorKind::Backend, "rank " + std::to_string(core_->rank()) +
-                                            " aborted the group: " + reason));
+  communicator.fail(Error(
+      ErrorKind::Backend,
+      "rank " + std::to_string(communicator.rank()) + " aborted the group: " + reason));
 }
 
 void PyCommunicator::note_failure(const std::string& reason) {
@@ -138,8 +154,9 @@ void PyCommunicator::note_failure(const std::string& reason) {
 }
 
 void PyCommunicator::disagree(const std::string& reason) {
+  Communicator& communicator = core();
   const nb::gil_scoped_release unlocked;
-  core_->fail(Error(ErrorKind::Mismatch, reason));
+  communicator.fail(Error(ErrorKind::Mismatch, reason));
 }
 
 void PyCommunicator::close(double grace) {

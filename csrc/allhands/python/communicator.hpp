@@ -54,6 +54,8 @@ class PyCommunicator {
   void close(double grace);
 
  private:
+  void leave_to_another_thread();
+
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 
   std::unique_ptr<Communicator> core_;

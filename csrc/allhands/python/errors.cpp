@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "allhands/base/error.hpp"
 
@@ -83,6 +84,8 @@ void raise(const std::exception_ptr& pending) noexcept {
     error.restore();
   } catch (const Error& error) {
     set(error);
+  } catch (const std::system_error& error) {  // no thread, mostly
+    set(Error(ErrorKind::Backend, error.what()));
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
@@ -99,6 +102,8 @@ void bind_errors(nb::module_& m) {
     try {
       std::rethrow_exception(pending);
     } catch (const Error&) {
+      raise(pending);
+    } catch (const std::system_error&) {
       raise(pending);
     }
   });

@@ -74,8 +74,7 @@ nb::object start(nb::object self, Direction direction, nb::handle tensor, int pe
     communicator.core().engine().drive(posted);
   }
   communicator.keep({posted, &posted->work}, array.owner());
-  ProgressEngine& engine = communicator.core().engine();
-  return wrap(std::move(posted), engine, std::move(self), array.listed());
+  return wrap(std::move(posted), std::move(self), array.listed());
 }
 
 // Posts both, then waits for both.

@@ -78,8 +78,9 @@ bool Request::wait(nb::handle timeout) {
       request.is_active_ = false;
     }
   } const end{*this, *work};
+  Communicator& core = communicator().core();
   const nb::gil_scoped_release unlocked;
-  work->wait(limits);
+  core.wait(*work, limits);
   return true;
 }
 

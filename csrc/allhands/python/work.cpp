@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
+#include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/imported.hpp"
 #include "allhands/python/time_limits.hpp"
@@ -27,11 +28,14 @@ nb::object exception_of(const std::exception_ptr& error) {
 
 class PyWork {
  public:
-  explicit PyWork(std::shared_ptr<Work> work) : work_(std::move(work)) {}
+  PyWork(std::shared_ptr<Work> work, nb::object communicator)
+      : work_(std::move(work)), communicator_(std::move(communicator)) {}
 
+  // This thread carries the operation out, if it has not begun.
   void wait_for(nb::handle timeout) const {
+    Communicator& communicator = core();
     const Limits limits = limits_of_wait(timeout);
-    wait_and_mark([&] { work_->wait(limits); });
+    wait_and_mark([&] { communicator.wait(*work_, limits); });
   }
 
   bool is_completed() const { return work_->is_completed(); }
@@ -66,24 +70,28 @@ class PyWork {
       throw;
     }
   }
+  // Throws in a forked child, whose copy of the operation nobody will end.
+  Communicator& core() const {
+    return nb::inst_ptr<PyCommunicator>(communicator_)->core();
+  }
 
  private:
   std::shared_ptr<Work> work_;
+  nb::object communicator_;
 };
 
 class PyTransfer : public PyWork {
  public:
-  PyTransfer(TransferPtr transfer, ProgressEngine& engine, nb::object communicator)
-      : PyWork(std::shared_ptr<Work>(transfer, &transfer->work)),
-        transfer_(std::move(transfer)),
-        engine_(engine),
-        communicator_(std::move(communicator)) {}
+  PyTransfer(TransferPtr transfer, nb::object communicator)
+      : PyWork(std::shared_ptr<Work>(transfer, &transfer->work),
+               std::move(communicator)),
+        transfer_(std::move(transfer)) {}
 
   // This thread moves the messages meanwhile, which saves a change of threads.
   void wait_for(nb::handle timeout) const {
+    ProgressEngine& engine = core().engine();
     const Limits limits = limits_of_wait(timeout);
-    wait_and_mark(
-        [&] { engine_.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn); });
+    wait_and_mark([&] { engine.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn); });
   }
 
   bool is_send() const { return transfer_->is_send; }
@@ -91,22 +99,19 @@ class PyTransfer : public PyWork {
 
  private:
   TransferPtr transfer_;
-  ProgressEngine& engine_;
-  nb::object communicator_;
 };
 
 }  // namespace
 
-nb::object wrap(std::shared_ptr<Work> work, nb::list outputs) {
+nb::object wrap(std::shared_ptr<Work> work, nb::object communicator, nb::list outputs) {
   static PyObject* const type = imported("allhands.backends.native", "NativeWork");
-  return nb::handle(type)(PyWork(std::move(work)), outputs);
+  return nb::handle(type)(PyWork(std::move(work), std::move(communicator)), outputs);
 }
 
-nb::object wrap(TransferPtr transfer, ProgressEngine& engine, nb::object communicator,
-                nb::list outputs) {
+nb::object wrap(TransferPtr transfer, nb::object communicator, nb::list outputs) {
   static PyObject* const type = imported("allhands.backends.native", "NativeTransfer");
-  return nb::handle(type)(
-      PyTransfer(std::move(transfer), engine, std::move(communicator)), outputs);
+  return nb::handle(type)(PyTransfer(std::move(transfer), std::move(communicator)),
+                          outputs);
 }
 
 void bind_work(nb::module_& m) {

@@ -8,11 +8,13 @@
 
 namespace allhands::python {
 
-// The allhands.Work of a queued collective, which writes `outputs`.
-nanobind::object wrap(std::shared_ptr<Work> work, nanobind::list outputs);
+// The allhands.Work of a queued collective, which writes `outputs`; keeps its
+// communicator alive.
+nanobind::object wrap(std::shared_ptr<Work> work, nanobind::object communicator,
+                      nanobind::list outputs);
 // That of a posted transfer; keeps its communicator alive.
-nanobind::object wrap(TransferPtr transfer, ProgressEngine& engine,
-                      nanobind::object communicator, nanobind::list outputs);
+nanobind::object wrap(TransferPtr transfer, nanobind::object communicator,
+                      nanobind::list outputs);
 
 void bind_work(nanobind::module_& m);
 

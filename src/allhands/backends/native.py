@@ -38,8 +38,13 @@ class NativeWork(Work):
     """A queued operation of the native core, which makes these."""
 
     def __init__(self, native: _C.Work, outputs: list[Array]) -> None:
-        super().__init__(outputs)
+        self._outputs = outputs  # as Work's own; a call less
         self._native = native
+
+    def wait(self, timeout: timedelta = timedelta()) -> bool:
+        """See `Work.wait`; carries the operation out here, if it has not begun."""
+        self._native.wait_for(timeout or None)
+        return True
 
     def wait_for(self, timeout: timedelta | None) -> None:
         """See `Work.wait_for`."""
