@@ -51,7 +51,7 @@ void check_count(const char* what, const Buffer& buffer, std::size_t expected,
     throw Error(ErrorKind::Value,
                 what + (index < 0 ? "" : " " + std::to_string(index)) + " has " +
                     std::to_string(buffer.count) + " elements, expected " +
-                    std::to_string(expected));
+                    std::to_string(expected) + "; the sizes must match");
 }
 
 void check_list(const Operation& operation, const char* which,

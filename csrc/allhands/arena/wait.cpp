@@ -90,7 +90,8 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   }
   if (end == WaitEnd::Expired && !absent.empty())
     fail_and_throw(ErrorKind::Timeout,
-                   describe_wait(limits_.deadline.elapsed(), absent), absent);
+                   "timed out: " + describe_wait(limits_.deadline.elapsed(), absent),
+                   absent);
 }
 
 // One line for all ranks that wait, from the first of them.

@@ -135,8 +135,9 @@ class Opening {
     if (end == WaitEnd::Stopped)
       throw Error(ErrorKind::Backend, group_ + " was closed");
     if (end == WaitEnd::Expired)
-      throw Error(ErrorKind::Timeout,
-                  group_ + ": the rank that made its shared memory did not answer");
+      throw Error(
+          ErrorKind::Timeout,
+          group_ + ": timed out: the rank that made its shared memory did not answer");
   }
 
   const Membership& membership_;

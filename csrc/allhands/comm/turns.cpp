@@ -19,7 +19,8 @@ void Turns::wait_in_line(Ticket ticket, const Limits& limits) {
   if (end == WaitEnd::Stopped)
     throw Error(ErrorKind::Backend, "the group was closed before the operation began");
   throw Error(ErrorKind::Timeout,
-              "an operation issued earlier on the same group did not finish in time");
+              "timed out: an operation issued earlier on the same group did not finish "
+              "in time");
 }
 
 WaitEnd Turns::wait_until_idle(const Limits& limits) {

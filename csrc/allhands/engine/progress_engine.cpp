@@ -243,6 +243,10 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
             end == WaitEnd::Interrupted
                 ? interrupted()
                 : timeout_error(*transfer, limits.deadline.limit(), members_));
+    if (transfer->is_send) {  // what went before it may be as lost: it has been told
+      const std::lock_guard lock(mutex_);
+      is_told_[static_cast<std::size_t>(transfer->peer)] = true;
+    }
     break;
   }
   // It has ended, or another thread is about to say so.
@@ -356,7 +360,7 @@ void ProgressEngine::flush(const Limits& limits) {
         joined(waiting, [&](int peer) { return members_.describe(peer); });
     throw Error(ErrorKind::Timeout,
                 "group '" + members_.name + "': messages to " + ranks +
-                    " were not received before this rank left",
+                    " timed out: they were not received before this rank left",
                 waiting);
   }
   throw_losses();

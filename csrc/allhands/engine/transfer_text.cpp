@@ -31,8 +31,9 @@ Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
   std::vector<int> missing;
   if (transfer.peer != kAnySource) missing.push_back(transfer.peer);
   return Error(ErrorKind::Timeout,
-               describe(transfer, members) + ": " + this_rank(members) + " waited " +
-                   seconds(limit) + " for " + describe_peer(transfer, members),
+               describe(transfer, members) + ": " + this_rank(members) +
+                   " timed out: waited " + seconds(limit) + " for " +
+                   describe_peer(transfer, members),
                missing);
 }
 

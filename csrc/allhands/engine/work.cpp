@@ -21,9 +21,10 @@ void Work::sleep(const Limits& limits) {
       Wait(limits).sleep_on(done_, lock, [this] { return is_completed(); });
   if (end == WaitEnd::None) return;
   if (end == WaitEnd::Interrupted) throw interrupted();
-  throw Error(ErrorKind::Timeout, "Work.wait: the operation did not finish in " +
-                                      seconds(limits.deadline.limit()) +
-                                      "; it goes on, wait again for its result");
+  throw Error(ErrorKind::Timeout,
+              "Work.wait timed out: the operation did not finish in " +
+                  seconds(limits.deadline.limit()) +
+                  "; it goes on, wait again for its result");
 }
 
 void Work::on_done(std::function<void()> callback) {

@@ -234,7 +234,8 @@ class _Meeting:
             if not what:
                 raise
             raise DistStoreError(
-                f"{self._subject} waited {self._limit:g} s (its timeout) for {what}"
+                f"{self._subject} timed out: waited {self._limit:g} s (its timeout) "
+                f"for {what}"
             ) from error
 
     def _have_come(self, keys: list[str]) -> bool:

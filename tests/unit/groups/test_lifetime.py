@@ -219,7 +219,9 @@ def test_every_rank_names_who_is_missing_though_rank_0_hosts_the_store():
 
     with reserved_port() as port:
         texts = run_ranks(3, lambda rank: body(rank, port), init=False)
-    wait = "waited 1 s (its timeout) for 1 of 4 ranks, which did not come: [3]"
+    wait = (
+        "timed out: waited 1 s (its timeout) for 1 of 4 ranks, which did not come: [3]"
+    )
     assert texts[0] == f"init_process_group: rank 0 (this process) {wait}"
     for rank in (1, 2):
         start = f"init_process_group: rank {rank} (this process) heard from rank 0: it"

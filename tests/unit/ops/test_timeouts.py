@@ -350,3 +350,18 @@ def test_what_a_signals_handler_raises_stands_though_it_ended_the_call(call):
         signal.signal(signal.SIGALRM, before)
         is_over.set()
         thread.join()
+
+
+def test_texts_have_the_words_that_programs_look_for():
+    def body(rank):
+        group, short = dist.new_group(), timedelta(seconds=0.2)
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError, match="timed out"):
+                dist.recv(np.ones(1), 1, group, timeout=short)
+            with pytest.raises(dist.CollectiveTimeoutError, match="timed out"):
+                dist.barrier(group, async_op=True).wait(short)
+            with pytest.raises(ValueError, match="size"):
+                dist.all_gather_single(np.ones(3), np.ones(1))
+        dist.barrier()
+
+    run_ranks(2, body)
