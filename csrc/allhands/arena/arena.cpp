@@ -38,6 +38,11 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
                     std::to_string(memory_->size()) +
                     "; do all ranks run the same version of allhands?");
   tuning_ = layout_.header(memory_->data()).tuning;
+  if (!tuning_.is_valid())
+    throw Error(ErrorKind::Backend,
+                "group '" + membership_.name +
+                    "': the tuning in its shared memory is none; do all ranks run the "
+                    "same version of allhands?");
   chunk_bytes_ = layout_.chunk_bytes(tuning_);
   std::vector<Seat*> seats;
   for (int peer = 0; peer < size(); ++peer) seats.push_back(&post(peer).seat);

@@ -131,6 +131,9 @@ class Arena {
   // Shared with the arrays that are in it, which may outlive the group.
   const std::shared_ptr<SharedArrays>& shared_arrays() const { return shared_arrays_; }
 
+  // What `rank` has written into the shared memory cannot be.
+  Error nonsense_of(int rank) const;
+
   // "all_reduce(float32, count 10, SUM) #17 on group 'dp'", for messages.
   std::string describe_call() const;
 

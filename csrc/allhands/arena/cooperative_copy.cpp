@@ -42,6 +42,7 @@ void CooperativeReceives::complete(const PeerArrays& peers) {
 void CooperativeReceives::copy(const Receive& receive, std::uint64_t address,
                                std::uint32_t i) {
   const Slicing cut(receive.to->num_bytes(), arena_.tuning());
+  if (i >= cut.count()) throw arena_.nonsense_of(receive.sender);
   arena_.read_peer(receive.sender, address + cut.begin(i),
                    receive.to->at_byte(cut.begin(i)), cut.length(i));
 }
@@ -62,6 +63,7 @@ void cooperative_send(Arena& arena, int receiver, const Buffer& from) {
   while (arena.can_write_peers()) {
     const auto i = slices.take_last(number_of(arena), cut.count());
     if (!i) return;
+    if (*i >= cut.count()) throw arena.nonsense_of(receiver);
     const bool is_written = arena.write_peer(
         receiver, address + cut.begin(*i), from.at_byte(cut.begin(*i)), cut.length(*i));
     slices.put_back(number_of(arena), is_written);

@@ -36,21 +36,32 @@ void Arena::wake_everybody() const {
     for (Line& line : post(peer).lines) futex_wake_all(line.clock);
 }
 
+// Whatever the record holds, also where a rank has written over it.
 std::optional<Error> Arena::told_failure() const {
   if (!has_failed()) return std::nullopt;
   const Failure& record = failure();
-  return Error(record.kind,
-               "rank " + std::to_string(record.reporter) + " reports: " + record.text,
-               std::vector<int>(record.ranks, record.ranks + record.num_ranks));
+  const ErrorKind told = record.kind;
+  const bool is_kind = told == ErrorKind::RankFailed || told == ErrorKind::Mismatch ||
+                       told == ErrorKind::Timeout;
+  std::vector<int> ranks(
+      record.ranks,
+      record.ranks + std::min<std::size_t>(record.num_ranks, Failure::kMaxRanks));
+  std::erase_if(ranks, [this](int rank) { return rank < 0 || rank >= size(); });
+  const std::string text(record.text, strnlen(record.text, Failure::kMaxText));
+  return Error(is_kind ? told : ErrorKind::Backend,
+               "rank " + std::to_string(record.reporter) + " reports: " + text,
+               std::move(ranks));
 }
 
 void Arena::throw_failure() const {
   const Failure& record = failure();
   const Error told = *told_failure();
   const std::string call = describe_call() + ": ";
-  std::string text = record.reporter == rank()
-                         ? std::string("the group is broken since: ") + record.text
-                         : told.what();
+  std::string text =
+      record.reporter == rank()
+          ? "the group is broken since: " +
+                std::string(record.text, strnlen(record.text, Failure::kMaxText))
+          : told.what();
   // The reporter was in the same call, as it mostly is: said once.
   if (const std::size_t again = text.find(call); again != std::string::npos)
     text.erase(again, call.size());
@@ -65,6 +76,12 @@ void Arena::fail_and_throw(ErrorKind kind, const std::string& problem,
   if (has_failed() && failure().reporter != rank()) throw_failure();
   const std::string self = "rank " + std::to_string(rank()) + " (this process): ";
   throw Error(kind, call + self + problem, std::move(ranks));
+}
+
+Error Arena::nonsense_of(int rank) const {
+  return Error(ErrorKind::Backend,
+               describe_call() + ": what " + membership_.describe(rank) +
+                   " says in shared memory cannot be; something has written over it");
 }
 
 void Arena::leave() {

@@ -17,8 +17,8 @@ std::optional<PeerArrays> PeerArrays::meet(Arena& arena, const Ways& ways,
     if (region && said(arena, rank).region != region->number) region.reset();
   }
   if (region)  // the caller keeps it
-    return PeerArrays(arena, SharedArrays::Held{*region, nullptr});
-  if (is_readable) return PeerArrays(arena, std::nullopt);
+    return PeerArrays(arena, mine, SharedArrays::Held{*region, nullptr});
+  if (is_readable) return PeerArrays(arena, mine, std::nullopt);
   arena.start_over();
   return std::nullopt;
 }
@@ -29,9 +29,9 @@ std::optional<PeerArrays> PeerArrays::meet_root(Arena& arena, const Ways& ways,
   if (arena.rank() == root) say(arena, ways, own);
   arena.enter();
   if (said(arena, root).region != 0)
-    if (auto held = hold(arena, root)) return PeerArrays(arena, std::move(held));
+    if (auto held = hold(arena, root)) return PeerArrays(arena, own, std::move(held));
   if (ways.may_copy() && said(arena, root).is_readable)
-    return PeerArrays(arena, std::nullopt);
+    return PeerArrays(arena, own, std::nullopt);
   arena.start_over();
   return std::nullopt;
 }
@@ -75,14 +75,20 @@ std::optional<SharedRegion> PeerArrays::say_region(const Arena& arena,
   return common;
 }
 
-std::byte* PeerArrays::at(int rank, std::size_t i) const {
-  return held_->region.part(rank) + places(arena_, rank)[i].offset;
+std::byte* PeerArrays::at(int rank, std::size_t i, std::size_t begin,
+                          std::size_t bytes) const {
+  const SharedRegion& region = held_->region;
+  const std::uint64_t offset = places(arena_, rank)[i].offset;
+  if (offset > region.bytes || begin > region.bytes - offset ||
+      bytes > region.bytes - offset - begin)
+    throw arena_.nonsense_of(rank);
+  return region.part(rank) + offset + begin;
 }
 
 void PeerArrays::read(int rank, std::size_t i, std::size_t begin, void* to,
                       std::size_t bytes) const {
   if (is_mapped())
-    std::memcpy(to, at(rank, i) + begin, bytes);
+    std::memcpy(to, at(rank, i, begin, bytes), bytes);
   else
     arena_.read_peer(rank, places(arena_, rank)[i].address + begin, to, bytes);
 }
@@ -90,9 +96,9 @@ void PeerArrays::read(int rank, std::size_t i, std::size_t begin, void* to,
 void PeerArrays::fetch(int rank, std::size_t i, const Buffer& to, Stores stores) const {
   const std::byte* here = nullptr;
   if (is_mapped())
-    here = at(rank, i);
+    here = at(rank, i, 0, to.num_bytes());
   else if (rank == arena_.rank())
-    here = reinterpret_cast<const std::byte*>(places(arena_, rank)[i].address);
+    here = static_cast<const std::byte*>(mine_[i].data);
   if (here != nullptr) {
     if (here != to.data) unpack(here, to, 0, to.count, stores);
     return;

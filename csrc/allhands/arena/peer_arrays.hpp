@@ -19,9 +19,9 @@ namespace allhands {
 class PeerArrays {
  public:
   // After Arena::begin. Every rank says where its arrays lie; none does where they must
-  // not be read in place. Where one rank's cannot be reached in any of these ways there
-  // is no result, on any rank, and the operation goes on as if nothing had happened
-  // yet. No meeting where there is no such way.
+  // not be read in place; `mine` outlives the result. Where one rank's cannot be
+  // reached in any of these ways there is no result, on any rank, and the operation
+  // goes on as if nothing had happened yet. No meeting where there is no such way.
   static std::optional<PeerArrays> meet(Arena& arena, const Ways& ways,
                                         std::span<const Buffer> mine);
 
@@ -32,7 +32,8 @@ class PeerArrays {
 
   // Whether they lie in a shared array; then at() says where the i-th of `rank` does.
   bool is_mapped() const { return held_.has_value(); }
-  std::byte* at(int rank, std::size_t i) const;
+  // From byte `begin` on, where there are `bytes`.
+  std::byte* at(int rank, std::size_t i, std::size_t begin, std::size_t bytes) const;
   // Where it lies in the memory of `rank`.
   std::uint64_t address(int rank, std::size_t i) const {
     return places(arena_, rank)[i].address;
@@ -61,8 +62,9 @@ class PeerArrays {
     std::uint64_t offset;   // in its part of the shared array
   };
 
-  PeerArrays(Arena& arena, std::optional<SharedArrays::Held> held)
-      : arena_(arena), held_(std::move(held)) {}
+  PeerArrays(Arena& arena, std::span<const Buffer> mine,
+             std::optional<SharedArrays::Held> held)
+      : arena_(arena), mine_(mine), held_(std::move(held)) {}
 
   static Said& said(const Arena& arena, int rank) {
     return *reinterpret_cast<Said*>(arena.slot(rank, 0));
@@ -77,6 +79,7 @@ class PeerArrays {
   static std::optional<SharedArrays::Held> hold(Arena& arena, int root);
 
   Arena& arena_;
+  std::span<const Buffer> mine_;
   std::optional<SharedArrays::Held> held_;
 };
 

@@ -49,11 +49,11 @@ void reduce_mapped(const Arena& arena, const PeerArrays& peers, Reduction& reduc
   for (std::size_t at = part.begin; at < part.end; at += kBlock) {
     const std::size_t bytes = std::min(kBlock, part.end - at);
     for (int rank = 0; rank < size; ++rank)
-      reduction.source(rank) = peers.at(rank, 0) + at;
-    std::byte* const result = peers.at(self, 1) + at;
+      reduction.source(rank) = peers.at(rank, 0, at, bytes);
+    std::byte* const result = peers.at(self, 1, at, bytes);
     reduction.run(result, bytes / element);
     for (int step = 1; step < size; ++step)
-      std::memcpy(peers.at((self + step) % size, 1) + at, result, bytes);
+      std::memcpy(peers.at((self + step) % size, 1, at, bytes), result, bytes);
   }
 }
 
@@ -102,7 +102,8 @@ void all_reduce_read(Arena& arena, const PeerArrays& peers, Reduction& reduction
 
 bool all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
                 const Buffer& input, ReduceOp op) {
-  const auto peers = PeerArrays::meet(arena, ways, std::array{input, output});
+  const std::array both = {input, output};
+  const auto peers = PeerArrays::meet(arena, ways, both);
   if (!peers) return false;
   Reduction reduction(arena, input.dtype, op);
   if (peers->is_mapped())
@@ -122,8 +123,8 @@ bool reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root,
   Reduction reduction(arena, buffer.dtype, op);
   const Part part = part_of(arena, arena.rank(), buffer.num_bytes());
   for (int rank = 0; rank < arena.size(); ++rank)
-    reduction.source(rank) = peers->at(rank, 0) + part.begin;
-  reduction.run(peers->at(root, 0) + part.begin,
+    reduction.source(rank) = peers->at(rank, 0, part.begin, part.end - part.begin);
+  reduction.run(peers->at(root, 0, part.begin, part.end - part.begin),
                 (part.end - part.begin) / size_of(buffer.dtype));
   part_from(arena);
   return true;
@@ -201,7 +202,8 @@ bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
   for (std::size_t i = 0; i < blocks.rounds(); ++i) {
     for (int rank = 0; rank < arena.size(); ++rank)
       reduction.source(rank) =
-          peers->at(rank, self) + blocks.begin(i) * size_of(output.dtype);
+          peers->at(rank, self, blocks.begin(i) * size_of(output.dtype),
+                    blocks.length(i) * size_of(output.dtype));
     reduction.run(output, blocks.begin(i), blocks.length(i));
   }
   part_from(arena);

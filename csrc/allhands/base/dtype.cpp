@@ -20,7 +20,10 @@ const Row& row(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; }
 }  // namespace
 
 std::size_t size_of(DType dtype) { return row(dtype).size; }
-const char* name_of(DType dtype) { return row(dtype).name; }
+const char* name_of(DType dtype) {
+  // It may be another rank's nonsense.
+  return static_cast<int>(dtype) < kNumDTypes ? row(dtype).name : "an unknown dtype";
+}
 bool is_complex(DType dtype) { return dtype >= DType::Complex64; }
 bool is_integral(DType dtype) { return dtype <= DType::UInt64; }
 

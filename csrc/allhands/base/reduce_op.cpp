@@ -5,7 +5,8 @@ namespace allhands {
 const char* name_of(ReduceOp op) {
   static constexpr const char* kNames[kNumReduceOps] = {
       "SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
-  return kNames[static_cast<int>(op)];
+  const auto number = static_cast<int>(op);  // perhaps another rank's nonsense
+  return number < kNumReduceOps ? kNames[number] : "an unknown operation";
 }
 
 }  // namespace allhands

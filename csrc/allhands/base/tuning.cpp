@@ -96,6 +96,14 @@ std::span<const Tuning::Entry> Tuning::entries() {
   return kEntries;
 }
 
+bool Tuning::is_valid() const {
+  for (const Entry& entry : entries()) {
+    const std::uint64_t value = this->*entry.value;
+    if (value < entry.least || value > entry.most) return false;
+  }
+  return true;
+}
+
 void Tuning::set(const std::string& name, std::uint64_t value) {
   std::string names;
   for (const Entry& entry : entries()) {

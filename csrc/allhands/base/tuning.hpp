@@ -38,6 +38,8 @@ struct Tuning {
     std::uint64_t most;
   };
   static std::span<const Entry> entries();
+  // Whether every number is one that set() takes.
+  bool is_valid() const;
   // Throws Value for a name or a number that does not exist.
   void set(const std::string& name, std::uint64_t value);
 };

@@ -24,7 +24,8 @@ void tell(const Arena& arena, std::uint64_t step, const std::string& text) {
 }
 
 std::string told(const Arena& arena, int rank, std::uint64_t step) {
-  return reinterpret_cast<const char*>(arena.slot(rank, step));
+  const auto* text = reinterpret_cast<const char*>(arena.slot(rank, step));
+  return {text, strnlen(text, kMaxText)};
 }
 
 // Calls `step`; what it could not do.

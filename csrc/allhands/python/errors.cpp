@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -34,8 +35,11 @@ const char* class_of(ErrorKind kind) {
   }
 }
 
-nb::object make(PyObject* type, const char* message) {
-  return nb::handle(type)(message);
+// Not all of it need be UTF-8: it may come from other ranks.
+nb::object text_of(const Error& error) {
+  const char* what = error.what();
+  const auto length = static_cast<Py_ssize_t>(std::strlen(what));
+  return nb::steal(PyUnicode_DecodeUTF8(what, length, "replace"));
 }
 
 }  // namespace
@@ -43,19 +47,19 @@ nb::object make(PyObject* type, const char* message) {
 nb::object to_exception(const Error& error) {
   switch (error.kind()) {
     case ErrorKind::Interrupted:
-      return make(PyExc_KeyboardInterrupt, error.what());
+      return nb::handle(PyExc_KeyboardInterrupt)(text_of(error));
     case ErrorKind::Value:
-      return make(PyExc_ValueError, error.what());
+      return nb::handle(PyExc_ValueError)(text_of(error));
     case ErrorKind::Type:
-      return make(PyExc_TypeError, error.what());
+      return nb::handle(PyExc_TypeError)(text_of(error));
     case ErrorKind::Unsupported:
-      return make(PyExc_RuntimeError, error.what());
+      return nb::handle(PyExc_RuntimeError)(text_of(error));
     default:
       break;
   }
   const nb::object type =
       nb::module_::import_("allhands.errors").attr(class_of(error.kind()));
-  nb::object exception = type(error.what());
+  nb::object exception = type(text_of(error));
   if (nb::hasattr(exception, "ranks"))
     exception.attr("ranks") = nb::cast(error.ranks());
   return exception;

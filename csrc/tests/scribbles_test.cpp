@@ -1,0 +1,115 @@
+// What a rank finds in shared memory may be anything, where another has written over
+// it: that is an error, and no crash.
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "allhands/arena/peer_arrays.hpp"
+#include "check.hpp"
+#include "collectives.hpp"
+#include "ranks.hpp"
+
+namespace allhands::testing {
+namespace {
+
+// A group of two in memory that the test can write to.
+struct Group {
+  Group() : memory(SharedMemory::create(layout.total_bytes())) {
+    Arena::prepare(*memory, 2, Tuning::for_ranks(2));
+  }
+  Header& header() { return layout.header(memory->data()); }
+  Post& post(int rank) { return layout.post(memory->data(), rank); }
+
+  Layout layout{2};
+  std::shared_ptr<SharedMemory> memory;
+};
+
+void test_a_failure_record_without_an_end() {
+  Group group;
+  Arena arena(group.memory, membership(0, 2));
+  Failure& record = group.header().failure;
+  std::memset(record.text, 'x', sizeof(record.text));
+  record.kind = static_cast<ErrorKind>(4711);
+  record.reporter = -5;
+  record.num_ranks = std::numeric_limits<std::uint32_t>::max();
+  std::fill_n(record.ranks, Failure::kMaxRanks, 1 << 30);
+  record.ranks[1] = 1;
+  record.state = Failure::kComplete;
+  const Error error = error_of([&] { barrier(arena, soon()); });
+  CHECK(error.kind() == ErrorKind::Backend);
+  CHECK(error.ranks() == std::vector<int>{1});
+  CHECK(std::strlen(error.what()) < 2 * Failure::kMaxText);
+}
+
+void test_a_descriptor_of_nothing_known() {
+  Group group;
+  Arena arena(group.memory, membership(0, 2));
+  std::memset(static_cast<void*>(&group.post(1).lines[1].descriptor), 0xee,
+              sizeof(Descriptor));
+  group.post(1).lines[1].clock = 1;
+  group.post(1).reads_peers = 7;
+  // The others' clocks are ahead, as far as the first operation goes.
+  group.post(1).lines[1].clock = 3;
+  const Error error = error_of([&] { barrier(arena, soon()); });
+  CHECK(error.kind() == ErrorKind::Mismatch);
+}
+
+void test_a_tuning_out_of_bounds() {
+  Group group;
+  group.header().tuning.slice_bytes = 0;
+  const Error error = error_of([&] { Arena arena(group.memory, membership(0, 2)); });
+  CHECK(error.kind() == ErrorKind::Backend);
+}
+
+// Ranks that wait awake look where the others are.
+void test_a_seat_on_no_cpu() {
+  Group group;
+  Tuning& tuning = group.header().tuning;
+  tuning.yields_per_look = 1;
+  group.post(1).seat = std::numeric_limits<std::int32_t>::max();
+  Arena arena(group.memory, membership(0, 2));
+  const Error error =
+      error_of([&] { barrier(arena, within(std::chrono::milliseconds(50))); });
+  CHECK(error.kind() == ErrorKind::Timeout);
+}
+
+// A place of an array beyond the shared array that it is said to be in.
+void test_an_offset_out_of_the_shared_array() {
+  constexpr std::size_t kCount = 100'000;
+  Group group;
+  run_ranks(2, [&](int rank) {
+    Arena arena(group.memory, membership(rank, 2));
+    const auto shared = std::make_shared<std::vector<float>>(2 * kCount);
+    auto* base = reinterpret_cast<std::byte*>(shared->data());
+    arena.shared_arrays()->mark_used();
+    arena.shared_arrays()->add(
+        {1, base, kCount * sizeof(float), kCount * sizeof(float), rank}, {});
+    const Buffer mine = {shared->data() + kCount * static_cast<std::size_t>(rank),
+                         DType::Float32,
+                         kCount,
+                         {},
+                         0};
+    const Descriptor descriptor = {.op = Op::Broadcast, .root = 0, .count = kCount};
+    arena.begin(descriptor, soon());
+    const auto peers =
+        PeerArrays::meet(arena, Ways().add(Way::Mapped), std::span(&mine, 1));
+    CHECK(peers);
+    // Two words after the two of what is said of all: the address and the offset.
+    reinterpret_cast<std::uint64_t*>(arena.slot(rank, 0))[3] = std::uint64_t{1} << 40;
+    arena.wait_all(arena.publish());
+    const Error error = error_of([&] { (void)peers->at(1 - rank, 0, 0, 4); });
+    CHECK(error.kind() == ErrorKind::Backend);
+  });
+}
+
+}  // namespace
+}  // namespace allhands::testing
+
+int main() {
+  using namespace allhands::testing;
+  test_a_failure_record_without_an_end();
+  test_a_descriptor_of_nothing_known();
+  test_a_tuning_out_of_bounds();
+  test_a_seat_on_no_cpu();
+  test_an_offset_out_of_the_shared_array();
+}
