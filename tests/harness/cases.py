@@ -130,9 +130,13 @@ class Case:
             self.call(function, *arguments, **options)
         return False
 
-    def check_reduced(self, result, part):
-        """Hold that `result` is the reduction of what was contributed to `part`."""
-        check_reduced(result, self.column(part), self.op, self.factors)
+    def check_reduced(self, result, part, num_ranks=None):
+        """Hold that `result` is the reduction of what was contributed to `part`.
+
+        `num_ranks`: by the first so many ranks.
+        """
+        ranks = slice(num_ranks)
+        check_reduced(result, self.column(part)[ranks], self.op, self.factors[ranks])
 
 
 def draw(name, size, seed, number, usual=None, block=None):
@@ -195,12 +199,15 @@ def _counts(generator, size, usual, num_parts, uneven):
 SHAPES = {
     "all_reduce": ("one", ""),
     "reduce": ("one", ""),
+    "scan": ("one", ""),
+    "exscan": ("one", ""),
     "reduce_scatter": ("ranks", "part"),
     "reduce_scatter_single": ("ranks", ""),
     "broadcast": ("one", ""),
     "all_gather": ("one", "rank"),
     "all_gather_single": ("one", ""),
     "gather": ("one", ""),
+    "gather_single": ("one", ""),
     "scatter": ("ranks", ""),
     "all_to_all": ("ranks", "any"),
     "all_to_all_single": ("ranks", "any"),
@@ -232,6 +239,28 @@ def _reduce(rank, case):
     if done and rank == case.root:
         case.check_reduced(mine.values(), 0)
     _check(mine)
+
+
+def _scan(rank, case):
+    _prefix(rank, case, dist.scan, rank + 1)
+
+
+def _exscan(rank, case):
+    _prefix(rank, case, dist.exscan, rank)
+
+
+def _prefix(rank, case, function, num_ranks):
+    is_in_place = case.number % 3 == 0
+    mine = case.whole(rank, written=is_in_place)
+    output = mine if is_in_place else case.write(mine.count, rank, -1)
+    before = output.values().copy()
+    op = case.reduce_op(rank)
+    done = case.reduces(function, output.array, mine.array, op)
+    if done and num_ranks > 0:
+        case.check_reduced(output.values(), 0, num_ranks)
+    else:
+        assert output.values().tobytes() == before.tobytes()
+    _check(mine, output)
 
 
 def _reduce_scatter(rank, case):
@@ -286,6 +315,16 @@ def _gather(rank, case):
     _check(mine, *outputs)
 
 
+def _gather_single(rank, case):
+    mine = case.read(case.inputs[rank][0], rank)
+    output = case.write(mine.count * case.size, rank, -1)
+    whole = output.array if rank == case.root else None
+    case.call(dist.gather_single, mine.array, whole, group_dst=case.root)
+    if rank == case.root:
+        _check_moved([output], [np.concatenate(case.column(0))])
+    _check(mine, output)
+
+
 def _scatter(rank, case):
     parts = [case.read(v, rank, i) for i, v in enumerate(case.inputs[rank])]
     listed = [part.array for part in parts] if rank == case.root else None
@@ -327,12 +366,15 @@ def _check_moved(outputs, expected):
 OPERATIONS = {
     "all_reduce": _all_reduce,
     "reduce": _reduce,
+    "scan": _scan,
+    "exscan": _exscan,
     "reduce_scatter": _reduce_scatter,
     "reduce_scatter_single": _reduce_scatter_single,
     "broadcast": _broadcast,
     "all_gather": _all_gather,
     "all_gather_single": _all_gather_single,
     "gather": _gather,
+    "gather_single": _gather_single,
     "scatter": _scatter,
     "all_to_all": _all_to_all,
     "all_to_all_single": _all_to_all_single,

@@ -33,6 +33,11 @@ enum class Op : std::uint8_t {
   Scatter,
   AllToAll,
   EmptyShared,  // no row: see SharedArrayMaker
+  Scan,
+  Exscan,
+  AllReduceCoalesced,
+  AllGatherCoalesced,
+  ReduceScatterCoalesced,
 };
 
 // Of an operation whose ranks do not know it before they meet.
@@ -42,6 +47,8 @@ struct Collective {
   Op op;
   const char* name;   // torch.distributed's, or MPI's
   bool is_reduction;  // it has a ReduceOp, and perhaps a factor
+  // Its ways are chosen as those of this one; None: as its own.
+  Op goes_as = Op::None;
   // Throws Value, Type or Unsupported naming what is wrong.
   void (*check)(const Operation&, int rank, int size);
   // What the ranks must agree on.
@@ -86,9 +93,41 @@ extern const Collective kScatter;
 // 4 B read and written.
 extern const Collective kAllToAll;
 
-inline constexpr const Collective* kCollectives[] = {
-    &kBarrier,   &kAllReduce, &kReduce,  &kReduceScatter, &kBroadcast,
-    &kAllGather, &kGather,    &kScatter, &kAllToAll};
+// output = op over the inputs of the ranks up to this one, in rank order: the bits that
+// kAllReduce has in a group of these. `input` may be `output`. One round for each
+// chunk; n * B bytes read at most.
+extern const Collective kScan;
+
+// The same without this rank's own input. Rank 0 writes nothing.
+extern const Collective kExscan;
+
+// The same on lists of arrays of one dtype, as one operation on all of them in a row.
+// Ranks must agree on the number of arrays and on the count of each.
+//
+// outputs = op over all ranks' inputs. Arrays may share memory: all are read before one
+// is written. For sums complex ones may be among real ones of their components' dtype.
+extern const Collective kAllReduceCoalesced;
+
+// outputs[r * m + i] = inputs[i] of rank r, for m inputs.
+extern const Collective kAllGatherCoalesced;
+
+// outputs[i] = op over all ranks' inputs[r * m + i] for this rank r, for m outputs.
+extern const Collective kReduceScatterCoalesced;
+
+inline constexpr const Collective* kCollectives[] = {&kBarrier,
+                                                     &kAllReduce,
+                                                     &kReduce,
+                                                     &kReduceScatter,
+                                                     &kBroadcast,
+                                                     &kAllGather,
+                                                     &kGather,
+                                                     &kScatter,
+                                                     &kAllToAll,
+                                                     &kScan,
+                                                     &kExscan,
+                                                     &kAllReduceCoalesced,
+                                                     &kAllGatherCoalesced,
+                                                     &kReduceScatterCoalesced};
 
 // Null for a number that is none of theirs.
 const Collective* collective_of(Op op);

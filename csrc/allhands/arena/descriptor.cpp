@@ -19,7 +19,7 @@ std::uint64_t digest_of_counts(const std::vector<Buffer>& list) {
   if (std::adjacent_find(list.begin(), list.end(), differ) == list.end()) return 0;
   std::uint64_t digest = 14695981039346656037u;  // FNV-1a, a word at a time
   for (const Buffer& buffer : list) digest = (digest ^ buffer.count) * 1099511628211u;
-  return digest == 0 ? 1 : digest;
+  return digest >> 1 | 1;  // not 0, and no list's
 }
 
 std::string describe(const Descriptor& descriptor) {
@@ -28,7 +28,10 @@ std::string describe(const Descriptor& descriptor) {
   if (op == Op::Barrier) return text + "()";
   text += std::string("(") + name_of(descriptor.dtype);
   if (op != Op::AllToAll) text += ", count " + std::to_string(descriptor.count);
-  if (descriptor.shares != 0) text += " in uneven shares";
+  if (descriptor.is_list())
+    text += " in a list of " + std::to_string(descriptor.length());
+  else if (descriptor.shares != 0)
+    text += " in uneven shares";
   const Collective* collective = collective_of(op);
   if (collective != nullptr && collective->is_reduction)
     text += std::string(", ") + name_of(descriptor.reduce_op);

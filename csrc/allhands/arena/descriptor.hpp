@@ -25,9 +25,23 @@ struct Descriptor {
   std::uint8_t reserved = 0;
   std::int32_t root = -1;    // rank in the group; -1 where the operation has none
   std::uint64_t count = 0;   // elements that ranks must agree on; see collectives.hpp
-  std::uint64_t shares = 0;  // digest of the counts per rank where they differ, else 0
+  std::uint64_t shares = 0;  // digest of the counts per rank where they differ, else 0;
+                             // of a list of arrays see list_of
 
   bool operator==(const Descriptor&) const = default;
+
+  // `shares` of `length` arrays with that digest.
+  static std::uint64_t list_of(std::size_t length, std::uint64_t digest) {
+    return kIsList | (length & kMaxLength) << 40 | (digest & kDigest);
+  }
+  bool is_list() const { return (shares & kIsList) != 0; }
+  // Of a list; of more than 8,388,607 arrays the remainder.
+  std::uint64_t length() const { return shares >> 40 & kMaxLength; }
+
+ private:
+  static constexpr std::uint64_t kIsList = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kDigest = (std::uint64_t{1} << 40) - 1;
+  static constexpr std::uint64_t kMaxLength = (std::uint64_t{1} << 23) - 1;
 };
 static_assert(sizeof(Descriptor) == 24, "fits beside the clock in a cache line");
 

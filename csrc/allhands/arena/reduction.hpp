@@ -1,5 +1,5 @@
-// Reduces one source per rank, in rank order, with the ranks' factors where the op has
-// them.
+// Reduces one source per rank, of all ranks or of the first ones, in rank order, with
+// the ranks' factors where the op has them.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,12 @@ namespace allhands {
 
 class Reduction {
  public:
-  Reduction(const Arena& arena, DType dtype, ReduceOp op);
+  Reduction(const Arena& arena, DType dtype, ReduceOp op)
+      : Reduction(arena, dtype, op, arena.size()) {}
+  // Of the first `num_ranks` ranks, at least one.
+  Reduction(const Arena& arena, DType dtype, ReduceOp op, int num_ranks);
 
-  // What `rank` contributes; to be set for all ranks before each run.
+  // What `rank` contributes; to be set for all of them before each run.
   const void*& source(int rank) { return sources_[static_cast<std::size_t>(rank)]; }
 
   // Into contiguous memory, which may be one of the sources. After Arena::enter.

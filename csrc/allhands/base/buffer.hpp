@@ -56,6 +56,9 @@ bool overlap(const Buffer& a, const Buffer& b);
 // The same of whole lists, each from the lowest to the highest element of all.
 bool overlap(const std::vector<Buffer>& a, const std::vector<Buffer>& b);
 
+// Whether they are the same elements in the same order.
+bool is_same(const Buffer& a, const Buffer& b);
+
 std::size_t num_bytes(const std::vector<Buffer>& list);
 
 // The most elements that one of the list has; 0 for an empty list.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string_view>
 
 #include "allhands/arena/collectives.hpp"
@@ -36,6 +37,8 @@ std::string attempt(Step step) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Backend) throw;  // Timeout, Interrupted
     return error.what();
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
   }
   return {};
 }

@@ -51,30 +51,46 @@ void view_mixed_as_real(const Collective& collective, Taken& output, Taken& inpu
   input.view_as_real();
 }
 
-// The buffers of one side. `other`: the side that says how large a share is.
-std::vector<Buffer> buffers_of(const Row& row, const Side& side, Taken& taken,
-                               nb::handle given, nb::handle splits, const Taken& other,
-                               int size) {
-  switch (side.form) {
-    case Form::List:
-    case Form::ListOfRoot:
-      return taken.take_buffers();
-    case Form::Shares:
-    case Form::SharesOfRoot:
-      if (!taken.is_there()) return {};
-      return shares(row.name, side.name, taken.buffer(), other.buffer(), size);
-    case Form::Rows:
-      return rows(side.name, given, taken.buffer(), splits, size);
-    case Form::None:
-    case Form::Array:
-      break;
+// Arrays one behind the other become theirs for each rank: those of rank 0, of rank 1,
+// ...
+std::vector<Buffer> shares_of_each(const Row& row, const Side& side,
+                                   const std::vector<Buffer>& wholes,
+                                   const std::vector<Buffer>& parts, int size) {
+  if (wholes.size() != parts.size())
+    throw Error(ErrorKind::Unsupported, std::string(row.name) + ": " + side.name +
+                                            " has " + std::to_string(wholes.size()) +
+                                            " arrays, expected " +
+                                            std::to_string(parts.size()));
+  std::vector<Buffer> result(wholes.size() * static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < wholes.size(); ++i) {
+    const auto cut = shares(row.name, side.name, wholes[i], parts[i], size);
+    for (std::size_t rank = 0; rank < cut.size(); ++rank)
+      result[rank * wholes.size() + i] = cut[rank];
   }
-  return {};
+  return result;
+}
+
+void check_lists(const Row& row, const Side& side,
+                 const std::vector<std::size_t>& lengths, std::size_t length,
+                 int size) {
+  const auto check = [&](const std::string& what, std::size_t got, std::size_t expected,
+                         const char* each) {
+    if (got != expected)
+      throw Error(ErrorKind::Unsupported,
+                  std::string(row.name) + ": invalid " + what + " (expected length " +
+                      std::to_string(expected) + ", got " + std::to_string(got) +
+                      "): it needs one per " + each);
+  };
+  check(side.name, lengths.size(), static_cast<std::size_t>(size), "rank");
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank)
+    check(std::string(side.name) + "[" + std::to_string(rank) + "]", lengths[rank],
+          length, "input");
 }
 
 }  // namespace
 
 void Taken::take(const Side& side, nb::handle given, Access access) {
+  given_ = given;
   switch (side.form) {
     case Form::None:
       return;
@@ -87,13 +103,15 @@ void Taken::take(const Side& side, nb::handle given, Access access) {
       array_.emplace(given, access, side.name);
       return;
     case Form::ListOfRoot:
-      if (given.is_none()) {
-        list_.emplace(nb::list(), access, side.name);
-        return;
-      }
+      if (given.is_none()) return;
       [[fallthrough]];
     case Form::List:
-      list_.emplace(given, access, side.name);
+    case Form::SharesOfEach:
+      lists_.emplace_back(given, access, side.name);
+      return;
+    case Form::Lists:
+      for (const nb::handle list : items_of(given, side.name))
+        lists_.emplace_back(list, access, side.name);
       return;
   }
 }
@@ -103,22 +121,40 @@ bool Taken::has(bool complex) const {
     return is_complex(buffer.dtype) == complex;
   };
   if (array_) return is_so(array_->buffer());
-  return list_ && std::ranges::any_of(list_->buffers(), is_so);
+  return std::ranges::any_of(lists_, [&](const Arrays& list) {
+    return std::ranges::any_of(list.buffers(), is_so);
+  });
 }
 
 void Taken::view_as_real() {
   if (array_) array_->view_as_real();
-  if (list_) list_->view_as_real();
+  for (Arrays& list : lists_) list.view_as_real();
+}
+
+std::vector<Buffer> Taken::take_buffers() {
+  if (lists_.empty()) return {};
+  std::vector<Buffer> all = lists_.front().take_buffers();
+  for (std::size_t i = 1; i < lists_.size(); ++i)
+    for (Buffer& buffer : lists_[i].take_buffers()) all.push_back(std::move(buffer));
+  return all;
+}
+
+std::vector<std::size_t> Taken::lengths() const {
+  std::vector<std::size_t> lengths;
+  for (const Arrays& list : lists_) lengths.push_back(list.size());
+  return lengths;
 }
 
 nb::object Taken::owner() const {
   if (array_) return array_->owner();
-  return list_ ? list_->owner() : nb::none();
+  nb::list owners;
+  for (const Arrays& list : lists_) owners.append(list.owner());
+  return owners;
 }
 
 nb::list Taken::listed() const {
   if (array_) return array_->listed();
-  return list_ ? list_->listed() : nb::list();
+  return lists_.empty() ? nb::list() : nb::borrow<nb::list>(given_);
 }
 
 Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size)
@@ -131,21 +167,53 @@ Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size)
   input_.take(row.input, given.input,
               is_in_place_ ? access_in_place(row, is_root) : Access::Read);
   view_mixed_as_real(row.collective, output_, input_);
-  if (row.collective.is_reduction) {
-    const Reduction reduction(row.name, given.reduce_op);
-    operation.reduce_op = reduction.op;
-    operation.factor = reduction.factor;
-  }
-  if (row.input.form == Form::Array) operation.input = input_.buffer();
+  if (row.collective.is_reduction) take_reduction(row, given.reduce_op);
+  take_buffers(row, given, size);
+  cut_shares(row, size);
+  row.collective.check(operation, rank, size);
+}
+
+void Prepared::take_reduction(const Row& row, nb::handle given) {
+  const Reduction reduction(row.name, given);
+  operation.reduce_op = reduction.op;
+  operation.factor = reduction.factor;
+}
+
+// What one side says without the other.
+void Prepared::take_buffers(const Row& row, const Arguments& given, int size) {
+  if (row.input.form == Form::Array)
+    operation.input = input_.buffer();
+  else if (row.input.form == Form::Rows)
+    operation.inputs =
+        rows(row.input.name, given.input, input_.buffer(), given.input_splits, size);
+  else
+    operation.inputs = input_.take_buffers();
   if (row.output.form == Form::Array)
     operation.output = output_.buffer();
   else if (row.in_place == InPlace::OnAll || row.in_place == InPlace::OffRoot)
     operation.output = operation.input;
-  operation.outputs = buffers_of(row, row.output, output_, given.output,
-                                 given.output_splits, input_, size);
-  operation.inputs = buffers_of(row, row.input, input_, given.input, given.input_splits,
-                                output_, size);
-  row.collective.check(operation, rank, size);
+  else if (row.output.form == Form::Rows)
+    operation.outputs = rows(row.output.name, given.output, output_.buffer(),
+                             given.output_splits, size);
+  else if (row.output.form == Form::Lists)
+    check_lists(row, row.output, output_.lengths(), operation.inputs.size(), size);
+  if (row.output.form != Form::Rows) operation.outputs = output_.take_buffers();
+}
+
+void Prepared::cut_shares(const Row& row, int size) {
+  if (row.input.form == Form::Shares)
+    operation.inputs =
+        shares(row.name, row.input.name, input_.buffer(), operation.output, size);
+  else if (row.input.form == Form::SharesOfEach)
+    operation.inputs =
+        shares_of_each(row, row.input, operation.inputs, operation.outputs, size);
+  if (output_.is_there() &&
+      (row.output.form == Form::Shares || row.output.form == Form::SharesOfRoot))
+    operation.outputs =
+        shares(row.name, row.output.name, output_.buffer(), operation.input, size);
+  else if (row.output.form == Form::SharesOfEach)
+    operation.outputs =
+        shares_of_each(row, row.output, operation.outputs, operation.inputs, size);
 }
 
 nb::object Prepared::owners() const {

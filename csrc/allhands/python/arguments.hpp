@@ -16,11 +16,13 @@ namespace allhands::python {
 enum class Form {
   None,
   Array,         // one
-  Shares,        // one, cut in as many elements per rank as the other side has
+  Shares,        // one, cut for the ranks in as many elements as the other side has
   SharesOfRoot,  // the same on the root only, None elsewhere
   Rows,          // one, cut along its first dimension by split sizes
-  List,          // one per rank
+  List,          // a list
   ListOfRoot,    // the same on the root only, None or empty elsewhere
+  Lists,         // a list for each rank, each as long as that of the other side
+  SharesOfEach,  // a list as long as that of the other side, each cut as Shares
 };
 
 struct Side {
@@ -60,8 +62,10 @@ class Taken {
   // not.
   bool has(bool complex) const;
   void view_as_real();
-  // Of the lists, once.
-  std::vector<Buffer> take_buffers() { return list_->take_buffers(); }
+  // Of all lists, once.
+  std::vector<Buffer> take_buffers();
+  // Of each list.
+  std::vector<std::size_t> lengths() const;
 
   // What keeps the memory alive.
   nanobind::object owner() const;
@@ -69,8 +73,9 @@ class Taken {
   nanobind::list listed() const;
 
  private:
+  nanobind::handle given_;
   std::optional<Array> array_;
-  std::optional<Arrays> list_;
+  std::vector<Arrays> lists_;
 };
 
 // An Operation, with the arrays that it needs for as long as it may run.
@@ -87,6 +92,10 @@ class Prepared {
   nanobind::list outputs() const;
 
  private:
+  void take_reduction(const Row& row, nanobind::handle given);
+  void take_buffers(const Row& row, const Arguments& given, int size);
+  void cut_shares(const Row& row, int size);
+
   const bool is_in_place_;
   Taken output_, input_;
 };

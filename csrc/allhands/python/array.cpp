@@ -33,15 +33,19 @@ nb::object as_buffer(nb::handle array, Access access, const char* name) {
                               "name"_a = name);
 }
 
+}  // namespace
+
 nb::tuple items_of(nb::handle list, const char* name) {
-  if (PyList_Check(list.ptr())) return nb::steal<nb::tuple>(PyList_AsTuple(list.ptr()));
+  if (PyList_Check(list.ptr())) {
+    nb::object items = nb::steal(PyList_AsTuple(list.ptr()));
+    if (!items.is_valid()) nb::raise_python_error();  // no memory
+    return nb::borrow<nb::tuple>(items);
+  }
   throw Error(ErrorKind::Type,
               "Invalid function argument. Expected parameter `" + std::string(name) +
                   "` of type list of arrays, but got " +
                   nb::cast<std::string>(nb::str(list.type())) + " instead.");
 }
-
-}  // namespace
 
 Array::Array(nb::handle array, Access access, const char* name)
     : given_(array), owner_(array) {

@@ -46,6 +46,7 @@ class Arrays {
   void view_as_real() {
     for (Buffer& buffer : buffers_) buffer = allhands::view_as_real(std::move(buffer));
   }
+  std::size_t size() const { return buffers_.size(); }
   // Once.
   std::vector<Buffer> take_buffers() { return std::move(buffers_); }
   nanobind::object owner() const { return nanobind::object(owners_); }
@@ -57,5 +58,9 @@ class Arrays {
   std::vector<Buffer> buffers_;
   nanobind::tuple owners_;
 };
+
+// The items of a list, as long as the result lives. `name`: of the parameter. Throws
+// TypeError for anything else.
+nanobind::tuple items_of(nanobind::handle list, const char* name);
 
 }  // namespace allhands::python

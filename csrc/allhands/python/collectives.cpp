@@ -1,15 +1,14 @@
 // The collectives for Python, a row each: from it come the method that takes the
-// arguments one by one and what submit() and prepare() do with a Call of that name.
-#include "allhands/arena/collectives.hpp"
+// arguments one by one and what is done with a Call of that name.
+#include "allhands/python/collectives.hpp"
 
 #include <nanobind/stl/string.h>
 
 #include <string>
 #include <utility>
 
+#include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/python/arguments.hpp"
-#include "allhands/python/communicator.hpp"
 #include "allhands/python/request.hpp"
 
 namespace nb = nanobind;
@@ -19,6 +18,12 @@ namespace allhands::python {
 namespace {
 
 using Self = PyCommunicator&;
+
+bool is_true(nb::handle value) {
+  const int result = PyObject_IsTrue(value.ptr());
+  if (result < 0) nb::raise_python_error();
+  return result == 1;
+}
 
 constexpr Row kRows[] = {
     {.name = "all_reduce",
@@ -69,33 +74,42 @@ constexpr Row kRows[] = {
      .collective = kAllToAll,
      .output = {"output", Form::Rows},
      .input = {"input", Form::Rows}},
+    {.name = "gather_single",
+     .collective = kGather,
+     .output = {"gather_tensor", Form::SharesOfRoot},
+     .input = {"tensor", Form::Array},
+     .has_root = true},
+    {.name = "scan",
+     .collective = kScan,
+     .output = {"output", Form::Array},
+     .input = {"input", Form::Array}},
+    {.name = "exscan",
+     .collective = kExscan,
+     .output = {"output", Form::Array},
+     .input = {"input", Form::Array}},
+    {.name = "all_reduce_coalesced",
+     .collective = kAllReduceCoalesced,
+     .input = {"tensors", Form::List},
+     .in_place = InPlace::OnAll},
+    {.name = "all_gather_coalesced",
+     .collective = kAllGatherCoalesced,
+     .output = {"output_tensor_lists", Form::Lists},
+     .input = {"input_tensor_list", Form::List}},
+    {.name = "all_gather_single_coalesced",
+     .collective = kAllGatherCoalesced,
+     .output = {"outputs", Form::SharesOfEach},
+     .input = {"inputs", Form::List}},
+    {.name = "reduce_scatter_single_coalesced",
+     .collective = kReduceScatterCoalesced,
+     .output = {"outputs", Form::List},
+     .input = {"inputs", Form::SharesOfEach}},
     {.name = "barrier", .collective = kBarrier},
 };
 
-nb::object make_request(Self self, Prepared prepared, nb::handle timeout) {
-  nb::object owners = prepared.owners();
-  return nb::cast(Request(nb::find(self), std::move(prepared.operation),
-                          std::move(owners), self.limit(timeout)));
-}
-
-// Runs it now, or queues it and returns its Work.
-nb::object carry_out(Self self, const Row& row, const Arguments& arguments,
-                     nb::handle timeout, nb::handle async_op) {
-  const Communicator& core = self.core();
-  Prepared prepared(row, arguments, core.rank(), core.size());
-  if (async_op.is_none()) return make_request(self, std::move(prepared), timeout);
-  const Deadline::Duration limit = self.limit(timeout);
-  if (!PyObject_IsTrue(async_op.ptr())) {
-    self.run(prepared.operation, limit);
-    return nb::none();
-  }
-  return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
-              nb::find(self), prepared.outputs());
-}
-
 // "root: int, ", "tensor: typing.Any, ", ...
 std::string parameter(const Side& side) {
-  const bool is_list = side.form == Form::List || side.form == Form::ListOfRoot;
+  const bool is_list = side.form == Form::List || side.form == Form::ListOfRoot ||
+                       side.form == Form::Lists || side.form == Form::SharesOfEach;
   const bool is_of_root =
       side.form == Form::ListOfRoot || side.form == Form::SharesOfRoot;
   return std::string(side.name) + ": " + (is_list ? "list[typing.Any]" : "typing.Any") +
@@ -104,12 +118,12 @@ std::string parameter(const Side& side) {
 
 std::string signature(const Row& row, const std::string& parameters) {
   return "def " + std::string(row.name) + "(self, " + parameters +
-         "timeout: datetime.timedelta | None, async_op: bool | None) -> typing.Any";
+         "timeout: datetime.timedelta | None, async_op: bool) -> typing.Any";
 }
 
 // The method of a row: its arrays in the order of the public function, root, reduce
 // operation or splits, then these two.
-#define ALLHANDS_LIMITS "timeout"_a.none(), "async_op"_a.none()
+#define ALLHANDS_LIMITS "timeout"_a.none(), "async_op"_a
 
 void bind_in_place(CommunicatorClass& c, const Row& row) {
   const nb::arg tensor(row.input.name);
@@ -228,6 +242,34 @@ void bind_row(CommunicatorClass& c, const Row& row) {
 }
 
 }  // namespace
+
+const Row* find_row(std::string_view name) {
+  for (const Row& row : kRows)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& arguments,
+                     nb::handle timeout, nb::handle async_op) {
+  const Communicator& core = self.core();
+  Prepared prepared(row, arguments, core.rank(), core.size());
+  const Deadline::Duration limit = self.limit(timeout);
+  if (!is_true(async_op)) {
+    self.run(prepared.operation, limit);
+    return nb::none();
+  }
+  return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
+              nb::find(self), prepared.outputs());
+}
+
+nb::object make_request(PyCommunicator& self, const Row& row,
+                        const Arguments& arguments, nb::handle timeout) {
+  const Communicator& core = self.core();
+  Prepared prepared(row, arguments, core.rank(), core.size());
+  nb::object owners = prepared.owners();
+  return nb::cast(Request(nb::find(self), std::move(prepared.operation),
+                          std::move(owners), self.limit(timeout)));
+}
 
 void bind_collectives(CommunicatorClass& c) {
   for (const Row& row : kRows) bind_row(c, row);

@@ -216,6 +216,7 @@ void bind_communicator(nb::module_& m) {
   bind_messages(c);
   bind_shared_arrays(c);
   bind_collectives(c);
+  bind_calls(c);
 }
 
 }  // namespace allhands::python

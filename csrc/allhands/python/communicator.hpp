@@ -68,6 +68,7 @@ using CommunicatorClass = nanobind::class_<PyCommunicator>;
 
 void bind_communicator(nanobind::module_& m);
 void bind_collectives(CommunicatorClass& c);
+void bind_calls(CommunicatorClass& c);
 void bind_messages(CommunicatorClass& c);
 void bind_shared_arrays(CommunicatorClass& c);
 

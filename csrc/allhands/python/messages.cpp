@@ -1,4 +1,6 @@
 // Point-to-point for Python.
+#include "allhands/python/messages.hpp"
+
 #include <nanobind/stl/optional.h>
 
 #include <optional>
@@ -100,6 +102,25 @@ int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
 }
 
 }  // namespace
+
+nb::object carry_out_send(nb::handle communicator, nb::handle tensor, nb::handle peer,
+                          std::int64_t tag, nb::handle timeout, bool async_op) {
+  if (async_op)
+    return start(nb::borrow(communicator), Direction::Send, tensor, nb::cast<int>(peer),
+                 tag, timeout);
+  send(nb::cast<Self>(communicator), tensor, nb::cast<int>(peer), tag, timeout);
+  return nb::none();
+}
+
+nb::object carry_out_recv(nb::handle communicator, nb::handle tensor, nb::handle peer,
+                          std::int64_t tag, nb::handle timeout, bool async_op) {
+  const Source source = nb::cast<Source>(peer);
+  if (async_op)
+    return start(nb::borrow(communicator), Direction::Recv, tensor, from(source), tag,
+                 timeout);
+  recv(nb::cast<Self>(communicator), tensor, source, tag, timeout);
+  return nb::none();
+}
 
 void bind_messages(CommunicatorClass& c) {
   c.def("send", &send, "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a.none(),

@@ -115,6 +115,30 @@ class Communicator(Protocol):
             )
         )
 
+    def scan(
+        self,
+        output: Array,
+        input: Array,
+        op: RedOpType | ReduceOp,
+        timeout: timedelta | None,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.scan`."""
+        return self.submit(Call("scan", output, input, timeout, async_op, reduce_op=op))
+
+    def exscan(
+        self,
+        output: Array,
+        input: Array,
+        op: RedOpType | ReduceOp,
+        timeout: timedelta | None,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.exscan`."""
+        return self.submit(
+            Call("exscan", output, input, timeout, async_op, reduce_op=op)
+        )
+
     def broadcast(
         self, tensor: Array, root: int, timeout: timedelta | None, async_op: bool
     ) -> Work | None:
@@ -147,6 +171,19 @@ class Communicator(Protocol):
     ) -> Work | None:
         """See `allhands.gather`; only `root` has a list."""
         return self.submit(Call("gather", gather_list, tensor, timeout, async_op, root))
+
+    def gather_single(
+        self,
+        tensor: Array,
+        gather_tensor: Array | None,
+        root: int,
+        timeout: timedelta | None,
+        async_op: bool,
+    ) -> Work | None:
+        """See `allhands.gather_single`; only `root` has a `gather_tensor`."""
+        return self.submit(
+            Call("gather_single", gather_tensor, tensor, timeout, async_op, root)
+        )
 
     def scatter(
         self,

@@ -14,9 +14,7 @@ import numpy as np
 
 from allhands import _C, settings
 from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
-from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.request import PersistentRequest
 from allhands.backends.work import Work
 
 __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
@@ -93,53 +91,6 @@ class NativeCommunicator(_C.Communicator):
             timeout=options.timeout,
             patience=settings.patience.get(),
         )
-
-    def submit(self, call: Call) -> Work | None:
-        """See `Communicator.submit`."""
-        work: Work | None = self._carry_out(call, call.async_op)
-        return work
-
-    def prepare(self, call: Call) -> PersistentRequest | None:
-        """See `Communicator.prepare`."""
-        request: PersistentRequest = self._carry_out(call, None)
-        return request
-
-    def _carry_out(self, call: Call, async_op: bool | None) -> Any:
-        c: Any = call
-        end = call.timeout, async_op
-        match call.op:
-            case "all_reduce":
-                return self.all_reduce(c.output, c.reduce_op, *end)
-            case "reduce":
-                return self.reduce(c.input, c.root, c.reduce_op, *end)
-            case "reduce_scatter":
-                return self.reduce_scatter(c.output, c.input, c.reduce_op, *end)
-            case "reduce_scatter_single":
-                return self.reduce_scatter_single(c.output, c.input, c.reduce_op, *end)
-            case "broadcast":
-                return self.broadcast(c.output, c.root, *end)
-            case "all_gather":
-                return self.all_gather(c.output, c.input, *end)
-            case "all_gather_single":
-                return self.all_gather_single(c.output, c.input, *end)
-            case "gather":
-                return self.gather(c.input, c.output, c.root, *end)
-            case "scatter":
-                return self.scatter(c.output, c.input, c.root, *end)
-            case "all_to_all":
-                return self.all_to_all(c.output, c.input, *end)
-            case "all_to_all_single":
-                splits = (c.output_splits, c.input_splits)
-                return self.all_to_all_single(c.output, c.input, *splits, *end)
-            case "barrier":
-                return self.barrier(*end)
-            case "send":
-                run = self.isend if async_op else self.send
-                return run(c.input, c.peer, c.tag, c.timeout)
-            case "recv":
-                run = self.irecv if async_op else self.recv
-                return run(c.output, c.peer, c.tag, c.timeout)
-        raise NotImplementedError(f"Backend native does not support {call.op}")
 
     def empty_shared(
         self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None

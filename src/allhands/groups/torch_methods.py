@@ -18,9 +18,9 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from allhands.arrays import Array
-from allhands.arrays.lists import check_same_dtype
+from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
-from allhands.backends.work import CombinedWork, Work
+from allhands.backends.work import Work
 from allhands.options import CallOptions, RedOpType, ReduceOp
 
 __all__ = ["BackendType", "TorchMethods"]
@@ -77,9 +77,13 @@ class TorchMethods(ABC):
 
     def allreduce_coalesced(self, tensors: list[Array], opts: Any = None) -> Work:
         """See `allhands.all_reduce_coalesced`."""
-        check_same_dtype(tensors)
-        works = [self.allreduce(tensor, opts) for tensor in tensors]
-        return CombinedWork(works, list(tensors))
+        chosen = _chosen(opts, None, "reduceOp", ReduceOp.SUM)
+        call = Call(
+            "all_reduce_coalesced",
+            *(tensors, tensors, _limit_of(opts, None), True),
+            reduce_op=chosen,
+        )
+        return _work(self.communicator.submit(call))
 
     def reduce(
         self,
@@ -129,12 +133,14 @@ class TorchMethods(ABC):
     def reduce_scatter_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
     ) -> Work:
-        """`reduce_scatter_single` of each pair."""
-        works = [
-            self.reduce_scatter_single(output, input, opts)
-            for output, input in zip(outputs, inputs, strict=True)
-        ]
-        return CombinedWork(works, list(outputs))
+        """`reduce_scatter_single` of each pair, as one operation."""
+        chosen = _chosen(opts, None, "reduceOp")
+        call = Call(
+            "reduce_scatter_single_coalesced",
+            *(outputs, inputs, _limit_of(opts, None), True),
+            reduce_op=chosen,
+        )
+        return _work(self.communicator.submit(call))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -168,23 +174,9 @@ class TorchMethods(ABC):
         self, output_lists: list[list[Array]], input_list: list[Array], opts: Any = None
     ) -> Work:
         """See `allhands.all_gather_coalesced`."""
-        if len(output_lists) != self.size():
-            raise RuntimeError(
-                f"all_gather_coalesced: invalid output tensor list (expected length "
-                f"{self.size()}, got {len(output_lists)}): it needs one per rank"
-            )
-        check_same_dtype(input_list)
-        for outputs in output_lists:
-            if len(outputs) != len(input_list):
-                raise RuntimeError(
-                    f"all_gather_coalesced: invalid output list (expected length "
-                    f"{len(input_list)}, got {len(outputs)}): it needs one per input"
-                )
-        works = [
-            self.allgather([outputs[i] for outputs in output_lists], tensor, opts)
-            for i, tensor in enumerate(input_list)
-        ]
-        return CombinedWork(works, output_lists)
+        limit = _limit_of(opts, None)
+        call = Call("all_gather_coalesced", output_lists, input_list, limit, True)
+        return _work(self.communicator.submit(call))
 
     def all_gather_single(self, output: Array, input: Array, opts: Any = None) -> Work:
         """See `allhands.all_gather_single`."""
@@ -194,12 +186,10 @@ class TorchMethods(ABC):
     def all_gather_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
     ) -> Work:
-        """`all_gather_single` of each pair."""
-        works = [
-            self.all_gather_single(output, input, opts)
-            for output, input in zip(outputs, inputs, strict=True)
-        ]
-        return CombinedWork(works, list(outputs))
+        """`all_gather_single` of each pair, as one operation."""
+        limit = _limit_of(opts, None)
+        call = Call("all_gather_single_coalesced", outputs, inputs, limit, True)
+        return _work(self.communicator.submit(call))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 

@@ -20,6 +20,7 @@ from allhands.backends.work import Work
 from allhands.groups.process_group import ProcessGroup
 from allhands.options import (
     AllgatherOptions,
+    AllreduceCoalescedOptions,
     AllreduceOptions,
     AllToAllOptions,
     BarrierOptions,
@@ -107,6 +108,11 @@ def _spelling(call: Call, limit: timedelta) -> Spelling:
             splits = [list(call.output_splits or ()), list(call.input_splits or ())]
             names = ["all_to_all_single", "alltoall_base"]
             return names, [output, input, *splits, AllToAllOptions(limit)]
+        case "all_reduce_coalesced":
+            options = AllreduceCoalescedOptions(limit, reduceOp=call.reduce_op)
+            return ["allreduce_coalesced"], [output, options]
+        case "all_gather_coalesced":
+            return ["allgather_coalesced"], [output, input, AllgatherOptions(limit)]
         case "barrier":
             return ["barrier"], [BarrierOptions(limit)]
         case "send":

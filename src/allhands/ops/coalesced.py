@@ -36,13 +36,18 @@ def all_reduce_coalesced(
     *,
     timeout: timedelta | None = None,
 ) -> Any:
-    """`all_reduce` of each of `tensors`, which have one dtype; warns.
+    """`all_reduce` of each of `tensors`, as one operation; warns.
+
+    Every rank passes as many, each of the same size. They may share memory: all are
+    read before one is written. All have one dtype; with SUM, AVG and PREMUL_SUM complex
+    arrays may be among real ones, `complex64` among `float32` and `complex128` among
+    `float64`.
 
     Returns:
         A future of `tensors` if `async_op`, else None.
 
     Raises:
-        ValueError: dtypes differ.
+        ValueError: other dtypes together.
 
     Example:
         ```python
@@ -66,10 +71,10 @@ def all_gather_coalesced(
     *,
     timeout: timedelta | None = None,
 ) -> Any:
-    """`all_gather` of each array of a list; warns.
+    """`all_gather` of each array of a list, as one operation; warns.
 
     Entry i of `input_tensor_list` of rank r comes to `output_tensor_lists[r][i]` of
-    every rank.
+    every rank. Every rank passes as many arrays, each of the same size.
 
     Returns:
         A future of `output_tensor_lists` if `async_op`, else None.

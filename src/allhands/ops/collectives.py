@@ -42,6 +42,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "gather",
+    "gather_single",
     "scatter",
 ]
 
@@ -182,6 +183,43 @@ def gather(
     member = resolve(group)
     root = member.rank_meant(dst, group_dst, default=0)
     return carrier_of(member).gather(tensor, gather_list, root, timeout, async_op)
+
+
+def gather_single(
+    tensor: Array,
+    gather_tensor: Array | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Collect `tensor` of every rank in one `gather_tensor` of one rank, by group rank.
+
+    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`; by
+    default global rank 0. Its `gather_tensor` has as many elements as all inputs
+    together: concatenated along the first dimension or stacked along a new one. The
+    others pass none. All arrays have the same dtype.
+
+    Raises:
+        ValueError: `gather_tensor` is missing on the destination or given elsewhere;
+            dtypes differ, or it has another number of elements; `dst` is not in the
+            group.
+        RuntimeError: no such rank.
+
+    Example:
+        ```python
+        is_root = dist.get_rank() == 0
+        everyone = np.empty((dist.get_world_size(), 2)) if is_root else None
+        dist.gather_single(np.full(2, float(dist.get_rank())), everyone, dst=0)
+        ```
+    """
+    member = resolve(group)
+    root = member.rank_meant(dst, group_dst, default=0)
+    return carrier_of(member).gather_single(
+        tensor, gather_tensor, root, timeout, async_op
+    )
 
 
 def scatter(

@@ -22,10 +22,12 @@ from allhands.options import RedOpType, ReduceOp
 
 __all__ = [
     "all_reduce",
+    "exscan",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_single",
     "reduce_scatter_tensor",
+    "scan",
 ]
 
 
@@ -80,6 +82,62 @@ def reduce(
     member = resolve(group)
     root = member.rank_meant(dst, group_dst)
     return carrier_of(member).reduce(tensor, root, op, timeout, async_op)
+
+
+def scan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Reduce `input` across the ranks up to this one, in `output`: MPI's `Scan`.
+
+    Rank r gets what `all_reduce` would give to a group of the ranks 0 to r, to the
+    bit; with AVG that is the average of the first r + 1 inputs. `output` may be
+    `input`, and must not share memory with it otherwise.
+
+    Raises:
+        ValueError: dtypes or numbers of elements differ; the two share memory.
+
+    Example:
+        ```python
+        mine = np.array([len(samples)])
+        end = np.empty_like(mine)
+        dist.scan(end, mine)  # this rank's samples end there, counted over all ranks
+        ```
+    """
+    return carrier_of(group).scan(output, input, op, timeout, async_op)
+
+
+def exscan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """Reduce `input` across the ranks before this one, in `output`: MPI's `Exscan`.
+
+    As `scan`, without this rank's own input. On rank 0 nothing is before it: `output`
+    keeps what it held.
+
+    Raises:
+        ValueError: dtypes or numbers of elements differ; the two share memory without
+            being the same array.
+
+    Example:
+        ```python
+        mine = np.array([len(samples)])
+        begin = np.zeros_like(mine)
+        dist.exscan(begin, mine)  # where this rank's samples begin
+        ```
+    """
+    return carrier_of(group).exscan(output, input, op, timeout, async_op)
 
 
 def reduce_scatter(

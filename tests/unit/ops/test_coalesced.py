@@ -43,6 +43,78 @@ def test_all_gather_coalesced_gathers_each(async_op):
     assert run_ranks(2, body) == [[[0, 0], [1, 10]]] * 2
 
 
+def test_arrays_that_share_memory_are_reduced_as_they_were():
+    def body(rank):
+        once, shifted = np.ones(1), np.ones(4)
+        dist.all_reduce_coalesced([once, once])
+        dist.all_reduce_coalesced([shifted[:3], shifted[1:]])
+        return once.tolist(), shifted.tolist()
+
+    assert run_ranks(2, body) == [([2], [2, 2, 2, 2])] * 2
+
+
+@pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM(2)])
+@pytest.mark.parametrize(("kind", "real"), [("c8", "f4"), ("c16", "f8")])
+def test_complex_and_real_arrays_together(op, kind, real):
+    def body(rank):
+        strided = np.zeros((3, 4), kind)[:, ::2]
+        strided[:] = np.arange(6).reshape(3, 2) * (1 - 2j)
+        arrays = [np.full(2, 1 + rank * 1j, kind), np.ones(3, real), strided]
+        alone = [array.copy() for array in arrays]
+        dist.all_reduce_coalesced(arrays, op)
+        for array in alone:
+            dist.all_reduce(array, op)
+        assert [a.tolist() for a in arrays] == [a.tolist() for a in alone]
+        with pytest.raises(ValueError, match="PRODUCT of complex and real"):
+            dist.all_reduce_coalesced(arrays, ReduceOp.PRODUCT)
+        with pytest.raises(ValueError, match="different dtypes"):
+            dist.all_reduce_coalesced([np.ones(1, kind), np.ones(1, "f2")])
+
+    run_ranks(3, body)
+
+
+@pytest.mark.parametrize("counts", [(2, 0, 3), (70_000, 1, 40_000), (0,)])
+def test_lists_through_all_sizes(counts):
+    """Of one line, of several chunks, and of nothing."""
+
+    def values(rank, i):
+        return np.arange(counts[i]) % 100 + rank + 10.0 * i
+
+    def body(rank):
+        everywhere = range(len(counts))
+        inputs = [values(rank, i) for i in everywhere]
+        wide = [np.empty((3, n)) for n in counts]
+        world = dist.group.WORLD
+        world.all_gather_single_coalesced(wide, inputs).wait()
+        for i, whole in enumerate(wide):
+            for source in range(3):
+                np.testing.assert_array_equal(whole[source], values(source, i))
+        mine = [np.empty(n)[::-1] for n in counts]
+        world.reduce_scatter_single_coalesced(mine, wide).wait()
+        for i, part in enumerate(mine):
+            np.testing.assert_array_equal(part, 3 * values(rank, i))
+        dist.all_reduce_coalesced(inputs)
+        for i, total in enumerate(inputs):
+            np.testing.assert_array_equal(total, 3 * values(1, i))
+
+    run_ranks(3, body)
+
+
+@pytest.mark.parametrize("name", ["all_gather_single", "reduce_scatter_single"])
+def test_lists_of_unlike_length_are_refused(name):
+    def body(rank):
+        one, two = np.zeros(1), np.zeros(2)
+        short, long = ([one], [two, two])
+        if name == "reduce_scatter_single":
+            short, long = long, short
+        call = getattr(dist.group.WORLD, f"{name}_coalesced")
+        with pytest.raises(RuntimeError, match=r"has [12] arrays, expected [12]"):
+            call(long, short)
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
 def test_of_no_arrays():
     def body(rank):
         assert dist.all_reduce_coalesced([], async_op=True).result(20) == []

@@ -531,3 +531,29 @@ def test_all_to_all_refuses():
         dist.barrier()  # the group still works
 
     run_ranks(2, body)
+
+
+def test_gather_single_collects_on_the_root():
+    def body(rank):
+        everyone = np.empty((3, 2)) if rank == 1 else None
+        work = dist.gather_single(np.full(2, float(rank)), everyone, 1, async_op=True)
+        work.wait()
+        return None if everyone is None else everyone.tolist()
+
+    assert run_ranks(3, body) == [None, [[0, 0], [1, 1], [2, 2]], None]
+
+
+def test_gather_single_refuses():
+    def body(rank):
+        one, two = np.zeros(1), np.zeros(2)
+        other = two if rank == 0 else None
+        with pytest.raises(ValueError, match=r"``gather_tensor`` must"):
+            dist.gather_single(one, None if rank == 0 else two, 0)
+        with pytest.raises(RuntimeError, match="invalid root rank: 2"):
+            dist.gather_single(one, two, group_dst=2)
+        if rank == 0:
+            with pytest.raises(ValueError, match=r"gather_tensor has 2 elements.*4"):
+                dist.gather_single(two, other, 0)
+        dist.gather_single(one, other)  # to rank 0
+
+    run_ranks(2, body)

@@ -43,6 +43,16 @@ def reduce_scatter_uneven(counts):
     dist.reduce_scatter(mine, listed)
 
 
+def all_reduce_coalesced(*counts):
+    group = dist.group.WORLD
+    group.allreduce_coalesced([np.zeros(n) for n in counts]).wait()
+
+
+def all_gather_coalesced(*counts):
+    listed = [[np.zeros(n) for n in counts] for _ in range(dist.get_world_size())]
+    dist.group.WORLD.allgather_coalesced(listed, [np.zeros(n) for n in counts]).wait()
+
+
 CALLS = {
     "all_reduce": lambda: dist.all_reduce(np.zeros(2)),
     "all_reduce of 3": lambda: dist.all_reduce(np.zeros(3)),
@@ -103,6 +113,24 @@ CALLS = {
     "all_to_all": lambda: dist.all_to_all(arrays(2), arrays(2)),
     "all_to_all of int32": lambda: dist.all_to_all(arrays(2, "i4"), arrays(2, "i4")),
     "large all_to_all": lambda: dist.all_to_all(arrays(LARGE), arrays(LARGE)),
+    "gather_single": lambda: dist.gather_single(
+        np.zeros(2), at(0, np.stack(arrays(2))), 0
+    ),
+    "gather_single of 3": lambda: dist.gather_single(
+        np.zeros(3), at(0, np.stack(arrays(3))), 0
+    ),
+    "scan": lambda: dist.scan(np.zeros(2), np.zeros(2)),
+    "scan of 3": lambda: dist.scan(np.zeros(3), np.zeros(3)),
+    "scan MAX": lambda: dist.scan(np.zeros(2), np.zeros(2), ReduceOp.MAX),
+    "large scan": lambda: dist.scan(np.zeros(LARGE), np.zeros(LARGE)),
+    "exscan": lambda: dist.exscan(np.zeros(2), np.zeros(2)),
+    "all_reduce_coalesced": lambda: all_reduce_coalesced(2, 3),
+    "all_reduce_coalesced of 3": lambda: all_reduce_coalesced(2, 3, 1),
+    "all_reduce_coalesced unlike": lambda: all_reduce_coalesced(3, 2),
+    "all_reduce_coalesced of none": lambda: all_reduce_coalesced(),
+    "all_gather_coalesced": lambda: all_gather_coalesced(2, 3),
+    "all_gather_coalesced of 1": lambda: all_gather_coalesced(5),
+    "all_gather_coalesced of none": lambda: all_gather_coalesced(),
     "barrier": lambda: dist.barrier(),
 }
 
@@ -117,6 +145,19 @@ UNLIKE = [
     ("large all_reduce", "large all_reduce MIN", "MIN"),
     ("large all_reduce", "large broadcast from 1", "root 1"),
     ("reduce", "reduce of 3", "count 3"),
+    ("gather_single", "gather_single of 3", "count 3"),
+    ("scan", "scan of 3", "count 3"),
+    ("scan", "scan MAX", "MAX"),
+    ("scan", "exscan", "exscan("),
+    ("scan", "large scan", f"count {LARGE}"),
+    ("large scan", "barrier", "barrier()"),
+    ("all_reduce_coalesced", "all_reduce_coalesced of 3", "in a list of 3"),
+    ("all_reduce_coalesced", "all_reduce_coalesced unlike", "in a list of 2"),
+    ("all_reduce_coalesced", "all_reduce_coalesced of none", "in a list of 0"),
+    ("all_reduce_coalesced of none", "all_reduce", "count 2, SUM"),
+    ("all_reduce_coalesced", "all_gather_coalesced", "all_gather_coalesced"),
+    ("all_gather_coalesced", "all_gather_coalesced of 1", "in a list of 1"),
+    ("all_gather_coalesced of none", "all_gather_coalesced", "in a list of 2"),
     ("reduce", "reduce of int32", "int32"),
     ("reduce of int32", "reduce BAND", "BAND"),
     ("reduce", "reduce to 1", "root 1"),

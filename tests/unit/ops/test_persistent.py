@@ -253,9 +253,11 @@ def test_a_forked_child_is_no_rank():
     source = """
         total = dist.all_reduce_init(np.ones(2))
         total()
+        meet = dist.barrier_init()
+        meet.start()
         child = os.fork()
         if not child:
-            for run in (total, total.start):
+            for run in (total, total.start, meet.wait):
                 try:
                     run()
                 except dist.DistBackendError as error:
@@ -264,6 +266,7 @@ def test_a_forked_child_is_no_rank():
                     os._exit(1)
             os._exit(7)
         give(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        meet.wait()
         total()
     """
     with Processes(2, source) as processes:

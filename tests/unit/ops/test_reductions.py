@@ -89,3 +89,48 @@ def test_the_older_name_warns():
         return output.tolist()
 
     assert run_ranks(1, body) == [[1]]  # one thread: pytest's catching is global
+
+
+@pytest.mark.parametrize("count", [3, 100_003])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "c8", "i4"])
+@pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT])
+def test_a_scan_has_the_bits_of_an_all_reduce_of_those_up_to_it(count, dtype, op):
+    def values(rank):
+        numbers = np.random.default_rng(rank).uniform(-3, 3, count)
+        return numbers.astype(dtype)
+
+    def body(rank):
+        groups = [dist.new_group(range(end)) for end in range(1, 5)]
+        until = []
+        for end, group in enumerate(groups, 1):
+            total = values(rank)
+            if rank < end:
+                dist.all_reduce(total, op, group)
+            until.append(total)
+            dist.broadcast(until[-1], 0)  # what the ranks before `end` have
+        inclusive, exclusive = np.empty(count, dtype), np.full(count, 7, dtype)
+        dist.scan(inclusive, values(rank), op)
+        dist.exscan(exclusive, values(rank), op)
+        assert inclusive.tobytes() == until[rank].tobytes()
+        before = until[rank - 1] if rank else np.full(count, 7, dtype)
+        assert exclusive.tobytes() == before.tobytes()
+
+    run_ranks(4, body)
+
+
+@pytest.mark.parametrize("name", ["scan", "exscan"])
+def test_a_scan_refuses(name):
+    def body(rank):
+        call, array = getattr(dist, name), np.zeros(8)
+        with pytest.raises(ValueError, match="share memory but are not the same array"):
+            call(array[1:5], array[2:6])
+        with pytest.raises(ValueError, match=f"{name}: the output has 3 .* expected 4"):
+            call(np.zeros(3), np.zeros(4))
+        with pytest.raises(ValueError, match="found float64 and float32"):
+            call(np.zeros(4, "f4"), np.zeros(4))
+        with pytest.raises(RuntimeError, match="BAND"):
+            call(np.zeros(4), np.zeros(4), ReduceOp.BAND)
+        call(array, array)  # in place
+        dist.barrier()
+
+    run_ranks(2, body)

@@ -43,6 +43,9 @@ COLLECTIVES = {
         np.zeros(4), np.zeros(2), **o
     ),
     "gather": lambda o: dist.gather(np.zeros(2), pair(), 0, **o),
+    "gather_single": lambda o: dist.gather_single(np.zeros(2), np.zeros(4), 0, **o),
+    "scan": lambda o: dist.scan(np.zeros(2), np.zeros(2), **o),
+    "exscan": lambda o: dist.exscan(np.zeros(2), np.zeros(2), **o),
     "scatter": lambda o: dist.scatter(np.zeros(2), pair(), 0, **o),
     "scatter from there": lambda o: dist.scatter(np.zeros(2), None, 1, **o),
     "all_to_all": lambda o: dist.all_to_all(pair(), pair(), **o),

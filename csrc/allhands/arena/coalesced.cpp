@@ -1,0 +1,289 @@
+// Collectives on lists of arrays: one operation, as if the arrays of a list were one,
+// in a row.
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "allhands/arena/checks.hpp"
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/parts.hpp"
+#include "allhands/arena/reduction.hpp"
+#include "allhands/arena/rounds.hpp"
+#include "allhands/base/error.hpp"
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+namespace {
+
+using Buffers = std::span<const Buffer>;
+
+std::size_t count_of(Buffers list) {
+  std::size_t count = 0;
+  for (const Buffer& buffer : list) count += buffer.count;
+  return count;
+}
+
+// Calls each(buffer, offset in it, length, offset in the range) for every piece of the
+// elements [at, at + count) of all arrays in a row.
+template <class Each>
+void for_pieces(Buffers list, std::size_t at, std::size_t count, Each each) {
+  std::size_t done = 0;
+  for (const Buffer& buffer : list) {
+    if (done == count) return;
+    if (at >= buffer.count) {
+      at -= buffer.count;
+      continue;
+    }
+    const std::size_t length = std::min(buffer.count - at, count - done);
+    each(buffer, at, length, done);
+    done += length;
+    at = 0;
+  }
+}
+
+void pack_row(Buffers from, std::size_t at, std::size_t count, std::byte* to) {
+  for_pieces(from, at, count,
+             [&](const Buffer& buffer, std::size_t begin, std::size_t length,
+                 std::size_t done) {
+               pack(buffer, begin, length, to + done * size_of(buffer.dtype));
+             });
+}
+
+void unpack_row(const std::byte* from, Buffers to, std::size_t at, std::size_t count,
+                Stores stores) {
+  for_pieces(to, at, count,
+             [&](const Buffer& buffer, std::size_t begin, std::size_t length,
+                 std::size_t done) {
+               unpack(from + done * size_of(buffer.dtype), buffer, begin, length,
+                      stores);
+             });
+}
+
+// The arrays of rank `rank` of a list that has as many for each.
+Buffers part_of(const std::vector<Buffer>& list, int rank, std::size_t length) {
+  return Buffers(list).subspan(static_cast<std::size_t>(rank) * length, length);
+}
+
+// What ranks must agree on for a list: the number of arrays, and a digest of what each
+// is. Never 0: one array in a list is not the array.
+std::uint64_t digest_of(Buffers list) {
+  std::uint64_t digest = 14695981039346656037u;  // FNV-1a, a word at a time
+  for (const Buffer& buffer : list)
+    for (const std::uint64_t word :
+         {std::uint64_t{buffer.count}, static_cast<std::uint64_t>(buffer.dtype)})
+      digest = (digest ^ word) * 1099511628211u;
+  return Descriptor::list_of(list.size(), digest);
+}
+
+Descriptor descriptor(const Operation& operation, DType dtype, Buffers list,
+                      std::size_t count) {
+  return {.op = operation.collective->op,
+          .dtype = dtype,
+          .reduce_op = operation.reduce_op,
+          .count = count,
+          .shares = digest_of(list)};
+}
+
+DType dtype_of(Buffers list) {
+  return list.empty() ? DType::UInt8 : list.front().dtype;
+}
+
+void check_dtypes(Buffers list, DType dtype) {
+  for (const Buffer& buffer : list) check_dtype(buffer, dtype);
+}
+
+void check_lengths(const Operation& operation, std::size_t length, std::size_t parts,
+                   int size) {
+  if (length != parts * static_cast<std::size_t>(size))
+    throw Error(ErrorKind::Unsupported, std::string(operation.collective->name) + ": " +
+                                            std::to_string(length) + " arrays for " +
+                                            std::to_string(size) + " ranks, expected " +
+                                            std::to_string(parts) + " for each");
+}
+
+// --- all_reduce ---
+
+// The dtype that all are reduced in: complex numbers among real ones in that of these.
+DType common_dtype(const std::vector<Buffer>& list) {
+  for (const Buffer& buffer : list)
+    if (!is_complex(buffer.dtype)) return buffer.dtype;
+  return dtype_of(list);
+}
+
+std::vector<Buffer> in_common_dtype(std::vector<Buffer> list) {
+  const DType dtype = common_dtype(list);
+  for (Buffer& buffer : list)
+    if (buffer.dtype != dtype) buffer = view_as_real(std::move(buffer));
+  return list;
+}
+
+bool is_mixed(const std::vector<Buffer>& list) {
+  return std::any_of(list.begin(), list.end(), [&](const Buffer& buffer) {
+    return is_complex(buffer.dtype) != is_complex(list.front().dtype);
+  });
+}
+
+bool is_by_component(ReduceOp op) {
+  return op == ReduceOp::Sum || op == ReduceOp::Avg || op == ReduceOp::PremulSum;
+}
+
+void check_all_reduce(const Operation& operation, int, int) {
+  const std::vector<Buffer>& list = operation.inputs;
+  if (list.empty()) return;
+  if (is_mixed(list) && !is_by_component(operation.reduce_op))
+    throw Error(
+        ErrorKind::Value,
+        std::string(operation.collective->name) + ": " + name_of(operation.reduce_op) +
+            " of complex and real arrays together; SUM, AVG and PREMUL_SUM can");
+  const DType dtype = common_dtype(list);
+  check_reduction(operation, dtype);
+  for (const Buffer& buffer : list) {
+    const bool is_mixable = is_complex(buffer.dtype) && !is_complex(dtype) &&
+                            view_as_real(buffer).dtype == dtype;
+    if (!is_mixable) check_dtype(buffer, dtype);
+  }
+}
+
+std::size_t all_reduce_bytes(const Operation& operation) {
+  return num_bytes(operation.inputs);
+}
+
+// Through memory of its own, which all inputs are copied to first: they may share
+// elements.
+void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
+  const std::vector<Buffer> list = in_common_dtype(operation.inputs);
+  Buffer all = {.data = nullptr, .dtype = dtype_of(list), .count = count_of(list)};
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(all.num_bytes());
+  all.data = memory.get();
+  pack_row(list, 0, all.count, memory.get());
+  Operation one = {.collective = &kAllReduce,
+                   .reduce_op = operation.reduce_op,
+                   .factor = operation.factor,
+                   .output = all,
+                   .input = all};
+  kAllReduce.run(arena, ways, one);
+  unpack_row(memory.get(), list, 0, all.count, Stores::Cached);
+}
+
+// --- all_gather ---
+
+void check_all_gather(const Operation& operation, int, int size) {
+  const std::vector<Buffer>&inputs = operation.inputs, &outputs = operation.outputs;
+  const std::size_t m = inputs.size();
+  check_lengths(operation, outputs.size(), m, size);
+  check_dtypes(inputs, dtype_of(inputs));
+  check_dtypes(outputs, dtype_of(inputs));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    check_count("all_gather_coalesced: output", outputs[i], inputs[i % m].count,
+                static_cast<int>(i));
+  check_apart("all_gather_coalesced: output", outputs);
+}
+
+void all_gather(Arena& arena, const Ways& ways, const Operation& operation) {
+  const std::vector<Buffer>& inputs = operation.inputs;
+  const std::size_t element = size_of(dtype_of(inputs));
+  const Cut cut = {count_of(inputs), arena.chunk_bytes() / element};
+  const std::size_t bytes = cut.count * element;
+  run_rounds(
+      arena, cut.rounds(),
+      [&](std::size_t i) {
+        pack_row(inputs, cut.begin(i), cut.length(i),
+                 arena.staging(arena.rank(), i, bytes));
+      },
+      [&](std::size_t i) {
+        for (int step = 0; step < arena.size(); ++step) {
+          const int rank = (arena.rank() + step) % arena.size();  // spread the readers
+          unpack_row(arena.staging(rank, i, bytes),
+                     part_of(operation.outputs, rank, inputs.size()), cut.begin(i),
+                     cut.length(i), ways.stores);
+        }
+      });
+}
+
+// --- reduce_scatter ---
+
+void check_reduce_scatter(const Operation& operation, int, int size) {
+  const std::vector<Buffer>&inputs = operation.inputs, &outputs = operation.outputs;
+  const std::size_t m = outputs.size();
+  check_lengths(operation, inputs.size(), m, size);
+  if (m == 0) return;
+  check_reduction(operation, dtype_of(outputs));
+  check_dtypes(outputs, dtype_of(outputs));
+  check_dtypes(inputs, dtype_of(outputs));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    check_count("reduce_scatter_coalesced: input", inputs[i], outputs[i % m].count,
+                static_cast<int>(i));
+  check_apart("reduce_scatter_coalesced: output", outputs);
+}
+
+void reduce_scatter(Arena& arena, const Ways& ways, const Operation& operation) {
+  const std::vector<Buffer>& outputs = operation.outputs;
+  const DType dtype = dtype_of(outputs);
+  const std::size_t count = count_of(outputs);
+  const Parts parts(arena, dtype, count);
+  const Cut cut = {count, parts.most()};
+  Reduction reduction(arena, dtype, operation.reduce_op);
+  std::byte* const result = arena.scratch(parts.most() * size_of(dtype));
+  run_rounds(
+      arena, cut.rounds(),
+      [&](std::size_t i) {
+        for (int rank = 0; rank < arena.size(); ++rank)
+          pack_row(part_of(operation.inputs, rank, outputs.size()), cut.begin(i),
+                   cut.length(i), parts.at(arena.rank(), i, rank));
+      },
+      [&](std::size_t i) {
+        for (int rank = 0; rank < arena.size(); ++rank)
+          reduction.source(rank) = parts.at(rank, i, arena.rank());
+        reduction.run(result, cut.length(i));
+        unpack_row(result, outputs, cut.begin(i), cut.length(i), ways.stores);
+      });
+}
+
+}  // namespace
+
+const Collective kAllReduceCoalesced = {
+    .op = Op::AllReduceCoalesced,
+    .name = "all_reduce_coalesced",
+    .is_reduction = true,
+    .goes_as = Op::AllReduce,
+    .check = check_all_reduce,
+    .descriptor =
+        [](const Operation& operation) {
+          const std::vector<Buffer>& list = operation.inputs;
+          return descriptor(operation, common_dtype(list), list,
+                            count_of(in_common_dtype(list)));
+        },
+    .bytes = all_reduce_bytes,
+    .run = all_reduce,
+};
+
+const Collective kAllGatherCoalesced = {
+    .op = Op::AllGatherCoalesced,
+    .name = "all_gather_coalesced",
+    .is_reduction = false,
+    .check = check_all_gather,
+    .descriptor =
+        [](const Operation& operation) {
+          const std::vector<Buffer>& list = operation.inputs;
+          return descriptor(operation, dtype_of(list), list, count_of(list));
+        },
+    .bytes = [](const Operation& operation) { return num_bytes(operation.inputs); },
+    .run = all_gather,
+};
+
+const Collective kReduceScatterCoalesced = {
+    .op = Op::ReduceScatterCoalesced,
+    .name = "reduce_scatter_coalesced",
+    .is_reduction = true,
+    .check = check_reduce_scatter,
+    .descriptor =
+        [](const Operation& operation) {
+          const std::vector<Buffer>& list = operation.outputs;
+          return descriptor(operation, dtype_of(list), list, count_of(list));
+        },
+    .bytes = [](const Operation& operation) { return num_bytes(operation.inputs); },
+    .run = reduce_scatter,
+};
+
+}  // namespace allhands

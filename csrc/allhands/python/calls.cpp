@@ -1,0 +1,85 @@
+// Operations as Calls, see src/allhands/backends/call.py: submitted, or prepared.
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <string_view>
+
+#include "allhands/python/collectives.hpp"
+#include "allhands/python/communicator.hpp"
+#include "allhands/python/messages.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+// What a Call holds, alive.
+class Fields {
+ public:
+  Fields(nb::handle call, const Row& row)
+      : output_(call.attr("output")), input_(call.attr("input")) {
+    if (row.has_root) root_ = nb::cast<int>(call.attr("root"));
+    if (row.collective.is_reduction) reduce_op_ = call.attr("reduce_op");
+    if (row.output.form != Form::Rows) return;
+    output_splits_ = call.attr("output_splits");
+    input_splits_ = call.attr("input_splits");
+  }
+
+  Arguments arguments() const {
+    return {output_, input_, root_, reduce_op_, output_splits_, input_splits_};
+  }
+
+ private:
+  nb::object output_, input_;
+  int root_ = -1;
+  nb::object reduce_op_, output_splits_, input_splits_;
+};
+
+[[noreturn]] void refuse(const char* problem, nb::handle op) {
+  PyErr_Format(PyExc_NotImplementedError, "Backend native does not support %s%S",
+               problem, op.ptr());
+  nb::raise_python_error();
+}
+
+std::string_view name_of(nb::handle op) {
+  Py_ssize_t length = 0;
+  const char* name = PyUnicode_AsUTF8AndSize(op.ptr(), &length);
+  if (name == nullptr) nb::raise_python_error();
+  return {name, static_cast<std::size_t>(length)};
+}
+
+nb::object submit(nb::handle self, nb::handle call) {
+  const nb::object op = call.attr("op");
+  const nb::object timeout = call.attr("timeout"), async_op = call.attr("async_op");
+  const std::string_view name = name_of(op);
+  if (const Row* row = find_row(name))
+    return carry_out(nb::cast<PyCommunicator&>(self), *row,
+                     Fields(call, *row).arguments(), timeout, async_op);
+  const bool is_send = name == "send";
+  if (!is_send && name != "recv") refuse("", op);
+  const auto run = is_send ? carry_out_send : carry_out_recv;
+  return run(self, call.attr(is_send ? "input" : "output"), call.attr("peer"),
+             nb::cast<std::int64_t>(call.attr("tag")), timeout,
+             nb::cast<bool>(async_op));
+}
+
+nb::object prepare(PyCommunicator& self, nb::handle call) {
+  const nb::object op = call.attr("op");
+  const Row* row = find_row(name_of(op));
+  if (row == nullptr) refuse("a persistent ", op);
+  return make_request(self, *row, Fields(call, *row).arguments(), call.attr("timeout"));
+}
+
+}  // namespace
+
+void bind_calls(CommunicatorClass& c) {
+  c.def("submit", &submit, "call"_a,
+        nb::sig("def submit(self, call: typing.Any) -> typing.Any"),
+        "Carries out a Call: None, or with `async_op` its Work.")
+      .def("prepare", &prepare, "call"_a,
+           nb::sig("def prepare(self, call: typing.Any) -> typing.Any"),
+           "A Request that carries out a Call again and again.");
+}
+
+}  // namespace allhands::python
