@@ -54,6 +54,10 @@ class TorchMethods(ABC):
     """What serves the operations of this group."""
 
     @abstractmethod
+    def rank(self) -> int:
+        """This rank, in the group."""
+
+    @abstractmethod
     def size(self) -> int:
         """How many ranks the group has."""
 
@@ -207,6 +211,15 @@ class TorchMethods(ABC):
         target = _chosen(opts, root, "rootRank", 0)
         limit = _limit_of(opts, timeout)
         return _work(self.communicator.gather(tensor, outputs, target, limit, True))
+
+    def gather_single(self, output: Array, input: Array, opts: Any = None) -> Work:
+        """See `allhands.gather_single`; `output` counts on the root only."""
+        root = _chosen(opts, None, "rootRank", 0)
+        limit = _limit_of(opts, None)
+        mine = output if self.rank() == root else None
+        return _work(self.communicator.gather_single(input, mine, root, limit, True))
+
+    gather_into_tensor = gather_single
 
     def scatter(
         self,

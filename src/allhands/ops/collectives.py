@@ -42,6 +42,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "gather",
+    "gather_into_tensor",
     "gather_single",
     "scatter",
 ]
@@ -219,6 +220,28 @@ def gather_single(
     root = member.rank_meant(dst, group_dst, default=0)
     return carrier_of(member).gather_single(
         tensor, gather_tensor, root, timeout, async_op
+    )
+
+
+def gather_into_tensor(
+    tensor: Array,
+    gather_tensor: Array | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None:
+    """The older name of `gather_single`; warns."""
+    warnings.warn(
+        "`allhands.gather_into_tensor` is deprecated. Please use "
+        "`allhands.gather_single` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return gather_single(
+        tensor, gather_tensor, dst, group, async_op, group_dst, timeout=timeout
     )
 
 

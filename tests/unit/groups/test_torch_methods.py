@@ -184,3 +184,21 @@ def test_bad_arguments():
             group.allreduce(one, timeout=5)
 
     run_ranks(1, body)
+
+
+@pytest.mark.parametrize("name", ["gather_single", "gather_into_tensor"])
+def test_gather_into_one_tensor(name):
+    def body(rank):
+        everyone = np.zeros((2, 3))
+        options = dist.GatherOptions(rootRank=1)
+        getattr(dist.group.WORLD, name)(
+            everyone, np.full(3, rank + 1.0), options
+        ).wait()
+        with pytest.warns(FutureWarning, match="use `allhands.gather_single`"):
+            dist.gather_into_tensor(
+                np.full(3, rank + 5.0), everyone[:1].repeat(2, 0) if rank == 0 else None
+            )
+        return everyone.tolist()
+
+    nothing, ones, twos = [0.0] * 3, [1.0] * 3, [2.0] * 3
+    assert run_ranks(2, body) == [[nothing, nothing], [ones, twos]]
