@@ -153,7 +153,10 @@ std::size_t all_reduce_bytes(const Operation& operation) {
 // elements.
 void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer> list = in_common_dtype(operation.inputs);
-  Buffer all = {.data = nullptr, .dtype = dtype_of(list), .count = count_of(list)};
+  Buffer all = {.data = nullptr,
+                .dtype = dtype_of(list),
+                .count = count_of(list),
+                .dimensions = {}};
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(all.num_bytes());
   all.data = memory.get();
   pack_row(list, 0, all.count, memory.get());

@@ -45,8 +45,13 @@ void check_only_root_has(const Row& row, const Arguments& given,
 // these, as in torch.
 void view_mixed_as_real(const Collective& collective, Taken& output, Taken& input) {
   if (collective.is_reduction) return;
-  if (!output.has(true) && !input.has(true)) return;  // nearly always
-  if (!output.has(false) && !input.has(false)) return;
+  const auto has_both = [&](DType complex, DType real) {
+    return (output.has(complex) || input.has(complex)) &&
+           (output.has(real) || input.has(real));
+  };
+  if (!has_both(DType::Complex64, DType::Float32) &&
+      !has_both(DType::Complex128, DType::Float64))
+    return;
   output.view_as_real();
   input.view_as_real();
 }
@@ -116,10 +121,8 @@ void Taken::take(const Side& side, nb::handle given, Access access) {
   }
 }
 
-bool Taken::has(bool complex) const {
-  const auto is_so = [complex](const Buffer& buffer) {
-    return is_complex(buffer.dtype) == complex;
-  };
+bool Taken::has(DType dtype) const {
+  const auto is_so = [dtype](const Buffer& buffer) { return buffer.dtype == dtype; };
   if (array_) return is_so(array_->buffer());
   return std::ranges::any_of(lists_, [&](const Arrays& list) {
     return std::ranges::any_of(list.buffers(), is_so);

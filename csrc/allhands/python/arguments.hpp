@@ -58,9 +58,8 @@ class Taken {
   // Of Form::Array and those that are one array cut.
   const Buffer& buffer() const { return array_->buffer(); }
   bool is_there() const { return array_.has_value(); }
-  // Whether an array is there whose numbers are complex, or real where `complex` is
-  // not.
-  bool has(bool complex) const;
+  // Whether an array of that dtype is there.
+  bool has(DType dtype) const;
   void view_as_real();
   // Of all lists, once.
   std::vector<Buffer> take_buffers();

@@ -115,7 +115,7 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
     """
     found: dict[type, Callable[[Any], Any]] = {}
     for name, module in MODULES.items():
-        if name in sys.modules:
+        if sys.modules.get(name) is not None:  # None: it must not be imported
             found |= _load(module).reducers
     return found
 

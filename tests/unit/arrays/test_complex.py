@@ -64,9 +64,7 @@ def test_lists_may_mix_them():
 
 def test_what_does_not_fit_is_refused():
     def body(rank):
-        with pytest.raises(
-            ValueError, match="different dtypes: found float32 and float6"
-        ):
+        with pytest.raises(ValueError, match="found complex64 and float64"):
             dist.all_gather([np.zeros((3, 2))] * 2, np.zeros(3, "c8"))
         with pytest.raises(ValueError, match="has 3 elements, expected 6"):
             dist.all_gather([np.zeros(3, "f4") for _ in range(2)], np.zeros(3, "c8"))
