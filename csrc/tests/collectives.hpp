@@ -65,6 +65,30 @@ inline Operation all_to_all(std::vector<Buffer> outputs, std::vector<Buffer> inp
           .inputs = std::move(inputs)};
 }
 
+// `collective`: kScan or kExscan.
+inline Operation scan(const Collective& collective, const Buffer& output,
+                      const Buffer& input, ReduceOp op) {
+  return {.collective = &collective, .reduce_op = op, .output = output, .input = input};
+}
+
+inline Operation all_reduce_coalesced(std::vector<Buffer> list) {
+  return {.collective = &kAllReduceCoalesced, .inputs = std::move(list)};
+}
+
+inline Operation all_gather_coalesced(std::vector<Buffer> outputs,
+                                      std::vector<Buffer> inputs) {
+  return {.collective = &kAllGatherCoalesced,
+          .outputs = std::move(outputs),
+          .inputs = std::move(inputs)};
+}
+
+inline Operation reduce_scatter_coalesced(std::vector<Buffer> outputs,
+                                          std::vector<Buffer> inputs) {
+  return {.collective = &kReduceScatterCoalesced,
+          .outputs = std::move(outputs),
+          .inputs = std::move(inputs)};
+}
+
 inline Operation barrier() { return {.collective = &kBarrier}; }
 
 inline void call(Arena& arena, const Operation& operation, const Limits& limits) {
