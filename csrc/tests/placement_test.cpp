@@ -1,7 +1,7 @@
 // Ranks that wait awake spread over the CPUs. The others' seats are made up here, so
 // that what one rank does about them is known. The kernel may move a thread too, if
 // seldom at just that moment: what comes out most often counts.
-#include "allhands/base/placement.hpp"
+#include "allhands/host/placement.hpp"
 
 #include <algorithm>
 #include <cstdio>

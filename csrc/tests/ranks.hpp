@@ -11,7 +11,7 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/process.hpp"
+#include "allhands/host/process.hpp"
 #include "check.hpp"
 #include "collectives.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "allhands/base/shared_memory.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
 #include "loopback.hpp"
 #include "ranks.hpp"

@@ -30,11 +30,11 @@
 #include "allhands/arena/shared_arrays.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/membership.hpp"
-#include "allhands/base/placement.hpp"
 #include "allhands/base/shared_memory.hpp"
-#include "allhands/base/tuning.hpp"
 #include "allhands/base/wait.hpp"
+#include "allhands/host/membership.hpp"
+#include "allhands/host/placement.hpp"
+#include "allhands/host/tuning.hpp"
 
 namespace allhands {
 

@@ -16,8 +16,8 @@
 #include "allhands/arena/descriptor.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/factor.hpp"
-#include "allhands/base/placement.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/placement.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {

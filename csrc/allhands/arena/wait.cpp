@@ -8,7 +8,7 @@
 #include "allhands/base/futex.hpp"
 #include "allhands/base/joined.hpp"
 #include "allhands/base/seconds.hpp"
-#include "allhands/base/wait_awake.hpp"
+#include "allhands/host/wait_awake.hpp"
 
 namespace allhands {
 namespace {

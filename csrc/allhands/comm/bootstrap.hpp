@@ -12,11 +12,11 @@
 #include <memory>
 #include <optional>
 
-#include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/comm/segment_protocol.hpp"
 #include "allhands/comm/segment_server.hpp"
+#include "allhands/host/membership.hpp"
 
 namespace allhands {
 

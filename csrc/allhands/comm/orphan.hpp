@@ -7,7 +7,7 @@
 #include <string>
 
 #include "allhands/base/fd.hpp"
-#include "allhands/base/membership.hpp"
+#include "allhands/host/membership.hpp"
 
 namespace allhands {
 

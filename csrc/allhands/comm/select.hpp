@@ -8,7 +8,7 @@
 
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/ways.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/tuning.hpp"
 
 namespace allhands {
 

@@ -14,10 +14,10 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/dtype.hpp"
-#include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/comm/bootstrap.hpp"
+#include "allhands/host/membership.hpp"
 
 namespace allhands {
 

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "allhands/base/error.hpp"
-#include "allhands/base/membership.hpp"
-#include "allhands/base/tuning.hpp"
 #include "allhands/engine/inbox.hpp"
 #include "allhands/engine/matching.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/outbox.hpp"
 #include "allhands/engine/transfer.hpp"
+#include "allhands/host/membership.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/transport.hpp"
 
 namespace allhands {

@@ -8,9 +8,9 @@
 #include <map>
 #include <vector>
 
-#include "allhands/base/tuning.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/transfer.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/link.hpp"
 
 namespace allhands {

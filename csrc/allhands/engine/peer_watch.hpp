@@ -8,7 +8,7 @@
 
 #include "allhands/base/deadline.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/membership.hpp"
+#include "allhands/host/membership.hpp"
 #include "allhands/transport/transport.hpp"
 
 namespace allhands {

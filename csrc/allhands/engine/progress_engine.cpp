@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "allhands/base/joined.hpp"
-#include "allhands/base/wait_awake.hpp"
 #include "allhands/engine/transfer_text.hpp"
+#include "allhands/host/wait_awake.hpp"
 
 namespace allhands {
 namespace {

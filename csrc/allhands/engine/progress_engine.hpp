@@ -19,13 +19,13 @@
 
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/base/membership.hpp"
-#include "allhands/base/tuning.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/engine/endpoint.hpp"
 #include "allhands/engine/peer_watch.hpp"
 #include "allhands/engine/progress_thread.hpp"
 #include "allhands/engine/transfer.hpp"
+#include "allhands/host/membership.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/transport.hpp"
 
 namespace allhands {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
-#include "allhands/base/membership.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/transfer.hpp"
+#include "allhands/host/membership.hpp"
 
 namespace allhands {
 

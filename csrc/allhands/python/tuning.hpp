@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "allhands/base/membership.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/membership.hpp"
+#include "allhands/host/tuning.hpp"
 
 namespace allhands::python {
 

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-#include "allhands/base/placement.hpp"
+#include "allhands/host/placement.hpp"
 #include "allhands/transport/link.hpp"
 
 namespace allhands {

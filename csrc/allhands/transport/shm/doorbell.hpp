@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "allhands/base/placement.hpp"
+#include "allhands/host/placement.hpp"
 
 namespace allhands {
 

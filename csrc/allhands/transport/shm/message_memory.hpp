@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "allhands/base/placement.hpp"
+#include "allhands/host/placement.hpp"
 #include "allhands/transport/shm/doorbell.hpp"
 #include "allhands/transport/shm/ring.hpp"
 #include "allhands/transport/shm/slices.hpp"

@@ -1,8 +1,8 @@
 // A link through two rings in shared memory, one for each direction.
 #pragma once
 
-#include "allhands/base/process.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/process.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/link.hpp"
 #include "allhands/transport/shm/message_memory.hpp"
 #include "allhands/transport/shm/shm_single_copy.hpp"

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allhands/base/process.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/process.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/shm/slices.hpp"
 #include "allhands/transport/single_copy.hpp"
 

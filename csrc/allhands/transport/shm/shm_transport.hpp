@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "allhands/base/membership.hpp"
 #include "allhands/base/shared_memory.hpp"
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/membership.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/shm/message_memory.hpp"
 #include "allhands/transport/shm/shm_link.hpp"
 #include "allhands/transport/transport.hpp"

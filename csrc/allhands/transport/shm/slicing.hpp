@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/tuning.hpp"
 
 namespace allhands {
 

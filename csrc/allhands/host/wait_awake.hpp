@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/tuning.hpp"
 
 namespace allhands {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "allhands/base/process.hpp"
+#include "allhands/host/process.hpp"
 
 namespace allhands {
 

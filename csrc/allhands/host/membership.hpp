@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "allhands/base/process.hpp"
+#include "allhands/host/process.hpp"
 
 namespace allhands {
 

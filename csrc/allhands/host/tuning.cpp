@@ -1,4 +1,4 @@
-#include "allhands/base/tuning.hpp"
+#include "allhands/host/tuning.hpp"
 
 #include "allhands/base/error.hpp"
 

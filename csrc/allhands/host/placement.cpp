@@ -1,4 +1,4 @@
-#include "allhands/base/placement.hpp"
+#include "allhands/host/placement.hpp"
 
 #include <array>
 

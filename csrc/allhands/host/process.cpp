@@ -1,4 +1,4 @@
-#include "allhands/base/process.hpp"
+#include "allhands/host/process.hpp"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,0 +1,93 @@
+#include "allhands/host/process.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.hpp"
+
+namespace {
+
+// Runs `body(pid)` while a child lives that may run on one CPU alone.
+template <class Body>
+void with_a_pinned_child(int cpu, Body body) {
+  int ready[2], end[2];
+  CHECK(pipe(ready) == 0 && pipe(end) == 0);
+  const pid_t child = fork();
+  char byte = 0;
+  if (child == 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    const bool is_pinned =
+        sched_setaffinity(0, sizeof(set), &set) == 0 && write(ready[1], &byte, 1) == 1;
+    close(end[1]);
+    _exit(is_pinned && read(end[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  CHECK(child > 0);
+  CHECK(read(ready[0], &byte, 1) == 1);
+  body(child);
+  for (const int fd : {ready[0], ready[1], end[0], end[1]}) close(fd);
+  int status = 1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+// Ranks that are pinned to one CPU each have as many as they are.
+void test_cpus_of_pinned_processes() {
+  using allhands::num_cpus;
+  cpu_set_t own;
+  CHECK(sched_getaffinity(0, sizeof(own), &own) == 0);
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &own)) --last;
+  with_a_pinned_child(last, [&](pid_t pinned) {
+    allhands::ProcessIdentity child = allhands::this_process();
+    child.pid = pinned;
+    CHECK(num_cpus({child}) == 1);
+    CHECK(num_cpus({child, child}) == 1);
+    CHECK(num_cpus({allhands::this_process(), child}) == num_cpus());
+    if (num_cpus() == 1) return;
+    int first = 0;
+    while (!CPU_ISSET(first, &own)) ++first;
+    with_a_pinned_child(first, [&](pid_t other) {
+      allhands::ProcessIdentity second = child;
+      second.pid = other;
+      CHECK(num_cpus({child, second}) == 2);
+    });
+  });
+}
+
+// Also for who has no file descriptor left to look into /proc.
+void test_a_child_that_ended_is_dead_before_it_is_reaped() {
+  using allhands::is_alive;
+  int told[2], end[2];
+  CHECK(pipe(told) == 0 && pipe(end) == 0);
+  const pid_t pid = fork();
+  allhands::ProcessIdentity child;
+  if (pid == 0) {
+    const std::uint64_t start = allhands::this_process().start;
+    const bool is_told = write(told[1], &start, sizeof(start)) == sizeof(start);
+    close(end[1]);
+    _exit(is_told && read(end[0], told, 1) == 0 ? 0 : 1);
+  }
+  child.pid = pid;
+  CHECK(read(told[0], &child.start, sizeof(child.start)) == sizeof(child.start));
+  rlimit limit;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlimit none = {0, limit.rlim_max};
+  CHECK(is_alive(child) && setrlimit(RLIMIT_NOFILE, &none) == 0);
+  CHECK(is_alive(child));
+  for (const int fd : {told[0], told[1], end[0], end[1]}) close(fd);
+  siginfo_t info;
+  CHECK(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(!is_alive(child) && setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(!is_alive(child));
+  CHECK(waitpid(pid, nullptr, 0) == pid && !is_alive(child));
+}
+
+}  // namespace
+
+int main() {
+  test_a_child_that_ended_is_dead_before_it_is_reaped();
+  test_cpus_of_pinned_processes();
+}
