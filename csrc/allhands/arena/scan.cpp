@@ -19,7 +19,7 @@ void check(const Operation& operation, int, int) {
   check_dtype(output, input.dtype);
   check_count((name + ": the output").c_str(), output, input.count);
   // A chunk of the output must not be a later one of the input.
-  if (overlap(output, input) && !is_same(output, input))
+  if (overlap(output, input) && output != input)
     throw Error(ErrorKind::Value,
                 name +
                     ": output and input share memory but are not the same array; "

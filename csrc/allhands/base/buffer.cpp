@@ -41,11 +41,6 @@ bool overlap(const Buffer& a, const Buffer& b) {
   return one.begin < other.end && other.begin < one.end;
 }
 
-bool is_same(const Buffer& a, const Buffer& b) {
-  return a.data == b.data && a.dtype == b.dtype && a.count == b.count &&
-         a.first == b.first && a.dimensions == b.dimensions;
-}
-
 std::size_t num_bytes(const std::vector<Buffer>& list) {
   std::size_t bytes = 0;
   for (const Buffer& buffer : list) bytes += buffer.num_bytes();

@@ -26,6 +26,7 @@ struct Buffer {
   std::vector<Dimension> dimensions;  // empty: contiguous in C order
   std::size_t first = 0;              // elements to skip; 0 where contiguous
 
+  // The same elements in the same order.
   bool operator==(const Buffer&) const = default;
 
   bool is_contiguous() const { return dimensions.empty(); }
@@ -55,9 +56,6 @@ Buffer view_as_real(Buffer buffer);
 bool overlap(const Buffer& a, const Buffer& b);
 // The same of whole lists, each from the lowest to the highest element of all.
 bool overlap(const std::vector<Buffer>& a, const std::vector<Buffer>& b);
-
-// Whether they are the same elements in the same order.
-bool is_same(const Buffer& a, const Buffer& b);
 
 std::size_t num_bytes(const std::vector<Buffer>& list);
 

@@ -165,15 +165,34 @@ Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size)
   operation.collective = &row.collective;
   operation.root = given.root;
   const bool is_root = rank == given.root;
+  if (row.output.form == Form::None)
+    take_one_side(row, given, is_root);
+  else
+    take_both_sides(row, given, is_root, size);
+  if (row.collective.is_reduction) take_reduction(row, given.reduce_op);
+  row.collective.check(operation, rank, size);
+}
+
+// Of an operation in place, or one without arrays: the smallest calls go here.
+void Prepared::take_one_side(const Row& row, const Arguments& given, bool is_root) {
+  if (row.input.form == Form::None) return;
+  input_.take(row.input, given.input, access_in_place(row, is_root));
+  if (row.input.form == Form::List) {
+    operation.inputs = input_.take_buffers();
+    return;
+  }
+  operation.input = input_.buffer();
+  if (row.in_place != InPlace::OnRoot) operation.output = operation.input;
+}
+
+void Prepared::take_both_sides(const Row& row, const Arguments& given, bool is_root,
+                               int size) {
   check_only_root_has(row, given, operation, is_root, size);
   output_.take(row.output, given.output, Access::Write);
-  input_.take(row.input, given.input,
-              is_in_place_ ? access_in_place(row, is_root) : Access::Read);
+  input_.take(row.input, given.input, Access::Read);
   view_mixed_as_real(row.collective, output_, input_);
-  if (row.collective.is_reduction) take_reduction(row, given.reduce_op);
   take_buffers(row, given, size);
   cut_shares(row, size);
-  row.collective.check(operation, rank, size);
 }
 
 void Prepared::take_reduction(const Row& row, nb::handle given) {
@@ -193,8 +212,6 @@ void Prepared::take_buffers(const Row& row, const Arguments& given, int size) {
     operation.inputs = input_.take_buffers();
   if (row.output.form == Form::Array)
     operation.output = output_.buffer();
-  else if (row.in_place == InPlace::OnAll || row.in_place == InPlace::OffRoot)
-    operation.output = operation.input;
   else if (row.output.form == Form::Rows)
     operation.outputs = rows(row.output.name, given.output, output_.buffer(),
                              given.output_splits, size);

@@ -91,6 +91,8 @@ class Prepared {
   nanobind::list outputs() const;
 
  private:
+  void take_one_side(const Row& row, const Arguments& given, bool is_root);
+  void take_both_sides(const Row& row, const Arguments& given, bool is_root, int size);
   void take_reduction(const Row& row, nanobind::handle given);
   void take_buffers(const Row& row, const Arguments& given, int size);
   void cut_shares(const Row& row, int size);
