@@ -112,7 +112,7 @@ void bad_values_leave_the_client_usable() {
   const auto client = connect(server->port());
   client->set("text", "no number", soon());
   CHECK(contains(message_of(ErrorKind::Value, [&] { client->add("text", 1, soon()); }),
-                 "'no number' is no 64-bit integer"));
+                 "is not an int64: 'no number'"));
   const std::string long_key(kMaxKeyBytes + 1, 'k');
   message_of(ErrorKind::Value, [&] { client->set(long_key, "v", soon()); });
   message_of(ErrorKind::Value, [&] { client->barrier("b", 0, soon()); });

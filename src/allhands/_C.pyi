@@ -299,6 +299,68 @@ class StoreClient:
 
     def await_workers(self, count: int, timeout: float) -> None: ...
 
+class StoreTable:
+    """
+    Values and queues by key, which threads may share; see allhands.Store for what the functions do. None waits but `await_change`.
+    """
+
+    def __init__(self) -> None: ...
+
+    def set(self, key: str, value: str | bytes) -> None: ...
+
+    def find(self, key: str) -> bytes | None:
+        """The value of `key`; None if it is missing."""
+
+    def add(self, key: str, amount: int) -> int: ...
+
+    def append(self, key: str, value: str | bytes) -> None: ...
+
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes: ...
+
+    def delete_key(self, key: str) -> bool: ...
+
+    def contains_all(self, keys: list[str]) -> bool:
+        """Whether every key has a value or a queue."""
+
+    def find_all(self, keys: list[str]) -> list[bytes] | None:
+        """The values of all keys; None where one is missing."""
+
+    def set_all(self, keys: list[str], values: list[str | bytes]) -> None: ...
+
+    def num_keys(self) -> int: ...
+
+    def list_keys(self) -> list[str]: ...
+
+    def push(self, key: str, value: str | bytes) -> None: ...
+
+    def pop(self, key: str) -> bytes | None:
+        """The oldest value of the queue `key`, removed; None if there is none."""
+
+    def queue_length(self, key: str) -> int: ...
+
+    @property
+    def num_changes(self) -> int:
+        """How often something came or was replaced."""
+
+    def await_change(self, seen: int, timeout: float) -> bool:
+        """
+        Return once `num_changes` is no longer `seen`; False after `timeout` seconds.
+        """
+
+    def note_changes(self) -> None:
+        """Keep every change for `take_changes` from now on."""
+
+    def take_changes(self) -> list[tuple[int, str, bytes]]:
+        """Kind, key and value of the changes since the last call."""
+
+    def repeat(self, kind: int, key: str, value: bytes) -> bool:
+        """
+        Make a change that `take_changes` told of; False where there is no such kind.
+        """
+
+    def clear(self) -> None:
+        """Forget everything, the changes too."""
+
 def default_tuning(size: int) -> dict[str, int]:
     """
     The tuning of a group of `size` ranks that share this process's CPUs, by name.

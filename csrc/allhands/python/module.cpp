@@ -8,6 +8,7 @@
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/store.hpp"
+#include "allhands/python/store_table.hpp"
 #include "allhands/python/tensor.hpp"
 #include "allhands/python/tuning.hpp"
 #include "allhands/python/ways.hpp"
@@ -28,6 +29,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_request(m);
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
+  allhands::python::bind_store_table(m);
   allhands::python::bind_tuning(m);
   allhands::python::bind_ways(m);
 }

@@ -6,7 +6,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <cstdint>
 #include <new>
 #include <string>
@@ -17,6 +16,7 @@
 #include "allhands/base/deadline.hpp"
 #include "allhands/net/listener.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/time_limits.hpp"
 #include "allhands/store/client.hpp"
 #include "allhands/store/server.hpp"
 
@@ -29,12 +29,7 @@ using store::Client;
 using store::Server;
 using GilRelease = nb::call_guard<nb::gil_scoped_release>;
 
-Deadline after(double seconds) {
-  constexpr double kLongest = 1e9;  // s; still fits into nanoseconds
-  if (seconds > kLongest) return Deadline::after(Deadline::Duration::max());
-  return Deadline::after(std::chrono::duration_cast<Deadline::Duration>(
-      std::chrono::duration<double>(seconds)));
-}
+Deadline after(double seconds) { return Deadline::after(duration_of(seconds)); }
 
 nb::bytes to_bytes(std::string_view value) {
   return nb::bytes(value.data(), value.size());

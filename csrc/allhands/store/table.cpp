@@ -16,9 +16,9 @@ std::int64_t to_number(const std::string& key, const std::string& text) {
   const auto [stop, code] = std::from_chars(begin, end, number);
   if (code == std::errc() && stop == end) return number;
   constexpr std::size_t kShown = 40;
-  throw Error(ErrorKind::Value,
-              "add to key '" + key + "': its value '" + text.substr(0, kShown) +
-                  (text.size() > kShown ? "..." : "") + "' is no 64-bit integer");
+  throw Error(ErrorKind::Value, "add: the value of key '" + key +
+                                    "' is not an int64: '" + text.substr(0, kShown) +
+                                    (text.size() > kShown ? "..." : "") + "'");
 }
 
 }  // namespace
@@ -33,6 +33,7 @@ Value Table::find(const std::string& key) const {
 }
 
 void Table::set(const std::string& key, std::string value) {
+  note(Change::Kind::Set, key, value);
   // Always a new string: the old one may be on its way to a reader.
   values_[key] = std::make_shared<std::string>(std::move(value));
 }
@@ -57,6 +58,7 @@ void Table::append(const std::string& key, const std::string& value) {
                     std::to_string(kMaxValueBytes));
   if (text.use_count() > 1)  // on its way to a reader
     text = std::make_shared<std::string>(*text);
+  note(Change::Kind::Append, key, value);
   text->append(value);
 }
 
@@ -72,7 +74,11 @@ Value Table::compare_set(const std::string& key, std::string expected,
   return std::make_shared<const std::string>(std::move(expected));
 }
 
-bool Table::erase(const std::string& key) { return values_.erase(key) > 0; }
+bool Table::erase(const std::string& key) {
+  if (values_.erase(key) == 0) return false;
+  note(Change::Kind::Delete, key);
+  return true;
+}
 
 std::vector<std::string> Table::keys() const {
   std::vector<std::string> keys;
@@ -82,12 +88,14 @@ std::vector<std::string> Table::keys() const {
 }
 
 void Table::push(const std::string& key, std::string value) {
+  note(Change::Kind::Push, key, value);
   queues_[key].push_back(std::make_shared<const std::string>(std::move(value)));
 }
 
 Value Table::pop(const std::string& key) {
   const auto found = queues_.find(key);
   if (found == queues_.end()) return nullptr;
+  note(Change::Kind::Pop, key);
   Value value = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) queues_.erase(found);
@@ -97,6 +105,35 @@ Value Table::pop(const std::string& key) {
 std::size_t Table::queue_length(const std::string& key) const {
   const auto found = queues_.find(key);
   return found == queues_.end() ? 0 : found->second.size();
+}
+
+void Table::clear() {
+  values_.clear();
+  queues_.clear();
+  changes_.clear();
+}
+
+void Table::repeat(Change change) {
+  const struct Silence {
+    explicit Silence(bool& noting) : is_noting(noting), before(noting) {
+      noting = false;
+    }
+    ~Silence() { is_noting = before; }
+    bool& is_noting;
+    const bool before;
+  } silence(is_noting_);
+  switch (change.kind) {
+    case Change::Kind::Set:
+      return set(change.key, std::move(change.value));
+    case Change::Kind::Append:
+      return append(change.key, change.value);
+    case Change::Kind::Delete:
+      return static_cast<void>(erase(change.key));
+    case Change::Kind::Push:
+      return push(change.key, std::move(change.value));
+    case Change::Kind::Pop:
+      return static_cast<void>(pop(change.key));
+  }
 }
 
 }  // namespace allhands::store

@@ -19,18 +19,19 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from allhands._C import as_finalizer
+from allhands._C import StoreTable, as_finalizer
 from allhands.errors import DistStoreError
 from allhands.store.limits import poll
-from allhands.store.log import Log, Record
-from allhands.store.table import Table, TableStore
+from allhands.store.log import Log
+from allhands.store.table import TableStore
 
 __all__ = ["FileStore"]
 
 T = TypeVar("T")
 
-# Kinds of records. The numbers are part of the file's format.
-_SET, _APPEND, _DELETE, _PUSH, _POP, _CAME, _LEFT = range(1, 8)
+# Kinds of records, besides those of the table's changes (1 to 5). The numbers are part
+# of the file's format.
+_CAME, _LEFT = 6, 7
 
 # Leaving may happen in a destructor, where nobody wants to wait for long.
 _LIMIT_TO_LEAVE = timedelta(seconds=5)
@@ -133,60 +134,6 @@ class _Stay:
     """Held by a FileStore and its clones: when it is gone, their user leaves."""
 
 
-class _FileTable(Table):
-    """A table that notes its changes as the records that repeat them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.journal: list[Record] = []
-
-    def set(self, key: str, value: bytes) -> None:
-        super().set(key, value)
-        self.journal.append((_SET, key, value))
-
-    def append(self, key: str, value: bytes) -> None:
-        super().append(key, value)
-        self.journal.append((_APPEND, key, value))
-
-    def delete(self, key: str) -> bool:
-        if not super().delete(key):
-            return False
-        self.journal.append((_DELETE, key, b""))
-        return True
-
-    def push(self, key: str, value: bytes) -> None:
-        super().push(key, value)
-        self.journal.append((_PUSH, key, value))
-
-    def pop(self, key: str) -> bytes | None:
-        oldest = super().pop(key)
-        if oldest is not None:
-            self.journal.append((_POP, key, b""))
-        return oldest
-
-    def repeat(self, kind: int, key: str, value: bytes) -> bool:
-        """Make a change that a record tells of; False where there is no such kind."""
-        if kind == _SET:
-            super().set(key, value)
-        elif kind == _APPEND:
-            super().append(key, value)
-        elif kind == _DELETE:
-            super().delete(key)
-        elif kind == _PUSH:
-            super().push(key, value)
-        elif kind == _POP:
-            super().pop(key)
-        else:
-            return False
-        return True
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.values.clear()
-        self.queues.clear()
-        self.journal.clear()
-
-
 class _User:
     """One user of the file: what it knows of it, and how it comes and goes.
 
@@ -196,7 +143,8 @@ class _User:
 
     def __init__(self, path: str, world_size: int, limit: timedelta) -> None:
         self.path = path
-        self.table = _FileTable()
+        self.table = StoreTable()
+        self.table.note_changes()
         self._world_size = world_size
         self._mutex = threading.RLock()
         self._is_busy = False
@@ -242,6 +190,8 @@ class _User:
             if self._process != os.getpid():
                 self._settle_after_fork()
             with self._mutex:
+                if self._is_busy:  # the mutex lets this thread in twice
+                    raise self._is_entered_twice()
                 return self._act(act, args)
         finally:
             if not are_held_back:
@@ -250,25 +200,21 @@ class _User:
                     departures.let_go()
 
     def _act(self, act: Callable[..., T], args: tuple[Any, ...]) -> tuple[T] | None:
-        if self._is_busy:  # the mutex lets this thread in twice
-            raise DistStoreError(
-                f"FileStore {self.path!r}: a signal handler or a finalizer used it "
-                "amid an operation of the same thread; give it a FileStore of its own"
-            )
-        log, table = self._log, self.table
+        log = self._log
         try:
             self._is_busy = True
-            if not log.try_lock():
+            has_news = log.try_to_lock()
+            if has_news is None:
                 return None
             if not self._is_present:
                 log.enter()
                 self._is_present = True
-            if log.has_news():
+            if has_news:
                 self._catch_up()
             result = act(*args)
-            if table.journal:
-                log.append(table.journal)
-                table.journal.clear()
+            changes = self.table.take_changes()
+            if changes:
+                log.append(changes)
             return (result,)
         except BaseException:
             # The table may hold what the file does not: read it all anew.
@@ -278,6 +224,12 @@ class _User:
         finally:
             self._is_busy = False
             log.unlock()
+
+    def _is_entered_twice(self) -> DistStoreError:
+        return DistStoreError(
+            f"FileStore {self.path!r}: a signal handler or a finalizer used it "
+            "amid an operation of the same thread; give it a FileStore of its own"
+        )
 
     def leave(self) -> None:
         """Leave for good, and remove the file if that was the last user expected."""

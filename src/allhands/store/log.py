@@ -48,6 +48,7 @@ _MAX_VALUE_BYTES = 1 << 30
 # Read at a time, unless a record is longer.
 _PIECE = 1 << 20
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+_SET_LOCK = fcntl.F_OFD_SETLK
 _MUTEX = 1 << 62
 _PRESENCE = _MUTEX + 1
 
@@ -122,20 +123,26 @@ class Log:
         os.close(inherited)
         self.rewind()
 
-    def try_lock(self) -> bool:
-        """Keep everybody else out until `unlock`; False where somebody does that."""
+    def try_to_lock(self) -> bool | None:
+        """Keep everybody else out until `unlock`; None where somebody does that.
+
+        Returns:
+            Whether `read` has anything to give.
+        """
         try:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _TAKE)
+            fcntl.fcntl(self._file, _SET_LOCK, _TAKE)
         except OSError as error:
-            return self._refused(error)
-        return True
+            self._check_refusal(error)
+            return None
+        self._size = size = os.lseek(self._file, 0, os.SEEK_END)
+        return size != self._end
 
     def unlock(self) -> None:
         """Let the others in. It may be called without the lock."""
         try:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _GIVE_BACK)
+            fcntl.fcntl(self._file, _SET_LOCK, _GIVE_BACK)
         except OSError as error:
-            self._refused(error)
+            self._check_refusal(error)
 
     @contextmanager
     def locked(self, limit: timedelta) -> Iterator[None]:
@@ -145,7 +152,7 @@ class Log:
             DistStoreError: somebody else kept us out for `limit`.
         """
         try:
-            if not any(self.try_lock() for _ in poll(limit, _PAUSE)):
+            if all(self.try_to_lock() is None for _ in poll(limit, _PAUSE)):
                 raise self.is_locked(limit)
             yield
         finally:
@@ -153,7 +160,7 @@ class Log:
             self.unlock()
 
     def is_locked(self, limit: timedelta) -> DistStoreError:
-        """The error of a caller that `try_lock` has refused for `limit`."""
+        """The error of a caller that `try_to_lock` has refused for `limit`."""
         return self._failed(
             f": another process has held the file's lock for "
             f"{limit.total_seconds():g} s; is it stopped?"
@@ -168,20 +175,15 @@ class Log:
         self._set_lock(_BE_PRESENT)
         return is_alone
 
-    def has_news(self) -> bool:
-        """Whether `read` has anything to give. Call it under the lock."""
-        self._size = os.lseek(self._file, 0, os.SEEK_END)
-        return self._size != self._end
-
     def read(self) -> Iterator[Record]:
         """The records that are new since the last call. Call it under the lock.
 
         Raises:
             DistStoreError: the file is no log, or is damaged.
         """
-        if not self.has_news() or not (self._end or self._has_magic()):
+        size = self._size = os.lseek(self._file, 0, os.SEEK_END)
+        if size == self._end or not (self._end or self._has_magic()):
             return
-        size = self._size
         if size < self._end:
             raise self._failed("was cut short by somebody else than a store; remove it")
         data, start = b"", self._end  # what was read of the file, and from where on
@@ -215,7 +217,10 @@ class Log:
         if self._size > start:
             self._cut(start)  # a record that was never finished
         try:
-            _write_at(self._file, start, data)
+            written = os.pwrite(self._file, data, start)
+            while written < len(data):
+                rest = memoryview(data)[written:]
+                written += os.pwrite(self._file, rest, start + written)
         except OSError as error:
             with suppress(DistStoreError):  # then the next writer cuts it off
                 self._cut(start)
@@ -274,16 +279,16 @@ class Log:
     def _set_lock(self, request: bytes) -> bool:
         """Change a lock of ours; False where somebody else's is in the way."""
         try:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, request)
+            fcntl.fcntl(self._file, _SET_LOCK, request)
         except OSError as error:
-            return self._refused(error)
+            self._check_refusal(error)
+            return False
         return True
 
-    def _refused(self, error: OSError) -> bool:
-        """False where somebody else's lock was in the way of ours."""
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise self._failed("cannot be locked", error) from error
+    def _check_refusal(self, error: OSError) -> None:
+        """Raise, unless somebody else's lock was in the way of ours."""
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise self._failed("cannot be locked", error) from error
 
     def _failed(self, problem: str, cause: OSError | None = None) -> DistStoreError:
         reason = f": {errno_text(cause.errno or 0)}" if cause else ""
@@ -300,9 +305,3 @@ def _encoded(kind: int, key: str, value: bytes) -> bytes:
         )
     rest = _HEADER.pack(0, kind, len(name), len(value))[_CRC_SIZE:] + name + value
     return zlib.crc32(rest).to_bytes(_CRC_SIZE, "little") + rest
-
-
-def _write_at(file: int, start: int, data: bytes) -> None:
-    written = os.pwrite(file, data, start)
-    while written < len(data):
-        written += os.pwrite(file, memoryview(data)[written:], start + written)

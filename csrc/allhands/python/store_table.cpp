@@ -1,0 +1,288 @@
+// A store's table for Python. Keys are str, values str or bytes; checked here, since
+// every function is on the way of every call. A call is one step under the GIL, so the
+// GIL is the table's lock: threads may share it, a signal's handler may come at any
+// time, and a forked child finds it whole.
+#include "allhands/python/store_table.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/wait.hpp"
+#include "allhands/python/errors.hpp"
+#include "allhands/python/time_limits.hpp"
+#include "allhands/store/change_count.hpp"
+#include "allhands/store/table.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+using store::Change;
+using store::Value;
+
+struct StoreTable {
+  store::Table table;
+  store::ChangeCount changes;
+};
+
+[[noreturn]] void refuse(const char* format, nb::handle got) {
+  PyErr_Format(PyExc_TypeError, format, got.ptr());
+  throw nb::python_error();
+}
+
+std::string_view utf8_of(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* const data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (data == nullptr) throw nb::python_error();
+  return {data, static_cast<std::size_t>(size)};
+}
+
+std::string key_of(nb::handle key) {
+  if (!PyUnicode_Check(key.ptr())) refuse("a store's key must be str, got %R", key);
+  return std::string(utf8_of(key));
+}
+
+std::string_view view_of(nb::handle bytes) {
+  return {PyBytes_AS_STRING(bytes.ptr()),
+          static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+}
+
+std::string value_of(nb::handle value) {
+  if (PyBytes_Check(value.ptr())) return std::string(view_of(value));
+  if (PyUnicode_Check(value.ptr())) return std::string(utf8_of(value));
+  if (!PyByteArray_Check(value.ptr()) && !PyMemoryView_Check(value.ptr()))
+    refuse("a store's value must be str or bytes, got %R", value);
+  const nb::object bytes = nb::steal(PyBytes_FromObject(value.ptr()));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return std::string(view_of(bytes));
+}
+
+// Of a list of str.
+std::vector<std::string> keys_of(const nb::list& list) {
+  std::vector<std::string> keys;
+  keys.reserve(list.size());
+  for (const nb::handle key : list) keys.push_back(key_of(key));
+  return keys;
+}
+
+std::int64_t amount_of(nb::handle amount) {
+  const nb::object number = nb::steal(PyNumber_Index(amount.ptr()));
+  if (!number.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const std::int64_t value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) refuse("add: amount must be an int64, got %R", number);
+  return value;
+}
+
+nb::object to_bytes(std::string_view text) {
+  const auto size = static_cast<Py_ssize_t>(text.size());
+  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(text.data(), size));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return bytes;
+}
+
+nb::object bytes_or_none(const Value& value) {
+  return value == nullptr ? nb::none() : to_bytes(*value);
+}
+
+nb::object to_text(const std::string& utf8) {
+  return nb::str(utf8.data(), utf8.size());
+}
+
+bool contains_all(const StoreTable& self, const nb::list& keys) {
+  for (const nb::handle key : keys)
+    if (!self.table.contains(key_of(key))) return false;
+  return true;
+}
+
+nb::object values_of(const StoreTable& self, const nb::list& keys) {
+  std::vector<Value> found;
+  for (const std::string& key : keys_of(keys)) {
+    found.push_back(self.table.find(key));
+    if (found.back() == nullptr) return nb::none();
+  }
+  nb::list values;
+  for (const Value& value : found) values.append(to_bytes(*value));
+  return values;
+}
+
+// All of them or, where one cannot be a value, none.
+void set_all(StoreTable& self, const nb::list& keys, const nb::list& values) {
+  const std::vector<std::string> names = keys_of(keys);
+  std::vector<std::string> contents;
+  contents.reserve(values.size());
+  for (const nb::handle value : values) contents.push_back(value_of(value));
+  if (names.size() != contents.size())
+    throw Error(ErrorKind::Value, "multi_set: " + std::to_string(names.size()) +
+                                      " keys but " + std::to_string(contents.size()) +
+                                      " values");
+  for (std::size_t i = 0; i < names.size(); ++i)
+    self.table.set(names[i], std::move(contents[i]));
+  self.changes.increase();
+}
+
+nb::object take_changes(StoreTable& self) {
+  nb::list records;
+  for (const Change& change : self.table.take_changes())
+    records.append(nb::make_tuple(static_cast<int>(change.kind), to_text(change.key),
+                                  to_bytes(change.value)));
+  return records;
+}
+
+bool repeat(StoreTable& self, int kind, nb::handle key, nb::handle value) {
+  if (kind < static_cast<int>(Change::Kind::Set) ||
+      kind > static_cast<int>(Change::Kind::Pop))
+    return false;
+  self.table.repeat({static_cast<Change::Kind>(kind), key_of(key), value_of(value)});
+  self.changes.increase();
+  return true;
+}
+
+void bind_values(nb::class_<StoreTable>& table) {
+  table
+      .def(
+          "set",
+          [](StoreTable& self, nb::handle key, nb::handle value) {
+            self.table.set(key_of(key), value_of(value));
+            self.changes.increase();
+          },
+          nb::sig("def set(self, key: str, value: str | bytes) -> None"))
+      .def(
+          "find",
+          [](const StoreTable& self, nb::handle key) {
+            return bytes_or_none(self.table.find(key_of(key)));
+          },
+          nb::sig("def find(self, key: str) -> bytes | None"),
+          "The value of `key`; None if it is missing.")
+      .def(
+          "add",
+          [](StoreTable& self, nb::handle key, nb::handle amount) {
+            const std::int64_t sum = self.table.add(key_of(key), amount_of(amount));
+            self.changes.increase();
+            return sum;
+          },
+          nb::sig("def add(self, key: str, amount: int) -> int"))
+      .def(
+          "append",
+          [](StoreTable& self, nb::handle key, nb::handle value) {
+            self.table.append(key_of(key), value_of(value));
+            self.changes.increase();
+          },
+          nb::sig("def append(self, key: str, value: str | bytes) -> None"))
+      .def(
+          "compare_set",
+          [](StoreTable& self, nb::handle key, nb::handle expected,
+             nb::handle desired) {
+            const Value after = self.table.compare_set(key_of(key), value_of(expected),
+                                                       value_of(desired));
+            self.changes.increase();
+            return bytes_or_none(after);
+          },
+          nb::sig("def compare_set(self, key: str, expected: str | bytes, "
+                  "desired: str | bytes) -> bytes"))
+      .def(
+          "delete_key",
+          [](StoreTable& self, nb::handle key) {
+            return self.table.erase(key_of(key));
+          },
+          nb::sig("def delete_key(self, key: str) -> bool"));
+}
+
+void bind_many_values(nb::class_<StoreTable>& table) {
+  table
+      .def("contains_all", &contains_all,
+           nb::sig("def contains_all(self, keys: list[str]) -> bool"),
+           "Whether every key has a value or a queue.")
+      .def("find_all", &values_of,
+           nb::sig("def find_all(self, keys: list[str]) -> list[bytes] | None"),
+           "The values of all keys; None where one is missing.")
+      .def("set_all", &set_all,
+           nb::sig("def set_all(self, keys: list[str], values: list[str | bytes]) -> "
+                   "None"))
+      .def("num_keys", [](const StoreTable& self) { return self.table.num_keys(); })
+      .def(
+          "list_keys",
+          [](const StoreTable& self) {
+            nb::list keys;
+            for (const std::string& key : self.table.keys()) keys.append(to_text(key));
+            return keys;
+          },
+          nb::sig("def list_keys(self) -> list[str]"));
+}
+
+void bind_queues(nb::class_<StoreTable>& table) {
+  table
+      .def(
+          "push",
+          [](StoreTable& self, nb::handle key, nb::handle value) {
+            self.table.push(key_of(key), value_of(value));
+            self.changes.increase();
+          },
+          nb::sig("def push(self, key: str, value: str | bytes) -> None"))
+      .def(
+          "pop",
+          [](StoreTable& self, nb::handle key) {
+            return bytes_or_none(self.table.pop(key_of(key)));
+          },
+          nb::sig("def pop(self, key: str) -> bytes | None"),
+          "The oldest value of the queue `key`, removed; None if there is none.")
+      .def(
+          "queue_length",
+          [](const StoreTable& self, nb::handle key) {
+            return self.table.queue_length(key_of(key));
+          },
+          nb::sig("def queue_length(self, key: str) -> int"));
+}
+
+void bind_changes(nb::class_<StoreTable>& table) {
+  table
+      .def_prop_ro(
+          "num_changes", [](const StoreTable& self) { return self.changes.now(); },
+          "How often something came or was replaced.")
+      .def(
+          "await_change",
+          [](StoreTable& self, std::uint32_t seen, double timeout) {
+            const Limits limits{Deadline::after(duration_of(timeout)),
+                                &python_interrupt};
+            const nb::gil_scoped_release no_gil;
+            return self.changes.wait_beyond(seen, limits);
+          },
+          "seen"_a, "timeout"_a,
+          "Return once `num_changes` is no longer `seen`; False after `timeout` "
+          "seconds.")
+      .def(
+          "note_changes", [](StoreTable& self) { self.table.note_changes(); },
+          "Keep every change for `take_changes` from now on.")
+      .def("take_changes", &take_changes,
+           nb::sig("def take_changes(self) -> list[tuple[int, str, bytes]]"),
+           "Kind, key and value of the changes since the last call.")
+      .def("repeat", &repeat,
+           nb::sig("def repeat(self, kind: int, key: str, value: bytes) -> bool"),
+           "Make a change that `take_changes` told of; False where there is no such "
+           "kind.")
+      .def(
+          "clear", [](StoreTable& self) { self.table.clear(); },
+          "Forget everything, the changes too.");
+}
+
+}  // namespace
+
+void bind_store_table(nb::module_& m) {
+  nb::class_<StoreTable> table(
+      m, "StoreTable",
+      "Values and queues by key, which threads may share; see allhands.Store for what "
+      "the functions do. None waits but `await_change`.");
+  table.def(nb::init<>());
+  bind_values(table);
+  bind_many_values(table);
+  bind_queues(table);
+  bind_changes(table);
+}
+
+}  // namespace allhands::python
