@@ -142,6 +142,22 @@ class Request:
     def is_active(self) -> bool:
         """See PersistentRequest.is_active."""
 
+class SparseArray:
+    """Rows of a dense array whose others are zero, for all_reduce of parts."""
+
+    def __init__(self, indices: Buffer, values: Buffer, num_rows: int, width: int) -> None:
+        """
+        `values`: rows of `width` elements each, those that `indices` name of `num_rows`, in ascending order.
+        """
+
+    @property
+    def all_indices(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+        """Of the rows that some rank has, once the operation has ended."""
+
+    @property
+    def sums(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """The bytes of these rows, reduced."""
+
 def process_identity() -> tuple[str, int, int]:
     """(host, pid, start time) of this process, by which its peers know it."""
 
@@ -241,6 +257,9 @@ class Communicator:
 
     def prepare(self, call: Any) -> Any:
         """A Request that carries out a Call again and again."""
+
+    def all_reduce_parts(self, array: SparseArray, op: Any, timeout: datetime.timedelta | None, async_op: bool) -> Any:
+        """all_reduce of a sparse array, which holds the result afterwards."""
 
 class StoreServer:
     """

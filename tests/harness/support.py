@@ -241,7 +241,8 @@ _TEXT = """# What runs: operation x dtype x reduce operation
 Made by trying each on two ranks with NumPy arrays, in sync with the package by a test.
 "yes" is a right result on both ranks; otherwise the call raises what is named, on every
 rank, and communicates nothing. PREMUL_SUM was tried with an integer factor; other
-factors are a `ValueError` for integers. torch tensors of the same dtypes give the same.
+factors are a `ValueError` for integers. torch tensors of the same dtypes give the same;
+sparse ones (COO) do in `all_reduce`, and are a `RuntimeError` elsewhere.
 
 ## Operations that move arrays
 

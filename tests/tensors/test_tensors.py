@@ -155,7 +155,7 @@ def fake():
         (
             lambda: torch.ones(2).to_sparse(),
             RuntimeError,
-            "layout sparse_coo: only den",
+            "layout sparse_coo: only all_reduce takes",
         ),
         (lambda: torch.ones(2, device="meta"), RuntimeError, "device type meta"),
         (quantised, TypeError, r"dtype torch\.qint8"),

@@ -38,6 +38,7 @@ enum class Op : std::uint8_t {
   AllReduceCoalesced,
   AllGatherCoalesced,
   ReduceScatterCoalesced,
+  AllReduceSparse,
 };
 
 // Of an operation whose ranks do not know it before they meet.
@@ -114,6 +115,11 @@ extern const Collective kAllGatherCoalesced;
 // outputs[i] = op over all ranks' inputs[r * m + i] for this rank r, for m outputs.
 extern const Collective kReduceScatterCoalesced;
 
+// operation.sparse: rows of a dense array, another number of them on each rank. The
+// indices of all are gathered, then B bytes go as in kAllReduce, for B bytes of the
+// rows that some rank has.
+extern const Collective kAllReduceSparse;
+
 inline constexpr const Collective* kCollectives[] = {&kBarrier,
                                                      &kAllReduce,
                                                      &kReduce,
@@ -127,7 +133,8 @@ inline constexpr const Collective* kCollectives[] = {&kBarrier,
                                                      &kExscan,
                                                      &kAllReduceCoalesced,
                                                      &kAllGatherCoalesced,
-                                                     &kReduceScatterCoalesced};
+                                                     &kReduceScatterCoalesced,
+                                                     &kAllReduceSparse};
 
 // Null for a number that is none of theirs.
 const Collective* collective_of(Op op);

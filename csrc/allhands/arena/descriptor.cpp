@@ -26,9 +26,12 @@ std::string describe(const Descriptor& descriptor) {
   const Op op = descriptor.op;
   std::string text = name_of(op);
   if (op == Op::Barrier) return text + "()";
-  text += std::string("(") + name_of(descriptor.dtype);
+  const bool is_sparse = op == Op::AllReduceSparse;
+  text += std::string(is_sparse ? "(sparse " : "(") + name_of(descriptor.dtype);
   if (op != Op::AllToAll) text += ", count " + std::to_string(descriptor.count);
-  if (descriptor.is_list())
+  if (is_sparse)
+    text += " in rows of " + std::to_string(descriptor.shares);
+  else if (descriptor.is_list())
     text += " in a list of " + std::to_string(descriptor.length());
   else if (descriptor.shares != 0)
     text += " in uneven shares";

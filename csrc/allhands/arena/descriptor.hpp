@@ -26,7 +26,8 @@ struct Descriptor {
   std::int32_t root = -1;    // rank in the group; -1 where the operation has none
   std::uint64_t count = 0;   // elements that ranks must agree on; see collectives.hpp
   std::uint64_t shares = 0;  // digest of the counts per rank where they differ, else 0;
-                             // of a list of arrays see list_of
+                             // of a list of arrays see list_of; of a sparse array
+                             // the elements in a row
 
   bool operator==(const Descriptor&) const = default;
 

@@ -11,6 +11,7 @@
 namespace allhands {
 
 struct Collective;
+struct SparseArray;
 
 struct Operation {
   const Collective* collective = nullptr;
@@ -20,6 +21,7 @@ struct Operation {
   // What the collective has of these; see its row.
   Buffer output = {}, input = {};
   std::vector<Buffer> outputs = {}, inputs = {};
+  SparseArray* sparse = nullptr;  // the caller's
 };
 
 }  // namespace allhands

@@ -10,6 +10,7 @@
 #include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/python/request.hpp"
+#include "allhands/python/sparse.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -250,7 +251,7 @@ const Row* find_row(std::string_view name) {
 }
 
 nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& arguments,
-                     nb::handle timeout, nb::handle async_op) {
+                     nb::handle timeout, nb::handle async_op) try {
   const Communicator& core = self.core();
   Prepared prepared(row, arguments, core.rank(), core.size());
   const Deadline::Duration limit = self.limit(timeout);
@@ -260,6 +261,10 @@ nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& argu
   }
   return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
               nb::find(self), prepared.outputs());
+} catch (const nb::python_error& error) {
+  if (row.collective.op != Op::AllReduce || !is_refused_as_sparse(error)) throw;
+  return carry_out_sparse(self, arguments.input, arguments.reduce_op, timeout,
+                          async_op);
 }
 
 nb::object make_request(PyCommunicator& self, const Row& row,

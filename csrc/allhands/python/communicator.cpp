@@ -17,6 +17,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/sparse.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/python/tuning.hpp"
 
@@ -217,6 +218,7 @@ void bind_communicator(nb::module_& m) {
   bind_shared_arrays(c);
   bind_collectives(c);
   bind_calls(c);
+  bind_sparse(c);
 }
 
 }  // namespace allhands::python

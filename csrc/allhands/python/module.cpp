@@ -7,6 +7,7 @@
 #include "allhands/python/errors.hpp"
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/request.hpp"
+#include "allhands/python/sparse.hpp"
 #include "allhands/python/store.hpp"
 #include "allhands/python/store_table.hpp"
 #include "allhands/python/tensor.hpp"
@@ -27,6 +28,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_tensor(m);
   allhands::python::bind_work(m);
   allhands::python::bind_request(m);
+  allhands::python::bind_sparse_array(m);
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
   allhands::python::bind_store_table(m);

@@ -18,11 +18,13 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from allhands._C import Buffer
+from allhands.arrays.sparse import SparseArrayError
 
 __all__ = [
     "MODULES",
     "Array",
     "Library",
+    "SparseArrayError",
     "as_buffer",
     "device_of",
     "library_of",
@@ -80,7 +82,8 @@ def as_buffer(array: Array, *, writable: bool, name: str = "tensor") -> Buffer:
     Raises:
         TypeError: `array` is no array, or its elements are no numbers.
         ValueError: it is to be written to but read-only, or its elements overlap.
-        RuntimeError: its memory cannot be read here (on a device, sparse, ...).
+        RuntimeError: its memory cannot be read here (on a device, ...).
+        SparseArrayError: it consists of parts.
     """
     library = _libraries.get(type(array)) or library_of(array, name)
     return library.as_buffer(array, writable)

@@ -19,15 +19,19 @@ from typing import Any, NoReturn
 from allhands._C import Buffer, DType, register_tensors
 from allhands.arrays._layout import may_overlap
 from allhands.arrays._torch_handle import storage_queries
+from allhands.arrays._torch_sparse import assign_parts, parts_of
+from allhands.arrays.sparse import SparseArrayError
 
 __all__ = [
     "RESTORERS",
     "accepts",
     "as_buffer",
+    "assign_parts",
     "device_of",
     "from_bytes",
     "from_numpy",
     "new_future",
+    "parts_of",
     "reducers",
 ]
 
@@ -194,7 +198,13 @@ def _refuse_memory(array: Any) -> NoReturn:
     kind = "nested" if array.is_nested else str(array.layout).removeprefix("torch.")
     if array.layout is _STRIDED and not array.is_nested:
         raise RuntimeError(f"tensor of {type(array)} has no memory of its own")
+    if array.layout is _torch.sparse_coo:
+        raise SparseArrayError(
+            f"tensor with layout {kind}: only all_reduce takes sparse tensors; pass "
+            f"its parts, or tensor.to_dense()"
+        )
+    other = "its parts" if array.is_nested else "tensor.to_sparse_coo() to all_reduce"
     raise RuntimeError(
         f"tensor with layout {kind}: only dense (strided) tensors can be communicated; "
-        f"pass its parts, or tensor.to_dense()"
+        f"pass {other}, or tensor.to_dense()"
     )

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from allhands import _C, settings
 from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
+from allhands.arrays.sparse import SparseLibrary
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.followed import FollowedWork
 from allhands.backends.work import Work
+from allhands.options import RedOpType, ReduceOp
 
 __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
 
@@ -91,6 +94,32 @@ class NativeCommunicator(_C.Communicator):
             timeout=options.timeout,
             patience=settings.patience.get(),
         )
+
+    def all_reduce_sparse(
+        self,
+        tensor: Array,
+        op: RedOpType | ReduceOp,
+        timeout: timedelta | None,
+        async_op: bool,
+    ) -> Work | None:
+        """What the core calls for `all_reduce` of a sparse array."""
+        library = cast(SparseLibrary, library_of(tensor))
+        parts = library.parts_of(tensor)
+        rows = _C.SparseArray(
+            as_buffer(parts.indices, writable=False),
+            as_buffer(parts.values, writable=False),
+            parts.num_rows,
+            parts.width,
+        )
+
+        def assign() -> None:
+            library.assign_parts(tensor, rows.all_indices, rows.sums)
+
+        work = self.all_reduce_parts(rows, op, timeout, async_op)
+        if work is not None:
+            return FollowedWork(work, assign, [tensor])
+        assign()
+        return None
 
     def empty_shared(
         self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None

@@ -45,6 +45,15 @@ def all_reduce(
     result has the same bits on every rank. 16-bit floats are accumulated in float32 and
     rounded once.
 
+    `tensor` may be a sparse torch tensor in coordinate format (COO), then on every rank
+    one with as many elements in its sparse dimensions, and in its dense ones. The
+    result is that of the dense tensors, for every `op`: it has each index that some
+    rank has, in order (it is coalesced), and other ranks count as zero there. Its
+    indices and values are new memory in the same tensor.
+
+    Raises:
+        RuntimeError: a tensor of another sparse layout, which says what to pass.
+
     Example:
         ```python
         gradient = np.ones(3) * dist.get_rank()

@@ -1,0 +1,181 @@
+// all_reduce of sparse arrays. The ranks tell each other which rows they have, each
+// lays its own out among those of all, with zeros for what it lacks, and these are
+// reduced like any array. So the result is that of the dense arrays, to the bit.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "allhands/arena/checks.hpp"
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/rounds.hpp"
+#include "allhands/arena/sparse.hpp"
+#include "allhands/base/error.hpp"
+
+namespace allhands {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+bool are_indices(std::span<const std::int64_t> indices, std::size_t num_rows) {
+  const auto descends = [](std::int64_t a, std::int64_t b) { return a >= b; };
+  return indices.empty() ||
+         (indices.front() >= 0 &&
+          static_cast<std::uint64_t>(indices.back()) < num_rows &&
+          std::ranges::adjacent_find(indices, descends) == indices.end());
+}
+
+// Every rank's indices, on every rank. A slot begins with their number, which the
+// others do not know before; the first round stages it with as many as fit.
+class IndexExchange {
+ public:
+  IndexExchange(Arena& arena, const SparseArray& array)
+      : arena_(arena),
+        array_(array),
+        per_round_((arena.chunk_bytes() - kHead) / sizeof(std::int64_t)) {}
+
+  std::vector<Indices> run() {
+    const std::uint64_t count = array_.indices.size();
+    std::memcpy(arena_.slot(arena_.rank(), 0), &count, sizeof count);
+    stage(0);
+    arena_.enter();
+    const std::size_t rounds = Cut{take_counts(), per_round_}.rounds();
+    if (rounds > 1) arena_.use_chunks(rounds);
+    collect(0);
+    for (std::size_t i = 1; i < rounds; ++i) {
+      stage(i);
+      arena_.wait_all(arena_.publish());
+      collect(i);
+    }
+    for (int rank = 0; rank < arena_.size(); ++rank)
+      if (!are_indices(of(rank), array_.num_rows)) throw arena_.nonsense_of(rank);
+    return std::move(all_);
+  }
+
+ private:
+  static constexpr std::size_t kHead = 64;  // bytes; a cache line
+
+  Indices& of(int rank) { return all_[static_cast<std::size_t>(rank)]; }
+
+  std::byte* staged(int rank, std::size_t i) const {
+    return arena_.slot(rank, i) + kHead;
+  }
+
+  void stage(std::size_t i) {
+    const Cut cut = {array_.indices.size(), per_round_};
+    if (cut.length(i) != 0)
+      std::memcpy(staged(arena_.rank(), i), array_.indices.data() + cut.begin(i),
+                  cut.length(i) * sizeof(std::int64_t));
+  }
+
+  // The largest.
+  std::size_t take_counts() {
+    std::size_t most = 0;
+    for (int rank = 0; rank < arena_.size(); ++rank) {
+      std::uint64_t count;
+      std::memcpy(&count, arena_.slot(rank, 0), sizeof count);
+      if (count > array_.num_rows) throw arena_.nonsense_of(rank);
+      all_.emplace_back(count);
+      most = std::max(most, all_.back().size());
+    }
+    return most;
+  }
+
+  void collect(std::size_t i) {
+    for (int rank = 0; rank < arena_.size(); ++rank) {
+      const Cut cut = {of(rank).size(), per_round_};
+      if (cut.length(i) != 0)
+        std::memcpy(of(rank).data() + cut.begin(i), staged(rank, i),
+                    cut.length(i) * sizeof(std::int64_t));
+    }
+  }
+
+  Arena& arena_;
+  const SparseArray& array_;
+  const std::size_t per_round_;  // indices
+  std::vector<Indices> all_;     // by rank
+};
+
+Indices united(const std::vector<Indices>& all) {
+  Indices result = all.front();
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    Indices both;
+    std::ranges::set_union(result, all[rank], std::back_inserter(both));
+    result = std::move(both);
+  }
+  return result;
+}
+
+// This rank's rows among those of all.
+void lay_out(SparseArray& array) {
+  const std::size_t row_bytes = array.width * size_of(array.values.dtype);
+  array.sums = std::make_unique<std::byte[]>(array.sums_bytes());
+  std::size_t own = 0;
+  for (std::size_t i = 0; i < array.all_indices.size(); ++i) {
+    if (own == array.indices.size()) break;
+    if (array.all_indices[i] != array.indices[own]) continue;
+    std::memcpy(array.sums.get() + i * row_bytes, array.values.at_byte(own * row_bytes),
+                row_bytes);
+    ++own;
+  }
+}
+
+void check(const Operation& operation, int, int) {
+  const SparseArray& array = *operation.sparse;
+  check_reduction(operation, array.values.dtype);
+  check_count("all_reduce: values of the sparse array", array.values,
+              array.indices.size() * array.width);
+  if (!are_indices(array.indices, array.num_rows))
+    throw Error(ErrorKind::Value,
+                "all_reduce: the indices of a sparse array of " +
+                    std::to_string(array.num_rows) +
+                    " rows must lie within it, ascend, and be there once each");
+}
+
+Descriptor descriptor(const Operation& operation) {
+  const SparseArray& array = *operation.sparse;
+  return {.op = Op::AllReduceSparse,
+          .dtype = array.values.dtype,
+          .reduce_op = operation.reduce_op,
+          .count = array.num_rows * array.width,
+          .shares = array.width};
+}
+
+void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
+  SparseArray& array = *operation.sparse;
+  try {
+    array.all_indices = united(IndexExchange(arena, array).run());
+    lay_out(array);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::Backend,
+                arena.describe_call() + ": no memory for the rows of all ranks");
+  }
+  if (array.sums_bytes() == 0) return;
+  arena.start_over();
+  const Buffer sums = {.data = array.sums.get(),
+                       .dtype = array.values.dtype,
+                       .count = array.all_indices.size() * array.width,
+                       .dimensions = {}};
+  kAllReduce.run(arena, ways,
+                 {.collective = &kAllReduce,
+                  .reduce_op = operation.reduce_op,
+                  .factor = operation.factor,
+                  .output = sums,
+                  .input = sums});
+}
+
+}  // namespace
+
+const Collective kAllReduceSparse = {
+    .op = Op::AllReduceSparse,
+    .name = "all_reduce",
+    .is_reduction = true,
+    .check = check,
+    .descriptor = descriptor,
+    .bytes = [](const Operation&) { return kUnknownBytes; },
+    .run = all_reduce,
+};
+
+}  // namespace allhands

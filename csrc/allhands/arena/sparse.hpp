@@ -1,0 +1,31 @@
+// A sparse array as one rank passes it to all_reduce, and what it gets back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "allhands/base/buffer.hpp"
+
+namespace allhands {
+
+// Some rows of a dense array of `num_rows` rows, each of `width` numbers; the others
+// are zero.
+struct SparseArray {
+  std::span<const std::int64_t> indices;  // of the rows, ascending; the caller's memory
+  Buffer values;                          // the rows, contiguous; the caller's memory
+  std::size_t num_rows = 0;
+  std::size_t width = 0;
+
+  // The result: each row that some rank has.
+  std::vector<std::int64_t> all_indices = {};
+  std::unique_ptr<std::byte[]> sums = {};
+
+  std::size_t sums_bytes() const {
+    return all_indices.size() * width * size_of(values.dtype);
+  }
+};
+
+}  // namespace allhands

@@ -1,0 +1,114 @@
+// Sparse arrays for Python: as parts, in and out.
+#include "allhands/python/sparse.hpp"
+
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/sparse.hpp"
+#include "allhands/base/error.hpp"
+#include "allhands/python/buffer.hpp"
+#include "allhands/python/imported.hpp"
+#include "allhands/python/reduction.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+using Indices = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+
+const Buffer& contiguous(nb::handle given) {
+  const Buffer& buffer = nb::cast<const PyBuffer&>(given).buffer();
+  if (!buffer.is_contiguous())
+    throw Error(ErrorKind::Value, "parts of a sparse array must be contiguous");
+  return buffer;
+}
+
+// Keeps what it was made of.
+struct PySparseArray {
+  PySparseArray(nb::object indices, nb::object values, std::size_t num_rows,
+                std::size_t width)
+      : owners(nb::make_tuple(indices, values)) {
+    const Buffer& numbers = contiguous(indices);
+    if (numbers.dtype != DType::Int64)
+      throw Error(ErrorKind::Type, "indices of a sparse array must be int64");
+    array.indices = {static_cast<const std::int64_t*>(numbers.data), numbers.count};
+    array.values = contiguous(values);
+    array.num_rows = num_rows;
+    array.width = width;
+  }
+
+  SparseArray array;
+  nb::object owners;
+};
+
+nb::object all_reduce(PyCommunicator& self, nb::handle sparse, nb::handle op,
+                      nb::handle timeout, bool async_op) {
+  const Reduction reduction("all_reduce", op);
+  const Operation operation = {
+      .collective = &kAllReduceSparse,
+      .reduce_op = reduction.op,
+      .factor = reduction.factor,
+      .sparse = &nb::cast<PySparseArray&>(sparse).array,
+  };
+  self.core().check(operation);
+  const Deadline::Duration limit = self.limit(timeout);
+  if (async_op)
+    return wrap(self.post(operation, nb::borrow(sparse), limit), nb::find(self),
+                nb::list());
+  self.run(operation, limit);
+  return nb::none();
+}
+
+}  // namespace
+
+void bind_sparse_array(nb::module_& m) {
+  nb::class_<PySparseArray>(
+      m, "SparseArray",
+      "Rows of a dense array whose others are zero, for all_reduce of parts.")
+      .def(nb::init<nb::object, nb::object, std::size_t, std::size_t>(), "indices"_a,
+           "values"_a, "num_rows"_a, "width"_a,
+           nb::sig("def __init__(self, indices: Buffer, values: Buffer, num_rows: int, "
+                   "width: int) -> None"),
+           "`values`: rows of `width` elements each, those that `indices` name of "
+           "`num_rows`, in ascending order.")
+      .def_prop_ro(
+          "all_indices",
+          [](nb::handle self) {
+            auto& all = nb::cast<PySparseArray&>(self).array.all_indices;
+            return Indices(all.data(), {all.size()}, self);
+          },
+          "Of the rows that some rank has, once the operation has ended.")
+      .def_prop_ro(
+          "sums",
+          [](nb::handle self) {
+            const SparseArray& array = nb::cast<PySparseArray&>(self).array;
+            return Bytes(array.sums.get(), {array.sums_bytes()}, self);
+          },
+          "The bytes of these rows, reduced.");
+}
+
+void bind_sparse(CommunicatorClass& c) {
+  c.def("all_reduce_parts", &all_reduce, "array"_a, "op"_a.none(), "timeout"_a.none(),
+        "async_op"_a,
+        nb::sig("def all_reduce_parts(self, array: SparseArray, op: typing.Any, "
+                "timeout: datetime.timedelta | None, async_op: bool) -> typing.Any"),
+        "all_reduce of a sparse array, which holds the result afterwards.");
+}
+
+nb::object carry_out_sparse(PyCommunicator& self, nb::handle array, nb::handle op,
+                            nb::handle timeout, nb::handle async_op) {
+  return nb::find(self).attr("all_reduce_sparse")(array, op, timeout, async_op);
+}
+
+bool is_refused_as_sparse(const nb::python_error& error) {
+  static PyObject* const type = imported("allhands.arrays.sparse", "SparseArrayError");
+  return error.matches(type);
+}
+
+}  // namespace allhands::python

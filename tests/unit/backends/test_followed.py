@@ -1,0 +1,91 @@
+"""FollowedWork: what follows an operation runs once, and only after a good end."""
+
+import pytest
+
+from allhands.backends.followed import FollowedWork
+from allhands.backends.work import Work
+
+
+class Manual(Work):
+    """Ends when `end` is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.error = None
+        self.is_ended = False
+        self.callbacks = []
+
+    def end(self, error=None):
+        self.error, self.is_ended = error, True
+        for callback in self.callbacks:
+            callback()
+
+    def wait_for(self, timeout):
+        if self.error:
+            raise self.error
+
+    def is_completed(self):
+        return self.is_ended
+
+    def exception(self):
+        return self.error
+
+    def add_done_callback(self, callback):
+        self.callbacks.append(callback)
+
+
+def test_follows_when_the_operation_ends():
+    seen = []
+    manual = Manual()
+    work = FollowedWork(manual, lambda: seen.append("follow"), ["output"])
+    work.add_done_callback(lambda: seen.append("callback"))
+    assert not work.is_completed()
+    assert not seen
+    manual.end()
+    assert seen == ["follow", "callback"]
+    assert work.is_success()
+    assert work.wait()
+    assert work.result() == ["output"]
+    assert seen == ["follow", "callback"]
+
+
+def test_nothing_follows_a_failure():
+    manual = Manual()
+    work = FollowedWork(manual, lambda: pytest.fail("it ran"), [])
+    manual.end(ValueError("lost"))
+    assert work.is_completed()
+    assert isinstance(work.exception(), ValueError)
+    with pytest.raises(ValueError, match="lost"):
+        work.wait()
+
+
+def test_failure_of_what_follows_is_that_of_the_work():
+    def follow():
+        raise MemoryError("no room")
+
+    manual = Manual()
+    work = FollowedWork(manual, follow, [])
+    manual.end()
+    assert not work.is_success()
+    assert isinstance(work.exception(), MemoryError)
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="no room"):
+            work.wait()
+
+
+def test_what_is_interrupted_is_done_by_the_next_wait():
+    seen = []
+
+    def follow():
+        seen.append(len(seen))
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    manual = Manual()
+    work = FollowedWork(manual, follow, [])
+    with pytest.raises(KeyboardInterrupt):
+        manual.end()
+    assert not work.is_completed()
+    assert work.wait()
+    assert work.is_completed()
+    assert seen == [0, 1]
