@@ -93,7 +93,7 @@ inline Operation barrier() { return {.collective = &kBarrier}; }
 
 inline void call(Arena& arena, const Operation& operation, const Limits& limits) {
   operation.collective->check(operation, arena.rank(), arena.size());
-  run(arena, operation, limits);
+  run(arena, arena.sequence() + 1, operation, limits);
 }
 
 inline void all_reduce(Arena& arena, const Buffer& output, const Buffer& input,

@@ -125,6 +125,77 @@ void test_abort_reaches_every_rank() {
   });
 }
 
+bool has(const Error& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
+
+// Whichever way they are issued.
+void test_operations_are_numbered_alike() {
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    comm.run(barrier(), soon());
+    const auto work = comm.post(barrier(), soon().deadline);
+    comm.empty_shared(DType::Float32, {1}, soon());
+    const int peer = 1 - comm.rank();  // messages are not counted
+    comm.engine().wait(comm.post_send(buffer, peer, 0, soon()), soon(),
+                       ProgressEngine::AtEnd::GoOn);
+    comm.recv(buffer, peer, 0, soon());
+    const Operation unlike = broadcast(buffer, comm.rank());
+    const Error fourth = error_of([&] { comm.run(unlike, soon()); });
+    CHECK(has(fourth, "called different things as operation #4:"));
+    const auto fifth = comm.post(unlike, soon().deadline);
+    CHECK(has(error_of([&] { comm.wait(*fifth, soon()); }), "operation #5:"));
+    work->wait(soon());
+  });
+}
+
+// What broke it for collectives broke it for messages, too, and the first failure
+// stays.
+void test_a_broken_group_refuses_every_call() {
+  std::atomic<bool> has_failed = false;
+  run_communicators(2, [&](Communicator& comm) {
+    comm.run(barrier(), soon());
+    if (comm.rank() == 1)
+      while (!has_failed) std::this_thread::yield();
+    const auto limits =
+        comm.rank() == 0 ? within(std::chrono::milliseconds(20)) : soon();
+    const Error first = error_of([&] { comm.run(barrier(), limits); });
+    CHECK(first.kind() == ErrorKind::Timeout && has(first, "barrier() #2"));
+    has_failed = true;
+    comm.fail(Error(ErrorKind::Backend, "the second"));
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    const int peer = 1 - comm.rank();
+    const auto is_refused = [&](auto call) {
+      const Error error = error_of(call);
+      CHECK(error.kind() == ErrorKind::Timeout && error.ranks() == std::vector<int>{1});
+      CHECK(has(error, "group 'test' is broken since: barrier() #2"));
+    };
+    is_refused([&] { comm.run(barrier(), soon()); });
+    is_refused([&] { comm.post(barrier(), soon().deadline)->wait(soon()); });
+    is_refused([&] { comm.empty_shared(DType::Float32, {1}, soon()); });
+    is_refused([&] { comm.send(buffer, peer, 0, soon()); });
+    is_refused([&] { comm.recv(buffer, peer, 0, soon()); });
+    is_refused([&] { comm.post_send(buffer, peer, 0, soon()); });
+    is_refused([&] { comm.post_recv(buffer, peer, 0, soon()); });
+  });
+}
+
+// Whoever waits for a message of it learns why none comes.
+void test_a_collective_that_fails_ends_receives() {
+  run_communicators(3, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    if (comm.rank() == 2) {
+      const Error error = error_of([&] { comm.recv(buffer_of(data), 0, 0, soon()); });
+      CHECK(error.kind() == ErrorKind::Timeout && !error.ranks().empty());
+      CHECK(has(error, "group 'test' is broken since: rank "));
+      return;
+    }
+    error_of([&] { comm.run(barrier(), within(std::chrono::milliseconds(20))); });
+  });
+}
+
 void test_arguments() {
   run_communicators(1, [&](Communicator& comm) {
     std::vector<float> two(2), three(3);
@@ -276,6 +347,9 @@ int main() {
   test_wait_that_expires_leaves_the_operation_running();
   test_close_ends_what_is_queued();
   test_abort_reaches_every_rank();
+  test_operations_are_numbered_alike();
+  test_a_broken_group_refuses_every_call();
+  test_a_collective_that_fails_ends_receives();
   test_arguments();
   test_two_groups_at_once();
   test_shared_array_that_cannot_be_made();

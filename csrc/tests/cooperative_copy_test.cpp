@@ -81,6 +81,7 @@ void test_a_gather_into_the_roots_input() {
 PeerArrays meet(Arena& arena, const Buffer& buffer, const Limits& limits,
                 CooperativeReceives* receives) {
   arena.begin(
+      arena.sequence() + 1,
       {.op = Op::Broadcast, .dtype = buffer.dtype, .root = 0, .count = buffer.count},
       limits);
   if (receives != nullptr) receives->open(0, buffer);

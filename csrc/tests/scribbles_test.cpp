@@ -2,9 +2,14 @@
 // it: that is an error, and no crash.
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "allhands/arena/peer_arrays.hpp"
+#include "allhands/engine/progress_engine.hpp"
+#include "allhands/transport/shm/message_memory.hpp"
+#include "allhands/transport/shm/shm_transport.hpp"
 #include "check.hpp"
 #include "collectives.hpp"
 #include "ranks.hpp"
@@ -18,7 +23,7 @@ struct Group {
     Arena::prepare(*memory, 2, Tuning::for_ranks(2));
   }
   Header& header() { return layout.header(memory->data()); }
-  Post& post(int rank) { return layout.post(memory->data(), rank); }
+  RankControl& control(int rank) { return layout.control(memory->data(), rank); }
 
   Layout layout{2};
   std::shared_ptr<SharedMemory> memory;
@@ -27,29 +32,29 @@ struct Group {
 void test_a_failure_record_without_an_end() {
   Group group;
   Arena arena(group.memory, membership(0, 2));
-  Failure& record = group.header().failure;
+  SharedFailure& record = group.header().failure;
   std::memset(record.text, 'x', sizeof(record.text));
   record.kind = static_cast<ErrorKind>(4711);
   record.reporter = -5;
   record.num_ranks = std::numeric_limits<std::uint32_t>::max();
-  std::fill_n(record.ranks, Failure::kMaxRanks, 1 << 30);
+  std::fill_n(record.ranks, SharedFailure::kMaxRanks, 1 << 30);
   record.ranks[1] = 1;
-  record.state = Failure::kComplete;
+  record.state = SharedFailure::kComplete;
   const Error error = error_of([&] { barrier(arena, soon()); });
   CHECK(error.kind() == ErrorKind::Backend);
   CHECK(error.ranks() == std::vector<int>{1});
-  CHECK(std::strlen(error.what()) < 2 * Failure::kMaxText);
+  CHECK(std::strlen(error.what()) < 2 * SharedFailure::kMaxText);
 }
 
 void test_a_descriptor_of_nothing_known() {
   Group group;
   Arena arena(group.memory, membership(0, 2));
-  std::memset(static_cast<void*>(&group.post(1).lines[1].descriptor), 0xee,
+  std::memset(static_cast<void*>(&group.control(1).lines[1].descriptor), 0xee,
               sizeof(Descriptor));
-  group.post(1).lines[1].clock = 1;
-  group.post(1).reads_peers = 7;
+  group.control(1).lines[1].clock = 1;
+  group.control(1).reads_peers = 7;
   // The others' clocks are ahead, as far as the first operation goes.
-  group.post(1).lines[1].clock = 3;
+  group.control(1).lines[1].clock = 3;
   const Error error = error_of([&] { barrier(arena, soon()); });
   CHECK(error.kind() == ErrorKind::Mismatch);
 }
@@ -66,11 +71,28 @@ void test_a_seat_on_no_cpu() {
   Group group;
   Tuning& tuning = group.header().tuning;
   tuning.yields_per_look = 1;
-  group.post(1).seat = std::numeric_limits<std::int32_t>::max();
+  group.control(1).seat = std::numeric_limits<std::int32_t>::max();
   Arena arena(group.memory, membership(0, 2));
   const Error error =
       error_of([&] { barrier(arena, within(std::chrono::milliseconds(50))); });
   CHECK(error.kind() == ErrorKind::Timeout);
+}
+
+// The engine ends, and its group learns why.
+void test_a_ring_of_messages_that_makes_no_sense() {
+  const Tuning tuning = Tuning::for_ranks(2);
+  const auto memory = SharedMemory::create(ShmTransport::memory_bytes(2));
+  std::optional<Error> told;
+  ProgressEngine engine(
+      std::make_unique<ShmTransport>(memory, memory->data(), membership(1, 2), tuning),
+      membership(1, 2), tuning, {.fail = [&](const Error& error) { told = error; }});
+  std::vector<float> data(1);
+  const auto received = engine.post_recv(buffer_of(data), 0, 0, soon().deadline);
+  std::memset(MessageMemory(2).ring(memory->data(), 0, 1), 0xee, sizeof(RingControl));
+  const Error error =
+      error_of([&] { engine.wait(received, soon(), ProgressEngine::AtEnd::GiveUp); });
+  CHECK(told && told->kind() == ErrorKind::Backend);
+  CHECK(std::string(error.what()).find(told->what()) != std::string::npos);
 }
 
 // A place of an array beyond the shared array that it is said to be in.
@@ -90,7 +112,7 @@ void test_an_offset_out_of_the_shared_array() {
                          {},
                          0};
     const Descriptor descriptor = {.op = Op::Broadcast, .root = 0, .count = kCount};
-    arena.begin(descriptor, soon());
+    arena.begin(1, descriptor, soon());
     const auto peers =
         PeerArrays::meet(arena, Ways().add(Way::Mapped), std::span(&mine, 1));
     CHECK(peers);
@@ -111,5 +133,6 @@ int main() {
   test_a_descriptor_of_nothing_known();
   test_a_tuning_out_of_bounds();
   test_a_seat_on_no_cpu();
+  test_a_ring_of_messages_that_makes_no_sense();
   test_an_offset_out_of_the_shared_array();
 }

@@ -80,7 +80,7 @@ void test_ranks_take_the_way_chosen() {
     std::vector<float> data(5000, static_cast<float>(arena.rank()));
     const Operation operation = broadcast(buffer_of(data), 1);
     CHECK(ways_of(operation, arena).may(Way::Cooperative));
-    run(arena, operation, soon());
+    call(arena, operation, soon());
     CHECK(data == std::vector<float>(5000, 1));
   });
 }

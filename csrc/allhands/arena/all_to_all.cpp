@@ -137,10 +137,12 @@ class AllToAll {
       for (int to = 0; to < arena_.size(); ++to) {
         const Count sent = sent_by(from)[to].count, expected = expected_by(to)[from];
         if (sent == expected) continue;
-        text += (text.empty() ? "rank " : "; rank ") + std::to_string(from) +
-                " sends " + std::to_string(sent) + " elements to rank " +
-                std::to_string(to) + ", which expects " + std::to_string(expected);
-        for (const int rank : {from, to})
+        text += (text.empty() ? "rank " : "; rank ") +
+                std::to_string(arena_.group_rank(from)) + " sends " +
+                std::to_string(sent) + " elements to rank " +
+                std::to_string(arena_.group_rank(to)) + ", which expects " +
+                std::to_string(expected);
+        for (const int rank : {arena_.group_rank(from), arena_.group_rank(to)})
           if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
             ranks.push_back(rank);
       }

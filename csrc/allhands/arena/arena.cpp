@@ -1,6 +1,8 @@
 #include "allhands/arena/arena.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "allhands/base/error.hpp"
 #include "allhands/base/futex.hpp"
@@ -16,23 +18,40 @@ std::unique_ptr<const std::uint64_t> make_probe() {
   return std::make_unique<const std::uint64_t>(number);
 }
 
+std::vector<int> all_ranks(const Membership& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// `rank`'s place in `ranks`.
+int place_of(int rank, const std::vector<int>& ranks) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
 }  // namespace
 
 void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
   Layout(size).header(memory.data()).tuning = tuning;
 }
 
-Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
+Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
              const LateNotice& late_notice)
+    : Arena(std::move(memory), group, all_ranks(group), late_notice) {}
+
+Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
+             std::vector<int> ranks, const LateNotice& late_notice)
     : memory_(std::move(memory)),
-      membership_(std::move(membership)),
+      group_(std::move(group)),
+      ranks_(std::move(ranks)),
+      rank_(place_of(group_.rank, ranks_)),
       late_notice_(late_notice),
-      layout_(membership_.size()),
+      layout_(static_cast<int>(ranks_.size())),
       probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {
   if (memory_->size() < layout_.total_bytes())
     throw Error(ErrorKind::Backend,
-                "group '" + membership_.name + "' needs " +
+                "group '" + group_.name + "' needs " +
                     std::to_string(layout_.total_bytes()) +
                     " bytes of shared memory, its segment has " +
                     std::to_string(memory_->size()) +
@@ -40,30 +59,32 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
   tuning_ = layout_.header(memory_->data()).tuning;
   if (!tuning_.is_valid())
     throw Error(ErrorKind::Backend,
-                "group '" + membership_.name +
+                "group '" + group_.name +
                     "': the tuning in its shared memory is none; do all ranks run the "
                     "same version of allhands?");
   chunk_bytes_ = layout_.chunk_bytes(tuning_);
   std::vector<Seat*> seats;
-  for (int peer = 0; peer < size(); ++peer) seats.push_back(&post(peer).seat);
+  for (int peer = 0; peer < size(); ++peer) seats.push_back(&control(peer).seat);
   placement_ = std::make_unique<Placement>(std::move(seats),
-                                           layout_.header(memory_->data()).moves,
-                                           membership_.rank, tuning_.yields_per_look);
+                                           layout_.header(memory_->data()).moves, rank_,
+                                           tuning_.yields_per_look);
 }
 
-void Arena::begin(const Descriptor& descriptor, const Limits& limits,
-                  const Limits* waiter) {
+void Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,
+                  const Limits& limits, const Limits* waiter) {
   limits_ = limits;
   waiter_ = waiter;
   if (is_suspended_) return;
+  sequence_ = sequence;
   descriptor_ = descriptor;
-  ++sequence_;
+  parity_ ^= 1;
   if (has_failed()) throw_failure();
   first_chunk_ = next_chunk_;
   next_chunk_ = first_chunk_ + 1;
   line(rank()).descriptor = descriptor;
-  post(rank()).entered.store(sequence_ << 8 | static_cast<std::uint64_t>(descriptor.op),
-                             std::memory_order_relaxed);
+  control(rank()).entered.store(
+      sequence << 8 | static_cast<std::uint64_t>(descriptor.op),
+      std::memory_order_relaxed);
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t i) const {
@@ -71,12 +92,10 @@ std::byte* Arena::slot(int rank, std::uint64_t i) const {
 }
 
 void Arena::set_factor(const Factor& factor) {
-  post(rank()).factors[sequence_ & 1] = factor;
+  control(rank()).factors[parity_] = factor;
 }
 
-const Factor& Arena::factor(int rank) const {
-  return post(rank).factors[sequence_ & 1];
-}
+const Factor& Arena::factor(int rank) const { return control(rank).factors[parity_]; }
 
 void Arena::enter() {
   wait_all(std::exchange(is_suspended_, false) ? clock_ : publish());
@@ -104,14 +123,14 @@ void Arena::check_match() const {
   for (int peer = 0; peer < size(); ++peer)
     if (line(peer).descriptor != descriptor_) different.push_back(peer);
   if (different.empty()) return;
-  std::string text = "the ranks of group '" + membership_.name +
+  std::string text = "the ranks of group '" + group_.name +
                      "' called different things as operation #" +
                      std::to_string(sequence_) + ":";
   for (int peer = 0; peer < size(); ++peer)
-    text += (peer == 0 ? " rank " : "; rank ") + std::to_string(peer) +
+    text += (peer == 0 ? " rank " : "; rank ") + std::to_string(group_rank(peer)) +
             (peer == rank() ? " (this process): " : ": ") +
-            describe(line(peer).descriptor);
-  throw Error(ErrorKind::Mismatch, text, different);
+            allhands::describe(line(peer).descriptor);
+  throw Error(ErrorKind::Mismatch, text, group_ranks(different));
 }
 
 }  // namespace allhands

@@ -1,17 +1,21 @@
-// The meeting place of a group's ranks on one host: one shared segment through which
-// collectives run without messages.
+// One shared segment through which ranks of a group on one host run collectives without
+// messages. It serves the whole group, or those of its ranks that share the segment.
 //
-// Every rank runs the same operations in the same order. Operation k begins with each
+// A rank here is a local one: its place among the ranks that the arena serves. Errors
+// name ranks of the group. What the group knows of an operation, its sequence number
+// and its descriptor, is told by whoever begins it (see Communicator).
+//
+// Every rank runs the same operations in the same order. An operation begins with each
 // rank publishing its descriptor; `enter` waits until all have and compares them, so a
 // mismatch is found before any output is written, at no cost beyond the cache line that
 // has to be read anyway. All further synchronisation is by `publish`, which moves the
 // rank's clock on by one, and `wait`. Equal descriptors make every rank publish equally
 // often, so clocks of different ranks can be compared.
 //
-// Staging memory is two slots per rank, used in turn by chunks, which are numbered on
-// through all operations. Invariant: a rank writes its slot of chunk g only when nobody
-// reads that of chunk g - 2, which lies in the same memory, any more. An operation ends
-// with all ranks done with its last chunk but one, so the next may stage its first
+// Each rank has two slots to stage data in, used in turn by chunks, which are numbered
+// on through all operations. Invariant: a rank writes its slot of chunk g only when no
+// rank reads that of chunk g - 2, which lies in the same memory, any more. An operation
+// ends with all ranks done with its last chunk but one, so the next may stage its first
 // chunk at once; its second waits for `enter`.
 //
 // Thread rule: one operation at a time per Arena object. Each rank has its own Arena
@@ -50,20 +54,29 @@ class Arena {
   // before any rank's Arena.
   static void prepare(SharedMemory& memory, int size, const Tuning& tuning);
 
-  Arena(std::shared_ptr<SharedMemory> memory, Membership membership,
+  // Serves all ranks of the group.
+  Arena(std::shared_ptr<SharedMemory> memory, Membership group,
         const LateNotice& late_notice = {});
+  // Serves those of `ranks`, ranks of the group in the order of their local ranks, this
+  // one among them.
+  Arena(std::shared_ptr<SharedMemory> memory, Membership group, std::vector<int> ranks,
+        const LateNotice& late_notice);
 
-  int rank() const { return membership_.rank; }
+  int rank() const { return rank_; }
   int size() const { return layout_.size(); }
+  // The rank in the group of a local one.
+  int group_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   const Tuning& tuning() const { return tuning_; }
   // What a rank stages in one round; a multiple of 64.
   std::size_t chunk_bytes() const { return chunk_bytes_; }
+  // Of the operation in hand.
   std::uint64_t sequence() const { return sequence_; }
 
-  // Opens the next operation, or a suspended one again. Throws what broke the group, if
-  // something did. `waiter`: whose end suspends the operation until all ranks have
-  // entered; may be null.
-  void begin(const Descriptor& descriptor, const Limits& limits,
+  // Begins the group's operation number `sequence`, which is above all before, or a
+  // suspended one again. Throws what broke the group, if a local rank has told of it.
+  // `waiter`: whose end suspends the operation until all ranks have entered; may be
+  // null.
+  void begin(std::uint64_t sequence, const Descriptor& descriptor, const Limits& limits,
              const Limits* waiter = nullptr);
   // Where `rank` stages the operation's i-th chunk, chunk_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
@@ -89,16 +102,17 @@ class Arena {
   // Moves this rank's clock on; everything written before is visible to who waits for
   // it.
   std::uint32_t publish();
-  // Returns when the clock of `rank` has reached `clock`. Throws RankFailed, Timeout,
-  // Interrupted, or what broke the group; all but the first two's finder get the same.
+  // Returns when the clock of `rank` has reached `clock`. Throws RankFailed, Timeout or
+  // Interrupted, and tells the local ranks, or throws what one of them has told.
   void wait(int rank, std::uint32_t clock);
   void wait_all(std::uint32_t clock);
 
-  // Breaks the group: every rank's current wait and next operation throw `error`, which
-  // this rank says it noticed. The first failure of a group is the one that stays.
+  // Tells the local ranks that the group is broken: the wait that each is in, and its
+  // next operation, throw `error`, as what this rank reports. The first that is told
+  // stays.
   void fail(const Error& error);
   bool has_failed() const;
-  // What broke the group, as another rank tells it.
+  // What a local rank has told.
   std::optional<Error> told_failure() const;
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
   void leave();
@@ -117,10 +131,8 @@ class Arena {
   bool write_peer(int rank, std::uint64_t address, void* from, std::size_t bytes);
   bool can_write_peers() const { return can_write_peers_; }
   // Of what `rank` sends.
-  Handover& handover(int rank) const { return post(rank).handover; }
-  bool is_alive(int rank) const {
-    return allhands::is_alive(membership_.process(rank));
-  }
+  Handover& handover(int rank) const { return control(rank).handover; }
+  bool is_alive(int rank) const { return allhands::is_alive(process(rank)); }
 
   // Memory of this rank's own, for the current operation; kept for the next.
   std::byte* scratch(std::size_t bytes) {
@@ -138,11 +150,19 @@ class Arena {
   std::string describe_call() const;
 
  private:
-  Line& line(int rank) const {
-    return layout_.post(memory_->data(), rank).lines[sequence_ & 1];
+  Line& line(int rank) const { return control(rank).lines[parity_]; }
+  RankControl& control(int rank) const {
+    return layout_.control(memory_->data(), rank);
   }
-  Post& post(int rank) const { return layout_.post(memory_->data(), rank); }
-  Failure& failure() const { return layout_.header(memory_->data()).failure; }
+  SharedFailure& failure() const { return layout_.header(memory_->data()).failure; }
+  const ProcessIdentity& process(int rank) const {
+    return group_.process(group_rank(rank));
+  }
+  // "rank 3 (pid 4711)"
+  std::string describe(int rank) const { return group_.describe(group_rank(rank)); }
+  // "rank 3 (this process)"
+  std::string describe_self() const;
+  std::vector<int> group_ranks(std::vector<int> ranks) const;
 
   void check_match() const;
   void try_to_read_peers();
@@ -153,7 +173,7 @@ class Arena {
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
-                                   std::vector<int> ranks);
+                                   const std::vector<int>& local);
   void wake_everybody() const;
   std::vector<int> missing(std::uint32_t clock) const;
   std::string describe_wait(Deadline::Duration waited,
@@ -161,7 +181,9 @@ class Arena {
   std::string describe_missing(const std::vector<int>& ranks) const;
 
   std::shared_ptr<SharedMemory> memory_;
-  Membership membership_;
+  const Membership group_;
+  const std::vector<int> ranks_;  // of the group, by local rank
+  const int rank_;
   LateNotice late_notice_;
   Layout layout_;
   Tuning tuning_;
@@ -171,13 +193,14 @@ class Arena {
   const std::unique_ptr<const std::uint64_t> probe_;
   std::optional<bool> can_read_peers_;
   bool can_write_peers_ = true;
-  std::uint64_t sequence_ = 0;  // of the current operation; the first has 1
+  std::uint64_t sequence_ = 0;
+  Descriptor descriptor_;
+  std::size_t parity_ = 0;  // of the operations that have gone through here
   std::uint32_t clock_ = 0;
   std::uint64_t first_chunk_ = 0;
   std::uint64_t next_chunk_ = 0;
   std::vector<std::byte> scratch_;
   const std::shared_ptr<SharedArrays> shared_arrays_ = std::make_shared<SharedArrays>();
-  Descriptor descriptor_;
   Limits limits_;
   const Limits* waiter_ = nullptr;  // until all have entered
   bool is_suspended_ = false;       // entered, but not yet by all

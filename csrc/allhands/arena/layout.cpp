@@ -33,8 +33,9 @@ std::size_t slot_bytes_of(std::size_t size) {
 Layout::Layout(int size)
     : size_(size),
       slot_bytes_(slot_bytes_of(static_cast<std::size_t>(size))),
-      slots_at_(round_up(sizeof(Header) + static_cast<std::size_t>(size) * sizeof(Post),
-                         kPage)) {}
+      slots_at_(round_up(
+          sizeof(Header) + static_cast<std::size_t>(size) * sizeof(RankControl),
+          kPage)) {}
 
 std::size_t Layout::total_bytes() const {
   return slots_at_ + 2 * static_cast<std::size_t>(size_) * slot_bytes_;
@@ -49,8 +50,8 @@ Header& Layout::header(std::byte* base) const {
   return *reinterpret_cast<Header*>(base);
 }
 
-Post& Layout::post(std::byte* base, int rank) const {
-  return reinterpret_cast<Post*>(base + sizeof(Header))[rank];
+RankControl& Layout::control(std::byte* base, int rank) const {
+  return reinterpret_cast<RankControl*>(base + sizeof(Header))[rank];
 }
 
 std::byte* Layout::slot(std::byte* base, int rank, std::uint64_t chunk) const {

@@ -1,12 +1,11 @@
-// How the shared memory of one group on one host is laid out.
+// How the shared memory of one arena is laid out. Ranks are the arena's own.
 //
-//   [Header][Post of rank 0]...[Post of rank n-1][slots of rank 0]...[slots of rank
-//   n-1]
+//   [Header][RankControl 0]...[RankControl n-1][slots of rank 0]...[slots of rank n-1]
 //
-// Each rank writes only its own Post and slots (and the failure in the Header, once;
-// in all_reduce of two ranks its results in the other's slots; and what it receives in
-// its senders' Handovers); everybody reads everything. All but the tuning is zero at
-// first.
+// Each rank writes only its own RankControl and slots (and the failure in the Header,
+// once; in all_reduce of two ranks its results in the other's slots; and what it
+// receives in its senders' Handovers); every rank reads all of it. All but the tuning
+// is zero at first.
 #pragma once
 
 #include <atomic>
@@ -25,8 +24,9 @@ namespace allhands {
 // Bytes small enough to travel in the cache line that announces them.
 inline constexpr std::size_t kInlineBytes = 32;
 
-// What a rank last published, for operations of one parity. One cache line: a peer that
-// sees the clock move has the descriptor and a small payload with the same miss.
+// What a rank last published, in one of two that operations use in turn. One cache
+// line: a peer that sees the clock move has the descriptor and a small payload with the
+// same miss.
 struct alignas(64) Line {
   std::atomic<std::uint32_t> clock;    // futex word; see Arena
   std::atomic<std::uint32_t> waiters;  // threads asleep on `clock`
@@ -42,9 +42,10 @@ struct Handover {
   std::uint64_t address;  // where it goes, in the receiver's memory
 };
 
-struct alignas(64) Post {
-  Line lines[2];      // by the parity of the operation's sequence number
-  Factor factors[2];  // PREMUL_SUM's factor of this rank, same parity
+// What a rank tells the others.
+struct alignas(64) RankControl {
+  Line lines[2];                       // used in turn by operations
+  Factor factors[2];                   // PREMUL_SUM's factor of this rank, likewise
   std::atomic<std::uint64_t> entered;  // sequence number << 8 | Op, for error messages
   std::atomic<std::uint32_t> has_left;
   std::atomic<std::uint32_t> reads_peers;  // see Arena::can_read_peers
@@ -54,8 +55,9 @@ struct alignas(64) Post {
   Handover handover;
 };
 
-// The failure that broke the group, written by whoever noticed first.
-struct Failure {
+// What broke the group, told by the first of the arena's ranks that noticed. Ranks are
+// the group's.
+struct SharedFailure {
   static constexpr std::uint32_t kNone = 0, kWriting = 1, kComplete = 2;
   static constexpr std::size_t kMaxRanks = 256, kMaxText = 2048;
 
@@ -69,11 +71,11 @@ struct Failure {
 
 struct alignas(64) Header {
   Tuning tuning;  // of whoever made the segment, so that all ranks have the same
-  Failure failure;
+  SharedFailure failure;
   Moves moves;  // see Placement
 };
 
-// Where things are, for a group of `size` ranks.
+// Where things are, for an arena of `size` ranks.
 class Layout {
  public:
   explicit Layout(int size);
@@ -84,7 +86,7 @@ class Layout {
   std::size_t total_bytes() const;
 
   Header& header(std::byte* base) const;
-  Post& post(std::byte* base, int rank) const;
+  RankControl& control(std::byte* base, int rank) const;
   std::byte* slot(std::byte* base, int rank, std::uint64_t chunk) const;
 
  private:

@@ -26,26 +26,26 @@ constexpr std::size_t kBlock = std::size_t{64} << 10;
 
 void Arena::try_to_read_peers() {
   let_siblings_read();
-  post(rank()).probe_address = reinterpret_cast<std::uint64_t>(probe_.get());
-  post(rank()).probe = *probe_;
+  control(rank()).probe_address = reinterpret_cast<std::uint64_t>(probe_.get());
+  control(rank()).probe = *probe_;
   wait_all(publish());
   bool can = true;
   for (int peer = 0; peer < size(); ++peer) {
-    const int pid = membership_.peers[static_cast<std::size_t>(peer)].pid;
+    const int pid = process(peer).pid;
     std::uint64_t seen = 0;
-    can = can && read_memory_of(pid, post(peer).probe_address, &seen, sizeof(seen)) ==
-                     PeerRead::Done;
-    can = can && seen == post(peer).probe;
+    can = can && read_memory_of(pid, control(peer).probe_address, &seen,
+                                sizeof(seen)) == PeerRead::Done;
+    can = can && seen == control(peer).probe;
   }
-  post(rank()).reads_peers.store(can ? kReads : kCannot, std::memory_order_relaxed);
+  control(rank()).reads_peers.store(can ? kReads : kCannot, std::memory_order_relaxed);
   wait_all(publish());
   for (int peer = 0; peer < size(); ++peer)
-    can = can && post(peer).reads_peers.load(std::memory_order_relaxed) == kReads;
+    can = can && control(peer).reads_peers.load(std::memory_order_relaxed) == kReads;
   can_read_peers_ = can;
 }
 
 void Arena::read_peer(int rank, std::uint64_t address, void* to, std::size_t bytes) {
-  const int pid = membership_.peers[static_cast<std::size_t>(rank)].pid;
+  const int pid = process(rank).pid;
   for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
     if (has_failed()) throw_failure();
     const std::size_t piece = std::min(bytes, kPiece);
@@ -53,14 +53,12 @@ void Arena::read_peer(int rank, std::uint64_t address, void* to, std::size_t byt
       case PeerRead::Done:
         break;
       case PeerRead::Gone:
-        fail_and_throw(ErrorKind::RankFailed, membership_.describe(rank) + " died",
-                       {rank});
+        fail_and_throw(ErrorKind::RankFailed, describe(rank) + " died", {rank});
       case PeerRead::Refused:
         if (has_failed()) throw_failure();
-        fail_and_throw(
-            ErrorKind::Backend,
-            "the memory of " + membership_.describe(rank) + " cannot be read any more",
-            {});
+        fail_and_throw(ErrorKind::Backend,
+                       "the memory of " + describe(rank) + " cannot be read any more",
+                       {});
     }
     at += piece;
     address += piece;
@@ -80,7 +78,7 @@ void Arena::read_peer(int rank, std::uint64_t address, const Buffer& to) {
 }
 
 bool Arena::write_peer(int rank, std::uint64_t address, void* from, std::size_t bytes) {
-  const int pid = membership_.peers[static_cast<std::size_t>(rank)].pid;
+  const int pid = process(rank).pid;
   can_write_peers_ = can_write_peers_ && write_memory_of(pid, address, from, bytes);
   return can_write_peers_;
 }

@@ -66,15 +66,16 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   const WaitEnd end = wait.look();
   if (end == WaitEnd::Interrupted) {
     fail(Error(ErrorKind::Backend, describe_call() + ": rank " +
-                                       std::to_string(rank()) + " was interrupted"));
+                                       std::to_string(group_.rank) +
+                                       " was interrupted"));
     throw interrupted();
   }
   if (end == WaitEnd::Stopped)
     fail_and_throw(ErrorKind::Backend,
-                   "rank " + std::to_string(rank()) + " closed the group", {});
+                   "rank " + std::to_string(group_.rank) + " closed the group", {});
   std::vector<int> gone;
   for (const int peer : missing(clock))
-    if (post(peer).has_left.load(std::memory_order_acquire) != 0 || !is_alive(peer))
+    if (control(peer).has_left.load(std::memory_order_acquire) != 0 || !is_alive(peer))
       gone.push_back(peer);
   // What they published before they went still counts: look once more.
   const std::vector<int> absent = missing(clock);
@@ -83,8 +84,8 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   });
   if (!gone.empty()) {
     const std::string problem = joined(gone, [&](int peer) {
-      const bool left = post(peer).has_left.load(std::memory_order_acquire) != 0;
-      return membership_.describe(peer) + (left ? " left the group" : " died");
+      const bool left = control(peer).has_left.load(std::memory_order_acquire) != 0;
+      return describe(peer) + (left ? " left the group" : " died");
     });
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);
   }
@@ -100,7 +101,7 @@ std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) con
   int first = 0;
   while (std::find(absent.begin(), absent.end(), first) != absent.end()) ++first;
   if (first != rank()) return "";
-  return describe_call() + ": rank " + std::to_string(rank()) + " (this process) has " +
+  return describe_call() + ": " + describe_self() + " has " +
          describe_wait(waited, absent);
 }
 
@@ -113,24 +114,33 @@ std::vector<int> Arena::missing(std::uint32_t clock) const {
   return ranks;
 }
 
+std::vector<int> Arena::group_ranks(std::vector<int> ranks) const {
+  for (int& rank : ranks) rank = group_rank(rank);
+  return ranks;
+}
+
+std::string Arena::describe_self() const {
+  return "rank " + std::to_string(group_.rank) + " (this process)";
+}
+
 std::string Arena::describe_call() const {
   return allhands::describe(descriptor_) + " #" + std::to_string(sequence_) +
-         " on group '" + membership_.name + "'";
+         " on group '" + group_.name + "'";
 }
 
 // "waited 5 s (limit 30 s); missing [3]", and what they did last.
 std::string Arena::describe_wait(Deadline::Duration waited,
                                  const std::vector<int>& absent) const {
   return "waited " + seconds(waited) + " (limit " + seconds(limits_.deadline.limit()) +
-         "); missing [" + joined(absent) + "]" + describe_missing(absent);
+         "); missing [" + joined(group_ranks(absent)) + "]" + describe_missing(absent);
 }
 
 // "; rank 3 was last in broadcast #16, rank 4 has not called anything yet"
 std::string Arena::describe_missing(const std::vector<int>& ranks) const {
   std::string text;
   for (const int peer : ranks) {
-    const std::uint64_t entered = post(peer).entered.load(std::memory_order_relaxed);
-    text += (text.empty() ? "; rank " : ", rank ") + std::to_string(peer);
+    const std::uint64_t entered = control(peer).entered.load(std::memory_order_relaxed);
+    text += (text.empty() ? "; rank " : ", rank ") + std::to_string(group_rank(peer));
     if (entered == 0)
       text += " has called nothing on this group yet";
     else

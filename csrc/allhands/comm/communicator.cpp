@@ -25,9 +25,9 @@ Communicator::Communicator(Membership membership, const Token& token,
       tuning_(tuning),
       late_notice_(late_notice),
       owner_pid_(getpid()),
-      queue_(turns_, [this](const Operation& operation, Deadline deadline,
-                            const Limits* waiter) {
-        run_queued(operation, deadline, waiter);
+      queue_(turns_, [this](Turns::Ticket ticket, const Operation& operation,
+                            Deadline deadline, const Limits* waiter) {
+        run_queued(ticket, operation, deadline, waiter);
       }) {
   const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
@@ -53,27 +53,27 @@ void Communicator::check(const Operation& operation) const {
 
 void Communicator::run(const Operation& operation, const Limits& given) {
   const Limits limits = {given.deadline, given.interrupt, &stop_};
-  take_turn(limits);
+  const Turns::Ticket ticket = take_turn(limits);
   const Turn turn(turns_);
   Arena& arena = opened(limits);
   try {
-    allhands::run(arena, operation, limits);
+    allhands::run(arena, ticket, operation, limits);
   } catch (...) {
     break_by_current_exception();
     throw;
   }
 }
 
-void Communicator::run_queued(const Operation& operation, Deadline deadline,
-                              const Limits* waiter) {
+void Communicator::run_queued(Turns::Ticket ticket, const Operation& operation,
+                              Deadline deadline, const Limits* waiter) {
   // The deadline counts from when the call was issued.
   const Limits limits = {deadline, waiter ? waiter->interrupt : nullptr, &stop_};
   // What opens the group cannot change threads.
-  const bool is_open = is_open_.load(std::memory_order_acquire);
-  if (waiter != nullptr && !is_open) throw Suspended{WaitEnd::None};
+  const bool is_ready = is_ready_.load(std::memory_order_acquire);
+  if (waiter != nullptr && !is_ready) throw Suspended{WaitEnd::None};
   Arena& arena = opened(limits);
   try {
-    allhands::run(arena, operation, limits, waiter);
+    allhands::run(arena, ticket, operation, limits, waiter);
   } catch (const Suspended&) {
     throw;
   } catch (...) {
@@ -93,11 +93,11 @@ std::shared_ptr<SharedArray> Communicator::empty_shared(
   const Limits limits = {given.deadline, given.interrupt, &stop_};
   SharedArrayMaker maker(membership_, token_, dtype, shape);
   {
-    take_turn(limits);
+    const Turns::Ticket ticket = take_turn(limits);
     const Turn turn(turns_);
     Arena& arena = opened(limits);
     try {
-      maker.run(arena, limits);
+      maker.run(arena, ticket, limits);
     } catch (...) {
       break_by_current_exception();
       throw;
@@ -109,8 +109,10 @@ std::shared_ptr<SharedArray> Communicator::empty_shared(
 std::byte* Communicator::peer_data(const Buffer& buffer, int peer) const {
   check_peer("peer_array", peer);
   std::optional<SharedRegion> region;
-  if (is_open_.load(std::memory_order_acquire))
-    region = arena_->shared_arrays()->find(buffer);
+  {
+    const std::lock_guard lock(open_mutex_);
+    if (is_open_) region = arena_->shared_arrays()->find(buffer);
+  }
   if (!region)
     throw Error(ErrorKind::Value,
                 "peer_array: the array is not in the shared memory of group '" +
@@ -121,19 +123,21 @@ std::byte* Communicator::peer_data(const Buffer& buffer, int peer) const {
   return region->part(peer) + (mine - region->part(rank()));
 }
 
-void Communicator::take_turn(const Limits& limits) {
-  if (!is_open_.load(std::memory_order_acquire)) open_before_turn(limits);
+Turns::Ticket Communicator::take_turn(const Limits& limits) {
+  if (!is_ready_.load(std::memory_order_acquire)) open_before_turn(limits);
+  const Turns::Ticket ticket = turns_.take();
   try {
-    turns_.wait(turns_.take(), limits);
+    turns_.wait(ticket, limits);
   } catch (const Error& error) {
     break_off(error);
     throw;
   }
+  return ticket;
 }
 
 Arena& Communicator::opened(const Limits& limits) {
   try {
-    if (!is_open_.load(std::memory_order_acquire)) open(limits);
+    if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   } catch (const Error& error) {
     break_off(error);  // peers would run what this rank has skipped
     throw;
@@ -147,9 +151,9 @@ void Communicator::break_by_current_exception() {
     throw;
   } catch (const Error& error) {
     // A mismatch leaves every rank at the same point; anything else does not.
-    if (error.kind() != ErrorKind::Mismatch) arena_->fail(error);
+    if (error.kind() != ErrorKind::Mismatch) tell(error);
   } catch (const std::exception& error) {
-    arena_->fail(Error(ErrorKind::Backend, error.what()));
+    tell(Error(ErrorKind::Backend, error.what()));
   }
 }
 
@@ -166,7 +170,7 @@ void Communicator::open_before_turn(const Limits& limits) {
 
 void Communicator::open(const Limits& limits) {
   const std::lock_guard lock(open_mutex_);
-  if (broken_) throw *broken_;
+  if (is_closed_ || failure_.error()) throw refusal();
   if (is_open_) return;
   const std::size_t arena_bytes = Layout(size()).total_bytes();
   const auto prepare = [this](SharedMemory& memory) {
@@ -183,19 +187,48 @@ void Communicator::adopt(Segment segment) {
       membership_, arena_->tuning());
   engine_ = std::make_unique<ProgressEngine>(
       std::move(transport), membership_, arena_->tuning(),
-      [this] { return arena_->told_failure(); }, late_notice_);
+      ServedGroup{[this] { return failure(); },
+                  [this](const Error& error) { tell(error); }},
+      late_notice_);
   memory_ = std::move(segment.memory);
   server_ = std::move(segment.server);
-  is_open_.store(true, std::memory_order_release);
+  is_open_ = true;
+  is_ready_ = true;
+  if (failure_.error()) is_ready_ = false;
+}
+
+void Communicator::note(const Error& error) {
+  const bool is_interrupt = error.kind() == ErrorKind::Interrupted;
+  failure_.note(is_interrupt ? Error(ErrorKind::Backend,
+                                     membership_.describe(rank()) + " was interrupted")
+                             : error);
+  is_ready_ = false;
+}
+
+// Of an open group: its ranks that share the arena learn of it, too.
+void Communicator::tell(const Error& error) {
+  note(error);
+  arena_->fail(error);
+}
+
+// What broke the group, of an open one: as a peer told it, if one did.
+std::optional<Error> Communicator::failure() const {
+  if (auto told = arena_->told_failure()) return told;
+  return failure_.error();
+}
+
+// What a call gets that comes too late.
+Error Communicator::refusal() const {
+  if (const auto error = failure_.error())
+    return Error(error->kind(),
+                 "group '" + name() + "' is broken since: " + error->what(),
+                 error->ranks());
+  return Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
 }
 
 void Communicator::break_off(const Error& error) {
-  const ErrorKind kind =
-      error.kind() == ErrorKind::Interrupted ? ErrorKind::Backend : error.kind();
+  note(error);
   const std::lock_guard lock(open_mutex_);
-  if (!broken_)
-    broken_ = Error(kind, "group '" + name() + "' is broken since: " + error.what(),
-                    error.ranks());
   if (arena_) arena_->fail(error);
 }
 
@@ -203,16 +236,17 @@ void Communicator::fail(const Error& error) {
   // Peers may wait where this rank has not been yet; they see only what is written
   // there.
   try {
-    if (!is_open_.load(std::memory_order_acquire))
-      open({Deadline::after(kOpeningTime), nullptr, &stop_});
+    if (!is_ready_) open({Deadline::after(kOpeningTime), nullptr, &stop_});
   } catch (const Error&) {
     // Broken, closed, or out of memory: then it is broken for this rank at least.
   }
   break_off(error);
-  if (is_open_.load(std::memory_order_acquire))
-    engine_->leave(
-        Error(error.kind(), "group '" + name() + "' is broken since: " + error.what()),
-        Presence::Aborted);
+  bool is_open;
+  {
+    const std::lock_guard lock(open_mutex_);
+    is_open = is_open_;
+  }
+  if (is_open) engine_->leave(refusal(), Presence::Aborted);
 }
 
 void Communicator::check_peer(const char* op, int peer) const {
@@ -225,28 +259,28 @@ void Communicator::check_peer(const char* op, int peer) const {
 void Communicator::send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits) {
   check_peer("send", to);
-  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   engine_->send(buffer, to, tag, limits);
 }
 
 int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
                        const Limits& limits) {
   if (from != kAnySource) check_peer("recv", from);
-  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   return engine_->recv(buffer, from, tag, limits);
 }
 
 TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t tag,
                                     const Limits& limits) {
   check_peer("send", to);
-  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   return engine_->post_send(buffer, to, tag, limits.deadline);
 }
 
 TransferPtr Communicator::post_recv(const Buffer& buffer, int from, std::int64_t tag,
                                     const Limits& limits) {
   if (from != kAnySource) check_peer("recv", from);
-  if (!is_open_.load(std::memory_order_acquire)) open(limits);
+  if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   return engine_->post_recv(buffer, from, tag, limits.deadline);
 }
 
@@ -291,18 +325,17 @@ void Communicator::join_those_who_wait() {
 
 void Communicator::leave(const Limits& limits) {
   const std::lock_guard lock(open_mutex_);
-  if (!is_open_ && !broken_) join_those_who_wait();
-  const bool was_open = is_open_.exchange(false);
-  if (!broken_)
-    broken_ = Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
-  if (!was_open) return;
+  if (!is_open_ && !is_closed_ && !failure_.error()) join_those_who_wait();
+  is_closed_ = true;
+  is_ready_ = false;
+  if (!std::exchange(is_open_, false)) return;
   std::optional<Error> lost;
   try {
     engine_->flush(limits);
   } catch (const Error& error) {
     lost = error;
   }
-  engine_->leave(*broken_);
+  engine_->leave(refusal());
   engine_->join();
   if (!own_failure_.empty())
     arena_->fail(Error(ErrorKind::RankFailed,

@@ -5,6 +5,10 @@
 // run in the order in which they were issued, whichever way. The arena is made by the
 // first operation to run, so a group that is never used costs a few hundred bytes.
 //
+// The facts of the group are here: the number of each operation (see Turns), its
+// descriptor, and what broke the group (see FailureRecord). What moves the bytes, the
+// arena and the engine, is told the former and reports the latter.
+//
 // Thread-safe, but ranks must agree on the order of operations, which threads that use
 // one group at the same time rarely do. Arrays must stay alive until their operation
 // has ended.
@@ -20,6 +24,7 @@
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/comm/bootstrap.hpp"
+#include "allhands/comm/failure_record.hpp"
 #include "allhands/comm/operation_queue.hpp"
 #include "allhands/comm/shared_array.hpp"
 #include "allhands/comm/turns.hpp"
@@ -73,8 +78,8 @@ class Communicator {
   // There once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
-  // Breaks the group for every rank, with this error; what waits in it ends. From any
-  // thread.
+  // Breaks the group for every rank, with this error; what waits in it ends, and each
+  // further call throws. From any thread.
   void fail(const Error& error);
   // This rank is about to leave because it failed: close() will tell the peers that
   // `reason` ended it, and they throw RankFailed with that.
@@ -93,15 +98,20 @@ class Communicator {
   }
 
  private:
-  void take_turn(const Limits& limits);
+  Turns::Ticket take_turn(const Limits& limits);
   void open_before_turn(const Limits& limits);
   Arena& opened(const Limits& limits);
-  void run_queued(const Operation& operation, Deadline deadline, const Limits* waiter);
+  void run_queued(Turns::Ticket ticket, const Operation& operation, Deadline deadline,
+                  const Limits* waiter);
   void break_by_current_exception();
   void open(const Limits& limits);
   void adopt(Segment segment);
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
+  void note(const Error& error);
+  void tell(const Error& error);
+  std::optional<Error> failure() const;
+  Error refusal() const;
   void break_off(const Error& error);
   void leave(const Limits& limits);
 
@@ -113,10 +123,14 @@ class Communicator {
   Turns turns_;
   std::atomic<bool> stop_ = false;
 
-  std::mutex open_mutex_;  // guards what follows; not taken once is_open_ is true
-  std::atomic<bool> is_open_ = false;
-  std::optional<Error> broken_;  // failed or closed
-  std::string own_failure_;      // why this rank leaves; empty: in peace
+  FailureRecord failure_;
+  // Open, not broken and not closed: an operation may begin.
+  std::atomic<bool> is_ready_ = false;
+
+  mutable std::mutex open_mutex_;  // guards what follows; not taken while is_ready_
+  bool is_open_ = false;
+  bool is_closed_ = false;
+  std::string own_failure_;  // why this rank leaves; empty: in peace
   std::shared_ptr<SharedMemory> memory_;
   std::unique_ptr<SegmentServer> server_;
   std::unique_ptr<Arena> arena_;

@@ -72,7 +72,7 @@ void OperationQueue::carry_out(const Queued& queued, const Limits* waiter) {
     std::optional<Turn> turn(std::in_place, turns_);
     std::exception_ptr error;
     try {
-      run_(queued.operation, queued.deadline, waiter);
+      run_(queued.ticket, queued.operation, queued.deadline, waiter);
     } catch (const Suspended&) {
       turn->keep();
       throw;

@@ -30,8 +30,8 @@ class OperationQueue {
   // Runs an operation, whose turn it is, until `deadline`. `waiter`: the limits of the
   // thread that waits for it; null in the progress thread. Throws Suspended where those
   // end first, and is called again.
-  using Run =
-      std::function<void(const Operation&, Deadline deadline, const Limits* waiter)>;
+  using Run = std::function<void(Turns::Ticket, const Operation&, Deadline deadline,
+                                 const Limits* waiter)>;
 
   OperationQueue(Turns& turns, Run run) : turns_(turns), run_(std::move(run)) {}
   OperationQueue(const OperationQueue&) = delete;

@@ -20,14 +20,14 @@ Ways ways_of(const Operation& operation, const Arena& arena) {
   return ways;
 }
 
-void run(Arena& arena, const Operation& operation, const Limits& limits,
-         const Limits* waiter) {
+void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
+         const Limits& limits, const Limits* waiter) {
   if (writes_own_inputs(operation, arena.rank())) {
     const CopiedInputs copied(operation);
-    return run(arena, copied.operation(), limits, waiter);
+    return run(arena, sequence, copied.operation(), limits, waiter);
   }
   const Collective& collective = *operation.collective;
-  arena.begin(collective.descriptor(operation), limits, waiter);
+  arena.begin(sequence, collective.descriptor(operation), limits, waiter);
   if (collective.is_reduction) arena.set_factor(operation.factor);
   collective.run(arena, ways_of(operation, arena), operation);
 }

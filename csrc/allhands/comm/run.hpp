@@ -1,6 +1,8 @@
 // An Operation carried out: the ways that it may go, and its run.
 #pragma once
 
+#include <cstdint>
+
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
 #include "allhands/arena/ways.hpp"
@@ -10,8 +12,9 @@ namespace allhands {
 // The same on every rank that runs it as the arena's next operation.
 Ways ways_of(const Operation& operation, const Arena& arena);
 
-// Runs a checked operation as the arena's next one. `waiter`: see Arena::begin.
-void run(Arena& arena, const Operation& operation, const Limits& limits,
-         const Limits* waiter = nullptr);
+// Runs a checked operation as the group's operation number `sequence`. `waiter`: see
+// Arena::begin.
+void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
+         const Limits& limits, const Limits* waiter = nullptr);
 
 }  // namespace allhands

@@ -29,6 +29,10 @@ std::string told(const Arena& arena, int rank, std::uint64_t step) {
   return {text, strnlen(text, kMaxText)};
 }
 
+std::string failure_of(const Arena& arena, int rank, const std::string& text) {
+  return "rank " + std::to_string(arena.group_rank(rank)) + ": " + text;
+}
+
 // Calls `step`; what it could not do.
 template <class Step>
 std::string attempt(Step step) {
@@ -98,8 +102,8 @@ std::size_t SharedArrayMaker::total_bytes() const {
 // The rank 0 makes the memory, then the others fetch it, then each takes the pages of
 // its own array: on its own memory node, and now, since later it could only be killed
 // for want of them. After each step all know who failed.
-void SharedArrayMaker::run(Arena& arena, const Limits& limits) {
-  arena.begin(descriptor_, limits);
+void SharedArrayMaker::run(Arena& arena, std::uint64_t sequence, const Limits& limits) {
+  arena.begin(sequence, descriptor_, limits);
   arena.enter();
   arena.use_chunks(2);
   arena.shared_arrays()->mark_used();
@@ -119,7 +123,7 @@ void SharedArrayMaker::run(Arena& arena, const Limits& limits) {
            reserve(arena);
          }));
   arena.wait_all(arena.publish());
-  failure_ = failure_.empty() ? failures(arena) : "rank 0: " + failure_;
+  failure_ = failure_.empty() ? failures(arena) : failure_of(arena, 0, failure_);
   if (!failure_.empty()) {
     failure_ = arena.describe_call() + ": " + failure_;
     return;
@@ -145,7 +149,7 @@ std::string SharedArrayMaker::failures(const Arena& arena) const {
   std::string text;
   for (int rank = 0; rank < arena.size(); ++rank)
     if (const std::string one = told(arena, rank, 1); !one.empty())
-      text += (text.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + one;
+      text += (text.empty() ? "" : "; ") + failure_of(arena, rank, one);
   return text;
 }
 

@@ -48,7 +48,8 @@ class SharedArrayMaker {
                    const std::vector<std::size_t>& shape);
 
   // What a rank cannot do is agreed on, so that the group works on; see result().
-  void run(Arena& arena, const Limits& limits);
+  // As the group's operation number `sequence`.
+  void run(Arena& arena, std::uint64_t sequence, const Limits& limits);
 
   // After run. Throws Backend, naming the ranks that failed and why, on every rank.
   std::shared_ptr<SharedArray> result() const;

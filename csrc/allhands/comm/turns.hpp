@@ -1,11 +1,12 @@
 // Operations of a group run one at a time in the order in which they were issued,
 // whether in the calling thread or in the progress thread: each takes a ticket when it
-// is issued and runs when that number comes up.
+// is issued and runs when that number comes up. The ticket is the operation's sequence
+// number: every rank issues the same operations in the same order.
 //
-// A ticket whose turn it is already costs no lock. Who has to wait does so under the
-// mutex, and counts in `attention_` from before it first looks at `current_` until it
-// is served: so whoever ends a turn either sees that somebody waits, or ended it in
-// time to be seen.
+// A ticket whose turn it is already costs no lock. A thread that has to wait does so
+// under the mutex, and counts in `attention_` from before it first looks at `current_`
+// until it is served: so a thread that ends a turn either sees that another one waits,
+// or ended it in time to be seen.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@ namespace allhands {
 
 class Turns {
  public:
-  using Ticket = std::uint64_t;
+  using Ticket = std::uint64_t;  // from 1
 
   Ticket take() { return next_.fetch_add(1, std::memory_order_relaxed); }
   // Returns when it is this ticket's turn. Throws Timeout, Interrupted, or Backend
@@ -45,8 +46,8 @@ class Turns {
   void call_next();
   void skip_given_up();
 
-  std::atomic<Ticket> next_ = 0;
-  std::atomic<Ticket> current_ = 0;
+  std::atomic<Ticket> next_ = 1;
+  std::atomic<Ticket> current_ = 1;
   std::atomic<int> attention_ = 0;  // tickets that are waited for or given up
   std::mutex mutex_;                // guards what follows
   std::condition_variable changed_;
@@ -62,7 +63,7 @@ class Turn {
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  // Not now: whoever has the same ticket goes on.
+  // Not now: the operation goes on with the same ticket.
   void keep() { turns_ = nullptr; }
 
  private:

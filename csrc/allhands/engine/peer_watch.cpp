@@ -35,7 +35,11 @@ std::optional<Error> PeerWatch::abortion() const {
   for (int peer = 0; peer < members_.size(); ++peer)
     if (peer != members_.rank)
       if (std::optional<Error> error = abortion(peer)) return error;
-  return std::nullopt;
+  const std::optional<Error> broken = failure();
+  if (!broken) return std::nullopt;
+  return Error(broken->kind(),
+               "group '" + members_.name + "' is broken since: " + broken->what(),
+               broken->ranks());
 }
 
 }  // namespace allhands

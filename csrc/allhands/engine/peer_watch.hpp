@@ -35,9 +35,9 @@ class PeerWatch {
 
   // What an abort by `peer` means for this rank; none: it has not aborted the group.
   std::optional<Error> abortion(int peer) const;
-  // The same of any peer.
+  // The same of any peer, or of what else broke the group.
   std::optional<Error> abortion() const;
-  // What broke the group for its collectives.
+  // What broke the group.
   std::optional<Error> failure() const { return failure_(); }
 
  private:

@@ -33,14 +33,14 @@ std::uint64_t spins_for(const Buffer& buffer, const Tuning& tuning) {
 
 ProgressEngine::ProgressEngine(std::unique_ptr<Transport> transport,
                                const Membership& members, const Tuning& tuning,
-                               PeerWatch::Failure failure,
-                               const LateNotice& late_notice)
+                               ServedGroup group, const LateNotice& late_notice)
     : transport_(std::move(transport)),
       members_(members),
       tuning_(tuning),
+      group_(std::move(group)),
       late_notice_(late_notice),
       endpoint_(*transport_, members_, tuning_),
-      watch_(*transport_, members_, std::move(failure)),
+      watch_(*transport_, members_, group_.failure),
       is_told_(static_cast<std::size_t>(members.size())),
       thread_([this] { return waiting_.load(std::memory_order_relaxed) != 0; },
               [this] { turn(); }) {}
@@ -104,6 +104,7 @@ void ProgressEngine::break_off(std::exception_ptr cause) {
   } catch (const std::exception& error) {
     text = error.what();
   }
+  group_.fail(Error(ErrorKind::Backend, text));  // before peers see that it is aborted
   leave(Error(ErrorKind::Backend,
               "group '" + members_.name + "' is broken since: " + text),
         Presence::Aborted);
@@ -344,7 +345,7 @@ void ProgressEngine::give_up(const TransferPtr& transfer, const Error& error) {
 void ProgressEngine::flush(const Limits& limits) {
   {
     const std::lock_guard lock(mutex_);
-    if (ended_) return;  // aborted: nothing is to be received any more
+    if (ended_ || watch_.failure()) return;  // nobody is to receive any more
   }
   const Wait wait(limits);
   while (true) {

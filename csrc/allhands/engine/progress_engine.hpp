@@ -30,14 +30,21 @@
 
 namespace allhands {
 
+// What an engine asks and tells the group that it serves, from any thread.
+struct ServedGroup {
+  // What broke it, if something did.
+  PeerWatch::Failure failure = [] { return std::nullopt; };
+  // The engine cannot go on; called outside its lock.
+  std::function<void(const Error&)> fail = [](const Error&) {};
+};
+
 class ProgressEngine {
  public:
   enum class AtEnd { GiveUp, GoOn };
 
-  ProgressEngine(
-      std::unique_ptr<Transport> transport, const Membership& members,
-      const Tuning& tuning, PeerWatch::Failure failure = [] { return std::nullopt; },
-      const LateNotice& late_notice = {});
+  ProgressEngine(std::unique_ptr<Transport> transport, const Membership& members,
+                 const Tuning& tuning, ServedGroup group = {},
+                 const LateNotice& late_notice = {});
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
@@ -106,6 +113,7 @@ class ProgressEngine {
   const std::unique_ptr<Transport> transport_;
   const Membership members_;
   const Tuning tuning_;
+  const ServedGroup group_;
   LateNotice late_notice_;
   std::atomic<int> waiting_ = 0;   // threads in wait()
   std::atomic<int> sleepers_ = 0;  // threads asleep until an event
