@@ -134,11 +134,29 @@ void average_integers(void* dst, const void* const* sources, int num_sources,
                                                                 num_sources, count);
 }
 
+__extension__ typedef __int128 Int128;
+
+// The average of 2**kPower numbers, rounded toward zero.
+template <class T, int kPower>
+void average_by_shift(void* dst, const void* const* sources, std::size_t count) {
+  constexpr int kNumSources = 1 << kPower;
+  for (std::size_t i = 0; i < count; ++i) {
+    Int128 sum = 0;
+    for (int k = 0; k < kNumSources; ++k) sum += load_scalar<T>(sources[k], i);
+    // The shift rounds down, what is negative too, unless it is raised before.
+    sum += (sum >> 127) & (kNumSources - 1);
+    store_scalar(dst, i, static_cast<T>(sum >> kPower));
+  }
+}
+
 template <class T>
 void average_64_bit_integers(void* dst, const void* const* sources, int num_sources,
                              std::size_t count, const Factor* factors) {
   using Average = SplitAverage<T>;
-  __extension__ typedef __int128 Int128;
+  if constexpr (kVectorBytes == 16) {  // two lanes are slower than none
+    if (num_sources == 2) return average_by_shift<T, 1>(dst, sources, count);
+    if (num_sources == 4) return average_by_shift<T, 2>(dst, sources, count);
+  }
   if (num_sources <= Average::kMostSources)
     reduce_lanes<SplitIntegers<T>, Average>(dst, sources, num_sources, count, factors);
   else
