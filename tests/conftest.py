@@ -1,7 +1,8 @@
 """What holds for every test.
 
 Ranks that wait for others say so on stderr after some seconds, which a busy machine may
-take to start the others: not here, where tests hold what is written there.
+take to start the others: not here, where tests hold what is written there. Neither is
+the engine fitted to the machine: tests hold which way data goes.
 
 Tests send SIGINT, SIGQUIT and SIGHUP to the processes that they start. A job in the
 background of a script, or under nohup, ignores these signals, and so would what it
@@ -16,6 +17,7 @@ import pytest
 from harness import pace
 
 os.environ["ALLHANDS_PATIENCE"] = "0"
+os.environ["ALLHANDS_CALIBRATION"] = "no"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)

@@ -28,7 +28,8 @@ template <class Body>
 void run_communicators(int size, Body body) {
   const Token token = fresh_token();
   run_ranks(size, [&](int rank) {
-    Communicator comm(membership(rank, size), token, Tuning::for_ranks(size));
+    Communicator comm(membership(rank, size), token,
+                      [size] { return Tuning::for_ranks(size); });
     body(comm);
     comm.close(soon());
   });
@@ -240,7 +241,7 @@ template <class Body>
 void run_two_groups(Body body) {
   const Token first = fresh_token(), second = fresh_token();
   run_ranks(3, [&](int rank) {
-    const Tuning tuning = Tuning::for_ranks(3);
+    const auto tuning = [] { return Tuning::for_ranks(3); };
     Communicator a(membership(rank, 3), first, tuning);
     Communicator b(membership(rank, 3), second, tuning);
     body(a, b);

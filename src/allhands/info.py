@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from allhands import _C, settings
+from allhands.backends.tuned import figures_folder
 from allhands.bench.cells import parse_size, readable_size
 
 __all__ = ["main"]
@@ -118,6 +119,7 @@ def _rows(
         can_read_peers=reads,
         has_shared_arrays=given.shared_arrays,
         tuning=settings.tuning.get(),
+        figures=figures_folder(),
     )
 
 

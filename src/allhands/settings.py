@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ALL", "Setting", "job_mark", "patience", "secret", "tuning"]
+__all__ = ["ALL", "Setting", "calibration", "job_mark", "patience", "secret", "tuning"]
 
 T = TypeVar("T")
 
@@ -86,6 +86,21 @@ tuning: Setting[dict[str, int]] = Setting(
 )
 
 
+def _yes_or_no(text: str) -> str:
+    if text not in ("yes", "no"):
+        raise ValueError("it must be yes or no")
+    return text
+
+
+calibration = Setting(
+    "ALLHANDS_CALIBRATION",
+    _yes_or_no,
+    "yes",
+    "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. The first "
+    "group of a job takes up to 3 ms for that, once per host and boot.",
+)
+
+
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not seconds >= 0:
@@ -103,4 +118,4 @@ patience = Setting(
     "group takes twice as long. 0: there is none.",
 )
 
-ALL: tuple[Setting[Any], ...] = (secret, job_mark, patience, tuning)
+ALL: tuple[Setting[Any], ...] = (calibration, secret, job_mark, patience, tuning)

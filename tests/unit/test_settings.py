@@ -38,7 +38,7 @@ def test_a_patience_that_is_none_is_refused(monkeypatch, text):
 
 def test_every_tuning_is_on_the_settings_page():
     page = SETTINGS_PAGE.read_text().partition("## Tuning")[2]
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.default_tuning(2))
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.tuning_here(2))
 
 
 def test_tuning_of_any_size_gives_the_same_bits(monkeypatch):

@@ -19,10 +19,10 @@ constexpr Deadline::Duration kParting = std::chrono::seconds(1);
 }  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token,
-                           const Tuning& tuning, const LateNotice& late_notice)
+                           MakeTuning make_tuning, const LateNotice& late_notice)
     : membership_(std::move(membership)),
       token_(token),
-      tuning_(tuning),
+      make_tuning_(std::move(make_tuning)),
       late_notice_(late_notice),
       owner_pid_(getpid()),
       queue_(turns_, [this](Turns::Ticket ticket, const Operation& operation,
@@ -174,7 +174,7 @@ void Communicator::open(const Limits& limits) {
   if (is_open_) return;
   const std::size_t arena_bytes = Layout(size()).total_bytes();
   const auto prepare = [this](SharedMemory& memory) {
-    Arena::prepare(memory, size(), tuning_);
+    Arena::prepare(memory, size(), make_tuning_());
   };
   adopt(open_segment(arena_bytes + ShmTransport::memory_bytes(size()), prepare,
                      membership_, token_, limits));

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,9 +36,11 @@ namespace allhands {
 
 class Communicator {
  public:
+  // Called if this rank makes the group's segment, while the others wait for that.
+  using MakeTuning = std::function<Tuning()>;
+
   // No communication. Throws Backend where a peer is on another host.
-  // `tuning` holds if this rank makes the group's segment.
-  Communicator(Membership membership, const Token& token, const Tuning& tuning,
+  Communicator(Membership membership, const Token& token, MakeTuning make_tuning,
                const LateNotice& late_notice = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -117,7 +120,7 @@ class Communicator {
 
   const Membership membership_;
   const Token token_;
-  const Tuning tuning_;
+  const MakeTuning make_tuning_;
   const LateNotice late_notice_;
   const int owner_pid_;  // a forked child must not end its parent's group
   Turns turns_;

@@ -54,7 +54,7 @@ constexpr Choice kChoices[] = {
     {Op::Broadcast, Way::Mapped, kIsMapped, kMapped},
     {Op::Broadcast, Way::Cooperative,
      [](const Case& c, const Tuning& t) {
-       return c.ranks == 2 && is_read(c, c.bytes, t.read_broadcast_bytes);
+       return c.ranks == 2 && is_read(c, c.bytes, t.cooperative_bytes);
      },
      "the root would wait while the other rank copies: each copies half"},
     {Op::Broadcast, Way::Read,
@@ -75,7 +75,9 @@ constexpr Choice kChoices[] = {
 
     {Op::Gather, Way::Mapped, kIsMapped, kMapped},
     {Op::Gather, Way::Cooperative,
-     [](const Case& c, const Tuning& t) { return is_read(c, c.bytes, t.read_bytes); },
+     [](const Case& c, const Tuning& t) {
+       return is_read(c, c.bytes, t.cooperative_bytes);
+     },
      "the others would wait while the root copies: each copies half of its own"},
     {Op::Gather, Way::Slots, kAlways, kSlots},
 

@@ -86,12 +86,17 @@ bool is_alive(const ProcessIdentity& process) {
 
 int num_cpus() { return num_cpus({{.host = {}, .pid = 0}}); }
 
-int num_cpus(const std::vector<ProcessIdentity>& processes) {
+cpu_set_t cpus_of(const std::vector<ProcessIdentity>& processes) {
   cpu_set_t all, one;
   CPU_ZERO(&all);
   for (const ProcessIdentity& process : processes)
     if (sched_getaffinity(process.pid, sizeof(one), &one) == 0)
       CPU_OR(&all, &all, &one);
+  return all;
+}
+
+int num_cpus(const std::vector<ProcessIdentity>& processes) {
+  const cpu_set_t all = cpus_of(processes);
   return std::max(CPU_COUNT(&all), 1);
 }
 

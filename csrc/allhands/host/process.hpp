@@ -2,6 +2,8 @@
 // it still runs (its pid may be in use by another process by then).
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@ bool is_alive(const ProcessIdentity& process);
 int num_cpus();
 
 // CPUs that at least one of these may run on, of those that live; all on this host.
-int num_cpus(const std::vector<ProcessIdentity>& processes);
+cpu_set_t cpus_of(const std::vector<ProcessIdentity>& processes);
+int num_cpus(const std::vector<ProcessIdentity>& processes);  // one at least
 
 }  // namespace allhands

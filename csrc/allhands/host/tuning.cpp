@@ -23,8 +23,12 @@ Tuning Tuning::for_ranks(int size, int cpus) {
       // 100 ns per page of 4 KiB. Where ranks take turns, the system call's own turns
       // cost more.
       .read_bytes = std::uint64_t{is_crowded ? 256u : 64u} << 10,
-      // The same for broadcast: all others read the same pages, and wait for each other
-      // at each.
+      // The same where both sides copy half of it, in a gather and in a broadcast of
+      // two
+      // ranks.
+      .cooperative_bytes = std::uint64_t{is_crowded ? 256u : 64u} << 10,
+      // The same for broadcast to several, who read the same pages, and wait for each
+      // other at each.
       .read_broadcast_bytes = std::uint64_t{is_crowded ? 1u << 30 : 64u} << 10,
       // The same for all_reduce, of what a rank contributes. It can compute on what is
       // in the slots, but has to read what is elsewhere into memory of its own first;
@@ -40,9 +44,9 @@ Tuning Tuning::for_ranks(int size, int cpus) {
       // The arrays of all_reduce are read twice and count twice: at 32 MiB the slots
       // take 0.85 to 0.95 of the time, at 20 MiB 1.1 times as long.
       .read_most_bytes = std::uint64_t{is_crowded ? 1u << 20 : 48u} << 20,
-      // From this size on copies to outputs go past the caches: 1.5 times as fast at
-      // 64 MiB, no faster at 16 MiB, slower where caches hold all.
-      .stream_bytes = std::uint64_t{48} << 20,
+      // From this size on copies to outputs go past the caches: 1.1 times as fast at 8
+      // to 16 MiB, 1.2 times at 32 MiB, slower where caches hold all.
+      .stream_bytes = std::uint64_t{8} << 20,
       // Of a message that goes with its header: up to here a second copy costs less
       // than the round trip of an offer.
       .eager_bytes = std::uint64_t{32} << 10,
@@ -78,6 +82,7 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"chunk_bytes", &Tuning::chunk_bytes, 4096, std::uint64_t{1} << 20},
       {"direct_bytes", &Tuning::direct_bytes, 64, std::uint64_t{1} << 40},
       {"read_bytes", &Tuning::read_bytes, 4096, std::uint64_t{1} << 40},
+      {"cooperative_bytes", &Tuning::cooperative_bytes, 4096, std::uint64_t{1} << 40},
       {"read_broadcast_bytes", &Tuning::read_broadcast_bytes, 4096,
        std::uint64_t{1} << 40},
       {"read_reduce_bytes", &Tuning::read_reduce_bytes, 4096, std::uint64_t{1} << 40},

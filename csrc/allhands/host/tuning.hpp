@@ -15,6 +15,7 @@ struct Tuning {
   std::uint64_t chunk_bytes;
   std::uint64_t direct_bytes;
   std::uint64_t read_bytes;
+  std::uint64_t cooperative_bytes;
   std::uint64_t read_broadcast_bytes;
   std::uint64_t read_reduce_bytes;
   std::uint64_t read_reduce_scatter_bytes;
@@ -28,7 +29,8 @@ struct Tuning {
   std::uint64_t yields;
   std::uint64_t yields_per_look;
 
-  // For `size` ranks that share so many CPUs.
+  // For `size` ranks that share so many CPUs, of a host of which no more is known; see
+  // calibration/fit.hpp.
   static Tuning for_ranks(int size, int cpus = num_cpus());
 
   struct Entry {

@@ -67,11 +67,12 @@ std::atomic<int> num_forks = 0;
 
 PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
-                               const TuningChanges& tuning, nb::handle timeout,
-                               double patience)
+                               const TuningChanges& tuning, const std::string& figures,
+                               nb::handle timeout, double patience)
     : core_(std::make_unique<Communicator>(
           membership_of(rank, name, peers), token_of(token),
-          tuning_of(membership_of(rank, name, peers), tuning), notice_after(patience))),
+          tuning_of(membership_of(rank, name, peers), tuning, figures),
+          notice_after(patience))),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
@@ -193,13 +194,14 @@ void bind_communicator(nb::module_& m) {
   pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
-                 const std::vector<Peer>&, const PyCommunicator::TuningChanges&,
+                 const std::vector<Peer>&, const TuningChanges&, const std::string&,
                  nb::handle, double>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
-        "timeout"_a, "patience"_a,
+        "figures"_a, "timeout"_a, "patience"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank; "
-        "`tuning`: changes of default_tuning(); `timeout`: of calls that have none; "
+        "`tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have "
+        "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
         "never.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,

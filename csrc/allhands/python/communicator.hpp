@@ -7,7 +7,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "allhands/comm/communicator.hpp"
+#include "allhands/python/tuning.hpp"
 #include "allhands/python/work.hpp"
 
 namespace allhands::python {
@@ -23,13 +23,10 @@ class PyCommunicator {
  public:
   using Peer = std::tuple<std::string, int, std::uint64_t>;
 
-  // By name; see Tuning.
-  using TuningChanges = std::map<std::string, std::uint64_t>;
-
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
-                 const TuningChanges& tuning, nanobind::handle timeout,
-                 double patience);
+                 const TuningChanges& tuning, const std::string& figures,
+                 nanobind::handle timeout, double patience);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.

@@ -1,32 +1,90 @@
 #include "allhands/python/tuning.hpp"
 
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "allhands/calibration/figures_file.hpp"
+#include "allhands/calibration/fit.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace allhands::python {
+namespace {
 
-Tuning tuning_of(const Membership& membership,
-                 const std::map<std::string, std::uint64_t>& changes) {
-  Tuning tuning = Tuning::for_ranks(membership.size(), num_cpus(membership.peers));
+// On a host that is too busy for it, not every group's first call shall take that time.
+std::atomic<bool> has_rehearsed = false;
+
+Tuning changed(Tuning tuning, const TuningChanges& changes) {
   for (const auto& [name, value] : changes) tuning.set(name, value);
   return tuning;
 }
 
+TuningChanges by_name(const Tuning& tuning) {
+  TuningChanges values;
+  for (const Tuning::Entry& entry : Tuning::entries())
+    values[entry.name] = tuning.*entry.value;
+  return values;
+}
+
+cpu_set_t own_cpus() { return cpus_of({{.host = {}, .pid = 0}}); }
+
+using FigureRow = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+
+std::optional<std::vector<FigureRow>> figures(const std::string& folder,
+                                              bool rehearse) {
+  const auto found = learn_host(own_cpus(), folder, rehearse).figures;
+  if (!found) return std::nullopt;
+  std::vector<FigureRow> rows;
+  for (std::size_t i = 0; i < Figures::kSizes.size(); ++i)
+    rows.emplace_back(Figures::kSizes[i], found->slots[i], found->read[i]);
+  return rows;
+}
+
+}  // namespace
+
+std::function<Tuning()> tuning_of(const Membership& membership,
+                                  const TuningChanges& changes,
+                                  const std::string& folder) {
+  changed(Tuning::for_ranks(membership.size()), changes);
+  return [peers = membership.peers, changes, folder] {
+    const cpu_set_t cpus = cpus_of(peers);
+    // Only ranks with a CPU each have use for it, and leave it alone.
+    const bool is_crowded = static_cast<int>(peers.size()) > CPU_COUNT(&cpus);
+    const bool may_rehearse = !folder.empty() && !is_crowded && peers.size() > 1 &&
+                              !has_rehearsed.exchange(true);
+    return changed(
+        fit(static_cast<int>(peers.size()), learn_host(cpus, folder, may_rehearse)),
+        changes);
+  };
+}
+
+Tuning tuning_here(int size, const TuningChanges& changes, const std::string& folder) {
+  return changed(fit(size, learn_host(own_cpus(), folder, false)), changes);
+}
+
 void bind_tuning(nb::module_& m) {
   m.def(
-      "default_tuning",
-      [](int size) {
-        const Tuning tuning = Tuning::for_ranks(size);
-        std::map<std::string, std::uint64_t> values;
-        for (const Tuning::Entry& entry : Tuning::entries())
-          values[entry.name] = tuning.*entry.value;
-        return values;
+      "tuning_here",
+      [](int size, const TuningChanges& changes, const std::string& folder) {
+        return by_name(tuning_here(size, changes, folder));
       },
-      "size"_a,
-      "The tuning of a group of `size` ranks that share this process's CPUs, by name.");
+      "size"_a, nb::kw_only(), "changes"_a = TuningChanges(), "figures"_a = "",
+      "The tuning of a group of `size` ranks that share this process's CPUs, by name, "
+      "with `changes`. `figures`: the folder in which those of this host may be.");
+  m.def("figures", figures, "folder"_a, nb::kw_only(), "rehearse"_a,
+        "What two ranks take for an exchange on this host: of each size in bytes the "
+        "nanoseconds by the slots and by reading. Those kept in `folder`; if there are "
+        "none and `rehearse`, they are found within 3 ms and kept. None: there are "
+        "none.");
 }
 
 }  // namespace allhands::python

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -12,9 +13,17 @@
 
 namespace allhands::python {
 
-// That of a group with these members, with `changes`.
-Tuning tuning_of(const Membership& membership,
-                 const std::map<std::string, std::uint64_t>& changes);
+// By name; see Tuning.
+using TuningChanges = std::map<std::string, std::uint64_t>;
+
+// Makes that of a group with these members, with `changes`, which are looked at now.
+// The host's figures are those in `folder`; the first group of a process may find them.
+std::function<Tuning()> tuning_of(const Membership& membership,
+                                  const TuningChanges& changes,
+                                  const std::string& folder);
+
+// That of so many ranks on this process's CPUs.
+Tuning tuning_here(int size, const TuningChanges& changes, const std::string& folder);
 
 void bind_tuning(nanobind::module_& m);
 

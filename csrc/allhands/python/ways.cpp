@@ -6,13 +6,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "allhands/base/error.hpp"
 #include "allhands/comm/select.hpp"
+#include "allhands/python/tuning.hpp"
 #include "allhands/transport/shm/peer_memory.hpp"
 
 namespace nb = nanobind;
@@ -25,12 +25,11 @@ using Row = std::tuple<std::string, bool, std::string>;
 
 std::vector<Row> ways(const std::string& op, std::size_t bytes, int ranks,
                       bool can_read_peers, bool has_shared_arrays,
-                      const std::map<std::string, std::uint64_t>& changes) {
+                      const TuningChanges& changes, const std::string& figures) {
   if (ranks < 1)
     throw Error(ErrorKind::Value,
                 "ways: ranks must be at least 1, got " + std::to_string(ranks));
-  Tuning tuning = Tuning::for_ranks(ranks);
-  for (const auto& [name, value] : changes) tuning.set(name, value);
+  const Tuning tuning = tuning_here(ranks, changes, figures);
   std::vector<Row> rows;
   std::string names;
   for (const Choice& choice : choices()) {
@@ -53,10 +52,10 @@ const std::uint64_t kProbe = 0x616c6c68616e6473;
 void bind_ways(nb::module_& m) {
   m.def(
       "ways", ways, "op"_a, "bytes"_a, "ranks"_a, nb::kw_only(), "can_read_peers"_a,
-      "has_shared_arrays"_a, "tuning"_a,
+      "has_shared_arrays"_a, "tuning"_a, "figures"_a = "",
       "The ways of an operation on arrays of `bytes`, best first: its name, whether it "
       "is worth it here, and why. The first that is worth it, and that all ranks' "
-      "arrays allow, is taken. `tuning`: changes of default_tuning().");
+      "arrays allow, is taken. `tuning` and `figures`: as tuning_here()'s.");
   m.def(
       "can_read_child",
       [](int pid) {

@@ -17,6 +17,7 @@ from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
 from allhands.arrays.sparse import SparseLibrary
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.followed import FollowedWork
+from allhands.backends.tuned import figures_folder
 from allhands.backends.work import Work
 from allhands.options import RedOpType, ReduceOp
 
@@ -91,6 +92,7 @@ class NativeCommunicator(_C.Communicator):
             token=roster.token_for(ranks, options.num_alike),
             peers=[roster.identities[rank] for rank in ranks],
             tuning=settings.tuning.get(),
+            figures=figures_folder(),
             timeout=options.timeout,
             patience=settings.patience.get(),
         )

@@ -1,0 +1,63 @@
+#include "allhands/calibration/fit.hpp"
+
+#include <algorithm>
+
+namespace allhands {
+namespace {
+
+using Bytes = std::uint64_t;
+
+constexpr Bytes kKiB = Bytes{1} << 10, kMiB = Bytes{1} << 20;
+constexpr Bytes kNever = Bytes{1} << 40;
+// Below that a system call's fixed price decides, and all operations but the simplest
+// have more of it.
+constexpr Bytes kLeast = 16 * kKiB;
+// The break-even that Tuning::for_ranks is made for.
+constexpr Bytes kUsual = 64 * kKiB;
+
+// In whole pages, as far as the tuning takes them.
+Bytes pages(Bytes bytes) {
+  return bytes >= kNever ? kNever : (bytes + 4 * kKiB - 1) / (4 * kKiB) * (4 * kKiB);
+}
+
+void fit_caches(Tuning& tuning, bool is_crowded, Bytes last_cache) {
+  if (last_cache == 0) return;
+  tuning.stream_bytes = std::clamp(last_cache / 4, 2 * kMiB, 8 * kMiB);
+  if (!is_crowded)
+    tuning.read_most_bytes = std::clamp(last_cache / 16 * 3, 8 * kMiB, 48 * kMiB);
+}
+
+void fit_figures(Tuning& tuning, Bytes break_even) {
+  const Bytes least = std::clamp(break_even, kLeast, kNever);
+  tuning.read_bytes = pages(least);
+  tuning.cooperative_bytes = pages(std::min(least, kUsual));
+  tuning.read_broadcast_bytes = tuning.read_reduce_scatter_bytes = pages(2 * least);
+  if (least == kNever) tuning.read_reduce_bytes = kNever;
+  tuning.eager_bytes = tuning.handover_bytes = pages(std::min(least, kUsual) / 2);
+}
+
+void fit_crowded(Tuning& tuning, Bytes break_even) {
+  if (break_even <= kUsual) return;
+  for (Bytes Tuning::* const size :
+       {&Tuning::read_bytes, &Tuning::read_reduce_scatter_bytes}) {
+    const Bytes usual = tuning.*size;
+    tuning.*size = break_even >= kNever ? kNever : pages(usual / kUsual * break_even);
+  }
+}
+
+}  // namespace
+
+Tuning fit(int size, const HostFacts& facts) {
+  Tuning tuning = Tuning::for_ranks(size, facts.cpus);
+  const bool is_crowded = size > facts.cpus;
+  fit_caches(tuning, is_crowded, facts.last_cache_bytes);
+  if (!facts.figures) return tuning;
+  const Bytes break_even = facts.figures->break_even();
+  if (is_crowded)
+    fit_crowded(tuning, break_even);
+  else
+    fit_figures(tuning, break_even);
+  return tuning;
+}
+
+}  // namespace allhands

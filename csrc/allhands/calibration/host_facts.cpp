@@ -1,0 +1,38 @@
+#include "allhands/calibration/host_facts.hpp"
+
+#include <algorithm>
+
+#include "allhands/calibration/figures_file.hpp"
+#include "allhands/calibration/rehearsal.hpp"
+#include "allhands/host/caches.hpp"
+
+namespace allhands {
+namespace {
+
+int first_of(const cpu_set_t& cpus) {
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &cpus)) return cpu;
+  return 0;
+}
+
+std::optional<Figures> learn_figures(const cpu_set_t& cpus, const std::string& folder,
+                                     bool may_rehearse) {
+  const FiguresFile file(folder);
+  if (const auto kept = file.read()) return kept;
+  if (!may_rehearse) return std::nullopt;
+  const auto figures = Rehearsal().run(cpus);
+  if (figures) file.write(*figures);  // or the next job takes its time again
+  return figures;
+}
+
+}  // namespace
+
+HostFacts learn_host(const cpu_set_t& cpus, const std::string& folder,
+                     bool may_rehearse) {
+  HostFacts facts = {std::max(CPU_COUNT(&cpus), 1), last_cache_bytes(first_of(cpus)),
+                     std::nullopt};
+  if (!folder.empty()) facts.figures = learn_figures(cpus, folder, may_rehearse);
+  return facts;
+}
+
+}  // namespace allhands

@@ -1,0 +1,181 @@
+#include "allhands/calibration/rehearsal.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "allhands/base/start_thread.hpp"
+#include "allhands/transport/shm/peer_memory.hpp"
+
+namespace allhands {
+namespace {
+
+using Clock = Rehearsal::Clock;
+
+constexpr std::size_t kMost = Figures::kSizes.back();
+// Of what a rank stages before the ranks meet.
+constexpr std::size_t kChunk = std::size_t{128} << 10;
+// Looks at the other before this thread lets it run, if it has no CPU now.
+constexpr int kSpins = 200;
+
+enum class End { None, Late, Refused };
+
+// What one of the two has.
+struct alignas(64) Place {
+  std::atomic<std::uint32_t> clock = 0;
+  std::vector<std::byte> input = std::vector<std::byte>(kMost, std::byte{1});
+  std::vector<std::byte> output = std::vector<std::byte>(2 * kMost, std::byte{1});
+  std::array<std::vector<std::byte>, 2> slots = {
+      std::vector<std::byte>(kChunk, std::byte{1}),
+      std::vector<std::byte>(kChunk, std::byte{1})};
+};
+
+struct Stage {
+  const Rehearsal& rehearsal;
+  const Clock::time_point end = rehearsal.now() + rehearsal.limit;
+  std::array<Place, 2> places = {};
+  std::atomic<End> ended = End::None;
+
+  void finish(End reason) {
+    End none = End::None;
+    ended.compare_exchange_strong(none, reason);
+  }
+};
+
+// One of the two threads.
+class Actor {
+ public:
+  Actor(Stage& stage, std::size_t self)
+      : stage_(stage), mine_(stage.places[self]), peer_(stage.places[1 - self]) {}
+
+  // False: the rehearsal has ended.
+  bool by_slots(std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += kChunk) {
+      const std::size_t length = std::min(kChunk, bytes - at);
+      const std::size_t slot = chunk_++ & 1;
+      std::memcpy(mine_.slots[slot].data(), mine_.input.data() + at, length);
+      if (!meet()) return false;
+      std::memcpy(mine_.output.data() + at, peer_.slots[slot].data(), length);
+      std::memcpy(mine_.output.data() + bytes + at, mine_.input.data() + at, length);
+    }
+    return true;
+  }
+
+  bool by_reading(std::size_t bytes) {
+    if (!meet()) return false;
+    const auto address = reinterpret_cast<std::uint64_t>(peer_.input.data());
+    if (read_memory_of(getpid(), address, mine_.output.data(), bytes) !=
+        PeerRead::Done) {
+      stage_.finish(End::Refused);
+      return false;
+    }
+    std::memcpy(mine_.output.data() + bytes, mine_.input.data(), bytes);
+    return meet();
+  }
+
+  bool meet() {
+    const std::uint32_t turn = mine_.clock.load(std::memory_order_relaxed) + 1;
+    mine_.clock.store(turn, std::memory_order_release);
+    for (int looks = 1; peer_.clock.load(std::memory_order_acquire) < turn; ++looks) {
+      if (looks % kSpins != 0) continue;
+      if (stage_.ended.load(std::memory_order_relaxed) != End::None) return false;
+      if (stage_.rehearsal.now() > stage_.end) {
+        stage_.finish(End::Late);
+        return false;
+      }
+      sched_yield();
+    }
+    return true;
+  }
+
+ private:
+  Stage& stage_;
+  Place& mine_;
+  Place& peer_;
+  std::size_t chunk_ = 0;
+};
+
+// The rounds of one thread; the number of those that are whole. Both make equally many.
+int perform(Stage& stage, std::size_t self, Figures& best) {
+  Actor actor(stage, self);
+  const auto time = [&](auto exchange, std::uint64_t& least) {
+    const Clock::time_point start = stage.rehearsal.now();
+    if (!exchange()) return false;
+    const auto took = stage.rehearsal.now() - start;
+    const auto count =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
+    least = std::min(least, static_cast<std::uint64_t>(std::max<long>(count, 1)));
+    return true;
+  };
+  for (int round = 0; round < stage.rehearsal.most_rounds; ++round) {
+    if (round == 1) {  // the first was to warm up
+      best.slots.fill(UINT64_MAX);
+      best.read.fill(UINT64_MAX);
+    }
+    for (std::size_t i = 0; i < Figures::kSizes.size(); ++i) {
+      const std::size_t bytes = Figures::kSizes[i];
+      if (!actor.meet() ||
+          !time([&] { return actor.by_slots(bytes); }, best.slots[i]) ||
+          !actor.meet() || !time([&] { return actor.by_reading(bytes); }, best.read[i]))
+        return round;
+    }
+    if (stage.rehearsal.now() > stage.end) stage.finish(End::Late);
+  }
+  return stage.rehearsal.most_rounds;
+}
+
+bool move_to(int cpu) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(cpu, &only);
+  return sched_setaffinity(0, sizeof(only), &only) == 0;
+}
+
+// The first two.
+std::optional<std::array<int, 2>> pair_of(const cpu_set_t& cpus) {
+  std::array<int, 2> pair;
+  std::size_t found = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE && found < pair.size(); ++cpu)
+    if (CPU_ISSET(cpu, &cpus)) pair[found++] = cpu;
+  if (found < pair.size()) return std::nullopt;
+  return pair;
+}
+
+}  // namespace
+
+std::optional<Figures> Rehearsal::run(const cpu_set_t& cpus) const {
+  const auto pair = pair_of(cpus);
+  if (!pair) return std::nullopt;
+  Figures best[2] = {};
+  int rounds[2] = {};
+  const auto stage = std::make_unique<Stage>(*this);
+  const auto act = [&](std::size_t self) {
+    if (move_to((*pair)[self]))
+      rounds[self] = perform(*stage, self, best[self]);
+    else
+      stage->finish(End::Refused);
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (const std::size_t self : {0u, 1u})
+      threads.push_back(start_thread([&act, self] { act(self); }));
+  } catch (const std::exception&) {  // what cannot be rehearsed is not known
+    stage->finish(End::Refused);
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (std::min(rounds[0], rounds[1]) < least_rounds) return std::nullopt;
+  for (std::size_t i = 0; i < Figures::kSizes.size(); ++i) {  // the slower of the two
+    best[0].slots[i] = std::max(best[0].slots[i], best[1].slots[i]);
+    best[0].read[i] = std::max(best[0].read[i], best[1].read[i]);
+  }
+  return best[0];
+}
+
+}  // namespace allhands

@@ -1,0 +1,287 @@
+// What is measured of a host, what is made of it, and the file that keeps it.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "allhands/calibration/figures_file.hpp"
+#include "allhands/calibration/fit.hpp"
+#include "allhands/calibration/rehearsal.hpp"
+#include "check.hpp"
+
+namespace allhands::testing {
+namespace {
+
+using std::filesystem::path;
+
+constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kTiB = std::uint64_t{1} << 40;
+
+// Of a machine whose system calls are cheap, as most are.
+constexpr Figures kCheap = {.slots = {1500, 4600, 17000}, .read = {2000, 3600, 10000}};
+// Of one whose kernel pays for its safety at each return: 0.3 us a page.
+constexpr Figures kDear = {.slots = {1500, 4600, 17000}, .read = {3500, 6600, 18200}};
+constexpr Figures kTooDear = {.slots = {1500, 4600, 17000},
+                              .read = {3500, 8600, 24000}};
+
+void test_break_even() {
+  CHECK(kCheap.break_even() == 16 * kKiB);  // a third of the way from -500 to +1000
+  const Figures always = {.slots = {9, 9, 9}, .read = {8, 8, 8}};
+  CHECK(always.break_even() == 8 * kKiB);
+  const Figures again = {.slots = {9, 9, 9}, .read = {8, 10, 8}};
+  CHECK(again.break_even() == 80 * kKiB);   // what it wins below does not count
+  CHECK(kDear.break_even() == 272 * kKiB);  // on the line through the last two
+  CHECK(kTooDear.break_even() == Figures::kNever);
+  const Figures level = {.slots = {9, 9, 9}, .read = {10, 10, 10}};
+  CHECK(level.break_even() == Figures::kNever);
+  const Figures too_far = {.slots = {100, 100, 100}, .read = {190, 190, 189}};
+  CHECK(too_far.break_even() == Figures::kNever);
+}
+
+void test_a_host_of_which_nothing_is_known_has_the_usual_tuning() {
+  for (const int size : {2, 8}) {
+    const Tuning usual = Tuning::for_ranks(size, 4);
+    const Tuning fitted = fit(size, {4, 0, std::nullopt});
+    for (const Tuning::Entry& entry : Tuning::entries())
+      CHECK(fitted.*entry.value == usual.*entry.value);
+  }
+}
+
+void test_fit_to_caches() {
+  const Tuning large = fit(2, {2, 260 * kMiB, std::nullopt});
+  CHECK(large.stream_bytes == 8 * kMiB && large.read_most_bytes == 48 * kMiB);
+  const Tuning middle = fit(2, {2, 64 * kMiB, std::nullopt});
+  CHECK(middle.stream_bytes == 8 * kMiB && middle.read_most_bytes == 12 * kMiB);
+  const Tuning small = fit(2, {2, 16 * kMiB, std::nullopt});
+  CHECK(small.stream_bytes == 4 * kMiB && small.read_most_bytes == 8 * kMiB);
+  const Tuning crowded = fit(4, {2, 16 * kMiB, std::nullopt});
+  CHECK(crowded.stream_bytes == 4 * kMiB && crowded.read_most_bytes == kTiB);
+}
+
+void test_fit_to_figures() {
+  const Tuning cheap = fit(2, {2, 0, kCheap});
+  CHECK(cheap.read_bytes == 16 * kKiB && cheap.cooperative_bytes == 16 * kKiB);
+  CHECK(cheap.read_broadcast_bytes == 32 * kKiB);
+  CHECK(cheap.read_reduce_scatter_bytes == 32 * kKiB);
+  CHECK(cheap.read_reduce_bytes == 4 * kMiB && cheap.eager_bytes == 8 * kKiB);
+  const Tuning dear = fit(2, {2, 32 * kMiB, kDear});
+  CHECK(dear.read_bytes == 272 * kKiB && dear.cooperative_bytes == 64 * kKiB);
+  CHECK(dear.read_broadcast_bytes == 544 * kKiB && dear.eager_bytes == 32 * kKiB);
+  const Tuning never = fit(2, {2, 0, kTooDear});
+  CHECK(never.read_bytes == kTiB && never.read_broadcast_bytes == kTiB);
+  CHECK(never.read_reduce_scatter_bytes == kTiB && never.read_reduce_bytes == kTiB);
+  CHECK(never.cooperative_bytes == 64 * kKiB && never.handover_bytes == 32 * kKiB);
+}
+
+void test_fit_where_ranks_take_turns() {
+  const Tuning usual = Tuning::for_ranks(4, 2);
+  CHECK(fit(4, {2, 0, kCheap}).read_bytes == usual.read_bytes);
+  CHECK(fit(4, {2, 0, kDear}).read_bytes == 1088 * kKiB);
+  CHECK(fit(4, {2, 0, kTooDear}).read_bytes == kTiB);
+  CHECK(fit(4, {2, 0, kTooDear}).cooperative_bytes == usual.cooperative_bytes);
+}
+
+// Whatever was measured, all of it is a tuning that ranks take.
+void test_any_figures_give_a_valid_tuning() {
+  const std::uint64_t values[] = {1, 1000, 1'000'000'000};
+  for (const std::uint64_t a : values)
+    for (const std::uint64_t b : values)
+      for (const std::uint64_t c : values)
+        for (const std::uint64_t cache : {std::uint64_t{1}, kMiB, kTiB})
+          for (const int size : {1, 2, 1000}) {
+            const Figures figures = {.slots = {a, b, c}, .read = {c, a, b}};
+            CHECK(fit(size, {2, cache, figures}).is_valid());
+          }
+}
+
+cpu_set_t own_cpus() {
+  cpu_set_t cpus;
+  CHECK(sched_getaffinity(0, sizeof(cpus), &cpus) == 0);
+  return cpus;
+}
+
+// On a machine with one CPU it finds nothing, as it should.
+void test_rehearsal_finds_figures() {
+  Rehearsal rehearsal;
+  rehearsal.limit = std::chrono::seconds(60);
+  const cpu_set_t cpus = own_cpus();
+  const auto figures = rehearsal.run(cpus);
+  CHECK(figures.has_value() == (CPU_COUNT(&cpus) > 1));
+  if (!figures) return;
+  for (const std::uint64_t time : figures->slots) CHECK(time > 0 && time < UINT64_MAX);
+  for (const std::uint64_t time : figures->read) CHECK(time > 0 && time < UINT64_MAX);
+}
+
+void test_rehearsal_needs_two_cpus() {
+  cpu_set_t none, one;
+  CPU_ZERO(&none);
+  CPU_ZERO(&one);
+  CPU_SET(0, &one);
+  CHECK(!Rehearsal().run(none) && !Rehearsal().run(one));
+}
+
+// By a clock on which each look takes a tenth of the limit: at once it is over,
+// whatever the machine does.
+void test_rehearsal_ends_at_its_limit() {
+  std::atomic<int> looks = 0;
+  Rehearsal rehearsal;
+  rehearsal.most_rounds = 1'000'000;
+  rehearsal.now = [&] {
+    return Rehearsal::Clock::time_point() + rehearsal.limit / 10 * ++looks;
+  };
+  CHECK(!rehearsal.run(own_cpus()));
+  // One round looks 13 times in each of two threads; a wait looks until it sees the
+  // end.
+  CHECK(looks < 200);
+}
+
+class Folder {
+ public:
+  Folder() { CHECK(mkdtemp(name_) != nullptr); }
+  ~Folder() { std::filesystem::remove_all(name_); }
+  path operator/(const char* name) const { return path(name_) / name; }
+  std::string name() const { return name_; }
+  std::size_t num_files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(name_),
+                      std::filesystem::directory_iterator()));
+  }
+
+ private:
+  char name_[32] = "/tmp/allhands_test_XXXXXX";
+};
+
+bool is_same(const std::optional<Figures>& found, const Figures& figures) {
+  return found && found->slots == figures.slots && found->read == figures.read;
+}
+
+std::string text_of(const path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+void put(const path& file, const std::string& text) { std::ofstream(file) << text; }
+
+void test_file_keeps_figures() {
+  const Folder folder;
+  const FiguresFile file((folder / "new").string());
+  CHECK(!file.read() && file.write(kCheap) && is_same(file.read(), kCheap));
+  CHECK(file.write(kDear) && is_same(file.read(), kDear));
+  struct stat found;
+  CHECK(stat((folder / "new").c_str(), &found) == 0 && (found.st_mode & 0077) == 0);
+  const FiguresFile other_boot((folder / "new").string(),
+                               "allhands figures 1\nother\n");
+  CHECK(!other_boot.read());
+}
+
+void test_file_that_is_not_whole_is_none() {
+  const Folder folder;
+  const FiguresFile file(folder.name());
+  CHECK(file.write(kCheap));
+  const std::string whole = text_of(folder / "figures");
+  for (std::size_t length = 0; length + 1 < whole.size(); ++length) {
+    put(folder / "figures", whole.substr(0, length));
+    CHECK(!file.read());
+  }
+  const std::string key = figures_key();
+  for (const std::string numbers :
+       {"0 1 1 1 1 1 end", "-1 1 1 1 1 1 end", "1 1 1 1 1 1 1 end", "1 1 1 1 1 end",
+        "1 1 1 x 1 1 end", "99999999999999999999 1 1 1 1 1 end", "1e3 1 1 1 1 1 end",
+        "1000000001 1 1 1 1 1 end"}) {
+    put(folder / "figures", key + numbers);
+    CHECK(!file.read());
+  }
+  put(folder / "figures", key + std::string(1 << 20, '1'));
+  CHECK(!file.read());
+  put(folder / "figures", key + "1 1 1 1 1 1 end");
+  CHECK(file.read());
+}
+
+void test_file_of_somebody_else_is_none() {
+  const Folder folder;
+  const FiguresFile file(folder.name());
+  const std::string name = (folder / "figures").string();
+  CHECK(file.write(kCheap) && file.read());
+  CHECK(chmod(name.c_str(), 0620) == 0 && !file.read());
+  CHECK(chmod(name.c_str(), 0602) == 0 && !file.read());
+  CHECK(chmod(name.c_str(), 0644) == 0 && file.read());
+  CHECK(chmod(folder.name().c_str(), 0770) == 0 && !file.read() && !file.write(kDear));
+  CHECK(chmod(folder.name().c_str(), 0700) == 0 && file.read());
+  if (geteuid() == 0) {
+    CHECK(chown(name.c_str(), 4242, 4242) == 0 && !file.read());
+    CHECK(chown(name.c_str(), 0, 0) == 0 && file.read());
+    CHECK(chown(folder.name().c_str(), 4242, 4242) == 0);
+    CHECK(!file.read() && !file.write(kDear));
+    CHECK(chown(folder.name().c_str(), 0, 0) == 0);
+  }
+  CHECK(symlink(folder.name().c_str(), (folder / "link").c_str()) == 0);
+  const FiguresFile linked((folder / "link").string());
+  CHECK(!linked.read() && !linked.write(kDear));
+  std::filesystem::rename(folder / "figures", folder / "other");
+  CHECK(symlink("other", name.c_str()) == 0 && !file.read());
+  CHECK(unlink(name.c_str()) == 0 && mkfifo(name.c_str(), 0600) == 0 && !file.read());
+  CHECK(unlink(name.c_str()) == 0 && mkdir(name.c_str(), 0700) == 0 && !file.read());
+  CHECK(!file.write(kDear) && folder.num_files() == 3);  // and no draft
+}
+
+void test_full_disk_leaves_nothing() {
+  const Folder folder;
+  const FiguresFile file(folder.name());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit usual;
+  CHECK(getrlimit(RLIMIT_FSIZE, &usual) == 0);
+  const rlimit little = {20, usual.rlim_max};
+  CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
+  CHECK(!file.write(kCheap));
+  CHECK(setrlimit(RLIMIT_FSIZE, &usual) == 0);
+  CHECK(folder.num_files() == 0);
+  CHECK(!FiguresFile("/proc/no_such_folder").write(kCheap));
+}
+
+void test_writers_at_once_leave_a_whole_file() {
+  const Folder folder;
+  const FiguresFile file(folder.name());
+  CHECK(file.write(kCheap));
+  run_ranks(4, [&](int rank) {
+    for (int i = 0; i < 200; ++i) {
+      if (rank == 0) {
+        CHECK(file.write(kCheap));
+      } else if (rank == 1) {
+        CHECK(file.write(kDear));
+      } else {
+        const auto found = file.read();
+        CHECK(is_same(found, kCheap) || is_same(found, kDear));
+      }
+    }
+  });
+  CHECK(folder.num_files() == 1);
+}
+
+}  // namespace
+}  // namespace allhands::testing
+
+int main() {
+  using namespace allhands::testing;
+  test_break_even();
+  test_a_host_of_which_nothing_is_known_has_the_usual_tuning();
+  test_fit_to_caches();
+  test_fit_to_figures();
+  test_fit_where_ranks_take_turns();
+  test_any_figures_give_a_valid_tuning();
+  test_rehearsal_finds_figures();
+  test_rehearsal_needs_two_cpus();
+  test_rehearsal_ends_at_its_limit();
+  test_file_keeps_figures();
+  test_file_that_is_not_whole_is_none();
+  test_file_of_somebody_else_is_none();
+  test_full_disk_leaves_nothing();
+  test_writers_at_once_leave_a_whole_file();
+}
