@@ -141,7 +141,7 @@ void test_bad_indices_of_a_peer_break_the_group() {
       const Indices good = {0, 1};
       SparseArray array = sparse(arena.rank() == 0 ? bad : good, values, 8);
       const Error error =
-          error_of([&] { run(arena, all_reduce_sparse(array), soon()); });
+          error_of([&] { run(arena, 1, all_reduce_sparse(array), soon()); });
       CHECK(error.kind() == ErrorKind::Backend);
       CHECK(std::string(error.what()).find("rank 0") != std::string::npos);
     });
