@@ -97,11 +97,15 @@ def register_tensors(type: type, api: object, is_lazy: Callable[[Any], bool], ha
     """
 
 class Work:
-    """A queued operation."""
+    """An operation under way."""
 
-    def wait_for(self, timeout: datetime.timedelta | None) -> None:
+    @property
+    def _outputs(self) -> list[object]:
+        """The arrays that it writes."""
+
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """
-        Returns when the operation has ended, or raises what it raised; CollectiveTimeoutError when `timeout` passes first, and the operation goes on.
+        Returns True when the operation has ended, or raises what it raised; CollectiveTimeoutError when `timeout`, unless None or 0, passes first, and the operation goes on.
         """
 
     def is_completed(self) -> bool: ...
@@ -114,18 +118,10 @@ class Work:
         Called when the operation has ended, from the thread that ran it; at once if it has ended already.
         """
 
-class Transfer(Work):
-    """A posted send or receive."""
-
-    def wait_for(self, timeout: datetime.timedelta | None) -> None:
-        """As Work.wait_for; this thread moves messages meanwhile."""
-
-    @property
-    def is_send(self) -> bool: ...
-
-    @property
-    def peer(self) -> int:
-        """The rank at the other end; -1 for any source until it is known."""
+    def _source(self) -> int | None:
+        """
+        The rank that a receive is from, -1 until it is known; None of anything else.
+        """
 
 class Request:
     """A persistent request; see allhands.PersistentRequest."""

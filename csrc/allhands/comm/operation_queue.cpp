@@ -11,14 +11,14 @@
 namespace allhands {
 
 std::shared_ptr<Work> OperationQueue::post(Operation operation, Deadline deadline) {
-  auto work = std::make_shared<Work>();
+  const auto queued = std::make_shared<Queued>(std::move(operation), deadline);
   const std::lock_guard lock(mutex_);
   if (is_closing_) throw Error(ErrorKind::Backend, "the group was destroyed");
   if (!thread_.joinable()) start_thread();
-  queue_.push_back({0, std::move(operation), deadline, work});
-  queue_.back().ticket = turns_.take();
+  queue_.push_back(queued);
+  queued->ticket = turns_.take();
   if (is_asleep_) changed_.notify_one();
-  return work;
+  return {queued, &queued->work};
 }
 
 void OperationQueue::start_thread() {
@@ -41,15 +41,15 @@ void OperationQueue::wait(Work& work, const Limits& limits) {
 
 // Carries out the first of the queue; false: this thread cannot, or its limits ended.
 bool OperationQueue::take_part(const Limits& limits) {
-  std::optional<Queued> first;
+  QueuedPtr first;
   {
     const std::lock_guard lock(mutex_);
     if (queue_.empty()) return false;
-    if (!turns_.is_turn(queue_.front().ticket)) {
+    if (!turns_.is_turn(queue_.front()->ticket)) {
       hurry();
       return false;
     }
-    first.emplace(std::move(queue_.front()));
+    first = std::move(queue_.front());
     queue_.pop_front();
     ++num_running_;
   }
@@ -58,7 +58,7 @@ bool OperationQueue::take_part(const Limits& limits) {
     return true;
   } catch (const Suspended& suspended) {
     const std::lock_guard lock(mutex_);
-    queue_.push_front(std::move(*first));
+    queue_.push_front(std::move(first));
     --num_running_;
     hurry();
     if (suspended.end == WaitEnd::Interrupted) throw interrupted();
@@ -66,7 +66,7 @@ bool OperationQueue::take_part(const Limits& limits) {
   }
 }
 
-void OperationQueue::carry_out(const Queued& queued, const Limits* waiter) {
+void OperationQueue::carry_out(Queued& queued, const Limits* waiter) {
   bool is_awaited = false;
   {
     std::optional<Turn> turn(std::in_place, turns_);
@@ -80,11 +80,11 @@ void OperationQueue::carry_out(const Queued& queued, const Limits* waiter) {
       error = std::current_exception();
     }
     // Before the turn ends: whoever runs next finds this one completed.
-    is_awaited = queued.work->settle(error);
+    is_awaited = queued.work.settle(error);
     const std::lock_guard lock(mutex_);
     --num_running_;
   }
-  if (is_awaited) queued.work->announce();  // callbacks may use the group
+  if (is_awaited) queued.work.announce();  // callbacks may use the group
 }
 
 // The thread does not let the first lie any longer.
@@ -96,13 +96,13 @@ void OperationQueue::hurry() {
 void OperationQueue::progress() {
   std::unique_lock lock(mutex_);
   while (rest(lock)) {
-    const Queued first = std::move(queue_.front());
+    const QueuedPtr first = std::move(queue_.front());
     queue_.pop_front();
     ++num_running_;
     is_urgent_ = is_urgent_ && !queue_.empty();
     lock.unlock();
-    turns_.wait(first.ticket, {Deadline::never()});
-    carry_out(first, nullptr);
+    turns_.wait(first->ticket, {Deadline::never()});
+    carry_out(*first, nullptr);
     lock.lock();
   }
 }
@@ -122,13 +122,13 @@ bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
       idle_naps = 0;
     }
     const bool had_first = !queue_.empty();
-    const Turns::Ticket first = had_first ? queue_.front().ticket : 0;
+    const Turns::Ticket first = had_first ? queue_.front()->ticket : 0;
     changed_.wait_for(lock, kNap, [this] { return is_closing_ || is_urgent_; });
     if (queue_.empty()) {
       is_urgent_ = false;
       continue;
     }
-    if (is_closing_ || is_urgent_ || (had_first && queue_.front().ticket == first))
+    if (is_closing_ || is_urgent_ || (had_first && queue_.front()->ticket == first))
       return true;
     idle_naps = 0;
   }

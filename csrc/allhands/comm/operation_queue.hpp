@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/wait.hpp"
@@ -52,15 +53,18 @@ class OperationQueue {
 
  private:
   struct Queued {
-    Turns::Ticket ticket;
-    Operation operation;
-    Deadline deadline;
-    std::shared_ptr<Work> work;
+    Queued(Operation to_run, Deadline until)
+        : operation(std::move(to_run)), deadline(until) {}
+    const Operation operation;
+    const Deadline deadline;
+    Turns::Ticket ticket = 0;
+    Work work;
   };
+  using QueuedPtr = std::shared_ptr<Queued>;
 
   void start_thread();
   bool take_part(const Limits& limits);
-  void carry_out(const Queued& queued, const Limits* waiter);
+  void carry_out(Queued& queued, const Limits* waiter);
   void hurry();
   void progress();
   bool rest(std::unique_lock<std::mutex>& lock);
@@ -69,7 +73,7 @@ class OperationQueue {
   const Run run_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<Queued> queue_;
+  std::deque<QueuedPtr> queue_;
   int num_running_ = 0;     // taken out of the queue
   bool is_urgent_ = false;  // somebody waits who cannot carry out the first itself
   bool is_asleep_ = false;  // the thread, until something is posted

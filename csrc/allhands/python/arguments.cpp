@@ -237,6 +237,7 @@ void Prepared::cut_shares(const Row& row, int size) {
 }
 
 nb::object Prepared::owners() const {
+  if (is_in_place_) return input_.owner();
   return nb::make_tuple(output_.owner(), input_.owner());
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <system_error>
 #include <thread>
@@ -132,14 +131,20 @@ std::shared_ptr<Work> PyCommunicator::post(Operation operation, nb::object array
 }
 
 void PyCommunicator::keep(std::shared_ptr<Work> work, nb::object arrays) {
-  const auto ended =
-      std::stable_partition(pending_.begin(), pending_.end(),
-                            [](const auto& p) { return !p.first->is_completed(); });
-  // Freed last: that may run any Python code, also this function.
-  const std::vector<Pending> freed(std::make_move_iterator(ended),
-                                   std::make_move_iterator(pending_.end()));
-  pending_.erase(ended, pending_.end());
+  drop_ended();
   pending_.emplace_back(std::move(work), std::move(arrays));
+}
+
+void PyCommunicator::drop_ended() {
+  const auto has_ended = [](const Pending& p) { return p.first->is_completed(); };
+  for (;;) {
+    const auto ended = std::find_if(pending_.begin(), pending_.end(), has_ended);
+    if (ended == pending_.end()) return;
+    std::swap(*ended, pending_.back());
+    const Pending freed = std::move(pending_.back());
+    pending_.pop_back();
+    // Freed now: that may run any Python code, also this function.
+  }
 }
 
 void PyCommunicator::abort(const std::string& reason) {

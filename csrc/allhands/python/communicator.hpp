@@ -52,6 +52,7 @@ class PyCommunicator {
 
  private:
   void leave_to_another_thread();
+  void drop_ended();
 
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 

@@ -1,4 +1,9 @@
 # What stubgen cannot see: slots of types.
+allhands._C.Work._outputs:
+    @property
+    def _outputs(self) -> list[object]:
+        """The arrays that it writes."""
+
 allhands._C.Request.__call__:
     def __call__(self) -> None:
         """See PersistentRequest.__call__."""

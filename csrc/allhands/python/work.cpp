@@ -1,6 +1,7 @@
-// Work and Transfer for Python.
+// allhands._C.Work, the base of the native engine's Work.
 #include "allhands/python/work.hpp"
 
+#include <memory>
 #include <utility>
 
 #include "allhands/base/error.hpp"
@@ -26,117 +27,185 @@ nb::object exception_of(const std::exception_ptr& error) {
   }
 }
 
-class PyWork {
- public:
-  PyWork(std::shared_ptr<Work> work, nb::object communicator)
-      : work_(std::move(work)), communicator_(std::move(communicator)) {}
+// What an object of allhands._C.Work holds. A plain extension type: only such a one can
+// be a base class beside Work, and one is made without running Python code.
+struct State {
+  PyObject_HEAD;
+  std::shared_ptr<Work> work;
+  TransferPtr transfer;  // null: a collective
+  nb::object communicator;
+  nb::object outputs;
 
-  // This thread carries the operation out, if it has not begun.
-  void wait_for(nb::handle timeout) const {
-    Communicator& communicator = core();
-    const Limits limits = limits_of_wait(timeout);
-    wait_and_mark([&] { communicator.wait(*work_, limits); });
-  }
-
-  bool is_completed() const { return work_->is_completed(); }
-  nb::object exception() const { return exception_of(work_->error()); }
-
-  void add_done_callback(nb::object callback) const {
-    // Freed under the GIL, whichever thread runs it.
-    auto held = std::shared_ptr<nb::object>(new nb::object(std::move(callback)),
-                                            [](nb::object* object) {
-                                              const nb::gil_scoped_acquire gil;
-                                              delete object;
-                                            });
-    const nb::gil_scoped_release unlocked;
-    work_->on_done([held] {
-      const nb::gil_scoped_acquire gil;
-      try {
-        (*held)();
-      } catch (nb::python_error& error) {
-        error.discard_as_unraisable(*held);
-      }
-    });
-  }
-
- protected:
-  template <class Wait>
-  void wait_and_mark(Wait wait) const {
-    const nb::gil_scoped_release unlocked;
-    try {
-      wait();
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::Interrupted) work_->forsake();
-      throw;
-    }
-  }
   // Throws in a forked child, whose copy of the operation nobody will end.
   Communicator& core() const {
-    return nb::inst_ptr<PyCommunicator>(communicator_)->core();
+    return nb::inst_ptr<PyCommunicator>(communicator)->core();
   }
-
- private:
-  std::shared_ptr<Work> work_;
-  nb::object communicator_;
 };
 
-class PyTransfer : public PyWork {
- public:
-  PyTransfer(TransferPtr transfer, nb::object communicator)
-      : PyWork(std::shared_ptr<Work>(transfer, &transfer->work),
-               std::move(communicator)),
-        transfer_(std::move(transfer)) {}
+PyTypeObject* type = nullptr;
 
-  // This thread moves the messages meanwhile, which saves a change of threads.
-  void wait_for(nb::handle timeout) const {
-    ProgressEngine& engine = core().engine();
-    const Limits limits = limits_of_wait(timeout);
-    wait_and_mark([&] { engine.wait(transfer_, limits, ProgressEngine::AtEnd::GoOn); });
+State& state_of(PyObject* self) { return *reinterpret_cast<State*>(self); }
+
+// Of a method, which Python calls with anything.
+State& state_of(nb::handle self) {
+  if (!PyObject_TypeCheck(self.ptr(), type))
+    throw nb::type_error("a method of allhands._C.Work needs one of its objects");
+  return state_of(self.ptr());
+}
+
+PyObject* refuse(PyTypeObject* called, PyObject*, PyObject*) noexcept {
+  PyErr_Format(PyExc_TypeError,
+               "%s: only the operations make one, see their async_op=True",
+               called->tp_name);
+  return nullptr;
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(state_of(self).outputs.ptr());
+  return 0;
+}
+
+int clear(PyObject* self) noexcept {
+  state_of(self).outputs.reset();
+  return 0;
+}
+
+void destroy(PyObject* self) noexcept {
+  PyTypeObject* const own = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  State& state = state_of(self);
+  std::destroy_at(&state.work);
+  std::destroy_at(&state.transfer);
+  std::destroy_at(&state.communicator);
+  std::destroy_at(&state.outputs);
+  own->tp_free(self);
+  Py_DECREF(own);
+}
+
+PyObject* outputs(PyObject* self, void*) noexcept {
+  const nb::object& outputs = state_of(self).outputs;
+  // Without any once the garbage collector has taken them.
+  return outputs.is_valid() ? Py_NewRef(outputs.ptr()) : PyList_New(0);
+}
+
+PyGetSetDef kProperties[] = {
+    {"_outputs", outputs, nullptr, "The arrays that it writes.", nullptr}, {}};
+PyType_Slot kSlots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
+                        {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                        {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                        {Py_tp_getset, kProperties},
+                        {Py_tp_doc, const_cast<char*>("An operation under way.")},
+                        {0, nullptr}};
+PyType_Spec kSpec = {"allhands._C.Work", sizeof(State), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                     kSlots};
+
+nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
+                nb::object communicator, nb::list outputs) {
+  auto* const derived = reinterpret_cast<PyTypeObject*>(of);
+  nb::object self = nb::steal(derived->tp_alloc(derived, 0));
+  if (!self.is_valid()) nb::raise_python_error();
+  State& state = state_of(self.ptr());
+  std::construct_at(&state.work, std::move(work));
+  std::construct_at(&state.transfer, std::move(transfer));
+  std::construct_at(&state.communicator, std::move(communicator));
+  std::construct_at(&state.outputs, std::move(outputs));
+  return self;
+}
+
+// This thread carries the operation out, if it has not begun, or moves the messages.
+bool wait(nb::handle self, nb::handle timeout) {
+  State& state = state_of(self);
+  Communicator& core = state.core();
+  const Limits limits = limits_of_wait(timeout);
+  const nb::gil_scoped_release unlocked;
+  try {
+    if (state.transfer)
+      core.engine().wait(state.transfer, limits, ProgressEngine::AtEnd::GoOn);
+    else
+      core.wait(*state.work, limits);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::Interrupted) state.work->forsake();
+    throw;
   }
+  return true;
+}
 
-  bool is_send() const { return transfer_->is_send; }
-  int peer() const { return transfer_->is_send ? transfer_->peer : transfer_->source; }
+void add_done_callback(nb::handle self, nb::object callback) {
+  State& state = state_of(self);
+  // Freed under the GIL, whichever thread runs it.
+  auto held = std::shared_ptr<nb::object>(new nb::object(std::move(callback)),
+                                          [](nb::object* object) {
+                                            const nb::gil_scoped_acquire gil;
+                                            delete object;
+                                          });
+  const nb::gil_scoped_release unlocked;
+  state.work->on_done([held] {
+    const nb::gil_scoped_acquire gil;
+    try {
+      (*held)();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable(*held);
+    }
+  });
+}
 
- private:
-  TransferPtr transfer_;
-};
+nb::object source(nb::handle self) {
+  const TransferPtr& transfer = state_of(self).transfer;
+  if (!transfer || transfer->is_send) return nb::none();
+  return nb::cast(transfer->source);
+}
+
+template <class Function, class... Extra>
+void method(const char* name, Function function, const Extra&... extra) {
+  const nb::handle scope(reinterpret_cast<PyObject*>(type));
+  nb::cpp_function_def(function, nb::scope(scope), nb::name(name), nb::is_method(),
+                       extra...);
+}
 
 }  // namespace
 
 nb::object wrap(std::shared_ptr<Work> work, nb::object communicator, nb::list outputs) {
-  static PyObject* const type = imported("allhands.backends.native", "NativeWork");
-  return nb::handle(type)(PyWork(std::move(work), std::move(communicator)), outputs);
+  static PyObject* const of = imported("allhands.backends.native", "NativeWork");
+  return make(of, std::move(work), nullptr, std::move(communicator),
+              std::move(outputs));
 }
 
 nb::object wrap(TransferPtr transfer, nb::object communicator, nb::list outputs) {
-  static PyObject* const type = imported("allhands.backends.native", "NativeTransfer");
-  return nb::handle(type)(PyTransfer(std::move(transfer), std::move(communicator)),
-                          outputs);
+  static PyObject* const of = imported("allhands.backends.native", "NativeTransfer");
+  std::shared_ptr<Work> work(transfer, &transfer->work);
+  return make(of, std::move(work), std::move(transfer), std::move(communicator),
+              std::move(outputs));
 }
 
 void bind_work(nb::module_& m) {
-  nb::class_<PyWork>(m, "Work", "A queued operation.")
-      .def("wait_for", &PyWork::wait_for, "timeout"_a.none(),
-           nb::sig("def wait_for(self, timeout: datetime.timedelta | None) -> None"),
-           "Returns when the operation has ended, or raises what it raised; "
-           "CollectiveTimeoutError when `timeout` passes first, and the operation goes "
-           "on.")
-      .def("is_completed", &PyWork::is_completed)
-      .def("exception", &PyWork::exception,
-           nb::sig("def exception(self) -> BaseException | None"),
-           "What it raised; None while it runs and when it succeeded.")
-      .def("add_done_callback", &PyWork::add_done_callback, "callback"_a,
-           nb::sig("def add_done_callback(self, callback: "
-                   "collections.abc.Callable[[], object]) -> None"),
-           "Called when the operation has ended, from the thread that ran it; at once "
-           "if it has ended already.");
-  nb::class_<PyTransfer, PyWork>(m, "Transfer", "A posted send or receive.")
-      .def("wait_for", &PyTransfer::wait_for, "timeout"_a.none(),
-           nb::sig("def wait_for(self, timeout: datetime.timedelta | None) -> None"),
-           "As Work.wait_for; this thread moves messages meanwhile.")
-      .def_prop_ro("is_send", &PyTransfer::is_send)
-      .def_prop_ro("peer", &PyTransfer::peer,
-                   "The rank at the other end; -1 for any source until it is known.");
+  type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  if (type == nullptr) nb::raise_python_error();
+  m.attr("Work") = nb::handle(reinterpret_cast<PyObject*>(type));
+  method("wait", &wait, "timeout"_a.none() = nb::none(),
+         nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),
+         "Returns True when the operation has ended, or raises what it raised; "
+         "CollectiveTimeoutError when `timeout`, unless None or 0, passes first, and "
+         "the operation goes on.");
+  method(
+      "is_completed",
+      [](nb::handle self) { return state_of(self).work->is_completed(); },
+      nb::sig("def is_completed(self) -> bool"));
+  method(
+      "exception",
+      [](nb::handle self) { return exception_of(state_of(self).work->error()); },
+      nb::sig("def exception(self) -> BaseException | None"),
+      "What it raised; None while it runs and when it succeeded.");
+  method("add_done_callback", &add_done_callback, "callback"_a,
+         nb::sig("def add_done_callback(self, callback: "
+                 "collections.abc.Callable[[], object]) -> None"),
+         "Called when the operation has ended, from the thread that ran it; at once if "
+         "it has ended already.");
+  method(
+      "_source", &source, nb::sig("def _source(self) -> int | None"),
+      "The rank that a receive is from, -1 until it is known; None of anything else.");
 }
 
 }  // namespace allhands::python

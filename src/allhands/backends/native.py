@@ -6,7 +6,6 @@ see csrc/allhands/python. It also serves programs that ask for "gloo".
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
@@ -36,47 +35,25 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     return NativeCommunicator(options)
 
 
-class NativeWork(Work):
+class NativeWork(_C.Work, Work):
     """A queued operation of the native core, which makes these."""
 
-    def __init__(self, native: _C.Work, outputs: list[Array]) -> None:
-        self._outputs = outputs  # as Work's own; a call less
-        self._native = native
-
-    def wait(self, timeout: timedelta = timedelta()) -> bool:
-        """See `Work.wait`; carries the operation out here, if it has not begun."""
-        self._native.wait_for(timeout or None)
-        return True
-
     def wait_for(self, timeout: timedelta | None) -> None:
-        """See `Work.wait_for`."""
-        self._native.wait_for(timeout)
-
-    def is_completed(self) -> bool:
-        """See `Work.is_completed`."""
-        return self._native.is_completed()
-
-    def exception(self) -> BaseException | None:
-        """See `Work.exception`."""
-        return self._native.exception()
-
-    def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """See `Work.add_done_callback`."""
-        self._native.add_done_callback(callback)
+        """See `Work.wait_for`; carries the operation out here, if it has not begun."""
+        self.wait(timeout)
 
 
 class NativeTransfer(NativeWork):
     """A posted send or receive of the native core, which makes these."""
 
-    _native: _C.Transfer
-
     def source_rank(self) -> int:
         """See `Work.source_rank`."""
-        if self._native.is_send:
+        source = self._source()
+        if source is None:
             return super().source_rank()
         if not self.is_completed():
             raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
-        return self._native.peer
+        return source
 
 
 class NativeCommunicator(_C.Communicator):

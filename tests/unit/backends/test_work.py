@@ -1,7 +1,9 @@
 """Work, as the native engine gives it."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from datetime import timedelta
 
 import numpy as np
@@ -207,3 +209,31 @@ def test_a_work_keeps_its_arrays():
         return {int(work.result()[0].sum()) for work in works if work.wait()}
 
     assert run_ranks(2, body) == [{5000}, {5000}]
+
+
+def test_only_operations_make_a_native_work():
+    def body(_rank):
+        work = dist.barrier(async_op=True)
+        with pytest.raises(TypeError, match="only the operations make one"):
+            type(work)()
+        with pytest.raises(TypeError, match="needs one of its objects"):
+            type(work).is_completed(object())
+        work.note = "as on any other object"
+        return work.wait()
+
+    assert run_ranks(1, body) == [True]
+
+
+def test_a_work_that_its_own_result_holds_is_freed():
+    def body(_rank):
+        outputs = [np.zeros(2)]
+        work = dist.all_gather(outputs, np.ones(2), async_op=True)
+        work.wait()
+        outputs.append(work)
+        gone = weakref.ref(work)
+        dist.barrier(async_op=True).wait()  # the group lets go of what has ended
+        del work, outputs
+        gc.collect()
+        return gone()
+
+    assert run_ranks(1, body) == [None]
