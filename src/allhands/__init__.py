@@ -26,6 +26,7 @@ from allhands.groups.queries import *
 from allhands.groups.subgroups import *
 from allhands.ops import (
     collectives,
+    gathers,
     objects,
     p2p,
     persistent,
@@ -40,6 +41,7 @@ from allhands.ops.coalesced import (
     all_reduce_coalesced,
 )
 from allhands.ops.collectives import *
+from allhands.ops.gathers import *
 from allhands.ops.monitored_barrier import monitored_barrier
 from allhands.ops.objects import *
 from allhands.ops.p2p import *
@@ -67,7 +69,7 @@ from allhands.store import *
 
 # All that these modules offer is public here, too.
 _OFFERING = [
-    *(collectives, debug, errors, lifetime, objects, p2p, persistent, queries),
+    *(collectives, debug, errors, gathers, lifetime, objects, p2p, persistent, queries),
     *(reductions, shared_arrays, store, subgroups),
 ]
 __all__ = [name for module in _OFFERING for name in module.__all__]

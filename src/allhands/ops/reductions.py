@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import timedelta
+from typing import Literal, overload
 
 from allhands.arrays import Array
 from allhands.backends.work import Work
@@ -31,6 +32,33 @@ __all__ = [
 ]
 
 
+@overload
+def all_reduce(
+    tensor: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def all_reduce(
+    tensor: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def all_reduce(
+    tensor: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def all_reduce(
     tensor: Array,
     op: RedOpType | ReduceOp = ReduceOp.SUM,
@@ -63,6 +91,39 @@ def all_reduce(
     return carrier_of(group).all_reduce(tensor, op, timeout, async_op)
 
 
+@overload
+def reduce(
+    tensor: Array,
+    dst: int | None = None,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def reduce(
+    tensor: Array,
+    dst: int | None = None,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    group_dst: int | None = None,
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def reduce(
+    tensor: Array,
+    dst: int | None = None,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def reduce(
     tensor: Array,
     dst: int | None = None,
@@ -93,6 +154,36 @@ def reduce(
     return carrier_of(member).reduce(tensor, root, op, timeout, async_op)
 
 
+@overload
+def scan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def scan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def scan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def scan(
     output: Array,
     input: Array,
@@ -121,6 +212,36 @@ def scan(
     return carrier_of(group).scan(output, input, op, timeout, async_op)
 
 
+@overload
+def exscan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def exscan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def exscan(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def exscan(
     output: Array,
     input: Array,
@@ -149,6 +270,36 @@ def exscan(
     return carrier_of(group).exscan(output, input, op, timeout, async_op)
 
 
+@overload
+def reduce_scatter(
+    output: Array,
+    input_list: list[Array],
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def reduce_scatter(
+    output: Array,
+    input_list: list[Array],
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def reduce_scatter(
+    output: Array,
+    input_list: list[Array],
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def reduce_scatter(
     output: Array,
     input_list: list[Array],
@@ -178,6 +329,36 @@ def reduce_scatter(
     return carrier_of(group).reduce_scatter(output, input_list, op, timeout, async_op)
 
 
+@overload
+def reduce_scatter_single(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def reduce_scatter_single(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def reduce_scatter_single(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def reduce_scatter_single(
     output: Array,
     input: Array,
@@ -204,6 +385,36 @@ def reduce_scatter_single(
     return carrier_of(group).reduce_scatter_single(output, input, op, timeout, async_op)
 
 
+@overload
+def reduce_scatter_tensor(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: Literal[False] = False,
+    *,
+    timeout: timedelta | None = None,
+) -> None: ...
+@overload
+def reduce_scatter_tensor(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    *,
+    async_op: Literal[True],
+    timeout: timedelta | None = None,
+) -> Work: ...
+@overload
+def reduce_scatter_tensor(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Work | None: ...
 def reduce_scatter_tensor(
     output: Array,
     input: Array,
