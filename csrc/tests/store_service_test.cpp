@@ -137,10 +137,43 @@ void a_reply_keeps_its_bytes() {
   CHECK(store.text(2) == "older");
 }
 
+void a_last_will_is_done_when_its_client_goes() {
+  Store store;
+  store.ask(1, Op::Set, {"gone", "the one before"});
+  store.ask(1, Op::Will, {"gone", "1"});
+  store.ask(2, Op::Check, {"gone"});
+  CHECK(store.last(2).number == 0);
+  store.ask(2, Op::Wait, {"gone"});
+  CHECK(store.num_replies(2) == 1);
+  store.service.leave(3);
+  CHECK(store.num_replies(2) == 1);
+  store.service.leave(1);
+  CHECK(store.num_replies(2) == 2);
+  store.ask(2, Op::Get, {"gone"});
+  CHECK(store.text(2) == "1");
+  store.ask(2, Op::DeleteKey, {"gone"});
+  store.service.leave(1);  // again: it is done once
+  store.ask(2, Op::NumKeys, {});
+  CHECK(store.last(2).number == 0);
+}
+
+void a_last_will_that_was_withdrawn_is_not_done() {
+  Store store;
+  store.ask(1, Op::Will, {"first", "1"});
+  store.ask(1, Op::Will, {"second", "1"});
+  store.ask(2, Op::Will, {"other", "1"});
+  store.ask(2, Op::Will, {});
+  store.service.leave(1);
+  store.service.leave(2);
+  store.ask(3, Op::ListKeys, {});
+  CHECK(store.last(3).fields.size() == 1 && store.text(3) == "second");
+}
+
 void malformed_requests_are_refused() {
   Store store;
   CHECK_THROWS(store.ask(1, Op::Set, {"k"}), Error);
   CHECK_THROWS(store.ask(1, Op::MultiSet, {"k", "v", "k"}), Error);
+  CHECK_THROWS(store.ask(1, Op::Will, {"k"}), Error);
   CHECK_THROWS(store.ask(1, static_cast<Op>(77), {}), Error);
   store.ask(1, Op::Set, {std::string(kMaxKeyBytes + 1, 'k'), ""});
   CHECK(store.last(1).status == Status::InvalidValue);
@@ -162,5 +195,7 @@ int main() {
   allhands::store::workers_are_awaited();
   allhands::store::add_counts_and_wraps();
   allhands::store::a_reply_keeps_its_bytes();
+  allhands::store::a_last_will_is_done_when_its_client_goes();
+  allhands::store::a_last_will_that_was_withdrawn_is_not_done();
   allhands::store::malformed_requests_are_refused();
 }

@@ -308,11 +308,21 @@ class StoreClient:
 
     def queue_len(self, key: str, timeout: float) -> int: ...
 
+    def leave_will(self, key: str, value: bytes, timeout: float) -> StoreLastWill:
+        """
+        Delete `key` now, and have the server set it to `value` when this process ends.
+        """
+
     def barrier(self, key: str, size: int, timeout: float) -> None: ...
 
     def join(self, timeout: float) -> int: ...
 
     def await_workers(self, count: int, timeout: float) -> None: ...
+
+class StoreLastWill:
+    """
+    A key that the server sets when this process ends; withdrawn when the object goes before that.
+    """
 
 class StoreTable:
     """

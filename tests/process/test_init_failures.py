@@ -17,7 +17,7 @@ STORES = {
 }
 HOST = """
         if rank == 0:
-            server = dist.TCPStore("127.0.0.1", 0, is_master=True)
+            server = dist.TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
             with open(f"{folder}/port", "w") as file:
                 file.write(str(server.port))
         dist.barrier()
@@ -54,6 +54,33 @@ def test_a_rank_that_came_and_was_killed_is_named_by_all_that_wait(store):
         assert noticed - killed < patient(1.5, killed)
         assert kind == kinds[rank]
         assert f"needs rank 1 (pid {pid}), which came and died" in text
+
+
+@pytest.mark.parametrize("doomed", [1, 2])
+def test_a_rank_that_only_found_the_store_and_was_killed_is_named(doomed):
+    source = f"""
+{HOST}
+        url = f"tcp://127.0.0.1:{{read_port()}}"
+        if rank == {doomed}:
+            store, *_ = next(dist.rendezvous(url, rank, size))
+            say("found")
+            stay()
+        try:
+            dist.init_process_group(init_method=url, rank=rank, world_size=size)
+        except (dist.RankFailedError, dist.DistStoreError) as error:
+            give((time.monotonic(), type(error).__name__, str(error)))
+    """
+    with Processes(3, source) as job:
+        assert job.read(doomed) == "found"
+        killed = time.monotonic()
+        job.ranks[doomed].kill()
+        results = job.join(codes=[-9 if rank == doomed else 0 for rank in range(3)])
+    pid = job.ranks[doomed].pid
+    for rank in {0, 1, 2} - {doomed}:
+        noticed, kind, text = results[rank]
+        assert noticed - killed < patient(2, killed)
+        assert kind == ("DistStoreError" if rank else "RankFailedError")
+        assert f"needs rank {doomed} (pid {pid}), which came and died" in text
 
 
 def test_a_rank_that_dies_before_it_knows_the_others_does_not_hold_up_rank_0():

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ namespace allhands::python {
 namespace {
 
 using store::Client;
+using store::LastWill;
 using store::Server;
 using GilRelease = nb::call_guard<nb::gil_scoped_release>;
 
@@ -205,6 +207,43 @@ void bind_queues(nb::class_<Client>& client) {
           nb::arg("key"), nb::arg("timeout"), GilRelease());
 }
 
+// Withdrawn when the object goes, but not when it goes because the process ends.
+class PyLastWill {
+ public:
+  explicit PyLastWill(std::unique_ptr<LastWill> will) : will_(std::move(will)) {}
+  PyLastWill(PyLastWill&&) = default;
+  ~PyLastWill() {
+    if (will_ != nullptr && !is_python_ending()) will_->withdraw();
+  }
+
+ private:
+  static bool is_python_ending() {
+#if PY_VERSION_HEX >= 0x030d0000
+    return Py_IsFinalizing() != 0;
+#else
+    return _Py_IsFinalizing() != 0;
+#endif
+  }
+
+  std::unique_ptr<LastWill> will_;
+};
+
+void bind_last_wills(nb::module_& m, nb::class_<Client>& client) {
+  nb::class_<PyLastWill>(m, "StoreLastWill",
+                         "A key that the server sets when this process ends; withdrawn "
+                         "when the object goes before that.");
+  client.def(
+      "leave_will",
+      [](Client& self, std::string_view key, const nb::bytes& value, double timeout) {
+        const std::string_view view = view_of(value);
+        const nb::gil_scoped_release no_gil;
+        return PyLastWill(self.leave_will(key, view, after(timeout)));
+      },
+      nb::arg("key"), nb::arg("value"), nb::arg("timeout"), nb::keep_alive<0, 1>(),
+      "Delete `key` now, and have the server set it to `value` when this process "
+      "ends.");
+}
+
 void bind_meetings(nb::class_<Client>& client) {
   client
       .def(
@@ -239,6 +278,7 @@ void bind_store(nb::module_& m) {
   bind_keys(client);
   bind_many_keys(client);
   bind_queues(client);
+  bind_last_wills(m, client);
   bind_meetings(client);
 }
 

@@ -190,6 +190,26 @@ void Client::barrier(std::string_view key, std::int64_t size,
                                       ", key: " + std::string(key));
 }
 
+LastWill::LastWill(const Target& target, std::string_view key, std::string_view value,
+                   const Deadline& deadline)
+    : owner_(::getpid()), link_(target, deadline) {
+  const Message& reply = link_.exchange(Op::Will, 0, {key, value}, deadline);
+  if (static_cast<Status>(reply.code) != Status::Ok)
+    throw Error(ErrorKind::Store, "wait timeout after " + limit_text(deadline) +
+                                      ", keys: " + keys_text({key}));
+  link_.rest();
+}
+
+void LastWill::withdraw() {
+  if (owner_ == ::getpid() && !link_.is_spent()) link_.send_last(Op::Will);
+}
+
+std::unique_ptr<LastWill> Client::leave_will(std::string_view key,
+                                             std::string_view value,
+                                             const Deadline& deadline) {
+  return std::make_unique<LastWill>(target_, key, value, deadline);
+}
+
 std::int64_t Client::join(const Deadline& deadline) {
   return call_in_time(Op::Join, 0, {}, {}, deadline).number();
 }

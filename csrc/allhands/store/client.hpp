@@ -48,6 +48,22 @@ class ClientReply {
   Message* message_;
 };
 
+// What the server does when this process ends, or this object goes: it sets a key. Has
+// a connection for itself; children that are forked meanwhile have it, too, and it ends
+// with the last of them.
+class LastWill {
+ public:
+  LastWill(const Target& target, std::string_view key, std::string_view value,
+           const Deadline& deadline);
+
+  // Nothing is to be done any more. Does nothing in a forked child.
+  void withdraw();
+
+ private:
+  const pid_t owner_;
+  Link link_;
+};
+
 class Client {
  public:
   using Keys = std::vector<std::string_view>;
@@ -76,6 +92,11 @@ class Client {
   Reply queue_pop(std::string_view key, bool block, const Deadline& deadline);
   std::int64_t queue_len(std::string_view key, const Deadline& deadline);
   void barrier(std::string_view key, std::int64_t size, const Deadline& deadline);
+
+  // Deletes `key` now; the server sets it to `value` when this process ends, unless
+  // the last will was withdrawn. It must not outlive this client.
+  std::unique_ptr<LastWill> leave_will(std::string_view key, std::string_view value,
+                                       const Deadline& deadline);
 
   // Says that this worker is there; returns how many are.
   std::int64_t join(const Deadline& deadline);

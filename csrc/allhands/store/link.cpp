@@ -161,6 +161,15 @@ Message& Link::exchange(Op op, std::int64_t number,
   return reply;
 }
 
+void Link::send_last(Op op) {
+  try {
+    writer_.start(static_cast<std::uint32_t>(op), 0, {});
+    writer_.send(socket_.get());
+  } catch (const Error&) {  // the server is gone, and what it knew
+  }
+  socket_.reset();
+}
+
 // False when the deadline passed first.
 bool Link::send(const Deadline& deadline) {
   try {

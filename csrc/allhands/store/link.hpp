@@ -41,6 +41,9 @@ class Link {
   Message& exchange(Op op, std::int64_t number,
                     const std::vector<std::string_view>& fields,
                     const Deadline& deadline);
+  // Sends a request whose reply nobody waits for, if it goes at once; good for nothing
+  // more.
+  void send_last(Op op);
   // The caller is done with the reply.
   void rest() { reader_.restart(); }
   // Given up in the middle of a message; good for nothing more.

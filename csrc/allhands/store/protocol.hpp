@@ -8,6 +8,10 @@
 // its own: the parked request is answered with Cancelled. A Cancel that crosses the
 // answer is ignored, so the client always reads exactly one reply.
 //
+// A client may leave a last will with its connection, as in MQTT: it deletes the key
+// now, and the server sets it when the connection ends before the will is withdrawn. So
+// others learn that a process has died, however that happened.
+//
 // Bump kProtocolVersion with every change of a byte or a number here.
 #pragma once
 
@@ -16,7 +20,7 @@
 
 namespace allhands::store {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // fields of the request -> number and fields of the reply
 enum class Op : std::uint32_t {
@@ -39,8 +43,9 @@ enum class Op : std::uint32_t {
   Join = 17,          // a worker says that it is there
   AwaitWorkers = 18,  // number = how many -> number = how many came; waits
   Cancel = 19,        // see above
+  Will = 20,          // key, value: see below; nothing: withdrawn
 };
-inline constexpr std::uint32_t kNumOps = 19;
+inline constexpr std::uint32_t kNumOps = 20;
 
 enum class Status : std::uint32_t {
   Ok = 0,

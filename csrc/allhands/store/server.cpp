@@ -233,7 +233,8 @@ class Server::Loop {
 
   // After the events of one wait, so that none of them meets a number used again.
   void close_dropped() {
-    for (const int fd : dropped_) {
+    for (std::size_t i = 0; i < dropped_.size(); ++i) {  // it may grow on the way
+      const int fd = dropped_[i];
       service_.leave(fd);
       // Said outright: a forked child may hold a copy, and then close() says nothing.
       poller_.remove(fd);

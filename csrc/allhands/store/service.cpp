@@ -43,6 +43,8 @@ Shape shape_of(Op op) {
     case Op::AwaitWorkers:
     case Op::Cancel:
       return {0, 0, 1};
+    case Op::Will:
+      return {0, 2, 2};
   }
   throw Error(ErrorKind::Network, "unknown request");
 }
@@ -51,7 +53,7 @@ void check_shape(Op op, const Message& request) {
   const Shape shape = shape_of(op);
   const std::size_t count = request.fields.size();
   if (count < shape.min_fields || count > shape.max_fields ||
-      (op == Op::MultiSet && count % 2 != 0))
+      ((op == Op::MultiSet || op == Op::Will) && count % 2 != 0))
     throw Error(ErrorKind::Network, "malformed request");
   for (std::size_t i = 0; i < count; i += shape.key_stride)
     if (request.fields[i].size() > kMaxKeyBytes)
@@ -95,7 +97,7 @@ void Service::handle(ClientId client, Message request) {
     if (is_waiting(request)) return wait_for_keys(client, std::move(request), 0);
     if (op == Op::Barrier) return arrive_at_barrier(client, std::move(request));
     if (op == Op::AwaitWorkers) return await_workers(client, std::move(request));
-    answer_(client, execute(op, request));
+    answer_(client, execute(client, op, request));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Value) throw;
     return answer_(client, invalid(error.what()));
@@ -114,7 +116,7 @@ void Service::handle(ClientId client, Message request) {
 }
 
 // The requests that are answered at once.
-Reply Service::execute(Op op, Message& request) {
+Reply Service::execute(ClientId client, Op op, Message& request) {
   std::vector<std::string>& f = request.fields;
   switch (op) {
     case Op::Set:
@@ -154,6 +156,12 @@ Reply Service::execute(Op op, Message& request) {
       return with_number(table_.queue_length(f[0]));
     case Op::Join:
       return {Status::Ok, ++num_workers_, {}};
+    case Op::Will:
+      wills_.erase(client);
+      if (f.empty()) return {};
+      table_.erase(f[0]);
+      wills_.emplace(client, Will{std::move(f[0]), std::move(f[1])});
+      return {};
     default:
       throw Error(ErrorKind::Network, "unknown request");
   }
@@ -238,6 +246,11 @@ void Service::cancel(ClientId client) {
 
 void Service::leave(ClientId client) {
   if (parked_.contains(client)) unpark(client);
+  auto node = wills_.extract(client);
+  if (node.empty()) return;
+  Will& will = node.mapped();
+  table_.set(will.key, std::move(will.value));
+  announce(will.key);
 }
 
 void Service::park(ClientId client, Message request, std::size_t num_seen, Lines& lines,

@@ -35,7 +35,7 @@ class Service {
 
   // Throws Error(Network) on what no client of ours sends: drop the connection.
   void handle(ClientId client, Message request);
-  // The connection is gone: forgets what it waits for.
+  // The connection is gone: forgets what it waits for, and does its last will.
   void leave(ClientId client);
 
  private:
@@ -50,7 +50,7 @@ class Service {
     Line::iterator place;
   };
 
-  Reply execute(Op op, Message& request);
+  Reply execute(ClientId client, Op op, Message& request);
   void wait_for_keys(ClientId client, Message request, std::size_t num_seen);
   void arrive_at_barrier(ClientId client, Message request);
   void await_workers(ClientId client, Message request);
@@ -62,8 +62,13 @@ class Service {
             const std::string& name);
   Parked unpark(ClientId client);
 
+  struct Will {
+    std::string key, value;
+  };
+
   Answer answer_;
   Table table_;
+  std::unordered_map<ClientId, Will> wills_;
   std::int64_t num_workers_ = 0;
   std::unordered_map<ClientId, Parked> parked_;
   Lines key_lines_;      // by the key that is missing

@@ -25,7 +25,7 @@ from allhands.groups.world import (
     is_process_wide,
 )
 from allhands.options import default_pg_timeout, to_seconds
-from allhands.rendezvous import rendezvous
+from allhands.rendezvous import presence, rendezvous
 from allhands.rendezvous.roster import HostLeft, exchange
 from allhands.store import PrefixStore, Store, TCPStore
 
@@ -113,7 +113,7 @@ def init_process_group(
         _meet_and_enter(init_method or "env://", rank, world_size, limit, enter)
     else:
         _check_store_arguments(init_method, rank, world_size)
-        enter(store, rank, world_size)
+        enter(store, rank, world_size, found=store)
 
 
 def _meet_and_enter(
@@ -132,7 +132,9 @@ def _meet_and_enter(
         )
         store.set_timeout(limit)
         try:
-            return enter(PrefixStore("default_pg", store), own_rank, own_size)
+            return enter(
+                PrefixStore("default_pg", store), own_rank, own_size, found=store
+            )
         except HostLeft:
             is_hosted_by_rank_0 = isinstance(store, TCPStore)
             if not is_hosted_by_rank_0 or time.monotonic() > deadline:
@@ -147,20 +149,27 @@ def _enter(
     start: float,
     name: str,
     timeout: timedelta,
+    found: Store,
     **options: Any,
 ) -> None:
-    """Make the world over `store`, with `timeout` for that since `start`."""
+    """Make the world over `store`, with `timeout` for that since `start`.
+
+    The ranks have `found` each other in a store, which may be `store` itself.
+    """
     own_store = PrefixStore(f"{name}/", store)
     call = "init_process_group"
-    make_world(
-        store,
-        partial(exchange, own_store, rank, size, timeout, call, start),
-        rank=rank,
-        size=size,
-        name=name,
-        timeout=timeout,
-        **options,
-    )
+    try:
+        make_world(
+            store,
+            partial(exchange, own_store, rank, size, timeout, call, start, found),
+            rank=rank,
+            size=size,
+            name=name,
+            timeout=timeout,
+            **options,
+        )
+    finally:
+        presence.leave(found)
 
 
 def new_group(

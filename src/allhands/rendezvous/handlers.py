@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 from allhands import settings
 from allhands.errors import DistNetworkError
 from allhands.options import default_pg_timeout, to_seconds
+from allhands.rendezvous.presence import enter
 from allhands.store import FileStore, PrefixStore, Store, TCPStore
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
@@ -243,11 +244,12 @@ def _tcp_store(
         wait_for_workers=False,
         multi_tenant=True,
     )
-    store = _made_patiently(make, rank, timeout)
-    if not agent_hosts:
-        return store
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
-    return PrefixStore(f"attempt_{attempt}", store)
+    store: Store = _made_patiently(make, rank, timeout)
+    if agent_hosts:
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
+        store = PrefixStore(f"attempt_{attempt}", store)
+    enter(store, rank)
+    return store
 
 
 def _made_patiently(

@@ -28,6 +28,7 @@ from typing import NamedTuple, TypeAlias
 from allhands import settings
 from allhands._C import is_process_alive, process_identity
 from allhands.errors import DistNetworkError, DistStoreError, RankFailedError
+from allhands.rendezvous import presence
 from allhands.store import Store
 
 __all__ = ["HostLeft", "Identity", "Roster", "exchange"]
@@ -69,24 +70,26 @@ def exchange(
     timeout: timedelta,
     operation: str,
     start: float | None = None,
+    found: Store | None = None,
 ) -> Roster:
     """Publish this rank's identity and read everyone's; returns once all have come.
 
     Rank 0 returns last, since it often hosts the store that the others still read.
     `operation` is what errors name. `timeout` runs since `start`, a time of
-    `time.monotonic()`; by default since now.
+    `time.monotonic()`; by default since now. `found` is the store in which the ranks
+    found each other, where it may know of some that died before they came here.
 
     Raises:
         DistStoreError: some ranks did not come within `timeout`, of this rank or of
             rank 0; names them.
-        RankFailedError: on rank 0 one of this host came and died before all had come,
-            on the others rank 0 did.
+        RankFailedError: on rank 0 one came and died before all had come, on the others
+            rank 0 did.
         DistNetworkError: the store was lost meanwhile; `HostLeft` where rank 0 had not
             come yet.
         ValueError: the ranks do not agree about `size`.
     """
     start = time.monotonic() if start is None else start
-    meeting = _Meeting(store, rank, size, timeout, operation, start)
+    meeting = _Meeting(store, rank, size, timeout, operation, start, found)
     try:
         return meeting.hold()
     except BaseException as error:
@@ -107,8 +110,10 @@ class _Meeting:
         timeout: timedelta,
         operation: str,
         start: float,
+        found: Store | None,
     ) -> None:
         self._store = store
+        self._found = found
         self._world = 0  # not known yet
         self._rank, self._size = rank, size
         self._limit = timeout.total_seconds()
@@ -269,14 +274,11 @@ class _Meeting:
         """Rank 0 looks at all that have come, the others at rank 0.
 
         Raises:
-            RankFailedError: a process of this host has ended.
+            RankFailedError: one of them has ended.
         """
-        store = self._store
         for peer in range(1, self._size) if self._rank == 0 else [0]:
-            if not store.check([self._identity(peer)]):
-                continue
-            host, pid, start = json.loads(store.get(self._process(peer)))
-            if not is_process_alive(host, pid, start) and self._needs(peer):
+            pid = self._dead_process(peer)
+            if pid is not None:
                 error = RankFailedError(
                     f"{self._subject} needs rank {peer} (pid {pid}), which came and "
                     "died"
@@ -284,10 +286,17 @@ class _Meeting:
                 error.ranks = [peer]
                 raise error
 
-    def _needs(self, peer: int) -> bool:
-        """Whether it ended before it had read all, and without giving up."""
-        is_here = self._store.check([self._identity(peer)])
-        return is_here and not self._store.check([self._read(peer)])
+    def _dead_process(self, peer: int) -> int | None:
+        """The pid of a rank that ended before it had read all, without giving up."""
+        store = self._store
+        pid = presence.died(self._found, peer) if self._found else None
+        if pid is None and store.check([self._identity(peer)]):
+            host, number, start = json.loads(store.get(self._process(peer)))
+            is_alive = is_process_alive(host, number, start)
+            # It may have given up in order meanwhile.
+            if not is_alive and store.check([self._identity(peer)]):
+                pid = int(number)
+        return None if store.check([self._read(peer)]) else pid
 
     def _who_is_missing(self) -> str:
         """The ranks that did not come; nothing if all did in the last moment."""

@@ -266,6 +266,15 @@ class Store:
         """Whether `append`, `multi_get`, `multi_set` and the queues work natively."""
         return False
 
+    def _leave_last_will(self, key: str, value: bytes) -> None:
+        """Delete `key` now; it is set to `value` when this process ends, if it can be.
+
+        A store that has a connection to a server can do that.
+        """
+
+    def _withdraw_last_will(self) -> None:
+        """Have it that nothing is set when this process ends."""
+
     def _needs_compare_set(self, method: str) -> None:
         if type(self).compare_set is Store.compare_set:
             self._lacks(method, " (nor compare_set, which it can be made of)")

@@ -130,6 +130,12 @@ class PrefixStore(Store):
     def __repr__(self) -> str:
         return f"PrefixStore({self._prefix!r}, {self._store!r})"
 
+    def _leave_last_will(self, key: str, value: bytes) -> None:
+        self._store._leave_last_will(self._key(key), value)
+
+    def _withdraw_last_will(self) -> None:
+        self._store._withdraw_last_will()
+
     def _key(self, key: str) -> str:
         return f"{self._prefix}/{as_key(key)}"
 

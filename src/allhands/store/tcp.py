@@ -16,7 +16,7 @@ from typing import NoReturn
 from weakref import WeakValueDictionary
 
 from allhands import settings
-from allhands._C import StoreClient, StoreServer
+from allhands._C import StoreClient, StoreLastWill, StoreServer
 from allhands.errors import DistNetworkError
 from allhands.options import to_seconds
 from allhands.store.arguments import as_bytes, as_int64, as_items, as_key, as_keys
@@ -28,6 +28,10 @@ __all__ = ["TCPStore"]
 # For a master to reach its own server, which listens already: what keeps it from there
 # does not go away by itself.
 _OWN_SERVER_LIMIT_S = 5.0
+
+
+# The server has answered a moment ago.
+_LAST_WILL_LIMIT_S = 5.0
 
 
 class TCPStore(Store):
@@ -93,6 +97,7 @@ class TCPStore(Store):
         self._host = host_name.removeprefix("[").removesuffix("]")
         self._secret = settings.secret.get()
         self._server: StoreServer | None = None
+        self._last_will: StoreLastWill | None = None
         if is_master:
             self._server = self._serve(port, multi_tenant, master_listen_fd)
             port = self._server.port
@@ -247,12 +252,21 @@ class TCPStore(Store):
         """
         other = TCPStore.__new__(TCPStore)
         other.__dict__.update(self.__dict__)
+        other._last_will = None
         other._client = other._connect()
         return other
 
     def has_extended_api(self) -> bool:
         """True."""
         return True
+
+    def _leave_last_will(self, key: str, value: bytes) -> None:
+        self._last_will = None  # the one before is withdrawn first
+        limit = min(self._limit, _LAST_WILL_LIMIT_S)
+        self._last_will = self._client.leave_will(key, value, limit)
+
+    def _withdraw_last_will(self) -> None:
+        self._last_will = None
 
     def _limit_of(self, timeout: timedelta | None) -> float:
         return self._limit if timeout is None else to_seconds(timeout)

@@ -1,0 +1,86 @@
+"""What the store tells of a rank that found it and ended."""
+
+import datetime
+import subprocess
+import sys
+
+import pytest
+
+from allhands import TCPStore
+from allhands.rendezvous import presence
+from harness.ranks import LIMIT
+
+WAYS = {
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "exits": "sys.exit(1)",
+    "drops the store": "del store, _; os.kill(os.getpid(), signal.SIGKILL)",
+    "gives up": """
+try:
+    dist.init_process_group(
+        store=store, rank=1, world_size=2, timeout=timedelta(milliseconds=50))
+except dist.DistStoreError as error:
+    held = error  # and with it the store
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+    "forks": """
+child = os.fork()
+if child == 0:
+    del store, _
+    os._exit(0)
+os.waitpid(child, 0)
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+}
+
+
+@pytest.fixture
+def store():
+    store = TCPStore("127.0.0.1", 0, is_master=True)
+    store.set_timeout(datetime.timedelta(seconds=LIMIT))
+    return store
+
+
+def run(store, end):
+    """A rank that finds the store and ends so; its pid."""
+    source = f"""
+import os, signal, sys
+from datetime import timedelta
+import allhands as dist
+store, *_ = next(dist.rendezvous("tcp://127.0.0.1:{store.port}?rank=1&world_size=2"))
+{end}
+"""
+    rank = subprocess.Popen([sys.executable, "-c", source])
+    rank.wait(LIMIT)
+    return rank.pid
+
+
+@pytest.mark.parametrize("way", ["is killed", "exits", "forks"])
+def test_a_rank_that_ended_with_the_store_has_died(store, way):
+    assert presence.died(store, 1) is None
+    pid = run(store, WAYS[way])
+    store.wait(["died/1"])
+    assert presence.died(store, 1) == pid
+    assert presence.died(store, 0) is None
+
+
+@pytest.mark.parametrize("way", ["drops the store", "gives up"])
+def test_a_rank_that_left_the_store_before_it_ended_has_not(store, way):
+    run(store, WAYS[way])
+    assert presence.died(store, 1) is None
+    assert not store.check(["died/1"])
+
+
+def test_a_rank_that_comes_again_is_there(store):
+    store.set("died/1", b"17")
+    presence.enter(store, 1)
+    assert presence.died(store, 1) is None
+    presence.leave(store)
+    assert presence.died(store, 1) is None
+
+
+def test_a_clone_leaves_the_presence_alone(store):
+    presence.enter(store, 1)
+    clone = store.clone()
+    presence.leave(clone)
+    del clone
+    assert store._last_will is not None
