@@ -116,6 +116,18 @@ def test_design_maps_every_module_and_folder():
     assert sorted(names["src"]) == sorted(modules - {"__init__"})
 
 
+def test_the_reading_path_leads_through_the_code():
+    text = DOCUMENTS["docs/design.md"].text
+    frames = re.findall(r"^\| (\d+) `([\w:]+)` \| `([^`]+)` \|", text, re.M)
+    assert [int(number) for number, _, _ in frames] == list(range(1, len(frames) + 1))
+    assert 1 < len(frames) <= 12
+    for _, frame, file in frames:
+        owner, _, name = frame.rpartition("::")
+        code = (ROOT / file).read_text()
+        assert re.search(rf"\b{name}\(", code), f"{file}: {frame}"
+        assert owner in code, f"{file}: {frame}"
+
+
 def test_settings_page_lists_every_setting():
     text = DOCUMENTS["docs/reference/settings.md"].text
     rows = [line for line in text.splitlines() if line.startswith("| `ALLHANDS_")]

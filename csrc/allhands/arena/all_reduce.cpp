@@ -35,16 +35,9 @@ class AllReduce {
         element_(size_of(input.dtype)),
         reduction_(arena, input.dtype, op) {}
 
+  // In one phase, where everybody reduces all of it, or in two.
   void run(const Ways& ways) {
-    if (ways.may(Way::OnePhase)) return run_one_phase();
-    const auto size = static_cast<std::size_t>(arena_.size());
-    share_ = round_down(arena_.chunk_bytes() / element_ / size);
-    chunk_ = share_ * size;
-    run_two_phases();
-  }
-
- private:
-  void run_one_phase() {
+    if (!ways.may(Way::OnePhase)) return run_two_phases();
     const std::size_t bytes = input_.num_bytes();
     pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
     arena_.enter();
@@ -54,10 +47,14 @@ class AllReduce {
     reduction_.run(*output_, 0, output_->count);
   }
 
+ private:
   // The staging of chunk i + 1 overlaps the peers' reduction of chunk i. That is safe:
   // it writes only parts that this rank does not own, and nobody reads those of chunk
   // i - 1 once all have published their results of it.
   void run_two_phases() {
+    const auto size = static_cast<std::size_t>(arena_.size());
+    share_ = round_down(arena_.chunk_bytes() / element_ / size);
+    chunk_ = share_ * size;
     const std::size_t chunks = Cut{input_.count, chunk_}.rounds();
     stage(0);
     arena_.enter();
