@@ -2,38 +2,15 @@
 #include "allhands/comm/communicator.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "allhands/base/error.hpp"
-#include "ranks.hpp"
+#include "communicators.hpp"
 
 using namespace allhands;
 using namespace allhands::testing;
 
 namespace {
-
-Token fresh_token() {
-  static int counter = 0;  // runs in the main thread only
-  Token token = {};
-  const ProcessIdentity self = this_process();
-  ++counter;
-  std::memcpy(token.data(), &self.pid, sizeof(self.pid));
-  std::memcpy(token.data() + 4, &counter, sizeof(counter));
-  token[31] = std::byte{1};
-  return token;
-}
-
-template <class Body>
-void run_communicators(int size, Body body) {
-  const Token token = fresh_token();
-  run_ranks(size, [&](int rank) {
-    Communicator comm(membership(rank, size), token,
-                      [size] { return Tuning::for_ranks(size); });
-    body(comm);
-    comm.close(soon());
-  });
-}
 
 void test_run(int size) {
   run_communicators(size, [&](Communicator& comm) {

@@ -173,6 +173,9 @@ class Communicator:
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         """The limit of later calls that have none of their own."""
 
+    def observe(self, observer: Any) -> None:
+        """Tells an Observer of later operations; None: nobody."""
+
     def abort(self, reason: str) -> None:
         """Breaks the group for every rank; everybody who waits in it raises."""
 

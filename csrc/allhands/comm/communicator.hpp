@@ -26,6 +26,7 @@
 #include "allhands/base/buffer.hpp"
 #include "allhands/comm/bootstrap.hpp"
 #include "allhands/comm/failure_record.hpp"
+#include "allhands/comm/observer.hpp"
 #include "allhands/comm/operation_queue.hpp"
 #include "allhands/comm/shared_array.hpp"
 #include "allhands/comm/turns.hpp"
@@ -49,6 +50,12 @@ class Communicator {
   int rank() const { return membership_.rank; }
   int size() const { return membership_.size(); }
   const std::string& name() const { return membership_.name; }
+
+  // Tells `observer` of each operation that is issued from now on; null: nobody. It
+  // outlives this object.
+  void observe(Observer* observer) {
+    observer_.store(observer, std::memory_order_release);
+  }
 
   // Throws Value, Type or Unsupported naming what is wrong with an operation. Nothing
   // has happened then.
@@ -101,7 +108,17 @@ class Communicator {
   }
 
  private:
-  Turns::Ticket take_turn(const Limits& limits);
+  Observer* observer() const { return observer_.load(std::memory_order_acquire); }
+  OperationRecord collective_record(Turns::Ticket ticket, const Descriptor& descriptor,
+                                    bool is_async) const;
+  OperationRecord message_record(const char* op, const Buffer& buffer, int peer,
+                                 std::int64_t tag, bool is_async) const;
+
+  Turns::Ticket take_ticket(const Limits& limits);
+  // body(arena) in the ticket's turn.
+  template <class Body>
+  void run_in_turn(Turns::Ticket ticket, const Limits& limits, Body body);
+  void wait_for_turn(Turns::Ticket ticket, const Limits& limits);
   void open_before_turn(const Limits& limits);
   Arena& opened(const Limits& limits);
   void run_queued(Turns::Ticket ticket, const Operation& operation, Deadline deadline,
@@ -126,6 +143,7 @@ class Communicator {
   Turns turns_;
   std::atomic<bool> stop_ = false;
 
+  std::atomic<Observer*> observer_ = nullptr;
   FailureRecord failure_;
   // Open, not broken and not closed: an operation may begin.
   std::atomic<bool> is_ready_ = false;

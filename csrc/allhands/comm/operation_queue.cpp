@@ -10,15 +10,15 @@
 
 namespace allhands {
 
-std::shared_ptr<Work> OperationQueue::post(Operation operation, Deadline deadline) {
+OperationQueue::Posted OperationQueue::post(Operation operation, Deadline deadline) {
   const auto queued = std::make_shared<Queued>(std::move(operation), deadline);
   const std::lock_guard lock(mutex_);
   if (is_closing_) throw Error(ErrorKind::Backend, "the group was destroyed");
   if (!thread_.joinable()) start_thread();
   queue_.push_back(queued);
-  queued->ticket = turns_.take();
+  const Turns::Ticket ticket = queued->ticket = turns_.take();
   if (is_asleep_) changed_.notify_one();
-  return {queued, &queued->work};
+  return {ticket, {queued, &queued->work}};
 }
 
 void OperationQueue::start_thread() {

@@ -38,8 +38,13 @@ class OperationQueue {
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
 
+  struct Posted {
+    Turns::Ticket ticket;
+    std::shared_ptr<Work> work;
+  };
+
   // Throws Backend after close(), and where there can be no thread.
-  std::shared_ptr<Work> post(Operation operation, Deadline deadline);
+  Posted post(Operation operation, Deadline deadline);
   // As Work::wait of a posted operation.
   void wait(Work& work, const Limits& limits);
 

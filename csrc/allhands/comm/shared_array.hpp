@@ -48,6 +48,8 @@ class SharedArrayMaker {
                    const std::vector<std::size_t>& shape);
 
   // What a rank cannot do is agreed on, so that the group works on; see result().
+  const Descriptor& descriptor() const { return descriptor_; }
+
   // As the group's operation number `sequence`.
   void run(Arena& arena, std::uint64_t sequence, const Limits& limits);
 

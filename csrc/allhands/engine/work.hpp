@@ -32,6 +32,8 @@ class Work {
     is_told_.store(true, std::memory_order_relaxed);
     return error_;
   }
+  // The same for who only watches: the error counts as told to nobody.
+  std::exception_ptr outcome() const { return is_completed() ? error_ : nullptr; }
   // Whether it has failed and nobody has asked yet.
   bool has_untold_error() const {
     return is_completed() && error_ && !is_told_.load(std::memory_order_relaxed);

@@ -93,6 +93,7 @@ PyCommunicator::~PyCommunicator() {
 // A callback had the last reference: its thread cannot wait for its own end.
 void PyCommunicator::leave_to_another_thread() {
   Communicator* const core = core_.release();
+  for (auto& observer : observers_) (void)observer.release();  // the core uses them
   try {
     std::thread([core] { delete core; }).detach();
   } catch (const std::system_error&) {
@@ -145,6 +146,11 @@ void PyCommunicator::drop_ended() {
     pending_.pop_back();
     // Freed now: that may run any Python code, also this function.
   }
+}
+
+void PyCommunicator::observe(nb::object observer) {
+  if (!observer.is_none()) observers_.push_back(std::make_unique<PyObserver>(observer));
+  core().observe(observer.is_none() ? nullptr : observers_.back().get());
 }
 
 void PyCommunicator::abort(const std::string& reason) {
@@ -212,6 +218,9 @@ void bind_communicator(nb::module_& m) {
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
            "The limit of later calls that have none of their own.")
+      .def("observe", &PyCommunicator::observe, "observer"_a.none(),
+           nb::sig("def observe(self, observer: typing.Any) -> None"),
+           "Tells an Observer of later operations; None: nobody.")
       .def("abort", &PyCommunicator::abort, "reason"_a,
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,

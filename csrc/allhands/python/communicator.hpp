@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allhands/comm/communicator.hpp"
+#include "allhands/python/observer.hpp"
 #include "allhands/python/tuning.hpp"
 #include "allhands/python/work.hpp"
 
@@ -45,6 +46,9 @@ class PyCommunicator {
   // `arrays` live until `work` has ended and something else is posted.
   void keep(std::shared_ptr<Work> work, nanobind::object arrays);
 
+  // Tells `observer` of later operations; None: nobody.
+  void observe(nanobind::object observer);
+
   void abort(const std::string& reason);
   void note_failure(const std::string& reason);
   void disagree(const std::string& reason);
@@ -56,6 +60,9 @@ class PyCommunicator {
 
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 
+  // All that there were: operations that are under way tell the one that they began
+  // with.
+  std::vector<std::unique_ptr<PyObserver>> observers_;
   std::unique_ptr<Communicator> core_;
   Deadline::Duration timeout_;
   const int num_forks_;  // up to the process that made it

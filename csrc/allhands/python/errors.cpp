@@ -65,6 +65,17 @@ nb::object to_exception(const Error& error) {
   return exception;
 }
 
+nb::object to_exception(const std::exception_ptr& error) {
+  if (!error) return nb::none();
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return to_exception(known);
+  } catch (const std::exception& other) {
+    return to_exception(Error(ErrorKind::Backend, other.what()));
+  }
+}
+
 namespace {
 
 void set(const Error& error) {

@@ -10,6 +10,8 @@ namespace allhands::python {
 
 // The exception object that stands for `error`, with its `ranks`.
 nanobind::object to_exception(const Error& error);
+// That of any C++ exception; None for none.
+nanobind::object to_exception(const std::exception_ptr& error);
 
 // Sets the Python exception that stands for a C++ one.
 // Where a signal arrives meanwhile, what its handler raised instead.

@@ -38,7 +38,13 @@ Bytes shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& shape
 // The bytes of `peer`'s that `buffer` are here; they keep `buffer`.
 Bytes peer_bytes(Self self, nb::handle buffer, int peer) {
   const Buffer& mine = nb::cast<const PyBuffer&>(buffer).buffer();
-  return Bytes(self.core().peer_data(mine, peer), {mine.num_bytes()}, buffer);
+  Communicator& core = self.core();
+  std::byte* data = nullptr;
+  {
+    const nb::gil_scoped_release unlocked;
+    data = core.peer_data(mine, peer);
+  }
+  return Bytes(data, {mine.num_bytes()}, buffer);
 }
 
 }  // namespace

@@ -16,17 +16,6 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-nb::object exception_of(const std::exception_ptr& error) {
-  if (!error) return nb::none();
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return to_exception(known);
-  } catch (const std::exception& other) {
-    return to_exception(Error(ErrorKind::Backend, other.what()));
-  }
-}
-
 // What an object of allhands._C.Work holds. A plain extension type: only such a one can
 // be a base class beside Work, and one is made without running Python code.
 struct State {
@@ -195,7 +184,7 @@ void bind_work(nb::module_& m) {
       nb::sig("def is_completed(self) -> bool"));
   method(
       "exception",
-      [](nb::handle self) { return exception_of(state_of(self).work->error()); },
+      [](nb::handle self) { return to_exception(state_of(self).work->error()); },
       nb::sig("def exception(self) -> BaseException | None"),
       "What it raised; None while it runs and when it succeeded.");
   method("add_done_callback", &add_done_callback, "callback"_a,

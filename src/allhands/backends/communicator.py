@@ -24,6 +24,7 @@ from typing import Any, NoReturn, Protocol
 
 from allhands.arrays import Array
 from allhands.backends.call import Call
+from allhands.backends.observer import Observer
 from allhands.backends.request import PersistentRequest, PlainRequest
 from allhands.backends.work import Work
 from allhands.options import RedOpType, ReduceOp
@@ -302,6 +303,13 @@ class Communicator(Protocol):
     @abstractmethod
     def abort(self, reason: str) -> None:
         """Break the group on every rank; whoever waits in it gets an error."""
+
+    def observe(self, observer: Observer | None) -> None:
+        """Tell `observer` of each later operation; None: nobody.
+
+        A backend that can does so; here it does nothing.
+        """
+        return
 
     def note_failure(self, reason: str) -> None:
         """This rank is about to `close` because of an exception, which is `reason`.

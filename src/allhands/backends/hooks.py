@@ -1,6 +1,6 @@
 """Hooks: functions of a user's that see the operations of a group.
 
-torch.distributed's names. `ObservedCommunicator` stands in front of a group's
+torch.distributed's names. `HookedCommunicator` stands in front of a group's
 communicator while the group has hooks; without hooks nothing of this is on the way.
 """
 
@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 from allhands.arrays import Array
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.observer import Observer
 from allhands.backends.work import Work
 from allhands.errors import CollectiveMismatchError, DistBackendError
 
-__all__ = ["HookOpName", "Hooks", "ObservedCommunicator", "PostHookArgs", "PreHookArgs"]
+__all__ = ["HookOpName", "HookedCommunicator", "Hooks", "PostHookArgs", "PreHookArgs"]
 
 
 class HookOpName(IntEnum):
@@ -123,7 +124,7 @@ class Hooks:
             hook()
 
 
-class ObservedCommunicator(Communicator):
+class HookedCommunicator(Communicator):
     """Tells `hooks` of each operation that `communicator` carries out.
 
     What a pre-hook raises keeps the operation from beginning on this rank; the peers
@@ -178,6 +179,10 @@ class ObservedCommunicator(Communicator):
         """See `Communicator.abort`; abort hooks come first."""
         self._hooks.abort()
         self.communicator.abort(reason)
+
+    def observe(self, observer: Observer | None) -> None:
+        """See `Communicator.observe`."""
+        self.communicator.observe(observer)
 
     def note_failure(self, reason: str) -> None:
         """See `Communicator.note_failure`."""

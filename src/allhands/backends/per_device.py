@@ -12,6 +12,7 @@ from typing import Any
 from allhands.arrays import Array, device_of
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.observer import Observer
 from allhands.backends.request import PersistentRequest
 from allhands.backends.work import Work
 
@@ -52,6 +53,11 @@ class PerDeviceCommunicator(Communicator):
         """See `Communicator.abort`."""
         for communicator in self._distinct:
             communicator.abort(reason)
+
+    def observe(self, observer: Observer | None) -> None:
+        """See `Communicator.observe`."""
+        for communicator in self._distinct:
+            communicator.observe(observer)
 
     def note_failure(self, reason: str) -> None:
         """See `Communicator.note_failure`."""

@@ -11,8 +11,8 @@ from typing import Any
 from allhands.backends.communicator import Communicator
 from allhands.backends.hooks import (
     AbortHook,
+    HookedCommunicator,
     Hooks,
-    ObservedCommunicator,
     PostHook,
     PreHook,
 )
@@ -87,11 +87,11 @@ class HookMethods:
         if index(hook_id) in hooks:
             raise ValueError(f"the group has a {kind} hook {hook_id}")
         hooks[index(hook_id)] = hook
-        if not isinstance(self.communicator, ObservedCommunicator):
-            self.communicator = ObservedCommunicator(self.communicator, self._hooks)
+        if not isinstance(self.communicator, HookedCommunicator):
+            self.communicator = HookedCommunicator(self.communicator, self._hooks)
 
     def _unregister(self, hooks: dict[int, Any], hook_id: int) -> None:
         hooks.pop(index(hook_id), None)
-        observed = self.communicator
-        if not self._hooks and isinstance(observed, ObservedCommunicator):
-            self.communicator = observed.communicator
+        hooked = self.communicator
+        if not self._hooks and isinstance(hooked, HookedCommunicator):
+            self.communicator = hooked.communicator

@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from allhands.backends.observer import observing
 from allhands.backends.registry import Backend, BackendConfig
 from allhands.groups import excepthook
 from allhands.groups.making import add_group, check_members, hashed, make_world
@@ -232,7 +233,8 @@ def new_group(
         num_alike = world.count_alike(members)
         name: str | None = f"{hashed(members)}:{num_alike}"
     else:
-        name = name_in_order(members, backend.lower(), group_desc)
+        with observing(world.observer, whole.group_name, "new_group"):
+            name = name_in_order(members, backend.lower(), group_desc)
         num_alike = world.count_alike(members)
     if name is None or whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER

@@ -16,6 +16,7 @@ import numpy as np
 
 from allhands import arrays
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.observer import observing
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig, make_communicator
 from allhands.groups import excepthook
@@ -220,7 +221,9 @@ def merge(
         )
     rank = int(first[0]) + local.rank()
     met = PrefixStore("merge", store)
-    roster = exchange(met, rank, size, timeout, "merge_remote_group")
+    call = "merge_remote_group"
+    with observing(current().observer, local.group_name, call):
+        roster = exchange(met, rank, size, timeout, call)
     name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
     union = Union(name, PrefixStore("merge", store), roster)
     ranks = list(range(size))

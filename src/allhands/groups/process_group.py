@@ -17,7 +17,7 @@ from operator import index
 from typing import Any, Protocol
 
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.hooks import ObservedCommunicator
+from allhands.backends.hooks import HookedCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig
 from allhands.errors import CollectiveTimeoutError, RankFailedError
@@ -189,7 +189,7 @@ class ProcessGroup(TorchMethods, HookMethods):
             RuntimeError: the group does not serve that device.
         """
         communicator = self.communicator
-        if isinstance(communicator, ObservedCommunicator):
+        if isinstance(communicator, HookedCommunicator):
             communicator = communicator.communicator
         kind = str(getattr(device, "type", device)).partition(":")[0]
         if isinstance(communicator, PerDeviceCommunicator):

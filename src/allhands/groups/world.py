@@ -22,6 +22,7 @@ from datetime import timedelta
 
 from allhands.backends.coalescing import CoalescingCommunicator
 from allhands.backends.communicator import Communicator
+from allhands.backends.observer import Observer, observing
 from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.process_group import LONGEST_GOODBYE, ProcessGroup
@@ -51,6 +52,8 @@ class World:
     def __init__(self) -> None:
         self.debug_level: DebugLevel | None = None
         """What was set; None until somebody asks for it."""
+        self.observer: Observer | None = None
+        """What is told of each operation; see `observe`."""
         self._ending = threading.Lock()
         self._reset()
 
@@ -87,8 +90,15 @@ class World:
         """The processes of this world; the first call waits until all have come."""
         if self._roster is None:
             assert self._exchange is not None, "open() comes first"
-            self._roster = self._exchange()
+            with observing(self.observer, "", "init_process_group"):
+                self._roster = self._exchange()
         return self._roster
+
+    def observe(self, observer: Observer | None) -> None:
+        """Tell `observer` of each later operation of this rank; None: nobody."""
+        self.observer = observer
+        for group in self.groups.values():
+            group.communicator.observe(observer)
 
     def count_alike(self, ranks: Iterable[int]) -> int:
         """How many groups of these ranks were made before the one now being made.
@@ -117,6 +127,8 @@ class World:
     def add(self, group: ProcessGroup) -> None:
         """Register `group`; the first one is the default."""
         self.groups[group.group_name] = group
+        if self.observer is not None:
+            group.communicator.observe(self.observer)
         if self.default is None:
             self.default = group
             group.is_world = True

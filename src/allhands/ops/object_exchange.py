@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from allhands.backends.observer import observing
 from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
 from allhands.groups.process_group import ProcessGroup
+from allhands.groups.world import current
 from allhands.ops.serialization import (
     NOTHING,
     Numbers,
@@ -60,11 +63,24 @@ class ObjectExchange:
         self._communicator = member.communicator
         self._is_awaited = False
         """Whether peers have heard of this call, and wait for more."""
+        self._told = observing(current().observer, member.group_name, operation)
 
     def __enter__(self) -> ObjectExchange:
+        self._told.__enter__()
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._leave(error)
+        finally:
+            self._told.__exit__(kind, error, trace)
+
+    def _leave(self, error: BaseException | None) -> None:
         told = (DistError, NotImplementedError)  # these befall all ranks, or are known
         if self._is_awaited and not isinstance(error, told):
             self._communicator.abort(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.backends.hooks import HookOpName, ObservedCommunicator
+from allhands.backends.hooks import HookedCommunicator, HookOpName
 from harness.ranks import run_ranks
 
 
@@ -60,7 +60,7 @@ def test_a_hook_id_is_used_once():
             world.register_pre_hook(1, print)
         world.register_post_hook(1, print)
         world.unregister_pre_hook(1)
-        assert isinstance(world.communicator, ObservedCommunicator)
+        assert isinstance(world.communicator, HookedCommunicator)
         world.unregister_post_hook(1)
 
     run_ranks(1, body)

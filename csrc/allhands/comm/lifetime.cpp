@@ -1,0 +1,187 @@
+// The life of a Communicator: how it opens, what breaks it, how it closes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/comm/communicator.hpp"
+#include "allhands/transport/shm/shm_transport.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr std::chrono::seconds kOpeningTime{1};  // it takes milliseconds
+constexpr Deadline::Duration kParting = std::chrono::seconds(1);
+
+}  // namespace
+
+// Of an operation that the peers do not see ended.
+void Communicator::break_by_current_exception() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    // A mismatch leaves every rank at the same point; anything else does not.
+    if (error.kind() != ErrorKind::Mismatch) tell(error);
+  } catch (const std::exception& error) {
+    tell(Error(ErrorKind::Backend, error.what()));
+  }
+}
+
+// A rank that lacked something, such as a file descriptor, has skipped no operation yet
+// and may call again.
+void Communicator::open_before_turn(const Limits& limits) {
+  try {
+    open(limits);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Backend) break_off(error);
+    throw;
+  }
+}
+
+void Communicator::open(const Limits& limits) {
+  const std::lock_guard lock(open_mutex_);
+  if (is_closed_ || failure_.error()) throw refusal();
+  if (is_open_) return;
+  const std::size_t arena_bytes = Layout(size()).total_bytes();
+  const auto prepare = [this](SharedMemory& memory) {
+    Arena::prepare(memory, size(), make_tuning_());
+  };
+  adopt(open_segment(arena_bytes + ShmTransport::memory_bytes(size()), prepare,
+                     membership_, token_, limits));
+}
+
+void Communicator::adopt(Segment segment) {
+  arena_ = std::make_unique<Arena>(segment.memory, membership_, late_notice_);
+  auto transport = std::make_unique<ShmTransport>(
+      segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
+      membership_, arena_->tuning());
+  engine_ = std::make_unique<ProgressEngine>(
+      std::move(transport), membership_, arena_->tuning(),
+      ServedGroup{[this] { return failure(); },
+                  [this](const Error& error) { tell(error); }},
+      late_notice_);
+  memory_ = std::move(segment.memory);
+  server_ = std::move(segment.server);
+  is_open_ = true;
+  is_ready_ = true;
+  if (failure_.error()) is_ready_ = false;
+}
+
+void Communicator::note(const Error& error) {
+  const bool is_interrupt = error.kind() == ErrorKind::Interrupted;
+  failure_.note(is_interrupt ? Error(ErrorKind::Backend,
+                                     membership_.describe(rank()) + " was interrupted")
+                             : error);
+  is_ready_ = false;
+}
+
+// Of an open group: its ranks that share the arena learn of it, too.
+void Communicator::tell(const Error& error) {
+  note(error);
+  arena_->fail(error);
+}
+
+// What broke the group, of an open one: as a peer told it, if one did.
+std::optional<Error> Communicator::failure() const {
+  if (auto told = arena_->told_failure()) return told;
+  return failure_.error();
+}
+
+// What a call gets that comes too late.
+Error Communicator::refusal() const {
+  if (const auto error = failure_.error())
+    return Error(error->kind(),
+                 "group '" + name() + "' is broken since: " + error->what(),
+                 error->ranks());
+  return Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
+}
+
+void Communicator::break_off(const Error& error) {
+  note(error);
+  const std::lock_guard lock(open_mutex_);
+  if (arena_) arena_->fail(error);
+}
+
+void Communicator::fail(const Error& error) {
+  // Peers may wait where this rank has not been yet; they see only what is written
+  // there.
+  try {
+    if (!is_ready_) open({Deadline::after(kOpeningTime), nullptr, &stop_});
+  } catch (const Error&) {
+    // Broken, closed, or out of memory: then it is broken for this rank at least.
+  }
+  break_off(error);
+  bool is_open;
+  {
+    const std::lock_guard lock(open_mutex_);
+    is_open = is_open_;
+  }
+  if (is_open) engine_->leave(refusal(), Presence::Aborted);
+}
+
+bool Communicator::is_forked() const { return getpid() != owner_pid_; }
+
+void Communicator::note_failure(std::string reason) {
+  const std::lock_guard lock(open_mutex_);
+  own_failure_ = std::move(reason);
+}
+
+void Communicator::close(const Limits& limits) {
+  if (is_forked()) return;
+  if (is_own_thread())
+    throw Error(
+        ErrorKind::Unsupported,
+        "group '" + name() +
+            "' cannot be destroyed by a callback of one of its operations, which "
+            "that would wait for; let the callback tell another thread");
+  queue_.close();
+  // A call of another thread has a moment, what was queued all the time there is.
+  const Limits soon = {Deadline::after(std::min(limits.deadline.remaining(), kParting)),
+                       limits.interrupt};
+  const WaitEnd end = turns_.wait_until_idle(queue_.is_busy() ? limits : soon);
+  const bool is_interrupted = end == WaitEnd::Interrupted;
+  stop_ = true;
+  queue_.join();
+  turns_.wait_until_idle({Deadline::after(kParting)});  // who is in a call notices
+  leave(is_interrupted ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
+  if (is_interrupted) throw interrupted();
+}
+
+// This rank never used the group and leaves: peers that do use it shall know.
+void Communicator::join_those_who_wait() {
+  if (size() == 1) return;
+  try {
+    auto theirs = find_segment(membership_, token_, {Deadline::after(kOpeningTime)});
+    if (theirs) adopt(std::move(*theirs));
+  } catch (const Error&) {
+    // Then they learn of it as of any rank that does not come.
+  }
+}
+
+void Communicator::leave(const Limits& limits) {
+  const std::lock_guard lock(open_mutex_);
+  if (!is_open_ && !is_closed_ && !failure_.error()) join_those_who_wait();
+  is_closed_ = true;
+  is_ready_ = false;
+  if (!std::exchange(is_open_, false)) return;
+  std::optional<Error> lost;
+  try {
+    engine_->flush(limits);
+  } catch (const Error& error) {
+    lost = error;
+  }
+  engine_->leave(refusal());
+  engine_->join();
+  if (!own_failure_.empty())
+    arena_->fail(Error(ErrorKind::RankFailed,
+                       membership_.describe(rank()) + " ended by " + own_failure_,
+                       {rank()}));
+  arena_->leave();
+  server_.reset();
+  memory_->close_fd();  // the mapping stays as long as this object
+  if (lost) throw *lost;
+}
+
+}  // namespace allhands

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <exception>
+
+#include "allhands/comm/observer.hpp"
+
+namespace allhands::python {
+
+// Tells a Python object of operations; see src/allhands/backends/observer.py. What it
+// raises goes where Python reports what nobody can catch, and the operation goes on.
+class PyObserver : public Observer {
+ public:
+  explicit PyObserver(nanobind::object observer) : observer_(std::move(observer)) {}
+
+  std::uint64_t before(const OperationRecord& operation) noexcept override;
+  void after(std::uint64_t token, std::exception_ptr error) noexcept override;
+
+ private:
+  const nanobind::object observer_;
+};
+
+}  // namespace allhands::python
