@@ -14,14 +14,17 @@ namespace {
 constexpr std::size_t kKiB = std::size_t{1} << 10, kMiB = kKiB << 10;
 
 // The best way where all arrays allow any.
-Way best(Op op, std::size_t bytes, int ranks, bool reads = true, bool shared = false) {
-  Tuning tuning = Tuning::for_ranks(ranks, ranks);
-  const Ways ways = select({op, bytes, ranks, reads, shared}, tuning);
+Way best_of(const Case& c, const Tuning& tuning) {
+  const Ways ways = select(c, tuning);
   for (const Way way :
        {Way::Mapped, Way::Cooperative, Way::Read, Way::OnePhase, Way::Slots})
     if (ways.may(way)) return way;
   CHECK(!"no way");
   std::abort();
+}
+
+Way best(Op op, std::size_t bytes, int ranks, bool reads = true, bool shared = false) {
+  return best_of({op, bytes, ranks, reads, shared}, Tuning::for_ranks(ranks, ranks));
 }
 
 void test_the_table() {
@@ -68,7 +71,11 @@ void test_shares_of_an_all_to_all() {
   Tuning tuning = Tuning::for_ranks(3, 3);
   tuning.read_bytes = 1000;
   const Case c = {Op::AllToAll, Case::kUnknown, 3, true, false};
+  tuning.read_most_all_to_all_bytes = 100'000;
   CHECK(select(c, tuning).least_share == 334);
+  CHECK(select(c, tuning).most_share == 33'334);
+  CHECK(best_of({c.op, 99'999, 3, true, false}, tuning) == Way::Read);
+  CHECK(best_of({c.op, 100'000, 3, true, false}, tuning) == Way::Slots);
   CHECK(select({c.op, c.bytes, 3, false, false}, tuning).least_share == SIZE_MAX);
 }
 

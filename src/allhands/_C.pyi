@@ -399,6 +399,12 @@ def figures(folder: str, *, rehearse: bool) -> list[tuple[int, int, int]] | None
     What two ranks take for an exchange on this host: of each size in bytes the nanoseconds by the slots and by reading. Those kept in `folder`; if there are none and `rehearse`, they are found within 3 ms and kept. None: there are none.
     """
 
+def cpu_model() -> str:
+    """As the kernel names it."""
+
+def num_cpus(peers: Sequence[tuple[str, int, int]]) -> int:
+    """CPUs that at least one of these processes of this host may run on."""
+
 def ways(op: str, bytes: int, ranks: int, *, can_read_peers: bool, has_shared_arrays: bool, tuning: Mapping[str, int], figures: str = '') -> list[tuple[str, bool, str]]:
     """
     The ways of an operation on arrays of `bytes`, best first: its name, whether it is worth it here, and why. The first that is worth it, and that all ranks' arrays allow, is taken. `tuning` and `figures`: as tuning_here()'s.

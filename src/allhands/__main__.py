@@ -12,6 +12,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "run": ("allhands.run", "start a program on several ranks of this host"),
     "bench": ("allhands.bench.command", "measure speed here, beside Gloo and MPI"),
+    "tune": ("allhands.bench.tune", "fit this package to this machine, for good"),
     "info": ("allhands.info", "say what this host offers, and how data would go"),
 }
 

@@ -12,7 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from allhands import _C, settings
-from allhands.backends.tuned import figures_folder
+from allhands.backends.tuned import (
+    figures_folder,
+    read_tuned,
+    tuned_path,
+    tuning_changes,
+)
 from allhands.bench.cells import parse_size, readable_size
 
 __all__ = ["main"]
@@ -43,6 +48,7 @@ def main(args: Sequence[str]) -> int:
         f"read each other's memory; arrays are {shared}shared",
         soft_wrap=True,
     )
+    console.print(f"tuning: {_tuning_source(given.nproc)}", soft_wrap=True)
     if given.ways is None:
         return 0
     if given.ways:
@@ -69,6 +75,21 @@ def can_read_peers() -> bool:
         os.close(end)
         os.close(other)
         os.waitpid(child, 0)
+
+
+def _tuning_source(ranks: int) -> str:
+    """Where the sizes come from at which data goes another way."""
+    tuned = read_tuned()
+    cpus = len(os.sched_getaffinity(0))
+    folder = figures_folder()
+    if tuned is not None and tuned.changes(ranks, cpus):
+        source = f"found by `allhands tune`, {tuned_path()}"
+    elif folder and _C.figures(folder, rehearse=False) is not None:
+        source = f"fitted to this host's figures of this boot, {folder}"
+    else:
+        source = "the defaults, fitted to the caches of this host"
+    names = ", ".join(settings.tuning.get())
+    return f"{source}; {settings.tuning.name} changes {names}" if names else source
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,7 +139,7 @@ def _rows(
         given.nproc,
         can_read_peers=reads,
         has_shared_arrays=given.shared_arrays,
-        tuning=settings.tuning.get(),
+        tuning=tuning_changes([_C.process_identity()] * given.nproc),
         figures=figures_folder(),
     )
 

@@ -96,8 +96,9 @@ calibration = Setting(
     "ALLHANDS_CALIBRATION",
     _yes_or_no,
     "yes",
-    "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. The first "
-    "group of a job takes up to 3 ms for that, once per host and boot.",
+    "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. By what "
+    "`allhands tune` has found for this CPU, and by figures that the "
+    "first group of a job takes up to 3 ms to find, once per host and boot.",
 )
 
 

@@ -94,7 +94,8 @@ class AllToAll {
     const auto self = static_cast<std::size_t>(arena_.rank());
     for (std::size_t to = 0; to < size_; ++to) {
       if (to == self || !inputs_[to].is_contiguous() ||
-          inputs_[to].num_bytes() < ways_.least_share)
+          inputs_[to].num_bytes() < ways_.least_share ||
+          inputs_[to].num_bytes() >= ways_.most_share)
         continue;
       if (single_copy::writes_inputs(outputs_, inputs_, self)) return;
       sent_by(arena_.rank())[to].address =

@@ -33,9 +33,10 @@ class Ways {
   bool may_copy() const { return may(Way::Read) || may(Way::Cooperative); }
 
   Stores stores = Stores::Cached;  // how this rank writes its outputs
-  // Of an all_to_all, whose senders alone know the sizes: shares of so many bytes are
-  // read where they lie.
+  // Of an all_to_all, whose senders alone know the sizes: shares of so many bytes up
+  // to less than so many are read where they lie.
   std::size_t least_share = SIZE_MAX;
+  std::size_t most_share = SIZE_MAX;
 
  private:
   static constexpr unsigned bit(Way way) { return 1u << static_cast<unsigned>(way); }

@@ -44,6 +44,9 @@ Tuning Tuning::for_ranks(int size, int cpus) {
       // The arrays of all_reduce are read twice and count twice: at 32 MiB the slots
       // take 0.85 to 0.95 of the time, at 20 MiB 1.1 times as long.
       .read_most_bytes = std::uint64_t{is_crowded ? 1u << 20 : 48u} << 20,
+      // The same for all_to_all, of what a rank sends in all. What it stages is nothing
+      // that it copies for itself too, so here the slots win nothing at any size.
+      .read_most_all_to_all_bytes = std::uint64_t{1} << 40,
       // From this size on copies to outputs go past the caches: 1.1 times as fast at 8
       // to 16 MiB, 1.2 times at 32 MiB, slower where caches hold all.
       .stream_bytes = std::uint64_t{8} << 20,
@@ -89,6 +92,8 @@ std::span<const Tuning::Entry> Tuning::entries() {
       {"read_reduce_scatter_bytes", &Tuning::read_reduce_scatter_bytes, 4096,
        std::uint64_t{1} << 40},
       {"read_most_bytes", &Tuning::read_most_bytes, 4096, std::uint64_t{1} << 40},
+      {"read_most_all_to_all_bytes", &Tuning::read_most_all_to_all_bytes, 4096,
+       std::uint64_t{1} << 40},
       {"stream_bytes", &Tuning::stream_bytes, 4096, std::uint64_t{1} << 40},
       {"eager_bytes", &Tuning::eager_bytes, 0, std::uint64_t{64} << 10},
       {"piece_bytes", &Tuning::piece_bytes, 4096, std::uint64_t{64} << 10},

@@ -13,6 +13,7 @@
 
 #include "allhands/calibration/figures_file.hpp"
 #include "allhands/calibration/fit.hpp"
+#include "allhands/host/caches.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -85,6 +86,16 @@ void bind_tuning(nb::module_& m) {
         "nanoseconds by the slots and by reading. Those kept in `folder`; if there are "
         "none and `rehearse`, they are found within 3 ms and kept. None: there are "
         "none.");
+  m.def("cpu_model", cpu_model, "As the kernel names it.");
+  m.def(
+      "num_cpus",
+      [](const std::vector<std::tuple<std::string, int, std::uint64_t>>& peers) {
+        std::vector<ProcessIdentity> processes;
+        for (const auto& [host, pid, start] : peers)
+          processes.push_back({host, pid, start});
+        return num_cpus(processes);
+      },
+      "peers"_a, "CPUs that at least one of these processes of this host may run on.");
 }
 
 }  // namespace allhands::python

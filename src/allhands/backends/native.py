@@ -16,7 +16,7 @@ from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
 from allhands.arrays.sparse import SparseLibrary
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.followed import FollowedWork
-from allhands.backends.tuned import figures_folder
+from allhands.backends.tuned import figures_folder, tuning_changes
 from allhands.backends.work import Work
 from allhands.options import RedOpType, ReduceOp
 
@@ -62,13 +62,14 @@ class NativeCommunicator(_C.Communicator):
     def __init__(self, options: CommunicatorOptions) -> None:
         roster = options.roster()
         ranks = options.global_ranks_in_group
+        peers = [roster.identities[rank] for rank in ranks]
         super().__init__(
             options.group_rank,
             options.group_size,
             name=options.group_id,
             token=roster.token_for(ranks, options.num_alike),
-            peers=[roster.identities[rank] for rank in ranks],
-            tuning=settings.tuning.get(),
+            peers=peers,
+            tuning=tuning_changes(peers),
             figures=figures_folder(),
             timeout=options.timeout,
             patience=settings.patience.get(),
