@@ -106,17 +106,6 @@ void test_all_gather(int size) {
   });
 }
 
-std::vector<Buffer> cut(std::vector<float>& data,
-                        const std::vector<std::size_t>& sizes) {
-  std::vector<Buffer> parts;
-  std::size_t at = 0;
-  for (const std::size_t size : sizes) {
-    parts.push_back(buffer_of(data).slice(at, size));
-    at += size;
-  }
-  return parts;
-}
-
 void test_uneven_all_gather(int size) {
   run_arenas(size, [&](Arena& arena) {
     for (const std::size_t base :

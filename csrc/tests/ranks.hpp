@@ -86,4 +86,16 @@ inline Buffer buffer_of(std::vector<float>& values) {
   return {values.data(), DType::Float32, values.size(), {}, 0};
 }
 
+// Parts of that, one behind the other.
+inline std::vector<Buffer> cut(std::vector<float>& data,
+                               const std::vector<std::size_t>& sizes) {
+  std::vector<Buffer> parts;
+  std::size_t at = 0;
+  for (const std::size_t size : sizes) {
+    parts.push_back(buffer_of(data).slice(at, size));
+    at += size;
+  }
+  return parts;
+}
+
 }  // namespace allhands::testing

@@ -62,17 +62,6 @@ void test_scan_refuses_arrays_that_overlap_partly() {
   });
 }
 
-std::vector<Buffer> cut(std::vector<float>& data,
-                        const std::vector<std::size_t>& sizes) {
-  std::vector<Buffer> parts;
-  std::size_t at = 0;
-  for (const std::size_t size : sizes) {
-    parts.push_back(buffer_of(data).slice(at, size));
-    at += size;
-  }
-  return parts;
-}
-
 void test_lists(int size, const std::vector<std::size_t>& counts) {
   const std::size_t total = std::reduce(counts.begin(), counts.end());
   std::vector<std::size_t> counts_of_all;

@@ -6,6 +6,19 @@ import time
 from allhands import DistStoreError, Store
 
 
+def _bytes(value):
+    return value.encode() if isinstance(value, str) else value
+
+
+def _compare_set(store, key, expected, desired):
+    with store._lock:
+        if key not in store._data and expected:
+            return expected
+        if store._data.get(key, b"") == expected:
+            store._data[key] = desired
+        return store._data[key]
+
+
 class LeastStore(Store):
     """What a user writes who writes the least; all else is made of `compare_set`."""
 
@@ -19,7 +32,7 @@ class LeastStore(Store):
         if not isinstance(value, str | bytes):
             raise TypeError(f"cannot set {key!r} to {value!r}")
         with self._lock:
-            self._data[key] = value.encode() if isinstance(value, str) else value
+            self._data[key] = _bytes(value)
 
     def get(self, key):
         if not isinstance(key, str):
@@ -34,15 +47,7 @@ class LeastStore(Store):
         return self._data[key]
 
     def compare_set(self, key, expected_value, desired_value):
-        expected, desired = expected_value, desired_value
-        expected = expected.encode() if isinstance(expected, str) else expected
-        desired = desired.encode() if isinstance(desired, str) else desired
-        with self._lock:
-            if key not in self._data and expected:
-                return expected
-            if self._data.get(key, b"") == expected:
-                self._data[key] = desired
-            return self._data[key]
+        return _compare_set(self, key, _bytes(expected_value), _bytes(desired_value))
 
 
 class DictStore(Store):
@@ -56,7 +61,7 @@ class DictStore(Store):
         if not isinstance(key, str) or not isinstance(value, str | bytes):
             raise TypeError(f"cannot set {key!r} to {value!r}")
         with self._lock:
-            self._data[key] = value.encode() if isinstance(value, str) else value
+            self._data[key] = _bytes(value)
 
     def get(self, key):
         self.wait([key])
@@ -79,15 +84,7 @@ class DictStore(Store):
         return all(key in self._data for key in keys)
 
     def compare_set(self, key, expected_value, desired_value):
-        expected, desired = expected_value, desired_value
-        expected = expected.encode() if isinstance(expected, str) else expected
-        desired = desired.encode() if isinstance(desired, str) else desired
-        with self._lock:
-            if key not in self._data and expected:
-                return expected
-            if self._data.get(key, b"") == expected:
-                self._data[key] = desired
-            return self._data[key]
+        return _compare_set(self, key, _bytes(expected_value), _bytes(desired_value))
 
     def delete_key(self, key):
         if not isinstance(key, str):

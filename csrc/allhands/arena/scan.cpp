@@ -54,32 +54,24 @@ void reduce_prefix(Arena& arena, const Operation& operation, int num_ranks) {
       });
 }
 
+void run(Arena& arena, const Ways&, const Operation& operation) {
+  const bool has_own = operation.collective->op == Op::Scan;
+  reduce_prefix(arena, operation, arena.rank() + (has_own ? 1 : 0));
+}
+
+constexpr Collective collective(Op op, const char* name) {
+  return {.op = op,
+          .name = name,
+          .is_reduction = true,
+          .check = check,
+          .descriptor = descriptor,
+          .bytes = bytes,
+          .run = run};
+}
+
 }  // namespace
 
-const Collective kScan = {
-    .op = Op::Scan,
-    .name = "scan",
-    .is_reduction = true,
-    .check = check,
-    .descriptor = descriptor,
-    .bytes = bytes,
-    .run =
-        [](Arena& arena, const Ways&, const Operation& operation) {
-          reduce_prefix(arena, operation, arena.rank() + 1);
-        },
-};
-
-const Collective kExscan = {
-    .op = Op::Exscan,
-    .name = "exscan",
-    .is_reduction = true,
-    .check = check,
-    .descriptor = descriptor,
-    .bytes = bytes,
-    .run =
-        [](Arena& arena, const Ways&, const Operation& operation) {
-          reduce_prefix(arena, operation, arena.rank());
-        },
-};
+const Collective kScan = collective(Op::Scan, "scan");
+const Collective kExscan = collective(Op::Exscan, "exscan");
 
 }  // namespace allhands

@@ -3,26 +3,11 @@
 import signal
 from dataclasses import replace
 
-from allhands.elastic.failure import Failure, first_failure, shell_code, signal_name
+from allhands.elastic.failure import first_failure, shell_code, signal_name
 from allhands.elastic.report import headline
-
-
-def traceback(error: str) -> str:
-    return (
-        f'Traceback (most recent call last):\n  File "/u/a.py", line 7, in f\n{error}\n'
-    )
-
+from harness.failures import PLAIN, traceback
 
 FOLLOWED = traceback("allhands.errors.RankFailedError: rank 2 is gone")
-PLAIN = Failure(
-    rank=2,
-    local_rank=2,
-    host="node1",
-    pid=4711,
-    exit_code=1,
-    elapsed=3.21,
-    stderr=traceback("ValueError: bad"),
-)
 
 
 def test_a_rank_that_followed_is_not_named():

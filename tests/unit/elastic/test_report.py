@@ -4,33 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from allhands.elastic.failure import Failure
 from allhands.elastic.report import headline, report
-
-
-def traceback(error: str) -> str:
-    return (
-        "Traceback (most recent call last):\n"
-        '  File "/u/train.py", line 7, in step\n'
-        "    go()\n"
-        f"{error}\n"
-    )
-
+from harness.failures import PLAIN, traceback
 
 CALL = "all_reduce(float64, count 2, SUM) #3 on group 'dp'"
 GONE = "rank 2 (pid 4711) died"
 FOLLOWED = traceback(
     f"allhands.errors.RankFailedError: {CALL}: rank 0 (this process): {GONE}; "
     "rank 2 was last in barrier #2"
-)
-PLAIN = Failure(
-    rank=2,
-    local_rank=2,
-    host="node1",
-    pid=4711,
-    exit_code=1,
-    elapsed=3.21,
-    stderr=traceback("ValueError: bad"),
 )
 
 

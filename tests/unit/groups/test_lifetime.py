@@ -77,9 +77,7 @@ def test_the_world_can_be_made_again_and_again():
     assert store.num_keys() <= 2 * (2 + 5)  # counts, and what the last world left
 
 
-def test_the_ranks_meet_again_and_again_in_a_file(tmp_path):
-    url = f"file://{tmp_path}/store"
-
+def meet_again_and_again(url):
     def body(rank):
         for _ in range(100):
             dist.init_process_group(init_method=url, rank=rank, world_size=2)
@@ -87,20 +85,16 @@ def test_the_ranks_meet_again_and_again_in_a_file(tmp_path):
             dist.destroy_process_group()
 
     run_ranks(2, body, init=False)
+
+
+def test_the_ranks_meet_again_and_again_in_a_file(tmp_path):
+    meet_again_and_again(f"file://{tmp_path}/store")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_ranks_meet_again_and_again_at_a_port():
     host = dist.TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
-    url = f"tcp://127.0.0.1:{host.port}"
-
-    def body(rank):
-        for _ in range(100):
-            dist.init_process_group(init_method=url, rank=rank, world_size=2)
-            assert total() == 1
-            dist.destroy_process_group()
-
-    run_ranks(2, body, init=False)
+    meet_again_and_again(f"tcp://127.0.0.1:{host.port}")
 
 
 def test_the_environment_is_the_default_place_to_meet(monkeypatch):
