@@ -5,11 +5,10 @@ The native core of allhands. Private: use the names that allhands exports.
 from collections.abc import Callable, Mapping, Sequence
 import datetime
 import enum
-from typing import Annotated, Any
+from typing import Any
 
 import numpy
 import numpy.typing
-from numpy.typing import NDArray
 
 
 def errno_text(code: int) -> str:
@@ -147,11 +146,11 @@ class SparseArray:
         """
 
     @property
-    def all_indices(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+    def all_indices(self) -> numpy.typing.NDArray[numpy.int64]:
         """Of the rows that some rank has, once the operation has ended."""
 
     @property
-    def sums(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+    def sums(self) -> numpy.typing.NDArray[numpy.uint8]:
         """The bytes of these rows, reduced."""
 
 def process_identity() -> tuple[str, int, int]:
@@ -208,7 +207,7 @@ class Communicator:
         Collective: this rank's bytes of a new array in memory that all ranks share, zero at first.
         """
 
-    def peer_bytes(self, buffer: object, peer: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+    def peer_bytes(self, buffer: Buffer, peer: int) -> numpy.typing.NDArray[numpy.uint8]:
         """
         The bytes of rank `peer` that are where `buffer` is in a shared array of this rank; they keep `buffer` alive.
         """

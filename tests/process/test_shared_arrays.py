@@ -3,6 +3,8 @@
 import re
 import signal
 
+import pytest
+
 from harness.ranks import Processes
 
 REPORT = """
@@ -92,3 +94,34 @@ def test_the_memory_has_no_name_that_could_stay_behind():
     with Processes(1, program) as processes:
         [[name]] = processes.join()
     assert re.fullmatch(r"/memfd:allhands-[0-9a-f]{32} \(deleted\)", name)
+
+
+@pytest.mark.parametrize(
+    "call", ["dist.empty_shared(8, np.float32)", "dist.peer_array(there, 0)"]
+)
+def test_no_memory_is_an_error_wherever_it_is_missing(call):
+    pytest.importorskip("_testcapi")
+    source = f"""
+        import _testcapi
+        there = dist.empty_shared(8, np.float32)
+        call = lambda: {call}
+        call()
+        num_failed, place = 0, 0
+        while True:  # the place-th allocation fails
+            error, array = None, None
+            _testcapi.set_nomemory(place, place + 1)
+            try:
+                array = call()
+            except MemoryError as raised:
+                error = raised
+            finally:
+                _testcapi.remove_mem_hooks()
+            if error is None:
+                break
+            num_failed += 1
+            place += 1
+        array[:] = 3
+        give((num_failed > 0, array.sum()))
+    """
+    with Processes(1, source) as job:
+        assert job.join() == [(True, 24)]

@@ -5,6 +5,7 @@
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/exported_array.hpp"
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/sparse.hpp"
@@ -24,6 +25,7 @@ NB_MODULE(_C, m) {
   nb::set_leak_warnings(false);
   allhands::python::bind_errors(m);
   allhands::python::bind_finalizer(m);
+  allhands::python::bind_exported_array(m);
   allhands::python::bind_buffer(m);
   allhands::python::bind_tensor(m);
   allhands::python::bind_work(m);

@@ -1,14 +1,14 @@
 // Arrays in memory that ranks share, for Python.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/exported_array.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -17,26 +17,23 @@ namespace allhands::python {
 namespace {
 
 using Self = PyCommunicator&;
-using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
 // This rank's bytes of a new shared array.
-Bytes shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& shape,
-                   nb::handle timeout) {
+nb::object shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& shape,
+                        nb::handle timeout) {
   std::shared_ptr<SharedArray> array;
   const Limits limits = {Deadline::after(self.limit(timeout)), python_interrupt};
   {
     const nb::gil_scoped_release unlocked;
     array = self.core().empty_shared(dtype, shape, limits);
   }
-  using Pointer = std::shared_ptr<SharedArray>;
-  const nb::capsule owner(new Pointer(array), [](void* pointer) noexcept {
-    delete static_cast<Pointer*>(pointer);
-  });
-  return Bytes(array->data(), {array->num_bytes()}, owner);
+  void* const data = array->data();
+  const std::size_t num_bytes = array->num_bytes();
+  return export_bytes(data, num_bytes, std::move(array));
 }
 
 // The bytes of `peer`'s that `buffer` are here; they keep `buffer`.
-Bytes peer_bytes(Self self, nb::handle buffer, int peer) {
+nb::object peer_bytes(Self self, nb::handle buffer, int peer) {
   const Buffer& mine = nb::cast<const PyBuffer&>(buffer).buffer();
   Communicator& core = self.core();
   std::byte* data = nullptr;
@@ -44,7 +41,7 @@ Bytes peer_bytes(Self self, nb::handle buffer, int peer) {
     const nb::gil_scoped_release unlocked;
     data = core.peer_data(mine, peer);
   }
-  return Bytes(data, {mine.num_bytes()}, buffer);
+  return export_bytes(data, mine.num_bytes(), as_owner(buffer));
 }
 
 }  // namespace
@@ -57,6 +54,8 @@ void bind_shared_arrays(CommunicatorClass& c) {
         "Collective: this rank's bytes of a new array in memory that all ranks share, "
         "zero at first.")
       .def("peer_bytes", &peer_bytes, "buffer"_a, "peer"_a,
+           nb::sig("def peer_bytes(self, buffer: Buffer, peer: int) -> "
+                   "numpy.typing.NDArray[numpy.uint8]"),
            "The bytes of rank `peer` that are where `buffer` is in a shared array of "
            "this rank; they keep `buffer` alive.");
 }

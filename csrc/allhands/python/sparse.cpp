@@ -1,7 +1,7 @@
 // Sparse arrays for Python: as parts, in and out.
 #include "allhands/python/sparse.hpp"
 
-#include <nanobind/ndarray.h>
+#include <nanobind/nanobind.h>
 
 #include <cstdint>
 #include <utility>
@@ -10,6 +10,7 @@
 #include "allhands/arena/sparse.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/python/buffer.hpp"
+#include "allhands/python/exported_array.hpp"
 #include "allhands/python/imported.hpp"
 #include "allhands/python/reduction.hpp"
 
@@ -18,9 +19,6 @@ using namespace nb::literals;
 
 namespace allhands::python {
 namespace {
-
-using Indices = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
-using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
 const Buffer& contiguous(nb::handle given) {
   const Buffer& buffer = nb::cast<const PyBuffer&>(given).buffer();
@@ -81,15 +79,17 @@ void bind_sparse_array(nb::module_& m) {
           "all_indices",
           [](nb::handle self) {
             auto& all = nb::cast<PySparseArray&>(self).array.all_indices;
-            return Indices(all.data(), {all.size()}, self);
+            return export_int64s(all.data(), all.size(), as_owner(self));
           },
+          nb::sig("def all_indices(self) -> numpy.typing.NDArray[numpy.int64]"),
           "Of the rows that some rank has, once the operation has ended.")
       .def_prop_ro(
           "sums",
           [](nb::handle self) {
             const SparseArray& array = nb::cast<PySparseArray&>(self).array;
-            return Bytes(array.sums.get(), {array.sums_bytes()}, self);
+            return export_bytes(array.sums.get(), array.sums_bytes(), as_owner(self));
           },
+          nb::sig("def sums(self) -> numpy.typing.NDArray[numpy.uint8]"),
           "The bytes of these rows, reduced.");
 }
 
