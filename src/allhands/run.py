@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 from allhands import settings
-from allhands.elastic import Agent, Job, LogSpec, Std, parse_std
+from allhands.elastic import Agent, Job, LogSpec, Std, check_module, parse_std
 from allhands.store import TCPStore
 
 __all__ = [
@@ -248,6 +248,7 @@ def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
     elif args.no_python:
         start = [program]
     elif args.module:
+        check_module(program)  # one error, as of a file
         start = [*python, "-m", program]
     else:
         if program != "-":

@@ -99,13 +99,13 @@ class Processes:
 
     In the source, `dist`, `np`, `rank` and `size` are there, the world is initialized,
     `say(x)` sends a line to the test (`read(rank)`), `give(x)` sets the rank's result
-    (`join()`), `stay()` waits to be killed, and `resident()` is the rank's memory in
-    bytes.
+    (`join()`), `stay()` waits to be killed, `until_it_waits(thread)` returns once the
+    thread sleeps in one call, and `resident()` is the rank's memory in bytes.
     """
 
     PRELUDE = textwrap.dedent(
         """
-        import os, pickle, signal, sys, time
+        import os, pickle, signal, sys, threading, time
         from datetime import timedelta
         import numpy as np
         import allhands as dist
@@ -118,6 +118,17 @@ class Processes:
 
         def stay():
             time.sleep(999)
+
+        def until_it_waits(thread):
+            before, num_alike = None, 0
+            while num_alike < 3:
+                time.sleep(0.001)  # without the GIL, so that nobody waits for that
+                frame = sys._current_frames().get(thread.ident)
+                now = frame and (id(frame), frame.f_lasti)
+                with open(f"/proc/self/task/{thread.native_id}/stat") as file:
+                    is_asleep = file.read().rpartition(")")[2].split()[0] == "S"
+                num_alike = num_alike + 1 if is_asleep and now == before else 0
+                before = now
 
         def resident():  # counted now; statm and status may lag by megabytes
             with open("/proc/self/smaps_rollup") as file:

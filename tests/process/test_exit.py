@@ -71,7 +71,6 @@ def test_a_rank_that_failed_does_not_wait_for_what_is_queued():
 )
 def test_a_rank_whose_main_thread_failed_is_named_though_another_thread_waits(waits):
     source = f"""
-        import threading
         group = dist.new_group()
         dist.barrier()
         dist.barrier(group=group)
@@ -81,8 +80,9 @@ def test_a_rank_whose_main_thread_failed_is_named_though_another_thread_waits(wa
                     {waits}
                 except dist.DistBackendError as error:
                     give(str(error))
-            threading.Thread(target=wait).start()
-            time.sleep(0.3)  # until it waits
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            until_it_waits(waiting)
             say(time.monotonic())
             raise ValueError("bad")
         try:
@@ -101,7 +101,6 @@ def test_a_rank_whose_main_thread_failed_is_named_though_another_thread_waits(wa
 
 def test_a_main_thread_that_ends_well_leaves_the_world_to_the_others():
     source = """
-        import threading
         sys.excepthook(ValueError, ValueError("shown, but caught"), None)
         def work():
             threading.main_thread().join()
@@ -214,13 +213,14 @@ def test_who_broke_off_a_wait_by_ctrl_c_leaves_soon(begin):
         if rank == 1:
             stay()
         work = {begin}
-        pressed = False
-        while not pressed:
-            try:
-                say("ready")
-                work.wait()
-            except KeyboardInterrupt:
-                pressed = True
+        def tell():
+            until_it_waits(threading.main_thread())
+            say("waits")
+        threading.Thread(target=tell).start()
+        try:
+            work.wait()
+        except KeyboardInterrupt:
+            pass
         try:
             dist.destroy_process_group()
         except dist.CollectiveTimeoutError:
@@ -228,8 +228,7 @@ def test_who_broke_off_a_wait_by_ctrl_c_leaves_soon(begin):
         give(time.monotonic())
     """
     with Processes(2, source) as job:
-        assert job.read(0) == "ready"
-        time.sleep(0.3)  # until it waits
+        assert job.read(0) == "waits"
         pressed = time.monotonic()
         job.ranks[0].send_signal(signal.SIGINT)
         job.ranks[0].wait(LIMIT)

@@ -129,6 +129,16 @@ def test_a_missing_program_is_one_error_before_ranks_start(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_missing_module_is_one_error_before_ranks_start():
+    done = launch("-n", "3", "-m", "no_such_module_of_anybody")
+    assert done.returncode == 127
+    assert done.stdout == ""
+    assert done.stderr == (
+        "python -m allhands.run: cannot start the ranks: [Errno 2] No such module: "
+        "'no_such_module_of_anybody'\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

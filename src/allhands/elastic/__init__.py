@@ -5,6 +5,7 @@ from allhands.elastic.exception_text import Frame, Raised, parse_exception
 from allhands.elastic.failure import Failure
 from allhands.elastic.job import Job
 from allhands.elastic.logs import LogSpec, Std, parse_std
+from allhands.elastic.program_module import check_module
 
 __all__ = [
     "Agent",
@@ -14,6 +15,7 @@ __all__ = [
     "LogSpec",
     "Raised",
     "Std",
+    "check_module",
     "parse_exception",
     "parse_std",
 ]
