@@ -36,7 +36,12 @@ def environment(**variables: str) -> dict[str, str]:
         if not name.startswith(("PET_", "TORCHELASTIC_", "ALLHANDS_", "OMP_"))
         and name not in ("COLUMNS", "LINES")
     }
-    return {**clean, "ALLHANDS_PATIENCE": "0", **variables}
+    return {
+        **clean,
+        "ALLHANDS_PATIENCE": "0",
+        "ALLHANDS_CALIBRATION": "no",
+        **variables,
+    }
 
 
 def launch(
