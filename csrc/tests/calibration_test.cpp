@@ -74,6 +74,8 @@ void test_fit_to_figures() {
   const Tuning dear = fit(2, {2, 32 * kMiB, kDear});
   CHECK(dear.read_bytes == 272 * kKiB && dear.cooperative_bytes == 64 * kKiB);
   CHECK(dear.read_broadcast_bytes == 544 * kKiB && dear.eager_bytes == 32 * kKiB);
+  CHECK(cheap.read_most_all_to_all_bytes == kTiB);
+  CHECK(dear.read_most_all_to_all_bytes == 8 * kMiB);
   const Tuning never = fit(2, {2, 0, kTooDear});
   CHECK(never.read_bytes == kTiB && never.read_broadcast_bytes == kTiB);
   CHECK(never.read_reduce_scatter_bytes == kTiB && never.read_reduce_bytes == kTiB);
@@ -125,6 +127,19 @@ void test_rehearsal_needs_two_cpus() {
   CPU_ZERO(&one);
   CPU_SET(0, &one);
   CHECK(!Rehearsal().run(none) && !Rehearsal().run(one));
+}
+
+void test_rehearsal_without_memory_or_threads_finds_nothing() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return;  // the sanitizers need memory of their own
+#endif
+  rlimit usual;
+  CHECK(getrlimit(RLIMIT_AS, &usual) == 0);
+  const rlimit none = {1 << 20, usual.rlim_max};  // less than is in use
+  CHECK(setrlimit(RLIMIT_AS, &none) == 0);
+  const auto figures = Rehearsal().run(own_cpus());
+  CHECK(setrlimit(RLIMIT_AS, &usual) == 0);
+  CHECK(!figures);
 }
 
 // By a clock on which each look takes a tenth of the limit: at once it is over,
@@ -278,6 +293,7 @@ int main() {
   test_any_figures_give_a_valid_tuning();
   test_rehearsal_finds_figures();
   test_rehearsal_needs_two_cpus();
+  test_rehearsal_without_memory_or_threads_finds_nothing();
   test_rehearsal_ends_at_its_limit();
   test_file_keeps_figures();
   test_file_that_is_not_whole_is_none();

@@ -33,6 +33,7 @@ void fit_figures(Tuning& tuning, Bytes break_even) {
   tuning.cooperative_bytes = pages(std::min(least, kUsual));
   tuning.read_broadcast_bytes = tuning.read_reduce_scatter_bytes = pages(2 * least);
   if (least == kNever) tuning.read_reduce_bytes = kNever;
+  if (least > kUsual) tuning.read_most_all_to_all_bytes = tuning.read_most_bytes;
   tuning.eager_bytes = tuning.handover_bytes = pages(std::min(least, kUsual) / 2);
 }
 

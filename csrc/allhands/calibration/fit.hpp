@@ -7,7 +7,8 @@
 // several
 //   read the same pages, and where a reduction reads first, twice as much. Where both
 //   sides copy, between 16 and 64 KiB, for half a copy always pays then. Messages go at
-//   once up to half of it.
+//   once up to half of it. Where it is above the usual 64 KiB, reading has so little
+//   lead that an all_to_all, too, stages again what the caches do not hold.
 // - Where ranks take turns, reading begins at larger sizes anyway; only where the
 //   break-even is above the usual one do they move up with it.
 #pragma once

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -155,14 +156,20 @@ std::optional<Figures> Rehearsal::run(const cpu_set_t& cpus) const {
   if (!pair) return std::nullopt;
   Figures best[2] = {};
   int rounds[2] = {};
-  const auto stage = std::make_unique<Stage>(*this);
+  std::unique_ptr<Stage> stage;
+  std::vector<std::thread> threads;
+  try {
+    stage = std::make_unique<Stage>(*this);
+    threads.reserve(2);
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
   const auto act = [&](std::size_t self) {
     if (move_to((*pair)[self]))
       rounds[self] = perform(*stage, self, best[self]);
     else
       stage->finish(End::Refused);
   };
-  std::vector<std::thread> threads;
   try {
     for (const std::size_t self : {0u, 1u})
       threads.push_back(start_thread([&act, self] { act(self); }));

@@ -25,7 +25,8 @@ struct Rehearsal {
   std::function<Clock::time_point()> now = Clock::now;
 
   // On two of `cpus`. Nothing where there is one, where the host does not let processes
-  // read each other's memory or gives no threads, and where the limit came too soon.
+  // read each other's memory or gives no threads or memory, and where the limit came
+  // too soon.
   std::optional<Figures> run(const cpu_set_t& cpus) const;
 };
 
