@@ -1,11 +1,16 @@
 // What a rank finds in shared memory may be anything, where another has written over
 // it: that is an error, and no crash.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "allhands/arena/cooperative_copy.hpp"
 #include "allhands/arena/peer_arrays.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/transport/shm/message_memory.hpp"
@@ -95,6 +100,76 @@ void test_a_ring_of_messages_that_makes_no_sense() {
   CHECK(std::string(error.what()).find(told->what()) != std::string::npos);
 }
 
+// What ranks say of their shares, while something writes over it. Another mapping, as
+// of another process.
+void test_counts_that_change_between_two_looks() {
+  Group group;
+  const auto other = SharedMemory::map(Fd(dup(group.memory->fd())));
+  std::atomic<bool> is_over = false;
+  std::thread scribbler([&] {
+    // Behind the two words of a meeting and a place for each rank: count and address of
+    // the share for each rank.
+    constexpr std::size_t kSecondCount = 2 + 2 * 2 + 2;
+    while (!is_over)
+      for (const std::uint64_t chunk : {0, 1}) {
+        auto* const words = reinterpret_cast<std::uint64_t*>(
+            group.layout.slot(other->data(), 0, chunk));
+        const std::atomic_ref<std::uint64_t> count(words[kSecondCount]);
+        count = std::uint64_t{1} << 60;
+        count = 2;
+      }
+  });
+  std::atomic<int> num_mismatches = 0;
+  run_ranks(2, [&](int rank) {
+    Arena arena(group.memory, membership(rank, 2));
+    std::vector<float> data(4, 1), output(4);
+    const Buffer from = buffer_of(data), to = buffer_of(output);
+    for (int i = 0; i < 500; ++i) {
+      try {
+        all_to_all(arena, {to.slice(0, 2), to.slice(2, 2)},
+                   {from.slice(0, 2), from.slice(2, 2)},
+                   within(std::chrono::seconds(20)));
+      } catch (const Error& error) {  // of this rank alone
+        CHECK(error.kind() == ErrorKind::Mismatch);
+        ++num_mismatches;
+      }
+    }
+  });
+  is_over = true;
+  scribbler.join();
+  CHECK(num_mismatches > 0);
+}
+
+// Nobody writes to another process but where that has said.
+void test_an_address_to_write_to() {
+  std::atomic<bool> has_thrown = false;
+  run_arenas(2, [&](Arena& arena) {
+    barrier(arena, soon());
+    CHECK(arena.can_read_peers());
+    std::vector<float> data(1'000'000, static_cast<float>(arena.rank())), bystander(1);
+    const Buffer buffer = buffer_of(data);
+    arena.begin(2, {.op = Op::Broadcast, .root = 0, .count = buffer.count}, soon());
+    CooperativeReceives receives(arena);
+    if (arena.rank() == 1) {
+      receives.open(0, buffer);
+      arena.handover(0).address = reinterpret_cast<std::uint64_t>(bystander.data());
+    }
+    const auto peers =
+        PeerArrays::meet(arena, Ways().add(Way::Cooperative), std::span(&buffer, 1));
+    CHECK(peers);
+    if (arena.rank() == 0) {
+      const Error error = error_of([&] { cooperative_send(arena, 1, buffer); });
+      CHECK(error.kind() == ErrorKind::Backend);
+      arena.fail(error);
+      has_thrown = true;
+    } else {
+      while (!has_thrown) std::this_thread::yield();
+      CHECK(error_of([&] { receives.complete(*peers); }).kind() == ErrorKind::Backend);
+    }
+    CHECK(bystander[0] == 0);
+  });
+}
+
 // A place of an array beyond the shared array that it is said to be in.
 void test_an_offset_out_of_the_shared_array() {
   constexpr std::size_t kCount = 100'000;
@@ -134,5 +209,7 @@ int main() {
   test_a_tuning_out_of_bounds();
   test_a_seat_on_no_cpu();
   test_a_ring_of_messages_that_makes_no_sense();
+  test_counts_that_change_between_two_looks();
+  test_an_address_to_write_to();
   test_an_offset_out_of_the_shared_array();
 }

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "allhands/transport/link.hpp"
 #include "check.hpp"
 
 using namespace allhands;
@@ -84,6 +85,19 @@ void test_the_slice_that_could_not_be_written_is_known() {
   CHECK(both.receiver.failed() == Slices::kMost - 2);
 }
 
+// Only the receiver changes how many it has taken.
+void test_a_word_that_the_receiver_did_not_leave_so() {
+  constexpr std::uint64_t kHigh = 1 << 16;
+  for (const std::uint64_t other : {0 * kHigh, 2 * kHigh, 3 * kHigh}) {
+    Both both;
+    both.receiver.open(1, 3);
+    CHECK(both.receiver.take_first() == 0u);
+    both.control->taken = std::uint64_t{1} << 32 | other;
+    CHECK_THROWS(both.receiver.is_complete(), LinkError);
+    CHECK_THROWS(both.receiver.take_first(), LinkError);
+  }
+}
+
 void test_withdrawals_are_counted() {
   Both both;
   CHECK(both.receiver.withdrawn() == 0);
@@ -128,6 +142,7 @@ int main() {
   test_either_side_does_all_of_it_alone();
   test_a_late_sender_changes_nothing();
   test_the_slice_that_could_not_be_written_is_known();
+  test_a_word_that_the_receiver_did_not_leave_so();
   test_withdrawals_are_counted();
   test_a_sender_that_lives_is_waited_for();
   test_a_sender_that_is_dying_is_not_waited_for_long();

@@ -12,6 +12,7 @@
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/single_copy.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/read_once.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
@@ -36,19 +37,19 @@ class AllToAll {
         size_(static_cast<std::size_t>(arena.size())),
         element_(size_of(inputs.front().dtype)),
         most_((arena.chunk_bytes() - counts_bytes()) / size_ / kCacheLine * kCacheLine /
-              element_) {}
+              element_),
+        offers_(size_) {}
 
   void run() {
     stage_counts();
     if (single_copy::all_to_all(arena_, ways_, outputs_, inputs_,
-                                [this] { check_counts(); }))
+                                [this] { take_counts(); }))
       return;
     stage_counts();  // that may have used up the first chunk
     offer_large_shares();
     stage(0);
     arena_.enter();
-    check_counts();
-    take_notes();
+    take_counts();
     const std::size_t rounds = Cut{largest_staged_, most_}.rounds();
     if (rounds > 1) arena_.use_chunks(rounds);
     collect(0);
@@ -98,14 +99,14 @@ class AllToAll {
           inputs_[to].num_bytes() >= ways_.most_share)
         continue;
       if (single_copy::writes_inputs(outputs_, inputs_, self)) return;
-      sent_by(arena_.rank())[to].address =
-          reinterpret_cast<std::uint64_t>(inputs_[to].data);
+      offers_[to] = reinterpret_cast<std::uint64_t>(inputs_[to].data);
+      sent_by(arena_.rank())[to].address = offers_[to];
     }
   }
 
   void stage(std::size_t i) {
     for (int to = 0; to < arena_.size(); ++to) {
-      if (to == arena_.rank() || sent_by(arena_.rank())[to].address != 0) continue;
+      if (to == arena_.rank() || offers_[static_cast<std::size_t>(to)] != 0) continue;
       const Buffer& input = inputs_[static_cast<std::size_t>(to)];
       const Cut cut = {input.count, most_};
       pack(input, cut.begin(i), cut.length(i), part(arena_.rank(), i, to));
@@ -131,39 +132,50 @@ class AllToAll {
     }
   }
 
-  void check_counts() const {
+  // Checks all that the ranks say, and notes what is needed once they may be in the
+  // next operation. Reads each word once, and none that this rank has said itself.
+  void take_counts() {
     std::string text;
     std::vector<int> ranks;
+    addresses_.resize(size_);
     for (int from = 0; from < arena_.size(); ++from)
       for (int to = 0; to < arena_.size(); ++to) {
-        const Count sent = sent_by(from)[to].count, expected = expected_by(to)[from];
-        if (sent == expected) continue;
-        text += (text.empty() ? "rank " : "; rank ") +
-                std::to_string(arena_.group_rank(from)) + " sends " +
-                std::to_string(sent) + " elements to rank " +
-                std::to_string(arena_.group_rank(to)) + ", which expects " +
-                std::to_string(expected);
-        for (const int rank : {arena_.group_rank(from), arena_.group_rank(to)})
-          if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
-            ranks.push_back(rank);
+        const Share share = sent(from, to);
+        const Count expected = expected_from(from, to);
+        if (share.count != expected)
+          note_disagreement(from, to, share.count, expected, text, ranks);
+        if (from == to) continue;
+        if (share.address == 0)
+          largest_staged_ = std::max(largest_staged_, share.count);
+        else
+          is_any_read_ = true;
+        if (to == arena_.rank())
+          addresses_[static_cast<std::size_t>(from)] = share.address;
       }
     if (!text.empty())
       throw Error(ErrorKind::Mismatch, arena_.describe_call() + ": " + text, ranks);
   }
 
-  // What the slots say that is needed once peers may be in the next operation.
-  void take_notes() {
-    for (int from = 0; from < arena_.size(); ++from) {
-      for (std::size_t to = 0; to < size_; ++to) {
-        const Share share = sent_by(from)[to];
-        if (static_cast<std::size_t>(from) == to) continue;
-        if (share.address == 0)
-          largest_staged_ = std::max(largest_staged_, share.count);
-        else
-          is_any_read_ = true;
-      }
-      addresses_.push_back(sent_by(from)[arena_.rank()].address);
-    }
+  Share sent(int from, int to) const {
+    const auto index = static_cast<std::size_t>(to);
+    if (from == arena_.rank()) return {inputs_[index].count, offers_[index]};
+    Share& said = sent_by(from)[to];
+    return {read_once(said.count), read_once(said.address)};
+  }
+  Count expected_from(int from, int to) const {
+    if (to == arena_.rank()) return outputs_[static_cast<std::size_t>(from)].count;
+    return read_once(expected_by(to)[from]);
+  }
+
+  void note_disagreement(int from, int to, Count sent, Count expected,
+                         std::string& text, std::vector<int>& ranks) const {
+    const int sender = arena_.group_rank(from), receiver = arena_.group_rank(to);
+    text += (text.empty() ? "rank " : "; rank ") + std::to_string(sender) + " sends " +
+            std::to_string(sent) + " elements to rank " + std::to_string(receiver) +
+            ", which expects " + std::to_string(expected);
+    for (const int rank : {sender, receiver})
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+        ranks.push_back(rank);
   }
 
   Arena& arena_;
@@ -172,7 +184,8 @@ class AllToAll {
   const std::vector<Buffer>& inputs_;
   const std::size_t size_;
   const std::size_t element_;
-  const std::size_t most_;  // elements of one part in one round
+  const std::size_t most_;             // elements of one part in one round
+  std::vector<std::uint64_t> offers_;  // addresses of what this rank sends; 0: staged
   Count largest_staged_ = 0;
   bool is_any_read_ = false;
   std::vector<std::uint64_t> addresses_;  // of what each rank sends here

@@ -1,5 +1,6 @@
 #include "allhands/arena/cooperative_copy.hpp"
 
+#include "allhands/base/read_once.hpp"
 #include "allhands/transport/shm/slicing.hpp"
 
 namespace allhands {
@@ -13,12 +14,21 @@ std::uint32_t number_of(const Arena& arena) {
   return static_cast<std::uint32_t>(arena.sequence());
 }
 
+// No proof against an attacker, who is a process of the same user: nobody writes to
+// another process where something has written over the address by accident.
+std::uint64_t check_of(std::uint64_t address, std::uint32_t number) {
+  const std::uint64_t mixed = (address ^ number) * 0xff51afd7ed558ccd;
+  return mixed ^ mixed >> 32;
+}
+
 }  // namespace
 
 void CooperativeReceives::open(int sender, const Buffer& to) {
   receives_.push_back({sender, &to, std::nullopt});
   if (!to.is_contiguous()) return;
-  arena_.handover(sender).address = reinterpret_cast<std::uint64_t>(to.data);
+  Handover& handover = arena_.handover(sender);
+  handover.address = reinterpret_cast<std::uint64_t>(to.data);
+  handover.check = check_of(handover.address, number_of(arena_));
   receives_.back().slices = slices_of(arena_, sender);
   receives_.back().slices->open(number_of(arena_),
                                 Slicing(to.num_bytes(), arena_.tuning()).count());
@@ -58,12 +68,17 @@ void CooperativeReceives::close() {
 
 void cooperative_send(Arena& arena, int receiver, const Buffer& from) {
   Slices slices = slices_of(arena, arena.rank());
-  const std::uint64_t address = arena.handover(arena.rank()).address;
+  Handover& handover = arena.handover(arena.rank());
+  const std::uint64_t address = read_once(handover.address);
+  const bool is_told = read_once(handover.check) == check_of(address, number_of(arena));
   const Slicing cut(from.num_bytes(), arena.tuning());
   while (arena.can_write_peers()) {
     const auto i = slices.take_last(number_of(arena), cut.count());
     if (!i) return;
-    if (*i >= cut.count()) throw arena.nonsense_of(receiver);
+    if (!is_told || *i >= cut.count()) {
+      slices.put_back(number_of(arena), false);
+      throw arena.nonsense_of(receiver);
+    }
     const bool is_written = arena.write_peer(
         receiver, address + cut.begin(*i), from.at_byte(cut.begin(*i)), cut.length(*i));
     slices.put_back(number_of(arena), is_written);

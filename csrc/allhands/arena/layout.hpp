@@ -40,6 +40,7 @@ static_assert(sizeof(Line) == 64);
 struct Handover {
   Slices::Control slices;
   std::uint64_t address;  // where it goes, in the receiver's memory
+  std::uint64_t check;    // of the address, which something may write over
 };
 
 // What a rank tells the others.

@@ -78,7 +78,7 @@ std::optional<SharedRegion> PeerArrays::say_region(const Arena& arena,
 std::byte* PeerArrays::at(int rank, std::size_t i, std::size_t begin,
                           std::size_t bytes) const {
   const SharedRegion& region = held_->region;
-  const std::uint64_t offset = places(arena_, rank)[i].offset;
+  const std::uint64_t offset = read_once(places(arena_, rank)[i].offset);
   if (offset > region.bytes || begin > region.bytes - offset ||
       bytes > region.bytes - offset - begin)
     throw arena_.nonsense_of(rank);
@@ -90,7 +90,7 @@ void PeerArrays::read(int rank, std::size_t i, std::size_t begin, void* to,
   if (is_mapped())
     std::memcpy(to, at(rank, i, begin, bytes), bytes);
   else
-    arena_.read_peer(rank, places(arena_, rank)[i].address + begin, to, bytes);
+    arena_.read_peer(rank, address(rank, i) + begin, to, bytes);
 }
 
 void PeerArrays::fetch(int rank, std::size_t i, const Buffer& to, Stores stores) const {
@@ -103,7 +103,7 @@ void PeerArrays::fetch(int rank, std::size_t i, const Buffer& to, Stores stores)
     if (here != to.data) unpack(here, to, 0, to.count, stores);
     return;
   }
-  arena_.read_peer(rank, places(arena_, rank)[i].address, to);
+  arena_.read_peer(rank, address(rank, i), to);
 }
 
 }  // namespace allhands

@@ -13,6 +13,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/ways.hpp"
 #include "allhands/base/buffer.hpp"
+#include "allhands/base/read_once.hpp"
 
 namespace allhands {
 
@@ -36,7 +37,7 @@ class PeerArrays {
   std::byte* at(int rank, std::size_t i, std::size_t begin, std::size_t bytes) const;
   // Where it lies in the memory of `rank`.
   std::uint64_t address(int rank, std::size_t i) const {
-    return places(arena_, rank)[i].address;
+    return read_once(places(arena_, rank)[i].address);
   }
 
   // Copies `bytes` from byte `begin` on of the i-th buffer of `rank`.

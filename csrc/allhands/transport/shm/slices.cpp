@@ -48,13 +48,16 @@ std::optional<std::uint64_t> add(std::atomic<std::uint64_t>& word, std::uint32_t
 void Slices::open(std::uint32_t number, std::uint32_t count) {
   number_ = number;
   count_ = count;
+  num_taken_ = 0;
   control_->ended.store(word_of(number), std::memory_order_relaxed);
   control_->taken.store(word_of(number), std::memory_order_release);
 }
 
+// What nobody else writes of it is as this side left it.
 std::uint64_t Slices::taken() const {
   const std::uint64_t word = control_->taken.load(std::memory_order_relaxed);
-  if (number_of(word) != number_ || sum_of(word) > count_)
+  if (number_of(word) != number_ || sum_of(word) > count_ ||
+      high_of(word) != num_taken_)
     throw LinkError(
         "the slices of a large message in shared memory have been written "
         "over by something else");
@@ -71,9 +74,10 @@ bool Slices::is_complete() const {
 
 std::optional<std::uint32_t> Slices::take_first() {
   const auto before = add(control_->taken, number_, count_, kHigh);
-  if (before) return high_of(*before);
+  if (before) ++num_taken_;
   taken();  // throws, unless it is just that none is left
-  return std::nullopt;
+  if (!before) return std::nullopt;
+  return high_of(*before);
 }
 
 std::optional<std::uint32_t> Slices::take_last(std::uint32_t number,

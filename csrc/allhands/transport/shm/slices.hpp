@@ -65,6 +65,7 @@ class Slices {
   // The receiver's.
   std::uint32_t number_ = 0;
   std::uint32_t count_ = 0;
+  std::uint32_t num_taken_ = 0;
 };
 
 }  // namespace allhands
