@@ -7,6 +7,7 @@ find, and which are kept until the host is booted again (see csrc/allhands/calib
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -59,13 +60,15 @@ def tuning_changes(peers: Sequence[tuple[str, int, int]]) -> dict[str, int]:
 def figures_folder() -> str:
     """Where the figures of this boot are kept; empty: they shall not be looked for.
 
-    A folder of this user's own, in memory: the runtime directory, or else in /dev/shm.
+    A folder of this user's own, in memory: in the runtime directory, if it is this
+    user's (sudo may leave another's), or else in /dev/shm.
     """
     if settings.calibration.get() == "no":
         return ""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime:
-        return f"{runtime}/allhands"
+    with contextlib.suppress(OSError):
+        if runtime and os.stat(runtime).st_uid == os.geteuid():
+            return f"{runtime}/allhands"
     return f"/dev/shm/allhands-{os.geteuid()}"
 
 

@@ -9,7 +9,7 @@ import pytest
 import allhands as dist
 from allhands import _C, settings
 from allhands.backends.tuned import figures_folder
-from harness.ranks import run_ranks
+from harness.ranks import Processes, run_ranks
 
 SIZES = [8 << 10, 32 << 10, 128 << 10]
 
@@ -40,8 +40,9 @@ def put_figures(folder, slots, read):
 
 def test_the_folder_is_in_the_runtime_directory(runtime, monkeypatch):
     assert figures_folder() == f"{runtime}/allhands"
-    monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert figures_folder() == f"/dev/shm/allhands-{os.geteuid()}"
+    for none in ("", f"{runtime}/no_such_folder", "/etc" if os.geteuid() else "/none"):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", none)  # the last one is another user's
+        assert figures_folder() == f"/dev/shm/allhands-{os.geteuid()}"
     monkeypatch.setenv("ALLHANDS_CALIBRATION", "no")
     assert figures_folder() == ""
 
@@ -79,8 +80,8 @@ def test_a_first_group_works_whatever_it_finds(runtime):
     assert run_ranks(2, body) == [3.0, 3.0]
 
 
-def test_a_group_without_a_folder_for_figures_works(runtime, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/no_such_folder")
+def test_a_group_without_a_folder_for_figures_works(runtime):
+    (runtime / "allhands").write_text("no folder")
 
     def body(rank):
         outputs = np.zeros(2)
@@ -88,3 +89,28 @@ def test_a_group_without_a_folder_for_figures_works(runtime, monkeypatch):
         return outputs.tolist()
 
     assert run_ranks(2, body) == [[1.0, 2.0]] * 2
+
+
+def test_ranks_that_were_told_otherwise_use_one_tuning(runtime):
+    """One looks for figures and the other one must not: either's tuning holds."""
+    put_figures(runtime / "allhands", [9, 9, 9], [8, 8, 8])
+    source = """
+        import os
+        os.environ["ALLHANDS_CALIBRATION"] = "yes" if rank else "no"
+        group = dist.new_group([0, 1])
+        sums = []
+        for count in (1 << 10, 1 << 13, 1 << 15, 1 << 18):
+            outputs = np.zeros(size * count)
+            dist.all_gather_single(outputs, np.full(count, rank + 1.0), group)
+            assert outputs[0] == 1 and outputs[-1] == 2
+            other = 1 - rank
+            if rank == 0:
+                dist.send(outputs, other, group)
+            else:
+                dist.recv(outputs, other, group)
+            sums.append(outputs.sum())
+        give(sums)
+    """
+    with Processes(2, source) as ranks:
+        first, second = ranks.join()
+    assert first == second == [3.0 * n for n in (1 << 10, 1 << 13, 1 << 15, 1 << 18)]
