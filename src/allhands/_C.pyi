@@ -326,6 +326,24 @@ class StoreLastWill:
     A key that the server sets when this process ends; withdrawn when the object goes before that.
     """
 
+def encode_store_record(kind: int, key: str, value: bytes) -> bytes:
+    """
+    A record of FileStore's file.
+
+    Raises:
+        ValueError: key or value is too long.
+    """
+
+def store_record_size(data: bytes, offset: int) -> int | None:
+    """
+    How many bytes the record at `offset` has; those of its head while that is cut. None: it can be no record.
+    """
+
+def decode_store_record(data: bytes, offset: int, num_bytes: int) -> tuple[int, str, bytes] | None:
+    """
+    Kind, key and value of a record that is all there; None: it is damaged.
+    """
+
 class StoreTable:
     """
     Values and queues by key, which threads may share; see allhands.Store for what the functions do. None waits but `await_change`.
@@ -375,14 +393,19 @@ class StoreTable:
         """
 
     def note_changes(self) -> None:
-        """Keep every change for `take_changes` from now on."""
+        """Keep every change for `take_records` from now on."""
 
-    def take_changes(self) -> list[tuple[int, str, bytes]]:
-        """Kind, key and value of the changes since the last call."""
+    def take_records(self) -> bytes:
+        """
+        Records of the changes since the last call.
+
+        Raises:
+            ValueError: a key or a value is too long.
+        """
 
     def repeat(self, kind: int, key: str, value: bytes) -> bool:
         """
-        Make a change that `take_changes` told of; False where there is no such kind.
+        Make the change that a record tells of; False where there is no such kind.
         """
 
     def clear(self) -> None:

@@ -15,6 +15,7 @@
 #include "allhands/python/errors.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/store/change_count.hpp"
+#include "allhands/store/record.hpp"
 #include "allhands/store/table.hpp"
 
 namespace nb = nanobind;
@@ -127,12 +128,11 @@ void set_all(StoreTable& self, const nb::list& keys, const nb::list& values) {
   self.changes.increase();
 }
 
-nb::object take_changes(StoreTable& self) {
-  nb::list records;
-  for (const Change& change : self.table.take_changes())
-    records.append(nb::make_tuple(static_cast<int>(change.kind), to_text(change.key),
-                                  to_bytes(change.value)));
-  return records;
+nb::object take_records(StoreTable& self) {
+  std::string records;
+  for (const auto& [kind, key, value] : self.table.take_changes())
+    store::append_record(records, {static_cast<std::uint8_t>(kind), key, value});
+  return to_bytes(records);
 }
 
 bool repeat(StoreTable& self, int kind, nb::handle key, nb::handle value) {
@@ -258,13 +258,14 @@ void bind_changes(nb::class_<StoreTable>& table) {
           "seconds.")
       .def(
           "note_changes", [](StoreTable& self) { self.table.note_changes(); },
-          "Keep every change for `take_changes` from now on.")
-      .def("take_changes", &take_changes,
-           nb::sig("def take_changes(self) -> list[tuple[int, str, bytes]]"),
-           "Kind, key and value of the changes since the last call.")
+          "Keep every change for `take_records` from now on.")
+      .def("take_records", &take_records, nb::sig("def take_records(self) -> bytes"),
+           "Records of the changes since the last call.\n\n"
+           "Raises:\n"
+           "    ValueError: a key or a value is too long.")
       .def("repeat", &repeat,
            nb::sig("def repeat(self, kind: int, key: str, value: bytes) -> bool"),
-           "Make a change that `take_changes` told of; False where there is no such "
+           "Make the change that a record tells of; False where there is no such "
            "kind.")
       .def(
           "clear", [](StoreTable& self) { self.table.clear(); },

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from allhands._C import StoreTable, as_finalizer
+from allhands._C import StoreTable, as_finalizer, encode_store_record
 from allhands.errors import DistStoreError
 from allhands.store.limits import poll
 from allhands.store.log import Log
@@ -212,9 +212,9 @@ class _User:
             if has_news:
                 self._catch_up()
             result = act(*args)
-            changes = self.table.take_changes()
-            if changes:
-                log.append(changes)
+            records = self.table.take_records()
+            if records:
+                log.append(records)
             return (result,)
         except BaseException:
             # The table may hold what the file does not: read it all anew.
@@ -250,7 +250,7 @@ class _User:
         with self._log.locked(_LIMIT_TO_LEAVE):
             self._catch_up()
             if self._is_counted:
-                self._log.append([(_LEFT, "", b"")])
+                self._log.append(encode_store_record(_LEFT, "", b""))
             is_last = self._log.enter() and self._came >= self._world_size > 0
             if is_last and self._log.is_at_path():
                 self._log.remove()
@@ -266,7 +266,7 @@ class _User:
             if is_alone and self._came != self._left and self._world_size > 0:
                 self._forget()
                 self._log.clear()
-            self._log.append([(_CAME, "", b"")])
+            self._log.append(encode_store_record(_CAME, "", b""))
             self._came += 1
             self._is_counted = True
             return True

@@ -1,9 +1,9 @@
 """Log: a file of records that processes on any number of hosts append to and read.
 
-The file is a magic line and then records: a header (CRC-32 of all the rest, kind, sizes
-of key and value), the key in UTF-8, the value. Records are only ever appended, under
-the file's lock, so a reader goes on where it stopped. A writer that dies in the middle
-of a record leaves an incomplete one at the end; the next writer cuts it off.
+The file is a magic line and then records (csrc/allhands/store/record.hpp says what they
+are made of). Records are only ever appended, under the file's lock, so a reader goes on
+where it stopped. A writer that dies in the middle of a record leaves an incomplete one
+at the end; the next writer cuts it off.
 
 Locks are `fcntl` record locks, which NFS passes on, in the form that belongs to the
 open file and not to the process (F_OFD_SETLK), so they hold between threads, too. Two
@@ -24,12 +24,11 @@ import errno
 import fcntl
 import os
 import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
-from allhands._C import errno_text
+from allhands._C import decode_store_record, errno_text, store_record_size
 from allhands.errors import DistStoreError
 from allhands.store.limits import poll
 from allhands.store.ownership import distrust
@@ -40,11 +39,6 @@ Record = tuple[int, str, bytes]
 """Kind (1 to 255), key, value."""
 
 _MAGIC = b"allhands store 1\n"
-_HEADER = struct.Struct("<IBIQ")  # CRC-32 of the rest, kind, bytes of key and value
-_CRC_SIZE = 4
-# As in TCPStore.
-_MAX_KEY_BYTES = 64 << 10
-_MAX_VALUE_BYTES = 1 << 30
 # Read at a time, unless a record is longer.
 _PIECE = 1 << 20
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
@@ -189,9 +183,14 @@ class Log:
         data, start = b"", self._end  # what was read of the file, and from where on
         while True:
             offset = self._end - start
-            num_bytes = self._record_size(data, offset)
+            num_bytes = store_record_size(data, offset)
+            if num_bytes is None:
+                raise self.damaged()
             if len(data) - offset >= num_bytes:
-                yield self._decoded(memoryview(data)[offset : offset + num_bytes])
+                record = decode_store_record(data, offset, num_bytes)
+                if record is None:
+                    raise self.damaged()
+                yield record
                 self._end += num_bytes
             elif size - self._end >= num_bytes:
                 start = self._end
@@ -203,14 +202,12 @@ class Log:
         """The error of a reader that can make nothing of a record."""
         return self._failed(f"is damaged at byte {self._end}; remove it")
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Append `records`, all or none. Call it under the lock, after `read`.
+    def append(self, data: bytes) -> None:
+        """Append records, all or none. Call it under the lock, after `read`.
 
         Raises:
             DistStoreError: the file could not take them, it may be full.
-            ValueError: a key or a value is too long.
         """
-        data = b"".join([_encoded(*record) for record in records])
         start = self._end
         if not start:
             data = _MAGIC + data
@@ -236,26 +233,6 @@ class Log:
             return False
         self._end = len(_MAGIC)
         return True
-
-    def _record_size(self, data: bytes, offset: int) -> int:
-        """How many bytes the record at `offset` has; the header's while that is cut."""
-        if len(data) - offset < _HEADER.size:
-            return _HEADER.size
-        _, _, key_size, value_size = _HEADER.unpack_from(data, offset)
-        if key_size > _MAX_KEY_BYTES or value_size > _MAX_VALUE_BYTES:
-            raise self.damaged()
-        return _HEADER.size + int(key_size) + int(value_size)
-
-    def _decoded(self, record: memoryview) -> Record:
-        crc, kind, key_size, _ = _HEADER.unpack_from(record)
-        if zlib.crc32(record[_CRC_SIZE:]) != crc:
-            raise self.damaged()
-        key_end = _HEADER.size + key_size
-        try:
-            key = str(record[_HEADER.size : key_end], "utf-8")
-        except UnicodeDecodeError as error:
-            raise self.damaged() from error
-        return kind, key, bytes(record[key_end:])
 
     def _bytes_at(self, start: int, count: int) -> bytes:
         pieces = []
@@ -294,14 +271,3 @@ class Log:
         reason = f": {errno_text(cause.errno or 0)}" if cause else ""
         joint = "" if problem.startswith(":") else " "
         return DistStoreError(f"FileStore {self.path!r}{joint}{problem}{reason}")
-
-
-def _encoded(kind: int, key: str, value: bytes) -> bytes:
-    name = key.encode()
-    if len(name) > _MAX_KEY_BYTES or len(value) > _MAX_VALUE_BYTES:
-        raise ValueError(
-            f"FileStore: a key of {len(name)} bytes with a value of {len(value)}: at "
-            f"most {_MAX_KEY_BYTES} and {_MAX_VALUE_BYTES} bytes are allowed"
-        )
-    rest = _HEADER.pack(0, kind, len(name), len(value))[_CRC_SIZE:] + name + value
-    return zlib.crc32(rest).to_bytes(_CRC_SIZE, "little") + rest
