@@ -34,4 +34,4 @@ def died(store: Store, rank: int) -> int | None:
 
 
 def _key(rank: int) -> str:
-    return f"died/{rank}"
+    return f"default_pg/died/{rank}"  # where the world's other keys are, too

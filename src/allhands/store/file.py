@@ -277,8 +277,14 @@ class _User:
                 self._came += 1
             elif kind == _LEFT:
                 self._left += 1
-            elif not self.table.repeat(kind, key, value):
+            elif not self._repeat(kind, key, value):
                 raise self._log.damaged()
+
+    def _repeat(self, kind: int, key: str, value: bytes) -> bool:
+        try:
+            return self.table.repeat(kind, key, value)
+        except ValueError:  # it would be too long
+            return False
 
     def _forget(self) -> None:
         self.table.clear()

@@ -58,7 +58,7 @@ store, *_ = next(dist.rendezvous("tcp://127.0.0.1:{store.port}?rank=1&world_size
 def test_a_rank_that_ended_with_the_store_has_died(store, way):
     assert presence.died(store, 1) is None
     pid = run(store, WAYS[way])
-    store.wait(["died/1"])
+    store.wait(["default_pg/died/1"])
     assert presence.died(store, 1) == pid
     assert presence.died(store, 0) is None
 
@@ -67,11 +67,11 @@ def test_a_rank_that_ended_with_the_store_has_died(store, way):
 def test_a_rank_that_left_the_store_before_it_ended_has_not(store, way):
     run(store, WAYS[way])
     assert presence.died(store, 1) is None
-    assert not store.check(["died/1"])
+    assert not store.check(["default_pg/died/1"])
 
 
 def test_a_rank_that_comes_again_is_there(store):
-    store.set("died/1", b"17")
+    store.set("default_pg/died/1", b"17")
     presence.enter(store, 1)
     assert presence.died(store, 1) is None
     presence.leave(store)
