@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 from allhands import settings
+from allhands.backends.tuned import find_figures
 from allhands.elastic import Agent, Job, LogSpec, Std, check_module, parse_std
 from allhands.store import TCPStore
 
@@ -199,6 +200,8 @@ def run(args: argparse.Namespace) -> int:
     num_workers = determine_local_world_size(args.nproc_per_node)
     shown = _shown_ranks(args.local_ranks_filter, num_workers)
     command = _command(args)
+    if num_workers > 1:
+        find_figures()
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
     address = args.master_addr.strip("[]")
     # Hosted here, so that it outlives every rank.

@@ -226,3 +226,28 @@ def test_launchers_started_together_do_not_clash(tmp_path):
     ]
     results = [(*job.communicate(timeout=LIMIT), job.returncode) for job in jobs]
     assert [(err, code) for _, err, code in results] == [(b"", 0)] * 8
+
+
+def test_finds_the_figures_of_the_host_before_the_ranks_start(tmp_path):
+    """Or none, on a busy host or on one CPU; the ranks find the folder, or nothing."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    path = program(
+        tmp_path,
+        f"""
+        import os
+        print(os.path.isdir({str(runtime / "allhands")!r}))
+        """,
+    )
+    calm = {"XDG_RUNTIME_DIR": str(runtime), "ALLHANDS_CALIBRATION": "no"}
+    done = launch("--nproc-per-node", "2", path, env=environment(**calm))
+    assert "True" not in done.stdout
+    assert list(runtime.iterdir()) == []
+    eager = {**calm, "ALLHANDS_CALIBRATION": "yes"}
+    done = launch("--nproc-per-node", "2", path, env=environment(**eager))
+    has_figures = (runtime / "allhands" / "figures").exists()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("True") == (2 if has_figures else 0)
+    done = launch("-n", "2", path, env=environment(ALLHANDS_CALIBRATION="maybe"))
+    assert done.returncode == 2
+    assert "it must be yes or no" in done.stderr

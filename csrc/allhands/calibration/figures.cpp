@@ -1,13 +1,8 @@
 #include "allhands/calibration/figures.hpp"
 
-#include <algorithm>
+#include <cmath>
 
 namespace allhands {
-namespace {
-
-constexpr double kFarthest = 1 << 20;
-
-}  // namespace
 
 std::uint64_t Figures::break_even() const {
   const auto lost = [&](std::size_t i) {  // by reading
@@ -16,15 +11,11 @@ std::uint64_t Figures::break_even() const {
   std::size_t first = kSizes.size();  // from here on reading wins
   while (first > 0 && lost(first - 1) < 0) --first;
   if (first == 0) return kSizes[0];
-  // The line through the last size at which it loses and the next one, or the one
-  // before if there is none.
-  const std::size_t right = std::min(first, kSizes.size() - 1), left = right - 1;
-  const double fall = lost(left) - lost(right);
-  if (fall <= 0) return kNever;
-  const double size =
-      static_cast<double>(kSizes[left]) +
-      lost(left) / fall * static_cast<double>(kSizes[right] - kSizes[left]);
-  return size > kFarthest ? kNever : static_cast<std::uint64_t>(size);
+  if (first == kSizes.size()) return kNever;
+  const double share = lost(first - 1) / (lost(first - 1) - lost(first));
+  const std::size_t gap = kSizes[first] - kSizes[first - 1];
+  return kSizes[first - 1] +
+         static_cast<std::uint64_t>(std::llround(share * static_cast<double>(gap)));
 }
 
 }  // namespace allhands

@@ -13,15 +13,15 @@ struct Figures {
 
   // Of what each rank gets from the other.
   static constexpr std::array<std::size_t, 3> kSizes = {
-      std::size_t{8} << 10, std::size_t{32} << 10, std::size_t{128} << 10};
+      std::size_t{8} << 10, std::size_t{64} << 10, std::size_t{512} << 10};
   static constexpr std::uint64_t kNever = UINT64_MAX;
 
   Times slots;  // staged in shared memory, and copied out
   Times read;   // read from the other's memory by a system call
 
-  // The size from which on reading takes less time than the slots, on straight lines
-  // through what was measured: the smallest size where it always does, kNever where it
-  // does not up to 1 MiB.
+  // The size from which on reading takes less time than the slots, straight lines
+  // between the sizes that were measured: the smallest of them where it always does,
+  // kNever where it does not at the largest.
   std::uint64_t break_even() const;
 };
 

@@ -1,5 +1,6 @@
 #include "allhands/calibration/rehearsal.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,22 +27,58 @@ constexpr std::size_t kChunk = std::size_t{128} << 10;
 // Looks at the other before this thread lets it run, if it has no CPU now.
 constexpr int kSpins = 200;
 
+// Of addresses, that one page of the kernel's tables serves and one lock guards. The
+// two read from different processes in earnest, and must not wait for each other here.
+constexpr std::size_t kTable = std::size_t{2} << 20;
+
 enum class End { None, Late, Refused };
+
+// Memory of both, each in a table of its own and in small pages, as arrays of these
+// sizes are.
+class Ground {
+ public:
+  Ground()
+      : start_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    if (start_ == MAP_FAILED) throw std::bad_alloc();
+    madvise(start_, kBytes, MADV_NOHUGEPAGE);
+  }
+  ~Ground() { munmap(start_, kBytes); }
+  Ground(const Ground&) = delete;
+  Ground& operator=(const Ground&) = delete;
+
+  std::byte* of(std::size_t self) const {
+    const std::size_t lead = -reinterpret_cast<std::uintptr_t>(start_) % kTable;
+    return static_cast<std::byte*>(start_) + lead + self * kTable;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 3 * kTable;
+
+  void* const start_;
+};
 
 // What one of the two has.
 struct alignas(64) Place {
+  explicit Place(std::byte* memory)
+      : input(memory),
+        output(input + kMost),
+        slots{output + kMost, output + kMost + kChunk} {
+    static_assert(2 * (kMost + kChunk) <= kTable);
+    std::memset(memory, 1, 2 * (kMost + kChunk));
+  }
+
   std::atomic<std::uint32_t> clock = 0;
-  std::vector<std::byte> input = std::vector<std::byte>(kMost, std::byte{1});
-  std::vector<std::byte> output = std::vector<std::byte>(2 * kMost, std::byte{1});
-  std::array<std::vector<std::byte>, 2> slots = {
-      std::vector<std::byte>(kChunk, std::byte{1}),
-      std::vector<std::byte>(kChunk, std::byte{1})};
+  std::byte* const input;
+  std::byte* const output;
+  const std::array<std::byte*, 2> slots;
 };
 
 struct Stage {
   const Rehearsal& rehearsal;
   const Clock::time_point end = rehearsal.now() + rehearsal.limit;
-  std::array<Place, 2> places = {};
+  const Ground ground = {};
+  std::array<Place, 2> places = {Place(ground.of(0)), Place(ground.of(1))};
   std::atomic<End> ended = End::None;
 
   void finish(End reason) {
@@ -61,23 +98,20 @@ class Actor {
     for (std::size_t at = 0; at < bytes; at += kChunk) {
       const std::size_t length = std::min(kChunk, bytes - at);
       const std::size_t slot = chunk_++ & 1;
-      std::memcpy(mine_.slots[slot].data(), mine_.input.data() + at, length);
+      std::memcpy(mine_.slots[slot], mine_.input + at, length);
       if (!meet()) return false;
-      std::memcpy(mine_.output.data() + at, peer_.slots[slot].data(), length);
-      std::memcpy(mine_.output.data() + bytes + at, mine_.input.data() + at, length);
+      std::memcpy(mine_.output + at, peer_.slots[slot], length);
     }
     return true;
   }
 
   bool by_reading(std::size_t bytes) {
     if (!meet()) return false;
-    const auto address = reinterpret_cast<std::uint64_t>(peer_.input.data());
-    if (read_memory_of(getpid(), address, mine_.output.data(), bytes) !=
-        PeerRead::Done) {
+    const auto address = reinterpret_cast<std::uint64_t>(peer_.input);
+    if (read_memory_of(getpid(), address, mine_.output, bytes) != PeerRead::Done) {
       stage_.finish(End::Refused);
       return false;
     }
-    std::memcpy(mine_.output.data() + bytes, mine_.input.data(), bytes);
     return meet();
   }
 

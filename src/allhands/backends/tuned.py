@@ -21,6 +21,7 @@ from allhands import _C, settings
 __all__ = [
     "Tuned",
     "figures_folder",
+    "find_figures",
     "read_tuned",
     "tuned_path",
     "tuning_changes",
@@ -70,6 +71,18 @@ def figures_folder() -> str:
         if runtime and os.stat(runtime).st_uid == os.geteuid():
             return f"{runtime}/allhands"
     return f"/dev/shm/allhands-{os.geteuid()}"
+
+
+def find_figures() -> None:
+    """Find the figures of this boot, unless they are kept; it takes up to 3 ms.
+
+    For who starts ranks: before they run the machine is quieter than ever after.
+
+    Raises:
+        ValueError: the setting is no word that it can be.
+    """
+    if folder := figures_folder():
+        _C.figures(folder, rehearse=True)
 
 
 def tuned_path() -> Path:

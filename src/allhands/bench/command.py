@@ -22,6 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from allhands.backends.tuned import find_figures
 from allhands.bench.cells import (
     ARRAYS,
     DTYPES,
@@ -194,6 +195,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     if peers is None:
         peers = [peer for peer in _OTHERS if not missing[peer]]
     cells = {ranks: list(_cells(options, ranks)) for ranks in options.ranks}
+    find_figures()
     machine = {**describe(), "limits": measure_limits(options.sizes)}
     effort = Effort(options.rounds, options.min_time)
     rows = _measure(cells, [OURS, *peers], effort, console, machine)

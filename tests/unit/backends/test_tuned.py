@@ -11,7 +11,7 @@ from allhands import _C, settings
 from allhands.backends.tuned import figures_folder
 from harness.ranks import Processes, run_ranks
 
-SIZES = [8 << 10, 32 << 10, 128 << 10]
+SIZES = [8 << 10, 64 << 10, 512 << 10]
 
 
 @pytest.fixture
