@@ -326,6 +326,25 @@ class StoreLastWill:
     A key that the server sets when this process ends; withdrawn when the object goes before that.
     """
 
+def lock_store_file(file: int) -> int:
+    """
+    Keep the other open files of this one out until `unlock_store_file`; returns where the file ends.
+
+    Raises:
+        OSError: EAGAIN or EACCES where somebody else does that.
+    """
+
+def unlock_store_file(file: int) -> None:
+    """Let the others in. It may be called without the lock."""
+
+def mark_store_file(file: int, alone: bool) -> None:
+    """
+    Show the others that somebody is here, until the file is closed.
+
+    Raises:
+        OSError: EAGAIN or EACCES where another is here, and this one is to be alone.
+    """
+
 def encode_store_record(kind: int, key: str, value: bytes) -> bytes:
     """
     A record of FileStore's file.

@@ -10,6 +10,7 @@
 #include "allhands/python/request.hpp"
 #include "allhands/python/sparse.hpp"
 #include "allhands/python/store.hpp"
+#include "allhands/python/store_file.hpp"
 #include "allhands/python/store_record.hpp"
 #include "allhands/python/store_table.hpp"
 #include "allhands/python/tensor.hpp"
@@ -34,6 +35,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_sparse_array(m);
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
+  allhands::python::bind_store_file(m);
   allhands::python::bind_store_record(m);
   allhands::python::bind_store_table(m);
   allhands::python::bind_tuning(m);

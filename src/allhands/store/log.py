@@ -21,14 +21,19 @@ An object is for one thread at a time, and for the process that made it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
-from allhands._C import decode_store_record, errno_text, store_record_size
+from allhands._C import (
+    decode_store_record,
+    errno_text,
+    lock_store_file,
+    mark_store_file,
+    store_record_size,
+    unlock_store_file,
+)
 from allhands.errors import DistStoreError
 from allhands.store.limits import poll
 from allhands.store.ownership import distrust
@@ -41,20 +46,6 @@ Record = tuple[int, str, bytes]
 _MAGIC = b"allhands store 1\n"
 # Read at a time, unless a record is longer.
 _PIECE = 1 << 20
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
-_SET_LOCK = fcntl.F_OFD_SETLK
-_MUTEX = 1 << 62
-_PRESENCE = _MUTEX + 1
-
-
-def _request(kind: int, byte: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
-
-
-_TAKE, _GIVE_BACK = _request(fcntl.F_WRLCK, _MUTEX), _request(fcntl.F_UNLCK, _MUTEX)
-_BE_ALONE, _BE_PRESENT = (
-    _request(kind, _PRESENCE) for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK)
-)
 # s; others hold the lock for far less, and who looks seldom finds it taken.
 _PAUSE = 0.001
 
@@ -124,17 +115,16 @@ class Log:
             Whether `read` has anything to give.
         """
         try:
-            fcntl.fcntl(self._file, _SET_LOCK, _TAKE)
+            self._size = size = lock_store_file(self._file)
         except OSError as error:
             self._check_refusal(error)
             return None
-        self._size = size = os.lseek(self._file, 0, os.SEEK_END)
         return size != self._end
 
     def unlock(self) -> None:
         """Let the others in. It may be called without the lock."""
         try:
-            fcntl.fcntl(self._file, _SET_LOCK, _GIVE_BACK)
+            unlock_store_file(self._file)
         except OSError as error:
             self._check_refusal(error)
 
@@ -165,8 +155,8 @@ class Log:
 
         Call it under the lock.
         """
-        is_alone = self._set_lock(_BE_ALONE)
-        self._set_lock(_BE_PRESENT)
+        is_alone = self._mark(alone=True)
+        self._mark(alone=False)
         return is_alone
 
     def read(self) -> Iterator[Record]:
@@ -253,10 +243,10 @@ class Log:
         except OSError as error:
             raise self._failed(f"cannot be cut to {size} B", error) from error
 
-    def _set_lock(self, request: bytes) -> bool:
-        """Change a lock of ours; False where somebody else's is in the way."""
+    def _mark(self, alone: bool) -> bool:
+        """Be present, in one way or the other; False where somebody is in the way."""
         try:
-            fcntl.fcntl(self._file, _SET_LOCK, request)
+            mark_store_file(self._file, alone)
         except OSError as error:
             self._check_refusal(error)
             return False

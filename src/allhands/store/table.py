@@ -66,9 +66,11 @@ class TableStore(Store):
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         keys = keys if type(keys) is list else as_keys(keys)
-        limit = self.timeout if timeout is None else as_timeout(timeout)
+        if timeout is not None:
+            as_timeout(timeout)
         if self._do(self._table.contains_all, keys):
             return
+        limit = self.timeout if timeout is None else timeout
         keys = list(keys)
         if self._wait_until(limit, self._contains_all_or_none, keys) is None:
             raise wait_timeout(keys, limit)
