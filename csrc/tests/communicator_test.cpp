@@ -160,7 +160,7 @@ void test_a_broken_group_refuses_every_call() {
   });
 }
 
-// Whoever waits for a message of it learns why none comes.
+// A rank that waits for a message learns why none comes.
 void test_a_collective_that_fails_ends_receives() {
   run_communicators(3, [&](Communicator& comm) {
     std::vector<float> data = {1};
@@ -171,6 +171,21 @@ void test_a_collective_that_fails_ends_receives() {
       return;
     }
     error_of([&] { comm.run(barrier(), within(std::chrono::milliseconds(20))); });
+  });
+}
+
+// A rank that did not wait for a message hears of its loss when it leaves.
+void test_a_broken_group_tells_of_messages_that_nobody_took() {
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data(1'000'000);
+    if (comm.rank() == 1) {
+      error_of([&] { comm.run(barrier(), within(std::chrono::milliseconds(20))); });
+      return;
+    }
+    const auto sent = comm.post_send(buffer_of(data), 1, 0, soon());
+    comm.engine().drive(sent);
+    while (!sent->work.is_completed()) std::this_thread::yield();
+    CHECK(error_of([&] { comm.close(soon()); }).kind() == ErrorKind::Timeout);
   });
 }
 
@@ -328,6 +343,7 @@ int main() {
   test_operations_are_numbered_alike();
   test_a_broken_group_refuses_every_call();
   test_a_collective_that_fails_ends_receives();
+  test_a_broken_group_tells_of_messages_that_nobody_took();
   test_arguments();
   test_two_groups_at_once();
   test_shared_array_that_cannot_be_made();

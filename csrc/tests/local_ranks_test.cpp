@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "allhands/comm/failure_record.hpp"
 #include "ranks.hpp"
 
 using namespace allhands;
@@ -134,6 +135,22 @@ void test_a_failure_is_told_by_a_rank_of_the_group() {
   });
 }
 
+// Of all the arenas that a Communicator may have.
+void test_the_first_failure_is_kept() {
+  FailureRecord record;
+  CHECK(!record.error());
+  run_halves([&](Arena& arena, int rank) {
+    if (rank > 1) return arena.leave();
+    static std::atomic<bool> is_noted = false;
+    if (rank == 0)
+      while (!is_noted) std::this_thread::yield();
+    record.note(error_of([&] { barrier(arena, soon()); }));
+    is_noted = true;
+  });
+  CHECK(record.error()->kind() == ErrorKind::RankFailed);
+  CHECK(record.error()->ranks() == std::vector<int>{3});
+}
+
 }  // namespace
 
 int main() {
@@ -144,4 +161,5 @@ int main() {
   test_a_timeout_names_ranks_of_the_group();
   test_a_rank_that_left_is_a_rank_of_the_group();
   test_a_failure_is_told_by_a_rank_of_the_group();
+  test_the_first_failure_is_kept();
 }

@@ -2,8 +2,8 @@
 // messages. It serves the whole group, or those of its ranks that share the segment.
 //
 // A rank here is a local one: its place among the ranks that the arena serves. Errors
-// name ranks of the group. What the group knows of an operation, its sequence number
-// and its descriptor, is told by whoever begins it (see Communicator).
+// name ranks of the group. The caller of begin() tells what the group knows of an
+// operation, its sequence number and its descriptor (see Communicator).
 //
 // Every rank runs the same operations in the same order. An operation begins with each
 // rank publishing its descriptor; `enter` waits until all have and compares them, so a
@@ -99,8 +99,8 @@ class Arena {
   void start_over() { first_chunk_ = next_chunk_++; }
 
   std::uint32_t clock() const { return clock_; }
-  // Moves this rank's clock on; everything written before is visible to who waits for
-  // it.
+  // Moves this rank's clock on; what it wrote before is visible to a rank that waits
+  // for it.
   std::uint32_t publish();
   // Returns when the clock of `rank` has reached `clock`. Throws RankFailed, Timeout or
   // Interrupted, and tells the local ranks, or throws what one of them has told.

@@ -2,11 +2,11 @@
 // one would copy and the others wait: the receiver reads slices from the beginning, a
 // sender writes slices from the end, each by a system call (see Slices).
 //
-// Who writes to another process has to be sure of its memory: the receiver opens the
-// slices before the ranks meet, and whatever ends its operation, it closes them and
-// waits for those that senders have in hand before its arrays may change. A sender that
-// gives up does not publish the end of the operation, so nobody takes for good what was
-// read of its array then.
+// A rank that writes to another process has to be sure of its memory: the receiver
+// opens the slices before the ranks meet, and whatever ends its operation, it closes
+// them and waits for those that senders have in hand before its arrays may change. A
+// sender that gives up does not publish the end of the operation, so no receiver takes
+// for good what it read of that sender's array.
 #pragma once
 
 #include <optional>

@@ -71,7 +71,7 @@ struct SharedFailure {
 };
 
 struct alignas(64) Header {
-  Tuning tuning;  // of whoever made the segment, so that all ranks have the same
+  Tuning tuning;  // of the rank that made the segment; all ranks have the same
   SharedFailure failure;
   Moves moves;  // see Placement
 };

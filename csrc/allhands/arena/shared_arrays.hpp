@@ -6,7 +6,7 @@
 // each rank finds the others' from that.
 //
 // Thread-safe: arrays are freed by any thread, while an operation looks others up.
-// Whoever finds one keeps it alive by having an array in it.
+// A thread that finds one keeps it alive by having an array in it.
 #pragma once
 
 #include <cstddef>

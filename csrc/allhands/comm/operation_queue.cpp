@@ -79,7 +79,7 @@ void OperationQueue::carry_out(Queued& queued, const Limits* waiter) {
     } catch (...) {
       error = std::current_exception();
     }
-    // Before the turn ends: whoever runs next finds this one completed.
+    // Before the turn ends: the next to run finds this one completed.
     is_awaited = queued.work.settle(error);
     const std::lock_guard lock(mutex_);
     --num_running_;
@@ -107,9 +107,9 @@ void OperationQueue::progress() {
   }
 }
 
-// Until an operation has lain for a whole nap; false: the thread is to end. Whoever has
-// posted it mostly waits for it soon. The thread naps on a few times when nothing is
-// left: to wake it for every operation would cost more than the operation.
+// Until an operation has lain for a whole nap; false: the thread is to end. The thread
+// that posted it mostly waits for it soon. The thread naps on a few times when nothing
+// is left: to wake it for every operation would cost more than the operation.
 bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::microseconds kNap{200};
   constexpr int kMaxIdleNaps = 50;

@@ -1,10 +1,10 @@
 // The operations of a group that were issued with async_op=True, in their order.
 //
-// Whoever waits for one carries out those before it and then itself, in its own thread:
-// that saves two changes of threads. What nobody waits for is left to the progress
-// thread, which starts with the first operation and lets each lie for a nap first.
-// While it waits for the peers to come, an operation can still change threads: when the
-// wait's limits end, the thread goes on with it.
+// A thread that waits for one carries out those before it and then that one, which
+// saves two changes of threads. The progress thread carries out what no thread waits
+// for; it starts with the first operation and lets each lie for a nap first. While it
+// waits for the peers to come, an operation can still change threads: when the wait's
+// limits end, the thread goes on with it.
 //
 // Thread-safe. Callbacks run in the thread that carried out their operation, outside
 // the lock.

@@ -313,7 +313,14 @@ void ProgressEngine::turn() {
 }
 
 void ProgressEngine::look_around() {
-  if (const auto abortion = watch_.abortion()) return leave(*abortion);
+  if (const auto abortion = watch_.abortion()) {
+    {
+      const std::lock_guard lock(mutex_);
+      for (TransferPtr& transfer : endpoint_.pending())
+        lost_.push_back(std::move(transfer));
+    }
+    return leave(*abortion);
+  }
   const std::vector<int> gone = watch_.gone();
   if (!gone.empty()) fail_with(gone);
 }
@@ -345,14 +352,14 @@ void ProgressEngine::give_up(const TransferPtr& transfer, const Error& error) {
 void ProgressEngine::flush(const Limits& limits) {
   {
     const std::lock_guard lock(mutex_);
-    if (ended_ || watch_.failure()) return;  // nobody is to receive any more
+    if (ended_) return throw_untold_sends();  // nothing is to be received any more
   }
   const Wait wait(limits);
   while (true) {
     const std::uint32_t seen = transport_->num_events();
     progress();
     const std::vector<int> waiting = unserved_peers();
-    if (waiting.empty()) break;
+    if (waiting.empty() || watch_.failure()) break;
     if (!limits.deadline.is_expired()) sleep(seen, nullptr, wait.slice());
     const WaitEnd end = wait.look();
     if (end == WaitEnd::Interrupted) throw interrupted();
@@ -387,9 +394,7 @@ void ProgressEngine::throw_losses() {
   if (has_sends) look_around();  // they are to peers that are gone
   const std::lock_guard lock(mutex_);
   for (int peer = 0; peer < members_.size(); ++peer) endpoint_.throw_refusal(peer);
-  for (const TransferPtr& transfer : lost_)
-    if (transfer->is_send && transfer->work.has_untold_error())
-      std::rethrow_exception(transfer->work.error());
+  throw_untold_sends();
   for (const TransferPtr& transfer : lost_)
     if (transfer->other() != kAnySource && !transfer->work.has_untold_error())
       is_told_[static_cast<std::size_t>(transfer->other())] = true;
@@ -405,6 +410,13 @@ void ProgressEngine::throw_losses() {
               "group '" + members_.name + "': small messages were sent to " + ranks +
                   ", which died or left the group without receiving them",
               lost);
+}
+
+// Of those that somebody may believe to have gone.
+void ProgressEngine::throw_untold_sends() {
+  for (const TransferPtr& transfer : lost_)
+    if (transfer->is_send && transfer->work.has_untold_error())
+      std::rethrow_exception(transfer->work.error());
 }
 
 void ProgressEngine::leave(const Error& reason, Presence how) {

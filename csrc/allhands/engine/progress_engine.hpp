@@ -109,6 +109,7 @@ class ProgressEngine {
   void fail_with(const std::vector<int>& gone);
   std::vector<int> unserved_peers();
   void throw_losses();
+  void throw_untold_sends();
 
   const std::unique_ptr<Transport> transport_;
   const Membership members_;

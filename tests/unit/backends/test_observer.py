@@ -11,6 +11,7 @@ import pytest
 
 import allhands as dist
 from allhands.backends.observer import OperationRecord, observing
+from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.groups.world import World, current, use
 from allhands.store import HashStore
 from harness.ranks import run_ranks
@@ -205,6 +206,22 @@ def test_a_world_that_does_not_come_together():
         )
     [error] = notebook.errors()
     assert isinstance(error, dist.DistStoreError)
+
+
+def test_what_stands_in_front_of_a_communicator_hands_an_observer_on():
+    def body(rank):
+        notebook, world = Notebook(), dist.group.WORLD
+        PerDeviceCommunicator({"cpu": world.communicator}).observe(notebook)
+        dist.barrier()
+        PerDeviceCommunicator({"cpu": world.communicator}).observe(None)
+        world.register_pre_hook(1, lambda told: None)
+        current().observe(notebook)
+        dist.all_reduce(np.ones(1))
+        world.unregister_pre_hook(1)
+        dist.broadcast(np.ones(1), 0)
+        assert notebook.names() == ["barrier", "all_reduce", "broadcast"]
+
+    run_ranks(2, body)
 
 
 def test_nobody_watches_any_more():
