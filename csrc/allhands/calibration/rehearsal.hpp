@@ -21,7 +21,7 @@ struct Rehearsal {
   Clock::duration limit = std::chrono::microseconds(2500);
   // Of all exchanges once; fewer in time are none. The first warms up.
   int least_rounds = 5;
-  int most_rounds = 10;
+  int most_rounds = 8;
   std::function<Clock::time_point()> now = Clock::now;
 
   // On two of `cpus`. Nothing where there is one, where the host does not let processes
