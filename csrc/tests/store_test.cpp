@@ -1,4 +1,5 @@
 // Server and clients over loopback, ranks as threads.
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/net/listener.hpp"
 #include "allhands/net/socket.hpp"
+#include "allhands/store/change_count.hpp"
 #include "allhands/store/client.hpp"
 #include "allhands/store/handshake.hpp"
 #include "allhands/store/server.hpp"
@@ -291,6 +293,68 @@ void a_forked_child_leaves_the_server_alone() {
   CHECK(client->get("k", soon()).value() == "parent");
 }
 
+void a_last_will_is_done_when_its_process_ends() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  int pipe[2];
+  CHECK(::pipe(pipe) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto own = connect(server->port());
+    const auto will = own->leave_will("died", "1", soon());
+    (void)!::write(pipe[1], "x", 1);
+    ::pause();
+  }
+  char ready = 0;
+  CHECK(::read(pipe[0], &ready, 1) == 1);
+  CHECK(!client->check({"died"}, soon()));
+  ::kill(child, SIGKILL);
+  client->wait({"died"}, soon());
+  CHECK(client->get("died", soon()).value() == "1");
+  ::waitpid(child, nullptr, 0);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
+void a_last_will_that_is_withdrawn_is_not_done() {
+  const auto server = serve();
+  const auto client = connect(server->port());
+  client->set("died", "the one before", soon());
+  const auto kept = client->leave_will("died", "1", soon());
+  CHECK(!client->check({"died"}, soon()));
+  auto withdrawn = client->leave_will("gone", "1", soon());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    withdrawn->withdraw();  // it is the parent's
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  auto dropped = client->leave_will("dropped", "1", soon());
+  dropped.reset();
+  client->wait({"dropped"}, soon());
+  withdrawn->withdraw();
+  withdrawn.reset();
+  // A connection that was made later is served later.
+  CHECK(!connect(server->port())->check({"gone"}, soon()));
+  CHECK(!client->check({"died"}, soon()));
+}
+
+void a_change_wakes_whoever_waits_for_it() {
+  constexpr int kRounds = 1000;
+  ChangeCount count, answers;
+  run_ranks(2, [&](int rank) {
+    ChangeCount& ours = rank == 0 ? count : answers;
+    ChangeCount& theirs = rank == 0 ? answers : count;
+    for (std::uint32_t i = 0; i < kRounds; ++i) {
+      if (rank == 0) ours.increase();
+      CHECK(theirs.wait_beyond(i, {soon()}));
+      if (rank == 1) ours.increase();
+    }
+  });
+  CHECK(count.now() == kRounds && answers.now() == kRounds);
+  CHECK(!count.wait_beyond(kRounds, {in(1)}));
+}
+
 void an_adopted_listener_serves() {
   std::vector<Fd> made = listen_on("127.0.0.1", 0, {soon()});
   const std::uint16_t port = local_address(made[0].get()).port();
@@ -322,5 +386,8 @@ int main() {
   allhands::store::listens_only_where_asked();
   allhands::store::a_name_is_all_its_addresses();
   allhands::store::a_forked_child_leaves_the_server_alone();
+  allhands::store::a_last_will_is_done_when_its_process_ends();
+  allhands::store::a_last_will_that_is_withdrawn_is_not_done();
+  allhands::store::a_change_wakes_whoever_waits_for_it();
   allhands::store::an_adopted_listener_serves();
 }
