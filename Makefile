@@ -1,7 +1,8 @@
 # make demo   train a small network on 2 ranks            make test    the test suite
 # make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
 # make docs   the documents as a site, in build/site; a broken link or page is an error
-# make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours
+# make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours,
+#   the more so where other things run; a run that was cut short goes on where it was
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git.
 PYTHON ?= python3
 VENV := .venv
@@ -80,11 +81,14 @@ stubs: $(VENV)/built $(VENV)/lint
 
 # The core's own tests, ranks as threads; `native` plain, a part of `make test`; `sanitizers`
 # under ASan+UBSan and TSan.
-native-%: $(VENV)/tools
-	cmake -S . -B build/$* -G Ninja -DALLHANDS_TESTS=ON -DCMAKE_BUILD_TYPE=$(BUILD_$*) \
-	  -DALLHANDS_SANITIZE=$(SANITIZE_$*) >/dev/null
+native-%: build/%/build.ninja
 	cmake --build build/$*
 	$(CTEST) --test-dir build/$*
+build/%/build.ninja: $(VENV)/tools CMakeLists.txt
+	cmake -S . -B build/$* -G Ninja -DALLHANDS_TESTS=ON -DCMAKE_BUILD_TYPE=$(BUILD_$*) \
+	  -DALLHANDS_SANITIZE=$(SANITIZE_$*) >/dev/null
+	touch $@
+.PRECIOUS: build/%/build.ninja
 BUILD_plain := Release
 BUILD_asan := RelWithDebInfo
 BUILD_tsan := RelWithDebInfo

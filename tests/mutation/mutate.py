@@ -3,200 +3,268 @@
     make mutants                             60 mutants of both languages
     python tests/mutation/mutate.py --count 10 --only 'csrc/*/engine/*' --seed 7
 
-universalmutator makes the mutants: a line each with another operator, constant or
-condition, or without its statement. Files are drawn by a seed, larger ones more often.
 A mutant that does not compile, or compiles to the same, is no mutant; another one is
-drawn. The tests run on it, the nearest first, until one fails. What all tests let pass
-is shown at the end; fewer than 90 % noticed is a failure.
+drawn. On each run the tests that may see it, until one fails: twice, and not on the
+code as it is. The results are kept in build/mutation as they come, and a run that was
+cut short goes on where it was. At the end stands a table; fewer than 90 % noticed is a
+failure.
 
 It changes files in place, one at a time, and puts them back, so the checkout must have
 no changes of yours.
 """
 
 import argparse
-import ast
 import contextlib
-import fnmatch
 import hashlib
+import json
 import os
 import pathlib
-import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import dataclass
 
-ROOT = pathlib.Path(__file__).parents[2]
+import coverage_map
+import mutants
+import selection
+from coverage_map import FOLDER, ROOT, CoverageMap
+
 PYTHON = sys.executable
 WANTED = 0.9
-LIMIT = 1500  # seconds that all tests may take on one mutant
-# What tests do not hold: measuring, drawing, the generated stub.
-SPARED = ["src/allhands/bench/*", "*.pyi", "csrc/allhands/python/module.cpp"]
-SUITES = ["unit", "contract", "seeds", "process", "property", "tensors"]
+HANG = 180  # seconds of one test
+PLAIN = ROOT / "build" / "plain"
+ORIGINAL = FOLDER / "plain"
 
 
-@dataclass
-class Mutant:
-    """A line of a file, changed."""
+def run(command, limit):
+    """(whether it succeeds, its output). What it started ends with it.
 
-    path: pathlib.Path
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        pairs = enumerate(
-            zip(self.before.splitlines(), self.after.splitlines(), strict=False), 1
-        )
-        line, (was, now) = next((n, p) for n, p in pairs if p[0] != p[1])
-        name = self.path.relative_to(ROOT)
-        return f"{name}:{line}\n  - {was.strip()}\n  + {now.strip()}"
-
-    @property
-    def is_python(self) -> bool:
-        return self.path.suffix == ".py"
-
-
-def run(*command: str) -> bool:
-    """Whether `command` succeeds in time. Whatever it started ends with it."""
+    None: it did not end in time, and what ran so far did not fail.
+    """
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # it looks at whole seconds
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
         start_new_session=True,
     ) as process:
         try:
-            return process.wait(LIMIT) == 0
+            output, _ = process.communicate(timeout=max(limit, 1))
+            return process.returncode == 0, output
         except subprocess.TimeoutExpired:
-            return False
+            return None, ""
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def sources(only: str) -> list[pathlib.Path]:
-    listed = subprocess.check_output(["git", "ls-files", "src", "csrc"], cwd=ROOT)
-    return [
-        ROOT / name
-        for name in listed.decode().split()
-        if name.endswith((".py", ".cpp", ".hpp"))
-        and "/tests/" not in name
-        and fnmatch.fnmatch(name, only)
-        and not any(fnmatch.fnmatch(name, spared) for spared in SPARED)
-    ]
+class Build:
+    """The extension and the core's programs, of the sources as they are and were."""
 
+    def __init__(self):
+        command = ["make", "build", PLAIN / "build.ninja"]
+        is_fine, output = run(command, 7200)
+        if not is_fine or not self._make(PLAIN, "all"):
+            sys.exit(f"mutate.py: the code does not build:\n{output[-3000:]}")
+        [self._extension] = (ROOT / "build").glob("cp*/_C.*.so")
+        asked = [PYTHON, "-c", "import allhands; print(allhands._C.__file__)"]
+        self._installed = pathlib.Path(run(asked, 60)[1].strip())
+        self._original = self._installed.read_bytes()
+        self._digest_at_first = self._digest()
+        shutil.copytree(PLAIN, ORIGINAL, ignore=_all_but_programs, dirs_exist_ok=True)
 
-def meaning(text: str) -> str:
-    """Python without comments and docstrings."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [
-                line
-                for line in body
-                if not (
-                    isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
-                )
-            ] or [ast.Pass()]
-    return ast.dump(tree)
+    def is_other(self):
+        """Build the extension anew; whether that works and makes other code."""
+        is_built = self._make(self._extension.parent, "_C")
+        return is_built and self._digest() != self._digest_at_first
 
+    def core(self):
+        """Build the core's programs; whether that works."""
+        return self._make(PLAIN, "all")
 
-def built() -> str:
-    """What the extension and the core consist of, as a number."""
-    digest = hashlib.sha256()
-    for folder in ("build/plain", "build"):
-        for path in sorted(ROOT.glob(f"{folder}/**/*.o")):
+    def install(self):
+        """Let Python have the extension as it was built last."""
+        self._install(self._extension.read_bytes())
+
+    def put_back(self):
+        """Let Python have the extension as it was at first."""
+        self._install(self._original)
+
+    def _install(self, extension):
+        new = self._installed.with_suffix(".new")  # some process may use the old one
+        new.write_bytes(extension)
+        new.replace(self._installed)
+
+    def _make(self, folder, target):
+        command = ["cmake", "--build", folder, "--target", target, "-j", "2"]
+        return run(command, 3600)[0] is True
+
+    def _digest(self):
+        digest = hashlib.sha256()
+        for path in sorted(self._extension.parent.glob("**/*.o")):
             digest.update(path.read_bytes())
-    return digest.hexdigest()
+        return digest.hexdigest()
 
 
-def build() -> bool:
-    return run("make", "build") and run("make", "native")
+def _all_but_programs(folder, names):
+    return [name for name in names if not name.endswith("_test")]
 
 
-def draw(path: pathlib.Path, chance: random.Random) -> Mutant | None:
-    """One of all mutants of `path`; None where it has none."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["mutate", str(path), "--noCheck", "--mutantDir", folder]
-        subprocess.run(command, cwd=folder, capture_output=True, check=True)
-        found = sorted(pathlib.Path(folder).iterdir())
-        if not found:
+class Examiner:
+    """Runs tests on one mutant at a time, for `limit` seconds in all.
+
+    A test notices a mutant if it fails twice on it, and then not on the code as it was.
+    """
+
+    def __init__(self, limit):
+        self._limit = limit
+        self._map = CoverageMap()
+        self._build = Build()
+        self._end = 0.0
+
+    def examine(self, mutant):
+        """What noticed `mutant`; "" where nothing did, None where it is none."""
+        if mutant.is_python and not mutant.is_other_python:
             return None
-        return Mutant(path, path.read_text(), chance.choice(found).read_text())
+        mutant.path.write_text(mutant.after)
+        try:
+            if not mutant.is_python and not self._build.is_other():
+                return None
+            self._end = time.monotonic() + self._limit
+            return self._by_python(mutant) if mutant.is_python else self._by_all(mutant)
+        finally:
+            self._build.put_back()
+            mutant.path.write_text(mutant.before)
 
+    def _by_python(self, mutant):
+        line = mutant.change()[0]
+        tests = selection.tests_of_python(mutant.path, line, self._map)
+        return self._pytest(mutant, tests)
 
-def is_different(mutant: Mutant, original: str) -> bool:
-    """Whether the mutant, which is in place, compiles to something else."""
-    if not mutant.is_python:
-        return run("make", "build") and built() != original
-    try:
-        return meaning(mutant.after) != meaning(mutant.before)
-    except SyntaxError:
-        return False
+    def _by_all(self, mutant):
+        programs = selection.programs_of(mutant.path, ORIGINAL)
+        if programs and not self._build.core():
+            return "the core's programs do not build"
+        self._build.install()
+        tests = selection.tests_of_core(mutant.path, self._map)
+        return self._programs(programs) or self._pytest(mutant, tests)
 
+    def _left(self):
+        return self._end - time.monotonic()
 
-def stages(mutant: Mutant) -> list[list[str]]:
-    """Commands of tests, the nearest first."""
-    pytest = [PYTHON, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    everything = [*pytest, "-n", "2", *(f"tests/{suite}" for suite in SUITES)]
-    if not mutant.is_python:
-        return [["make", "native"], everything]
-    near = ROOT / "tests/unit" / mutant.path.parent.name
-    return [[*pytest, str(near)], everything] if near.is_dir() else [everything]
+    def _programs(self, names):
+        for name in names:
+            if self._left() < 0:
+                break
+            runs = [PLAIN / name, PLAIN / name, ORIGINAL / name]
+            if [run([path], HANG)[0] is True for path in runs] == [False, False, True]:
+                return name
+        return ""
 
+    def _pytest(self, mutant, tests):
+        command = [PYTHON, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        command += ["-o", f"timeout={HANG}"]
+        flaky = []
+        while tests and self._left() > 0:
+            is_fine, output = run([*command, *flaky, *tests], self._left())
+            if is_fine is not False:
+                break
+            failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+            if not failed:
+                return "pytest itself"  # crashed, or could not even begin
+            [first, *_] = failed
+            again, _ = run([*command, first], self._left())
+            if again is False and self._passes_at_first(mutant, [*command, first]):
+                return first
+            flaky += ["--deselect", first]
+        return ""
 
-def is_noticed(mutant: Mutant) -> bool:
-    return not all(run(*command) for command in stages(mutant))
-
-
-def examine(mutant: Mutant, original: str) -> bool | None:
-    """Whether the tests notice `mutant`; None where it is none."""
-    mutant.path.write_text(mutant.after)
-    try:
-        return is_noticed(mutant) if is_different(mutant, original) else None
-    finally:
+    def _passes_at_first(self, mutant, command):
         mutant.path.write_text(mutant.before)
+        self._build.put_back()
+        is_fine, _ = run(command, self._limit)
+        mutant.path.write_text(mutant.after)
+        if not mutant.is_python:
+            self._build.install()
+        return is_fine is True
 
 
-def main() -> int:
+def table(results):
+    """What became of each, as Markdown."""
+    lines = ["| | where | was | is | noticed by |", "|---|---|---|---|---|"]
+    for number, result in enumerate(results, 1):
+        cells = [result["where"], f"`{result['was']}`", f"`{result['is']}`"]
+        told = result["noticed"] or "**nothing**"
+        row = " | ".join(cell.replace("|", "\\|") for cell in [*cells, told])
+        lines.append(f"| {number} | {row} |")
+    return "\n".join(lines)
+
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="*", help="a pattern of file names")
+    parser.add_argument("--limit", type=int, default=1500, help="seconds for a mutant")
     given = parser.parse_args()
     if subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT):
         sys.exit("mutate.py: the checkout has changes; commit or stash them first")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutate.py: terminated"))
-    if not build():
-        sys.exit("mutate.py: the code does not build, or the core's tests fail")
-    original = built()
-    chance = random.Random(given.seed)
-    files = sources(given.only)
-    weights = [len(path.read_text().splitlines()) for path in files]
-    survivors: list[Mutant] = []
-    done = 0
-    while done < given.count:
-        [path] = chance.choices(files, weights)
-        mutant = draw(path, chance)
-        begin = time.monotonic()
-        noticed = None if mutant is None else examine(mutant, original)
-        if mutant is None or noticed is None:
-            continue
-        done += 1
-        if not noticed:
-            survivors.append(mutant)
-        verdict = "noticed" if noticed else "SURVIVED"
-        took = time.monotonic() - begin
-        print(f"{done}/{given.count} {verdict} in {took:.0f} s: {mutant}", flush=True)
-    build()
-    share = 1 - len(survivors) / given.count
-    print(f"\n{share:.0%} of {given.count} noticed (seed {given.seed}); survivors:")
-    for survivor in survivors:
-        print(survivor)
-    return 0 if share >= WANTED else 1
+    coverage_map.make(jobs=2)
+    examiner = Examiner(given.limit)
+    name = re.sub(r"\W+", "-", f"{given.only}-seed-{given.seed}").strip("-")
+    record = FOLDER / f"{name}.jsonl"
+    known = record.read_text().splitlines() if record.exists() else []
+    draws = {entry["draw"]: entry for entry in map(json.loads, known)}
+    results, changes = [], set()
+    files = mutants.sources(given.only)
+    number = 0
+    while len(results) < given.count:
+        number += 1
+        if number not in draws:
+            draws[number] = judge(examiner, mutants.draw(files, given.seed, number))
+            draws[number]["draw"] = number
+            with record.open("a") as file:
+                print(json.dumps(draws[number]), file=file)
+        result = draws[number]
+        change = (result.get("where"), result.get("is"))
+        if result["noticed"] is not None and change not in changes:
+            changes.add(change)
+            results.append(result)
+            print(f"{len(results)}/{given.count} {result}", flush=True)
+    return conclude(results, given.seed, record.with_suffix(".md"))
+
+
+def judge(examiner, mutant):
+    """A line of the record."""
+    if mutant is None:
+        return {"noticed": None}
+    begin = time.monotonic()
+    noticed = examiner.examine(mutant)
+    _, was, now = mutant.change()
+    return {
+        "where": mutant.name,
+        "was": was,
+        "is": now,
+        "noticed": noticed,
+        "seconds": round(time.monotonic() - begin),
+    }
+
+
+def conclude(results, seed, path):
+    """Write the table; 1 where too few were noticed."""
+    num_noticed = sum(bool(result["noticed"]) for result in results)
+    head = f"{num_noticed} of {len(results)} noticed (seed {seed})"
+    path.write_text(f"# Mutants: {head}\n\n{table(results)}\n")
+    survivors = [result for result in results if not result["noticed"]]
+    print(f"\n{head}; all are in {path.relative_to(ROOT)}; survivors:")
+    print(table(survivors))
+    return 0 if num_noticed >= WANTED * len(results) else 1
 
 
 if __name__ == "__main__":
