@@ -44,8 +44,9 @@ void test_the_table() {
   CHECK(best(Op::Gather, 64 * kKiB, 4) == Way::Cooperative);
   CHECK(best(Op::AllGather, kMiB, 4) == Way::Read);
   CHECK(best(Op::AllGather, 12 * kMiB, 4) == Way::Slots);
-  CHECK(best(Op::Scatter, 16 * kKiB, 4) == Way::Read);
-  CHECK(best(Op::Scatter, 15 * kKiB, 4) == Way::Slots);
+  CHECK(best(Op::Scatter, 22 * kKiB, 4) == Way::Read);
+  CHECK(best(Op::Scatter, 21 * kKiB, 4) == Way::Slots);
+  CHECK(best(Op::Scatter, 64 * kKiB, 2) == Way::Read);
   CHECK(best(Op::ReduceScatter, 128 * kKiB, 2) == Way::Read);
   CHECK(best(Op::Reduce, 64 * kMiB, 2) == Way::Slots);
   CHECK(best(Op::AllToAll, 64 * kKiB, 4) == Way::Read);

@@ -18,7 +18,7 @@ namespace allhands {
 struct Rehearsal {
   using Clock = std::chrono::steady_clock;
 
-  Clock::duration limit = std::chrono::microseconds(2500);
+  Clock::duration limit = std::chrono::microseconds(2200);
   // Of all exchanges once; fewer in time are none. The first warms up.
   int least_rounds = 5;
   int most_rounds = 8;

@@ -84,9 +84,10 @@ constexpr Choice kChoices[] = {
     {Op::Scatter, Way::Mapped, kIsMapped, kMapped},
     {Op::Scatter, Way::Read,
      [](const Case& c, const Tuning& t) {
-       return is_read(c, c.all(), t.read_bytes) && c.bytes < t.read_most_bytes;
+       return is_read(c, c.all() - c.bytes, t.read_bytes) &&
+              c.bytes < t.read_most_bytes;
      },
-     "one copy instead of two"},
+     "the root need not stage what it sends to the others"},
     {Op::Scatter, Way::Slots, kAlways, kSlots},
 
     {Op::AllToAll, Way::Mapped,

@@ -62,7 +62,7 @@ class Threshold:
 
     `ops` have cells of `sizes`, in bytes of the larger buffer, on numbers of ranks that
     `is_for` says. Below the number a cell takes the times of the variant `below`, from
-    it on those of `above`. Compared with the number is the size, or a rank's share if
+    it on those of `above`. Compared with the number is the size, or a part of it if
     `is_of_shares`; a cell of just that size is below if `is_most`.
     """
 
@@ -83,10 +83,17 @@ class Threshold:
 
     def variant(self, cell: Cell, number: int) -> str:
         """The one whose time `cell` would take."""
-        has_shares = self.is_of_shares and cell.collective in ("all_gather", "gather")
-        size = cell.size // cell.ranks if has_shares else cell.size
+        size = _compared(cell) if self.is_of_shares else cell.size
         is_above = size > number if self.is_most else size >= number
         return self.above if is_above else self.below
+
+
+def _compared(cell: Cell) -> int:
+    """What one rank gets from another, or what others need not stage."""
+    share = cell.size // cell.ranks
+    if cell.op == "scatter":
+        return cell.size - share
+    return share if cell.collective in ("all_gather", "gather") else cell.size
 
 
 def _cell(ranks: int, op: str, size: int) -> Cell:

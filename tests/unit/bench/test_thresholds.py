@@ -57,8 +57,8 @@ def test_the_crossover_is_found(crossover):
     """Reading costs as much as staging at a share of that size."""
 
     def seconds(cell, variant):
-        parts = cell.ranks if cell.collective in ("all_gather", "gather") else 1
-        share = cell.size // parts
+        is_whole = cell.collective in ("all_to_all", "broadcast")
+        share = cell.size if is_whole else cell.size // 2
         staged = 2.0 * share
         return staged if variant.startswith("staged") else 0.9 * crossover + share
 
