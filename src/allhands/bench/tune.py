@@ -101,8 +101,7 @@ def _tune(given: argparse.Namespace, console: Console) -> None:
             "what is found may not suit it",
             soft_wrap=True,
         )
-    if given.json and not os.access(given.json.parent, os.W_OK):
-        raise OSError(f"--json: {str(given.json)!r} cannot be written")
+    _check_places(given)
     roomy = [ranks for ranks in given.ranks if ranks <= cpus]
     crowded = [ranks for ranks in given.ranks if ranks > cpus]
     times: dict[str, Times] = {}
@@ -124,6 +123,17 @@ def _tune(given: argparse.Namespace, console: Console) -> None:
         if numbers:
             console.print(_table(numbers, cpus, found[name]))
     _conclude(given, console, times, found)
+
+
+def _check_places(given: argparse.Namespace) -> None:
+    """Fail before the measuring, not after it."""
+    if given.json and not os.access(given.json.parent, os.W_OK):
+        raise OSError(f"--json: {str(given.json)!r} cannot be written")
+    if not given.dry_run:
+        folder = tuned_path().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise OSError(f"{str(folder)!r} cannot be written; --dry-run needs it not")
 
 
 def _progress(console: Console) -> Progress:

@@ -71,7 +71,10 @@ def test_forget(capsys):
     assert capsys.readouterr().out.startswith("nothing was kept")
 
 
-def test_no_place_for_it_is_an_error_of_one_line(capsys, monkeypatch):
+def test_no_place_for_it_is_one_error_before_the_measuring(capsys, monkeypatch):
+    monkeypatch.setattr(tune, "measure", pytest.fail)
+    assert main(["tune", "--ranks", "2", "--json", "/no_such_folder/x"]) == 1
+    assert "--json: '/no_such_folder/x' cannot be" in capsys.readouterr().err
     monkeypatch.setenv("XDG_CONFIG_HOME", "/proc/no_such_folder")
     assert main(["tune", "--ranks", "2", "--rounds", "1"]) == 1
     error = capsys.readouterr().err
