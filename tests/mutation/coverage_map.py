@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "mutation"
 LIMIT = 1800  # seconds for one test file
 
-# Not of the package: what looks at the repository, measures, or draws.
-_SPARED = ("tests/house/", "tests/unit/bench/", "tests/process/test_bench.py")
+# What measures or draws.
+_SPARED = ("tests/unit/bench/", "tests/process/test_bench.py")
 
 _SETTINGS = """
 [run]

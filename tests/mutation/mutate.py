@@ -67,7 +67,7 @@ class Build:
     """The extension and the core's programs, of the sources as they are and were."""
 
     def __init__(self):
-        command = ["make", "build", PLAIN / "build.ninja"]
+        command = ["make", "build", "build/plain/build.ninja"]
         is_fine, output = run(command, 7200)
         if not is_fine or not self._make(PLAIN, "all"):
             sys.exit(f"mutate.py: the code does not build:\n{output[-3000:]}")

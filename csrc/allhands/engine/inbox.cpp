@@ -70,18 +70,20 @@ TransferPtr Inbox::cancel(std::uint32_t send_id) {
   return receive;
 }
 
-bool Inbox::withdraw(const Transfer& receive) {
+void Inbox::withdraw(const Transfer& receive) {
   const auto is_it = [&](const auto& entry) {
     return entry.transfer.get() == &receive;
   };
   for (auto& [id, entry] : in_pieces_) {
     if (!is_it(entry)) continue;
     entry.transfer = nullptr;  // its pieces are dropped as they come
-    return true;
+    return;
   }
-  if (is_it(copying_)) return end_single_copy(copying_.send_id) != nullptr;
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), is_it);
-  return found != waiting_.end() && end_single_copy(found->send_id) != nullptr;
+  if (is_it(copying_))
+    end_single_copy(copying_.send_id);
+  else if (found != waiting_.end())
+    end_single_copy(found->send_id);
 }
 
 // The receive that is under way, and that the sender does not write to any more.

@@ -28,7 +28,7 @@ class Inbox {
   // The peer has given `send_id` up: the receive that gets nothing now, or null.
   TransferPtr cancel(std::uint32_t send_id);
   // Gives a receive up; false if it is not (or no longer) here.
-  bool withdraw(const Transfer& receive);
+  void withdraw(const Transfer& receive);
 
   // Copies a part of the single copy under way. True: it did, or something has ended.
   // Throws LinkError.

@@ -59,10 +59,9 @@ std::optional<Unexpected> Matching::match(const Transfer& receive) {
   return message;
 }
 
-bool Matching::withdraw(const Transfer& receive) {
-  return std::erase_if(posted_, [&](const TransferPtr& posted) {
-           return posted.get() == &receive;
-         }) != 0;
+void Matching::withdraw(const Transfer& receive) {
+  std::erase_if(posted_,
+                [&](const TransferPtr& posted) { return posted.get() == &receive; });
 }
 
 void Matching::drop_offer(int source, std::uint32_t send_id) {

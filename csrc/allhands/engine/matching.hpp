@@ -38,7 +38,7 @@ class Matching {
   // null.
   TransferPtr take_waiting_for(int source);
   // False: it is not among the posted.
-  bool withdraw(const Transfer& receive);
+  void withdraw(const Transfer& receive);
   // Drops the unmatched offer that its sender has given up.
   void drop_offer(int source, std::uint32_t send_id);
   const std::list<TransferPtr>& posted() const { return posted_; }

@@ -44,16 +44,15 @@ void Outbox::join(std::uint32_t send_id, ArrayKey receiver) {
   single_copy_->join(send_id, joined_->buffer, receiver);
 }
 
-bool Outbox::withdraw(const Transfer& send) {
+void Outbox::withdraw(const Transfer& send) {
   const auto is_it = [&](const TransferPtr& other) { return other.get() == &send; };
-  if (std::erase_if(fresh_, is_it) != 0) return true;
+  if (std::erase_if(fresh_, is_it) != 0) return;
   const bool streaming = std::erase_if(streaming_, [&](const Streaming& stream) {
                            return is_it(stream.transfer);
                          }) != 0;
-  if (!streaming && !is_it(take(send.id))) return false;
+  if (!streaming && !is_it(take(send.id))) return;
   if (single_copy_ != nullptr) single_copy_->withdraw();
   post_control({MessageKind::Cancel, send.buffer.dtype, send.id, 0, send.tag, 0});
-  return true;
 }
 
 TransferPtr Outbox::oldest() const {

@@ -33,7 +33,7 @@ class Outbox {
   void join(std::uint32_t send_id, ArrayKey receiver);
 
   // Gives a send up; false if it is not (or no longer) here.
-  bool withdraw(const Transfer& send);
+  void withdraw(const Transfer& send);
   // The oldest send that the peer has not accepted, or null.
   TransferPtr oldest() const;
   // All sends that have not ended.

@@ -329,6 +329,7 @@ def test_groups_of_two_worlds_merge():
             dist.all_gather(parts, array, group=group)
             values = [int(part[0]) for part in parts]
             assert values in ([0, 1, 10, 11, 12], [10, 11, 12, 0, 1])
+            assert group.group_desc == "merged"
             assert values[dist.get_rank(group)] == array[0]
             dist.broadcast(array, src=4, group=group)
             assert array[0] == values[4]

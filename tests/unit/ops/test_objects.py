@@ -136,6 +136,8 @@ def test_arguments_are_checked_before_anything_is_sent():
             dist.send_object_list(full)
         with pytest.raises(TypeError, match="of type list"):
             dist.recv_object_list((0,), peer)
+        with pytest.raises(TypeError, match="of type list"):
+            dist.send_object_list((0,), peer)
         dist.all_gather_object(full, rank)
         return full
 

@@ -358,6 +358,24 @@ def test_the_file_of_another_user_is_not_trusted(path, stranger):
         FileStore(path)
 
 
+@pytest.mark.parametrize(("owner", "is_trusted"), [(0, True), (1, False)])
+def test_the_file_of_root_is_trusted(path, monkeypatch, owner, is_trusted):
+    """Whoever this process runs as."""
+    file = os.open(path, os.O_CREAT, 0o600)
+    fstat = os.fstat
+
+    def fstat_of_ours(descriptor):
+        uid = owner if descriptor == file else 1234
+        return status_of(fstat(descriptor), st_uid=uid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ownership.os, "geteuid", lambda: 1234)
+        patch.setattr(ownership.os, "fstat", fstat_of_ours)
+        text = ownership.distrust(file, path)
+    os.close(file)
+    assert (text == "") == is_trusted
+
+
 def test_a_server_may_give_all_our_files_to_one_user(path, monkeypatch):
     fstat = os.fstat
     uid = os.geteuid() + 1234
