@@ -100,3 +100,19 @@ def test_the_best_chunk_wins():
     small = times_of(2, lambda _, variant: 1.0 if variant == "staged by 128K" else 1.5)
     found = by_name(choose(small, NOW))["chunk_bytes"]
     assert (found.best, found.gain) == (128 << 10, pytest.approx(1.5))
+
+
+def test_numbers_of_ranks_are_weighed_together():
+    """Reading gains as much on 4 ranks as it loses on 2, and more, or less."""
+
+    def seconds_of(gain):
+        def seconds(cell, variant):
+            if not variant.startswith("read"):
+                return 1.0
+            return 1.5 if cell.ranks == 2 else 1 / gain
+
+        return seconds
+
+    for gain, best in ((3.0, 8 << 10), (1.2, NEVER)):
+        times = {**times_of(2, seconds_of(gain)), **times_of(4, seconds_of(gain))}
+        assert by_name(choose(times, NOW))["read_bytes"].best == best
