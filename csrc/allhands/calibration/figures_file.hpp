@@ -14,7 +14,7 @@
 namespace allhands {
 
 // What figures hold for: this boot of this host, its CPU, and how they were taken.
-std::string figures_key();
+const std::string& figures_key();
 
 class FiguresFile {
  public:
