@@ -123,24 +123,46 @@ def tests_of_python(path, line, coverage_map):
 
     found = {
         test
-        for at in lines_of_statement(path, line)
+        for at in lines_that_matter(path, line)
         for test in coverage_map.tests_of(path, at)
     }
     return sorted(filter(coverage_map.passes, sorted(found)), key=distance)
 
 
-def lines_of_statement(path, line):
-    """The lines of the statement that a line is in; of a block those of its head.
+def lines_that_matter(path, line):
+    """The lines that run where the statement of a line matters.
 
-    Coverage counts only some of them. The file may be broken by now, so this looks at
-    what git has.
+    Those of the statement, or of the head of a block, for coverage counts only some of
+    them; of a constant of the module's own, those of its functions.
     """
+    # The file may be broken by now.
     command = ["git", "show", f"HEAD:./{path.name}"]
-    text = subprocess.check_output(command, cwd=path.parent)
-    lines = range(line, line + 1)
-    for node in ast.walk(ast.parse(text)):  # the outer ones first
-        if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno:
-            body = getattr(node, "body", None)
-            end = body[0].lineno if body else node.end_lineno + 1
-            lines = range(node.lineno, max(end, node.lineno + 1))
-    return lines
+    tree = ast.parse(subprocess.check_output(command, cwd=path.parent))
+    statements = [
+        node
+        for node in ast.walk(tree)  # the outer ones first
+        if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno
+    ]
+    if not statements:
+        return [line]
+    *_, node = statements
+    if node in tree.body and is_private_constant(node):
+        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+        return [at for f in functions for n in f.body for at in lines_of(n)]
+    body = getattr(node, "body", None)
+    return (
+        range(node.lineno, max(body[0].lineno, node.lineno + 1))
+        if body
+        else (lines_of(node))
+    )
+
+
+def lines_of(node):
+    return range(node.lineno, node.end_lineno + 1)
+
+
+def is_private_constant(node):
+    return isinstance(node, ast.Assign) and all(
+        isinstance(target, ast.Name) and target.id.startswith("_")
+        for target in node.targets
+    )
