@@ -120,10 +120,14 @@ struct SplitAverage : Sum {
     const Doubles quotient = nearest(rest * inverse);
     const Doubles remainder = rest - quotient * num_sources;
     using Lanes = typename Element::Lanes;
-    return bits_as<Lanes>(
-        toward_zero(bits_as<Integers>(Element::join(to_integer<Lanes>(quotient),
-                                                    to_integer<Lanes>(upper_quotient))),
-                    remainder));
+    const auto rounded = bits_as<Integers>(
+        Element::join(to_integer<Lanes>(quotient), to_integer<Lanes>(upper_quotient)));
+    if constexpr (kVectorBytes > 16)
+      return bits_as<Lanes>(toward_zero(rounded, rounded, remainder));
+    // SSE2 compares no integers of 64 bits; as a float it has the same sign.
+    constexpr double kMove = static_cast<double>(Element::kMove >> 32);
+    const Doubles sign = (upper_quotient - kMove) * 0x1p32 + quotient;
+    return bits_as<Lanes>(toward_zero(rounded, sign, remainder));
   }
 
  private:
@@ -142,10 +146,14 @@ struct SplitAverage : Sum {
     return bits_as<Doubles>(x + bits_as<V>(Doubles{} + kRounder)) - kRounder;
   }
   // A comparison gives -1 where it is true. A quotient of 0 is right already.
-  static ALLHANDS_INLINE Integers toward_zero(Integers quotient, Doubles remainder) {
-    const auto is_above = (remainder < 0) & (quotient > 0);
-    const auto is_below = (remainder > 0) & (quotient < 0);
-    return quotient + bits_as<Integers>(is_above) - bits_as<Integers>(is_below);
+  template <class Sign>
+  static ALLHANDS_INLINE Integers toward_zero(Integers quotient, Sign sign,
+                                              Doubles remainder) {
+    const auto is_above = (remainder < 0) & (sign > 0);
+    quotient += bits_as<Integers>(is_above);
+    if constexpr (static_cast<T>(-1) > 0) return quotient;
+    const auto is_below = (remainder > 0) & (sign < 0);
+    return quotient - bits_as<Integers>(is_below);
   }
 
   double num_sources;
