@@ -3,9 +3,8 @@
 // - The last cache: outputs are written past the caches from a quarter of it on, for
 //   then the inputs and outputs of two ranks fill it, and from 8 MiB on in any case.
 //   Three sixteenths of it, 8 to 48 MiB, is the most that is read where it lies.
-// - The rehearsal's break-even: what is read is at least that, and 16 KiB. Where
-// several
-//   read the same pages, and where a reduction reads first, it is twice as much. Where
+// - The rehearsal's break-even: what is read is at least that, and 16 KiB. It is twice
+//   as much where several read the same pages, and where a reduction reads first. Where
 //   both sides copy it is between 16 and 64 KiB, for half a copy always pays then.
 //   Messages go at once up to half of it. Where the break-even is above the usual 64
 //   KiB, reading has so little lead that an all_to_all, too, stages again what the
