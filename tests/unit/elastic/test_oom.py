@@ -20,6 +20,7 @@ def test_here_it_is_a_count():
     [
         ("0::/a/b\n", "sys/fs/cgroup/a/b/memory.events"),
         ("1:name=systemd:/\n0::/\n", "sys/fs/cgroup/memory.events"),
+        ("4:cpu:/\n0::/x\n", "sys/fs/cgroup/unified/x/memory.events"),
         ("4:cpu,memory:/x\n0::/\n", "sys/fs/cgroup/memory/x/memory.oom_control"),
         ("4:memory:/gone\n", "sys/fs/cgroup/memory/memory.oom_control"),
         ("", "proc/vmstat"),
