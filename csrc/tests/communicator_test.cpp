@@ -164,6 +164,7 @@ void test_a_broken_group_refuses_every_call() {
 void test_a_collective_that_fails_ends_receives() {
   run_communicators(3, [&](Communicator& comm) {
     std::vector<float> data = {1};
+    comm.run(barrier(), soon());
     if (comm.rank() == 2) {
       const Error error = error_of([&] { comm.recv(buffer_of(data), 0, 0, soon()); });
       CHECK(error.kind() == ErrorKind::Timeout && !error.ranks().empty());
@@ -176,14 +177,18 @@ void test_a_collective_that_fails_ends_receives() {
 
 // A rank that did not wait for a message hears of its loss when it leaves.
 void test_a_broken_group_tells_of_messages_that_nobody_took() {
+  std::atomic<bool> is_sent = false;
   run_communicators(2, [&](Communicator& comm) {
     std::vector<float> data(1'000'000);
+    comm.run(barrier(), soon());
     if (comm.rank() == 1) {
+      while (!is_sent) std::this_thread::yield();
       error_of([&] { comm.run(barrier(), within(std::chrono::milliseconds(20))); });
       return;
     }
     const auto sent = comm.post_send(buffer_of(data), 1, 0, soon());
     comm.engine().drive(sent);
+    is_sent = true;
     while (!sent->work.is_completed()) std::this_thread::yield();
     CHECK(error_of([&] { comm.close(soon()); }).kind() == ErrorKind::Timeout);
   });

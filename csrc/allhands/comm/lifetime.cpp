@@ -79,8 +79,8 @@ void Communicator::note(const Error& error) {
 
 // Of an open group: its ranks that share the arena learn of it, too.
 void Communicator::tell(const Error& error) {
+  arena_->fail(error);  // first, as it takes no memory
   note(error);
-  arena_->fail(error);
 }
 
 // What broke the group, of an open one: as a peer told it, if one did.
