@@ -334,6 +334,12 @@ def status_of(file, **changes):
     return SimpleNamespace(**{name: getattr(file, name) for name in names} | changes)
 
 
+def open_files():
+    """Paths of what this process has open."""
+    descriptors = os.listdir("/proc/self/fd")
+    return [os.path.realpath(f"/proc/self/fd/{number}") for number in descriptors]
+
+
 @pytest.fixture
 def stranger(path, monkeypatch):
     """Lets the file at `path` belong to another user, whoever runs the test."""
@@ -356,6 +362,7 @@ def test_the_file_of_another_user_is_not_trusted(path, stranger):
     message = rf"belongs to user {stranger}, who.*a directory that only you can write"
     with pytest.raises(DistStoreError, match=message):
         FileStore(path)
+    assert os.path.realpath(path) not in open_files()
 
 
 @pytest.mark.parametrize(("owner", "is_trusted"), [(0, True), (1, False)])
