@@ -11,7 +11,7 @@ namespace {
 void check(const Operation& operation, int rank, int size) {
   const std::vector<Buffer>& outputs = operation.outputs;
   check_list(operation, "output", outputs, size, operation.input.dtype);
-  check_count("all_gather: output (this rank's)",
+  check_count(operation, "output (this rank's)",
               outputs[static_cast<std::size_t>(rank)], operation.input.count, rank);
   check_apart("all_gather: output", outputs);
 }

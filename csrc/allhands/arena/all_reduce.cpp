@@ -167,7 +167,7 @@ class AllReduce {
 void check_all_reduce(const Operation& operation, int, int) {
   check_reduction(operation, operation.input.dtype);
   check_dtype(operation.output, operation.input.dtype);
-  check_count("all_reduce: the output", operation.output, operation.input.count);
+  check_count(operation, "the output", operation.output, operation.input.count);
 }
 
 void check_reduce(const Operation& operation, int, int size) {

@@ -125,7 +125,7 @@ void lay_out(SparseArray& array) {
 void check(const Operation& operation, int, int) {
   const SparseArray& array = *operation.sparse;
   check_reduction(operation, array.values.dtype);
-  check_count("all_reduce: values of the sparse array", array.values,
+  check_count(operation, "values of the sparse array", array.values,
               array.indices.size() * array.width);
   if (!are_indices(array.indices, array.num_rows))
     throw Error(ErrorKind::Value,

@@ -45,11 +45,12 @@ void check_dtype(const Buffer& buffer, DType expected) {
                     name_of(expected) + " and " + name_of(buffer.dtype));
 }
 
-void check_count(const char* what, const Buffer& buffer, std::size_t expected,
-                 int index) {
+void check_count(const Operation& operation, const char* which, const Buffer& buffer,
+                 std::size_t expected, int index) {
   if (buffer.count != expected)
     throw Error(ErrorKind::Value,
-                what + (index < 0 ? "" : " " + std::to_string(index)) + " has " +
+                std::string(operation.collective->name) + ": " + which +
+                    (index < 0 ? "" : " " + std::to_string(index)) + " has " +
                     std::to_string(buffer.count) + " elements, expected " +
                     std::to_string(expected) + "; the sizes must match");
 }
@@ -69,17 +70,18 @@ void check_list(const Operation& operation, const char* which,
 void check_list_of_root(const Operation& operation, const char* which,
                         const std::vector<Buffer>& list, int rank, int size,
                         const Buffer& one) {
-  const std::string what = std::string(operation.collective->name) + ": " + which;
   if (rank != operation.root) {
     if (!list.empty())
-      throw Error(ErrorKind::Value, what + " list on rank " + std::to_string(rank) +
+      throw Error(ErrorKind::Value, std::string(operation.collective->name) + ": " +
+                                        which + " list on rank " +
+                                        std::to_string(rank) +
                                         "; only the root has one, rank " +
                                         std::to_string(operation.root));
     return;
   }
   check_list(operation, which, list, size, one.dtype);
   for (std::size_t i = 0; i < list.size(); ++i)
-    check_count(what.c_str(), list[i], one.count, static_cast<int>(i));
+    check_count(operation, which, list[i], one.count, static_cast<int>(i));
 }
 
 void check_apart(const char* what, const std::vector<Buffer>& list) {

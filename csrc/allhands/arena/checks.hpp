@@ -16,9 +16,9 @@ void check_reduction(const Operation& operation, DType dtype);
 void check_root(const Operation& operation, int size);
 
 void check_dtype(const Buffer& buffer, DType expected);
-// `what` and, unless it is -1, `index` say which array it is.
-void check_count(const char* what, const Buffer& buffer, std::size_t expected,
-                 int index = -1);
+// `which` and, unless it is -1, `index` say which array of the operation it is.
+void check_count(const Operation& operation, const char* which, const Buffer& buffer,
+                 std::size_t expected, int index = -1);
 
 // The "input" or "output" list, as `which` says: an array per rank, all of one dtype.
 void check_list(const Operation& operation, const char* which,

@@ -178,7 +178,7 @@ void check_all_gather(const Operation& operation, int, int size) {
   check_dtypes(inputs, dtype_of(inputs));
   check_dtypes(outputs, dtype_of(inputs));
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    check_count("all_gather_coalesced: output", outputs[i], inputs[i % m].count,
+    check_count(operation, "output", outputs[i], inputs[i % m].count,
                 static_cast<int>(i));
   check_apart("all_gather_coalesced: output", outputs);
 }
@@ -215,7 +215,7 @@ void check_reduce_scatter(const Operation& operation, int, int size) {
   check_dtypes(outputs, dtype_of(outputs));
   check_dtypes(inputs, dtype_of(outputs));
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    check_count("reduce_scatter_coalesced: input", inputs[i], outputs[i % m].count,
+    check_count(operation, "input", inputs[i], outputs[i % m].count,
                 static_cast<int>(i));
   check_apart("reduce_scatter_coalesced: output", outputs);
 }

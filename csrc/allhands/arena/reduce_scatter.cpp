@@ -16,7 +16,7 @@ void check(const Operation& operation, int rank, int size) {
   const Buffer& output = operation.output;
   check_reduction(operation, output.dtype);
   check_list(operation, "input", operation.inputs, size, output.dtype);
-  check_count("reduce_scatter: the output", output,
+  check_count(operation, "the output", output,
               operation.inputs[static_cast<std::size_t>(rank)].count);
 }
 

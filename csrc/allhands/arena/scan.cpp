@@ -14,14 +14,13 @@ namespace {
 
 void check(const Operation& operation, int, int) {
   const Buffer &output = operation.output, &input = operation.input;
-  const std::string name = operation.collective->name;
   check_reduction(operation, input.dtype);
   check_dtype(output, input.dtype);
-  check_count((name + ": the output").c_str(), output, input.count);
+  check_count(operation, "the output", output, input.count);
   // A chunk of the output must not be a later one of the input.
   if (overlap(output, input) && output != input)
     throw Error(ErrorKind::Value,
-                name +
+                std::string(operation.collective->name) +
                     ": output and input share memory but are not the same array; "
                     "pass one array as both, or two apart");
 }

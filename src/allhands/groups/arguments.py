@@ -9,7 +9,14 @@ from allhands.groups.outsider import OUTSIDER, warn_outsider
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import NON_GROUP_MEMBER, default_group, scope
 
-__all__ = ["Group", "carrier_of", "is_outside", "member_of", "resolve"]
+__all__ = [
+    "Group",
+    "carrier_and_root",
+    "carrier_of",
+    "is_outside",
+    "member_of",
+    "resolve",
+]
 
 Group: TypeAlias = "ProcessGroup | int | None"
 
@@ -27,12 +34,29 @@ def carrier_of(group: Group) -> Communicator:
     """
     here = _now()
     # As resolve(), in fewer steps: every collective passes here.
-    member = here.world.default if group is None else resolve(group)
-    if member is None:
-        return default_group().communicator
+    meant = here.world.default if group is None else resolve(group)
+    member = meant or default_group()
     if here.blocks is None:
         return member.communicator
     return here.blocks.get(member, member.communicator)
+
+
+def carrier_and_root(
+    group: Group, rank: int | None, group_rank: int | None, default: int | None = None
+) -> tuple[Communicator, int]:
+    """`carrier_of(group)`, and the rank there that is meant as the operation's root.
+
+    Raises:
+        ValueError: as `carrier_of`, or as `ProcessGroup.rank_meant`.
+        TypeError: as `ProcessGroup.rank_meant`.
+    """
+    here = _now()
+    meant = here.world.default if group is None else resolve(group)
+    member = meant or default_group()
+    root = member.rank_meant(rank, group_rank, default)
+    if here.blocks is None:
+        return member.communicator, root
+    return here.blocks.get(member, member.communicator), root
 
 
 def resolve(group: Group) -> ProcessGroup:

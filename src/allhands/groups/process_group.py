@@ -332,6 +332,8 @@ class ProcessGroup(TorchMethods, HookMethods):
             ValueError: both are given or none, or the global rank is no member's.
             TypeError: it is no int.
         """
+        if type(rank) is int and group_rank is None and self.is_world:
+            return rank  # as it is in most calls
         if group_rank is None:
             meant = default if rank is None else rank
         elif rank is None:

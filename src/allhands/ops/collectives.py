@@ -32,7 +32,7 @@ from typing import Literal, overload
 
 from allhands.arrays import Array
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, carrier_of, resolve
+from allhands.groups.arguments import Group, carrier_and_root, carrier_of
 
 __all__ = [
     "all_to_all",
@@ -98,9 +98,8 @@ def broadcast(
         dist.broadcast(weights, src=0)
         ```
     """
-    member = resolve(group)
-    root = member.rank_meant(src, group_src)
-    return carrier_of(member).broadcast(tensor, root, timeout, async_op)
+    carrier, root = carrier_and_root(group, src, group_src)
+    return carrier.broadcast(tensor, root, timeout, async_op)
 
 
 @overload
@@ -163,9 +162,8 @@ def scatter(
         dist.scatter(mine, rows if dist.get_rank() == 0 else None, src=0)
         ```
     """
-    member = resolve(group)
-    root = member.rank_meant(src, group_src, default=0)
-    return carrier_of(member).scatter(tensor, scatter_list, root, timeout, async_op)
+    carrier, root = carrier_and_root(group, src, group_src, default=0)
+    return carrier.scatter(tensor, scatter_list, root, timeout, async_op)
 
 
 @overload

@@ -11,7 +11,7 @@ from typing import Literal, overload
 
 from allhands.arrays import Array
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, carrier_of, resolve
+from allhands.groups.arguments import Group, carrier_and_root, carrier_of
 
 __all__ = [
     "all_gather",
@@ -240,9 +240,8 @@ def gather(
         dist.gather(np.full(2, float(dist.get_rank())), parts, dst=0)
         ```
     """
-    member = resolve(group)
-    root = member.rank_meant(dst, group_dst, default=0)
-    return carrier_of(member).gather(tensor, gather_list, root, timeout, async_op)
+    carrier, root = carrier_and_root(group, dst, group_dst, default=0)
+    return carrier.gather(tensor, gather_list, root, timeout, async_op)
 
 
 @overload
@@ -308,11 +307,8 @@ def gather_single(
         dist.gather_single(np.full(2, float(dist.get_rank())), everyone, dst=0)
         ```
     """
-    member = resolve(group)
-    root = member.rank_meant(dst, group_dst, default=0)
-    return carrier_of(member).gather_single(
-        tensor, gather_tensor, root, timeout, async_op
-    )
+    carrier, root = carrier_and_root(group, dst, group_dst, default=0)
+    return carrier.gather_single(tensor, gather_tensor, root, timeout, async_op)
 
 
 @overload

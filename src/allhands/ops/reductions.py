@@ -18,7 +18,7 @@ from typing import Literal, overload
 
 from allhands.arrays import Array
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, carrier_of, resolve
+from allhands.groups.arguments import Group, carrier_and_root, carrier_of
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = [
@@ -149,9 +149,8 @@ def reduce(
         dist.reduce(loss, dst=0, op=dist.ReduceOp.AVG)
         ```
     """
-    member = resolve(group)
-    root = member.rank_meant(dst, group_dst)
-    return carrier_of(member).reduce(tensor, root, op, timeout, async_op)
+    carrier, root = carrier_and_root(group, dst, group_dst)
+    return carrier.reduce(tensor, root, op, timeout, async_op)
 
 
 @overload

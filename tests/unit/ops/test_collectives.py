@@ -557,3 +557,12 @@ def test_gather_single_refuses():
         dist.gather_single(one, other)  # to rank 0
 
     run_ranks(2, body)
+
+
+def test_a_plain_gather_single_has_ended_when_it_returns():
+    def body(rank):
+        output = np.zeros(2) if rank == 0 else None
+        assert dist.gather_single(np.full(1, rank + 1.0), output) is None
+        return None if output is None else output.tolist()
+
+    assert run_ranks(2, body) == [[1.0, 2.0], None]
