@@ -74,8 +74,7 @@ types: $(VENV)/lint $(VENV)/built
 
 # The generated description of the native module; tests/house holds that it is fresh.
 stubs: $(VENV)/built $(VENV)/lint
-	$(BIN)/python -m nanobind.stubgen -q -P -m allhands._C \
-	  -p csrc/allhands/python/stubs.pat -o build/_C.pyi
+	cd tests && ../$(BIN)/python -m harness.stub ../build/_C.pyi
 	@diff -u src/allhands/_C.pyi build/_C.pyi || \
 	  { echo 'src/allhands/_C.pyi is stale: cp build/_C.pyi src/allhands/_C.pyi'; exit 1; }
 

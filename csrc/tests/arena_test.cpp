@@ -21,16 +21,6 @@ std::vector<std::size_t> counts(int size) {
   return result;
 }
 
-float value(int rank, std::size_t i) {
-  return static_cast<float>(rank + 1) + static_cast<float>(i % 1000);
-}
-
-std::vector<float> values(int rank, std::size_t count) {
-  std::vector<float> result(count);
-  for (std::size_t i = 0; i < count; ++i) result[i] = value(rank, i);
-  return result;
-}
-
 void test_all_reduce(int size) {
   run_arenas(size, [&](Arena& arena) {
     for (const std::size_t count : counts(size)) {

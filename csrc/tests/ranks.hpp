@@ -82,6 +82,17 @@ Error error_of(Call call) {
   std::abort();
 }
 
+// Element i of what `rank` passes; sums of several ranks' are exact.
+inline float value(int rank, std::size_t i) {
+  return static_cast<float>(rank + 1) + static_cast<float>(i % 1000);
+}
+
+inline std::vector<float> values(int rank, std::size_t count) {
+  std::vector<float> result(count);
+  for (std::size_t i = 0; i < count; ++i) result[i] = value(rank, i);
+  return result;
+}
+
 inline Buffer buffer_of(std::vector<float>& values) {
   return {values.data(), DType::Float32, values.size(), {}, 0};
 }

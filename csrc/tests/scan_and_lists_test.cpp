@@ -13,16 +13,6 @@ namespace {
 // One line, one slot, several chunks.
 const std::vector<std::size_t> kCounts = {0, 1, 7, 4097, 262145};
 
-float value(int rank, std::size_t i) {
-  return static_cast<float>(rank + 1) + static_cast<float>(i % 100);
-}
-
-std::vector<float> values(int rank, std::size_t count) {
-  std::vector<float> result(count);
-  for (std::size_t i = 0; i < count; ++i) result[i] = value(rank, i);
-  return result;
-}
-
 // The sum over the first `num_ranks` ranks.
 std::vector<float> sums(int num_ranks, std::size_t count) {
   std::vector<float> result(count);

@@ -17,10 +17,6 @@ constexpr std::size_t kFloats = 400000;  // of a rank's part
 // From the least size on; with cache lines that parts share.
 const std::vector<std::size_t> kCounts = {4096, 4097, 5000, 65537, 300001};
 
-float value(int rank, std::size_t i) {
-  return static_cast<float>(rank + 1) + static_cast<float>(i % 1000);
-}
-
 // A rank's own part of the shared array of a group.
 struct Part {
   Arena& arena;

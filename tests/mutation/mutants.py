@@ -18,7 +18,7 @@ from universalmutator.mutator import mutants_regexp
 
 RULES = pathlib.Path(__file__).parent
 
-# What tests do not hold: measuring, drawing, the generated stub.
+# Measuring and drawing, which tests do not hold, and what is generated.
 SPARED = ["src/allhands/bench/*", "*.pyi", "csrc/allhands/python/module.cpp"]
 
 

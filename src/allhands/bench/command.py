@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +32,7 @@ from allhands.bench.cells import (
     parse_size,
     readable_size,
 )
+from allhands.bench.ending import carried_out
 from allhands.bench.job import JobError
 from allhands.bench.limits import measure_limits
 from allhands.bench.machine import describe
@@ -50,7 +50,6 @@ _OTHERS = [name for name in PEERS if name != OURS]
 _OPS = "all_reduce,broadcast,all_gather_single,reduce_scatter_single,send_recv,barrier"
 _SIZES = "8,1K,16K,256K,1M,16M,64M"
 _WIDTH = 120  # of the tables, where the output is no terminal
-_INTERRUPTED = 130  # the exit code of shells for Ctrl-C
 
 T = TypeVar("T")
 
@@ -172,21 +171,13 @@ def _picture(text: str) -> Path:
 
 def main(args: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
     parser = _parser()
     options = parser.parse_args(args)
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)
-    try:
-        (_show if options.source else _run)(options, console)
-    except (JobError, OSError) as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: interrupted\n")
-        return _INTERRUPTED
-    return 0
+    act = _show if options.source else _run
+    return carried_out(parser.prog, partial(act, options, console))
 
 
 def _run(options: argparse.Namespace, console: Console) -> None:

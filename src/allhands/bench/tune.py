@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from rich.table import Table
 
 from allhands import _C, settings
 from allhands.backends.tuned import Tuned, read_tuned, tuned_path, write_tuned
-from allhands.bench.job import Job, JobError
+from allhands.bench.ending import carried_out
+from allhands.bench.job import Job
 from allhands.bench.jobs import started
 from allhands.bench.measure import Effort, measure
 from allhands.bench.peers import OURS
@@ -27,24 +28,15 @@ from allhands.bench.thresholds import VARIANTS, Choice, Times, choose, plan
 __all__ = ["main"]
 
 _NEVER = 1 << 40
-_INTERRUPTED = 130  # the exit code of shells for Ctrl-C
 
 
 def main(args: Sequence[str]) -> int:
     """The command; returns its exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
     parser = _parser()
     given = parser.parse_args(args)
     console = Console(width=None if sys.stdout.isatty() else 80, highlight=False)
-    try:
-        (_forget if given.forget else _tune)(given, console)
-    except (JobError, OSError) as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: interrupted; nothing was kept\n")
-        return _INTERRUPTED
-    return 0
+    act = partial(_forget if given.forget else _tune, given, console)
+    return carried_out(parser.prog, act, "; nothing was kept")
 
 
 def _parser() -> argparse.ArgumentParser:
