@@ -143,7 +143,7 @@ void test_bad_indices_of_a_peer_break_the_group() {
       const Error error =
           error_of([&] { run(arena, 1, all_reduce_sparse(array), soon()); });
       CHECK(error.kind() == ErrorKind::Backend);
-      CHECK(std::string(error.what()).find("rank 0") != std::string::npos);
+      CHECK(has(error, "rank 0"));
     });
 }
 

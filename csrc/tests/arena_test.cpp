@@ -260,7 +260,7 @@ void test_timeout_names_who_is_missing_on_every_rank() {
     const Error first = error_of([&] { barrier(arena, within(limit)); });
     CHECK(first.kind() == ErrorKind::Timeout);
     CHECK(first.ranks() == std::vector<int>{1});
-    CHECK(std::string(first.what()).find("missing [1]") != std::string::npos);
+    CHECK(has(first, "missing [1]"));
     const Error again = error_of([&] { barrier(arena, soon()); });
     CHECK(again.kind() == ErrorKind::Timeout);
   });
@@ -290,7 +290,7 @@ void test_interrupt_ends_the_wait_and_breaks_the_group() {
       while (!arena.has_failed()) std::this_thread::yield();
       const Error error = error_of([&] { barrier(arena, limits); });
       CHECK(error.kind() == ErrorKind::Backend);
-      CHECK(std::string(error.what()).find("interrupted") != std::string::npos);
+      CHECK(has(error, "interrupted"));
     }
   });
 }
@@ -302,8 +302,7 @@ void test_peers_of_an_interrupted_rank_are_not_interrupted() {
       return arena.fail(Error(ErrorKind::Interrupted, "interrupted"));
     const Error error = error_of([&] { barrier(arena, soon()); });
     CHECK(error.kind() == ErrorKind::Backend);
-    CHECK(std::string(error.what()).find("rank 0 reports: interrupted") !=
-          std::string::npos);
+    CHECK(has(error, "rank 0 reports: interrupted"));
   });
 }
 

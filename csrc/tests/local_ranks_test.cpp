@@ -32,10 +32,6 @@ void run_halves(Body body) {
   });
 }
 
-bool has(const Error& error, const std::string& text) {
-  return std::string(error.what()).find(text) != std::string::npos;
-}
-
 // The group's other operations, which go elsewhere, have numbers, too.
 void test_operations_have_the_groups_numbers() {
   run_halves([](Arena& arena, int rank) {

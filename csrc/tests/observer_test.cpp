@@ -66,14 +66,11 @@ class Notebook : public Observer {
 // Runs body(comm, notebook) as every rank; afterwards the group is closed.
 template <class Body>
 void run_observed(int size, Body body) {
-  const Token token = fresh_token();
-  run_ranks(size, [&](int rank) {
+  run_communicators(size, [&](Communicator& comm) {
     Notebook notebook;
-    Communicator comm(membership(rank, size), token,
-                      [=] { return Tuning::for_ranks(size); });
     comm.observe(&notebook);
     body(comm, notebook);
-    comm.close(soon());
+    comm.close(soon());  // while the notebook is there
   });
 }
 

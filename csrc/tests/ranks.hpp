@@ -82,6 +82,10 @@ Error error_of(Call call) {
   std::abort();
 }
 
+inline bool has(const Error& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
+
 // Element i of what `rank` passes; sums of several ranks' are exact.
 inline float value(int rank, std::size_t i) {
   return static_cast<float>(rank + 1) + static_cast<float>(i % 1000);

@@ -305,6 +305,7 @@ void a_last_will_is_done_when_its_process_ends() {
     (void)!::write(pipe[1], "x", 1);
     ::pause();
   }
+  ::close(pipe[1]);  // so that the end of the child ends the read
   char ready = 0;
   CHECK(::read(pipe[0], &ready, 1) == 1);
   CHECK(!client->check({"died"}, soon()));
@@ -313,7 +314,6 @@ void a_last_will_is_done_when_its_process_ends() {
   CHECK(client->get("died", soon()).value() == "1");
   ::waitpid(child, nullptr, 0);
   ::close(pipe[0]);
-  ::close(pipe[1]);
 }
 
 void a_last_will_that_is_withdrawn_is_not_done() {
