@@ -15,6 +15,7 @@ from coverage_map import ROOT
 CORE = {
     "arena": "arena|scan|sparse|reads|cooperative|shared|scribbles",
     "base": "base|wait",
+    "calibration": "calibration",
     "comm": "communicator|bootstrap|select|shared",
     "engine": "engine|overwritten",
     "host": "base|wait|placement|select|peer_reads|bootstrap",
@@ -72,6 +73,11 @@ _STORES = [
 PYTHON = {
     "arena": [*_COLLECTIVES, *_GROUPS],
     "base": [*_COLLECTIVES, *_MESSAGES, *_GROUPS, *_STORES],
+    "calibration": [
+        "tests/unit/backends/test_tuned.py",
+        "tests/unit/bench",
+        "tests/process/test_run_basics.py",
+    ],
     "comm": [*_COLLECTIVES, *_MESSAGES, *_GROUPS],
     "engine": [*_MESSAGES, *_GROUPS],
     "host": [*_COLLECTIVES, *_MESSAGES, *_GROUPS, "tests/unit/test_info.py"],
