@@ -311,7 +311,10 @@ def test_ctrl_c_in_a_wait_leaves_the_operation_under_way():
         array = np.full(3, float(rank))
         if rank == 0:
             work = dist.all_reduce(array, async_op=True)
-            say("waits")
+            def tell():
+                until_it_waits(threading.main_thread())
+                say("waits")
+            threading.Thread(target=tell).start()
             try:
                 work.wait()
             except KeyboardInterrupt:
@@ -325,7 +328,6 @@ def test_ctrl_c_in_a_wait_leaves_the_operation_under_way():
     """
     with Processes(2, source) as job:
         assert job.read(0) == "waits"
-        time.sleep(0.2)  # mostly it waits by then; it is to be right in any case
         job.ranks[0].send_signal(signal.SIGINT)
         assert job.read(0) == "interrupted"
         Path(job.folder, "go").touch()
@@ -339,7 +341,8 @@ def test_no_memory_for_a_thread_is_an_error_of_the_backend(call):
         array = np.zeros(3)
         dist.barrier()
         if rank == 0:
-            used = int(open("/proc/self/statm").read().split()[0]) * 4096
+            used = int(open("/proc/self/statm").read().split()[0])
+            used *= resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20),) * 2)
             try:
                 dist.{call}

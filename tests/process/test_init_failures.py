@@ -28,13 +28,22 @@ HOST = """
                 return int(file.read())
 """
 
+# Says so once the ranks that `came` names are known to whoever comes.
+TELL = """
+        came = [0, 1, 2]
+        def tell():
+            store.wait([f"0//1/process/{number}" for number in came])
+            say("ready")
+        threading.Thread(target=tell).start()
+"""
+
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_rank_that_came_and_was_killed_is_named_by_all_that_wait(store):
     source = f"""
 {HOST}
         store = {STORES[store]}
-        say("ready")
+{TELL}
         try:
             dist.init_process_group(store=store, rank=rank, world_size=size + 1)
         except (dist.RankFailedError, dist.DistStoreError) as error:
@@ -43,7 +52,6 @@ def test_a_rank_that_came_and_was_killed_is_named_by_all_that_wait(store):
     with Processes(3, source) as job:
         for rank in range(3):
             assert job.read(rank) == "ready"
-        time.sleep(0.5)  # all wait for the fourth
         killed = time.monotonic()
         job.ranks[1].kill()
         results = job.join(codes=[0, -signal.SIGKILL, 0])
@@ -120,20 +128,20 @@ def test_a_rank_that_gave_up_and_ended_is_not_called_dead():
 
 
 def test_a_world_can_be_made_after_a_rank_died_in_the_one_before():
-    source = """
+    source = f"""
         dist.barrier()
         dist.destroy_process_group()
-        store = FileStore(f"{folder}/second", size)
+        store = FileStore(f"{{folder}}/second", size)
         try:
             if rank == 2:
                 raise RuntimeError("never comes")
-            say("ready")
+{TELL.replace("[0, 1, 2]", "[0, 1]").replace("        ", "            ")}
             dist.init_process_group(store=store, rank=rank, world_size=size)
         except RuntimeError:
             pass
         if rank == 1:
             stay()
-        store = FileStore(f"{folder}/third", 2)
+        store = FileStore(f"{{folder}}/third", 2)
         dist.init_process_group(store=store, rank=min(rank, 1), world_size=2)
         array = np.ones(1)
         dist.all_reduce(array)
@@ -141,7 +149,6 @@ def test_a_world_can_be_made_after_a_rank_died_in_the_one_before():
     """
     with Processes(3, source) as job:
         assert job.read(1) == "ready"
-        time.sleep(0.3)
         job.ranks[1].kill()
         assert job.ranks[1].wait(LIMIT) == -signal.SIGKILL
         assert job.join(codes=[0, -signal.SIGKILL, 0]) == [2, None, 2]

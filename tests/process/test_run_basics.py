@@ -239,7 +239,11 @@ def test_finds_the_figures_of_the_host_before_the_ranks_start(tmp_path):
         print(os.path.isdir({str(runtime / "allhands")!r}))
         """,
     )
-    calm = {"XDG_RUNTIME_DIR": str(runtime), "ALLHANDS_CALIBRATION": "no"}
+    calm = {
+        "XDG_RUNTIME_DIR": str(runtime),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "ALLHANDS_CALIBRATION": "no",
+    }
     done = launch("--nproc-per-node", "2", path, env=environment(**calm))
     assert "True" not in done.stdout
     assert list(runtime.iterdir()) == []

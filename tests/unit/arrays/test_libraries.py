@@ -104,5 +104,7 @@ def test_one_file_and_one_row_are_a_library(size, columns):
         [sum(ranks) + 5 * size],
     ]
     assert run_ranks(size, body) == [expected] * size
-    assert columns.accepted == [columns.Column]  # asked once for a class
+    # Once for a class; ranks that are threads may ask at the same time.
+    assert set(columns.accepted) == {columns.Column}
+    assert len(columns.accepted) <= size
     assert arrays.device_of(columns.Column(np.zeros(1))) == "cpu"

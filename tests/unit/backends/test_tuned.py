@@ -18,22 +18,16 @@ SIZES = [8 << 10, 64 << 10, 512 << 10]
 def runtime(tmp_path, monkeypatch):
     """A runtime directory of this test alone."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("ALLHANDS_CALIBRATION", "yes")
     return tmp_path
-
-
-def cpu_model():
-    """As the kernel names it."""
-    with open("/proc/cpuinfo") as file:
-        found = [line for line in file if line.startswith("model name")]
-    return found[0].partition(": ")[2].strip() if found else os.uname().machine
 
 
 def put_figures(folder, slots, read):
     """As the core keeps them."""
     folder.mkdir(mode=0o700)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    lines = ["allhands figures 1", boot, cpu_model(), *slots, *read, "end"]
+    lines = ["allhands figures 1", boot, _C.cpu_model(), *slots, *read, "end"]
     (folder / "figures").write_text("\n".join(map(str, lines)) + "\n")
     (folder / "figures").chmod(0o600)
 

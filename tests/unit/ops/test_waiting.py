@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.groups.world import current
 from harness.ranks import LIMIT, run_ranks
 
 
@@ -115,6 +116,20 @@ def test_several_threads_wait():
     assert run_ranks(2, body) == [[2 * i + 1 for i in range(30)]] * 2
 
 
+class Starts:
+    """An observer that tells when the first operation begins."""
+
+    def __init__(self):
+        self.is_begun = threading.Event()
+
+    def before(self, _operation):
+        self.is_begun.set()
+        return 0
+
+    def after(self, _token, _error):
+        pass
+
+
 def test_destroying_the_group_ends_a_call_of_another_thread():
     is_over = threading.Event()
 
@@ -133,10 +148,12 @@ def test_destroying_the_group_ends_a_call_of_another_thread():
             except dist.DistBackendError as error:
                 errors.append(str(error))
 
+        seen = Starts()
+        current().observe(seen)
         context = contextvars.copy_context()
         thread = threading.Thread(target=context.run, args=(call,), daemon=True)
         thread.start()
-        time.sleep(0.1)  # mostly it is in the call by then, and else it cannot begin
+        assert seen.is_begun.wait(LIMIT)
         dist.destroy_process_group()
         thread.join(LIMIT)
         is_over.set()
