@@ -16,6 +16,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/finalizer.hpp"
 #include "allhands/python/sparse.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/python/tuning.hpp"
@@ -90,14 +91,21 @@ PyCommunicator::~PyCommunicator() {
     close(0);
 }
 
-// A callback had the last reference: its thread cannot wait for its own end.
+// A callback had the last reference: its thread cannot wait for its own end. What the
+// core's operations use lives as long as these.
 void PyCommunicator::leave_to_another_thread() {
   Communicator* const core = core_.release();
-  for (auto& observer : observers_) (void)observer.release();  // the core uses them
+  for (auto& observer : observers_) (void)observer.release();
+  auto* const pending = new std::vector<Pending>(std::move(pending_));
   try {
-    std::thread([core] { delete core; }).detach();
+    std::thread([core, pending] {
+      delete core;
+      if (is_python_ending()) return;
+      const nb::gil_scoped_acquire gil;
+      delete pending;
+    }).detach();
   } catch (const std::system_error&) {
-    // No thread: the group's memory stays until the process ends.
+    // No thread: the memory of the group and its arrays stays until the process ends.
   }
 }
 

@@ -17,6 +17,26 @@ nanobind::object to_exception(const std::exception_ptr& error);
 // Where a signal arrives meanwhile, what its handler raised instead.
 void raise(const std::exception_ptr& pending) noexcept;
 
+// Runs `body` with the GIL where nobody can catch what the Python code of `raiser`
+// raises: the interpreter tells of it. Ctrl-C was not meant for that code; it
+// interrupts the main thread once more. An exception that the thread has on its way
+// stays there.
+template <class Body>
+void run_unraisable(nanobind::handle raiser, Body body) noexcept {
+  const nanobind::gil_scoped_acquire gil;
+  const nanobind::error_scope pending;
+  try {
+    body();
+  } catch (nanobind::python_error& error) {
+    const bool is_interrupt = error.matches(PyExc_KeyboardInterrupt);
+    error.discard_as_unraisable(raiser);
+    if (is_interrupt) PyErr_SetInterrupt();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    PyErr_WriteUnraisable(raiser.ptr());
+  }
+}
+
 // Registers the translation of allhands::Error into the classes of allhands.errors.
 void bind_errors(nanobind::module_& m);
 

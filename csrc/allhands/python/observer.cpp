@@ -25,28 +25,11 @@ nb::object to_python(const OperationRecord& operation) {
                           operation.peer, operation.tag, operation.is_async);
 }
 
-// Calls `tell` with the GIL. An exception that the thread has on its way stays there.
-template <class Tell>
-void call(nb::handle observer, Tell tell) noexcept {
-  const nb::gil_scoped_acquire gil;
-  const nb::error_scope pending;
-  try {
-    tell();
-  } catch (nb::python_error& error) {
-    const bool is_interrupt = error.matches(PyExc_KeyboardInterrupt);
-    error.discard_as_unraisable(observer);
-    if (is_interrupt) PyErr_SetInterrupt();  // Ctrl-C was not meant for the observer
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    PyErr_WriteUnraisable(observer.ptr());
-  }
-}
-
 }  // namespace
 
 std::uint64_t PyObserver::before(const OperationRecord& operation) noexcept {
   std::uint64_t token = kUntold;
-  call(observer_, [&] {
+  run_unraisable(observer_, [&] {
     token = nb::cast<std::uint64_t>(observer_.attr("before")(to_python(operation)));
   });
   return token;
@@ -54,7 +37,8 @@ std::uint64_t PyObserver::before(const OperationRecord& operation) noexcept {
 
 void PyObserver::after(std::uint64_t token, std::exception_ptr error) noexcept {
   if (token == kUntold) return;
-  call(observer_, [&] { observer_.attr("after")(token, to_exception(error)); });
+  run_unraisable(observer_,
+                 [&] { observer_.attr("after")(token, to_exception(error)); });
 }
 
 }  // namespace allhands::python

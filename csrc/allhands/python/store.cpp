@@ -17,6 +17,7 @@
 #include "allhands/base/deadline.hpp"
 #include "allhands/net/listener.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/finalizer.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/store/client.hpp"
 #include "allhands/store/server.hpp"
@@ -217,14 +218,6 @@ class PyLastWill {
   }
 
  private:
-  static bool is_python_ending() {
-#if PY_VERSION_HEX >= 0x030d0000
-    return Py_IsFinalizing() != 0;
-#else
-    return _Py_IsFinalizing() != 0;
-#endif
-  }
-
   std::unique_ptr<LastWill> will_;
 };
 

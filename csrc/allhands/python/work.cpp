@@ -131,14 +131,7 @@ void add_done_callback(nb::handle self, nb::object callback) {
                                             delete object;
                                           });
   const nb::gil_scoped_release unlocked;
-  state.work->on_done([held] {
-    const nb::gil_scoped_acquire gil;
-    try {
-      (*held)();
-    } catch (nb::python_error& error) {
-      error.discard_as_unraisable(*held);
-    }
-  });
+  state.work->on_done([held] { run_unraisable(*held, [&] { (*held)(); }); });
 }
 
 nb::object source(nb::handle self) {

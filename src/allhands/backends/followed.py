@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from allhands.arrays import Array
+from allhands.arrays import Array, library_of_dtype
 from allhands.backends.work import Work
+from allhands.errors import CollectiveTimeoutError
+from allhands.options import to_seconds
 
 __all__ = ["FollowedWork"]
 
@@ -15,8 +18,8 @@ __all__ = ["FollowedWork"]
 class FollowedWork(Work):
     """`work`, and after it `follow`, unless it failed.
 
-    `follow` runs in the thread that carried the operation out, or in one that waits. It
-    may be called again if an exception such as `KeyboardInterrupt` ended it.
+    `follow` runs in the thread that carried the operation out, or in one that waits or
+    asks. It is called again if an exception such as `KeyboardInterrupt` ended it.
     """
 
     def __init__(
@@ -25,21 +28,36 @@ class FollowedWork(Work):
         super().__init__(outputs)
         self._work = work
         self._follow = follow
-        self._lock = threading.Lock()
-        self._is_ended = False
+        # Reentrant: a signal's handler or a finalizer may come while it is held.
+        self._lock = threading.RLock()
+        self._follower: int | None = None  # the thread that has it and follows
+        self._ended = library_of_dtype("u1").new_future()
         self._error: BaseException | None = None
-        work.add_done_callback(self._end)
+        work.add_done_callback(self._try_to_end)
 
     def wait_for(self, timeout: timedelta | None) -> None:
-        """See `Work.wait_for`."""
+        """See `Work.wait_for`.
+
+        Raises:
+            RuntimeError: what waits has interrupted this thread in `follow`.
+        """
+        start = time.monotonic()
         self._work.wait_for(timeout)
-        self._end()
+        left = -1.0
+        if timeout is not None:
+            left = max(to_seconds(timeout) - (time.monotonic() - start), 0)
+        self._try_to_end(left)
+        if not self._ended.done():
+            raise self._refusal(timeout)
         if self._error is not None:
             raise self._error
 
     def is_completed(self) -> bool:
         """See `Work.is_completed`."""
-        return self._is_ended
+        if self._work.is_completed():
+            self._try_to_end()
+        is_ended: bool = self._ended.done()
+        return is_ended
 
     def exception(self) -> BaseException | None:
         """See `Work.exception`."""
@@ -47,21 +65,46 @@ class FollowedWork(Work):
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         """See `Work.add_done_callback`."""
+        self._ended.add_done_callback(lambda _: callback())
+        self.is_completed()  # where `follow` was interrupted, it is time
 
-        def end() -> None:
-            self._end()
-            callback()
+    def _try_to_end(self, patience: float = 0) -> None:
+        """Do what follows, unless it is done.
 
-        self._work.add_done_callback(end)
+        While another thread is at it, wait up to `patience` seconds; -1: no limit.
+        """
+        if self._ended.done() or not self._lock.acquire(timeout=patience):
+            return
+        try:
+            if self._follower is None:
+                self._end()
+        finally:
+            self._lock.release()
 
     def _end(self) -> None:
-        """Do what follows, once."""
-        with self._lock:
-            if self._is_ended:
+        """What follows, and who waits for it is told."""
+        try:
+            self._follower = threading.get_ident()
+            if self._ended.done():
                 return
             if self._work.exception() is None:
                 try:
                     self._follow()
                 except Exception as error:
                     self._error = error
-            self._is_ended = True
+            self._ended.set_result(None)
+        finally:
+            self._follower = None
+
+    def _refusal(self, timeout: timedelta | None) -> Exception:
+        if self._follower == threading.get_ident():
+            return RuntimeError(
+                "Work.wait: this thread is just writing the operation's result, and "
+                "was interrupted by what waits for it, as by a signal's handler; wait "
+                "when that has returned"
+            )
+        assert timeout is not None, "without a limit only this thread's own hold fails"
+        return CollectiveTimeoutError(
+            f"Work.wait timed out: another thread was still writing the operation's "
+            f"result after {to_seconds(timeout):g} s; wait again for it"
+        )

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import signal
+import sys
 import threading
 import weakref
 from datetime import timedelta
@@ -11,6 +13,8 @@ import pytest
 
 import allhands as dist
 from allhands.backends.work import WorkResult
+from allhands.groups.world import World, use
+from allhands.store import HashStore
 from harness.ranks import LIMIT, run_ranks
 
 
@@ -121,6 +125,23 @@ def test_mismatches_are_raised_by_wait():
         return work.get_future_result().result(1)
 
     assert run_ranks(2, body) == [WorkResult.COMM_ERROR] * 2
+
+
+def test_ctrl_c_in_a_callback_is_for_the_program():
+    def call(work):
+        work.wait()
+        work.add_done_callback(lambda: signal.raise_signal(signal.SIGINT))  # at once
+        sum(range(1000))  # by here a signal is looked for
+
+    with use(World()):
+        dist.init_process_group(store=HashStore(), rank=0, world_size=1)
+        hook, sys.unraisablehook = sys.unraisablehook, lambda args: None
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                call(dist.barrier(async_op=True))
+        finally:
+            sys.unraisablehook = hook
+        dist.destroy_process_group()
 
 
 def test_what_a_collective_has_not():

@@ -1,0 +1,55 @@
+"""The native engine's communicator as an object."""
+
+import threading
+import time
+import weakref
+from datetime import timedelta
+
+import numpy as np
+
+from allhands import _C, ReduceOp
+from harness.ranks import LIMIT
+
+
+def pair():
+    """The two ends of a group, both in this process."""
+    return [
+        _C.Communicator(
+            rank,
+            2,
+            name="pair",
+            token=bytes(32),
+            peers=[_C.process_identity()] * 2,
+            tuning={},
+            figures="",
+            timeout=timedelta(seconds=LIMIT),
+            patience=0.0,
+        )
+        for rank in range(2)
+    ]
+
+
+def test_arrays_of_what_is_queued_outlive_a_communicator_that_its_callback_drops():
+    held, theirs = pair()
+    held = [held]
+    dropped = threading.Event()
+    seen = []
+
+    def drop():
+        held.clear()
+        seen.append(array() is not None)
+        dropped.set()
+
+    held[0].barrier(None, True).add_done_callback(drop)
+    queued = np.ones(1000)
+    array = weakref.ref(queued)
+    held[0].all_reduce(queued, ReduceOp.SUM, None, True)
+    del queued
+    theirs.barrier(None, False)
+    assert dropped.wait(LIMIT)
+    assert seen == [True]
+    end = time.monotonic() + LIMIT
+    while array() is not None:  # until another thread has closed the group
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    theirs.close(0)
