@@ -9,6 +9,7 @@ import pytest
 import allhands as dist
 from allhands.backends.call import Call
 from allhands.backends.coalescing import CoalescingCommunicator
+from allhands.backends.communicator import Communicator
 from allhands.backends.fake import FakeCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.groups.user_group import UserGroupCommunicator
@@ -24,20 +25,55 @@ def delegating(name):
 
 OVERRIDDEN = [
     *("allreduce", "reduce", "reduce_scatter", "reduce_scatter_single", "broadcast"),
-    *("allgather", "all_gather_single", "gather", "scatter", "alltoall"),
+    *("allgather", "all_gather_single", "gather", "gather_single", "scatter"),
+    "alltoall",
     *("all_to_all_single", "barrier", "send", "recv", "recv_anysource"),
+]
+COALESCED = [
+    *("allreduce_coalesced", "allgather_coalesced", "all_gather_single_coalesced"),
+    "reduce_scatter_single_coalesced",
 ]
 UsersGroup = type(
     "UsersGroup",
     (dist.ProcessGroup,),
     {name: delegating(name) for name in OVERRIDDEN},
 )
+UsersCoalescingGroup = type(
+    "UsersCoalescingGroup",
+    (UsersGroup,),
+    {name: delegating(name) for name in COALESCED},
+)
+
+
+class OneByOne(Communicator):
+    """A backend that knows no coalesced operation."""
+
+    def __init__(self, communicator):
+        self.communicator = communicator
+
+    def submit(self, call):
+        if call.op.endswith("_coalesced"):
+            return super().submit(call)
+        return self.communicator.submit(call)
+
+    def set_timeout(self, timeout):
+        self.communicator.set_timeout(timeout)
+
+    def abort(self, reason):
+        self.communicator.abort(reason)
+
+    def close(self, grace):
+        self.communicator.close(grace)
 
 
 MAKERS = {
     "native": lambda world: world.communicator,
     "per-device": lambda world: PerDeviceCommunicator({"cpu": world.communicator}),
+    "one by one": lambda world: OneByOne(world.communicator),
     "user's group": lambda world: UserGroupCommunicator(UsersGroup(0, SIZE)),
+    "user's group that coalesces": lambda world: UserGroupCommunicator(
+        UsersCoalescingGroup(0, SIZE)
+    ),
     "fake": lambda world: FakeCommunicator(),
 }
 MOVING = [name for name in MAKERS if name != "fake"]
@@ -90,6 +126,15 @@ def everything_of(rank):
             ALL if is_root else [],
         ),
         (
+            Call(
+                "gather_single",
+                nothing(4 * SIZE) if is_root else None,
+                numbers(rank),
+                root=ROOT,
+            ),
+            np.concatenate(ALL) if is_root else [],
+        ),
+        (
             Call("scatter", nothing(), ALL if is_root else None, root=ROOT),
             numbers(rank),
         ),
@@ -100,6 +145,49 @@ def everything_of(rank):
         ),
         (Call("barrier"), []),
     ]
+
+
+def coalesced_of(rank):
+    """A Call of each coalesced operation on this rank, and what it is to leave."""
+    lengths = (4, 2)
+    summed = [numbers(rank, length) for length in lengths]
+    wide = [np.concatenate([numbers(rank, n)] * SIZE) for n in lengths]
+    mine = [numbers(rank, length) for length in lengths]
+    of_all = [[numbers(peer, n) for n in lengths] for peer in range(SIZE)]
+    sums = [sum(row[i] for row in of_all) for i in range(2)]
+    whole = [np.concatenate([row[i] for row in of_all]) for i in range(2)]
+    return [
+        (Call("all_reduce_coalesced", summed, summed), sums),
+        (
+            Call(
+                "all_gather_coalesced",
+                [[nothing(length) for length in lengths] for _ in range(SIZE)],
+                mine,
+            ),
+            of_all,
+        ),
+        (
+            Call(
+                "all_gather_single_coalesced",
+                [nothing(length * SIZE) for length in lengths],
+                mine,
+            ),
+            whole,
+        ),
+        (
+            Call(
+                "reduce_scatter_single_coalesced",
+                [nothing(length) for length in lengths],
+                wide,
+            ),
+            sums,
+        ),
+    ]
+
+
+def flat(arrays):
+    parts = [flat(part) if isinstance(part, list) else [part] for part in arrays]
+    return [array for part in parts for array in part]
 
 
 def unlike(call, expected):
@@ -132,6 +220,36 @@ def test_every_collective(moving, async_op):
             if work is not None:
                 assert work.wait()
             assert unlike(call, expected) == []
+
+    run_ranks(SIZE, body)
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+def test_every_coalesced_operation(moving, async_op):
+    def body(rank):
+        communicator = moving(dist.group.WORLD)
+        for call, expected in coalesced_of(rank):
+            work = communicator.submit(replace(call, async_op=async_op))
+            assert (work is None) is not async_op
+            if work is not None:
+                assert work.wait()
+                assert work.result() is call.output
+            for output, want in zip(flat(call.output), flat(expected), strict=True):
+                assert np.array_equal(output, want), call.op
+
+    run_ranks(SIZE, body)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "all_gather_single"])
+def test_coalesced_lists_of_unlike_length_are_refused(moving, kind):
+    def body(rank):
+        communicator = moving(dist.group.WORLD)
+        outputs = [nothing(12)] * 2
+        if kind == "all_gather":
+            outputs = [[nothing()] * 2] * SIZE
+        with pytest.raises(RuntimeError, match=r"[12]\b.*[12]\b"):
+            communicator.submit(Call(f"{kind}_coalesced", outputs, [numbers(rank)]))
+        communicator.barrier(None, False)
 
     run_ranks(SIZE, body)
 
@@ -223,14 +341,27 @@ def test_a_prepared_call_that_is_refused_may_be_tried_again():
     run_ranks(1, body)
 
 
-@pytest.mark.parametrize("name", ["native", "per-device", "user's group"])
-def test_an_unknown_operation_is_refused_by_name(name):
+@pytest.mark.parametrize("op", ["gossip", "gossip_coalesced"])
+def test_an_unknown_operation_is_refused_by_name(moving, op):
     def body(rank):
-        communicator = MAKERS[name](dist.group.WORLD)
+        communicator = moving(dist.group.WORLD)
         with pytest.raises(NotImplementedError, match=r"does not support gossip"):
-            communicator.submit(Call("gossip"))
+            communicator.submit(Call(op, [numbers(0)], [numbers(0)]))
 
     run_ranks(1, body)
+
+
+@pytest.mark.parametrize("op", ["scan", "exscan"])
+def test_what_torch_has_no_method_for_is_refused_by_a_users_group(op):
+    class Scanning(UsersGroup):
+        def scan(self):
+            pytest.fail("nothing says what its arguments are")
+
+        exscan = scan
+
+    x = numbers(0)
+    with pytest.raises(NotImplementedError, match=f"Scanning does not support {op}"):
+        UserGroupCommunicator(Scanning(0, 1)).submit(Call(op, x, x))
 
 
 def test_a_coalescing_communicator_starts_everything(moving):

@@ -9,7 +9,7 @@ communicator takes them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -49,6 +49,26 @@ class Call:
         """What it reads, as a list."""
         return _listed(self.input)
 
+    def singles(self) -> list[Call] | None:
+        """What a coalesced operation is several of; None of any other operation.
+
+        Raises:
+            RuntimeError: its lists differ in length.
+        """
+        op = self.op.removesuffix("_coalesced")
+        if op == self.op:
+            return None
+        inputs, outputs = self.inputs(), self.outputs()
+        if op == "all_gather":  # a list per rank, each with one per input
+            for row in outputs:
+                _check_length(self.op, row, inputs)
+            outputs = [[row[i] for row in outputs] for i in range(len(inputs))]
+        _check_length(self.op, outputs, inputs)
+        return [
+            replace(self, op=op, output=output, input=input)
+            for output, input in zip(outputs, inputs, strict=True)
+        ]
+
     def device(self) -> str:
         """The type of device of its first array; "cpu" where it has none.
 
@@ -59,6 +79,14 @@ class Call:
         while isinstance(first, list) and first:
             first = first[0]
         return "cpu" if first is None else device_of(first)
+
+
+def _check_length(op: str, outputs: list[Any], inputs: list[Any]) -> None:
+    if len(outputs) != len(inputs):
+        raise RuntimeError(
+            f"{op}: a list of outputs has {len(outputs)} arrays, expected "
+            f"{len(inputs)}, one per input"
+        )
 
 
 def _listed(arrays: Any) -> list[Any]:

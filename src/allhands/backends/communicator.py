@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
@@ -26,7 +26,7 @@ from allhands.arrays import Array
 from allhands.backends.call import Call
 from allhands.backends.observer import Observer
 from allhands.backends.request import PersistentRequest, PlainRequest
-from allhands.backends.work import Work
+from allhands.backends.work import CombinedWork, Work
 from allhands.options import RedOpType, ReduceOp
 from allhands.rendezvous.roster import Roster
 from allhands.store import Store
@@ -56,10 +56,22 @@ class Communicator(Protocol):
     def submit(self, call: Call) -> Work | None:
         """Carry out `call`, or with `call.async_op` start it.
 
+        Here a coalesced operation is started as several, one after the other.
+
         Raises:
             NotImplementedError: this communicator has no such operation.
         """
-        _refuse(self, call.op)
+        singles = call.singles()
+        if singles is None:
+            _refuse(self, call.op)
+        works = [
+            _started(self.submit(replace(single, async_op=True))) for single in singles
+        ]
+        work = CombinedWork(works, call.outputs())
+        if call.async_op:
+            return work
+        work.wait()
+        return None
 
     def prepare(self, call: Call) -> PersistentRequest | None:
         """A request that submits `call` again and again; None where `submit` warns."""

@@ -143,8 +143,8 @@ class HookedCommunicator(Communicator):
             name,
             call.op,
             call.async_op,
-            call.inputs(),
-            call.outputs(),
+            _flat(call.inputs()),
+            _flat(call.outputs()),
             call.root if call.peer is None else call.peer,
             op_id,
         )
@@ -204,3 +204,9 @@ class HookedCommunicator(Communicator):
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, CollectiveMismatchError):  # the group works on
             self._hooks.abort()
+
+
+def _flat(arrays: list[Any]) -> list[Array]:
+    """The arrays of a list, or of a list of lists."""
+    parts = [part if isinstance(part, list) else [part] for part in arrays]
+    return [array for part in parts for array in part]

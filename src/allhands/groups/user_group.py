@@ -34,7 +34,7 @@ from allhands.options import (
 __all__ = ["UserGroupCommunicator"]
 
 Spelling: TypeAlias = tuple[Sequence[str], Sequence[Any]]
-"""Names of a method of torch's, newest first, and its arguments."""
+"""Names of a method of torch's, newest first, and its arguments; none: no method."""
 
 
 class UserGroupCommunicator(Communicator):
@@ -55,8 +55,10 @@ class UserGroupCommunicator(Communicator):
                     return work
                 work.wait()
                 return None
+        if call.singles() is not None:
+            return super().submit(call)
         raise NotImplementedError(
-            f"Backend {kind.__name__} does not support {names[0]}"
+            f"Backend {kind.__name__} does not support {(*names, call.op)[0]}"
         )
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -99,6 +101,10 @@ def _spelling(call: Call, limit: timedelta) -> Spelling:
         case "gather":
             options = GatherOptions(limit, rootRank=call.root)
             return ["gather"], [[output] if output else [], [input], options]
+        case "gather_single":
+            options = GatherOptions(limit, rootRank=call.root)
+            names = ["gather_single", "gather_into_tensor"]
+            return names, [output, input, options]
         case "scatter":
             options = ScatterOptions(limit, rootRank=call.root)
             return ["scatter"], [[output], [input] if input else [], options]
@@ -113,6 +119,16 @@ def _spelling(call: Call, limit: timedelta) -> Spelling:
             return ["allreduce_coalesced"], [output, options]
         case "all_gather_coalesced":
             return ["allgather_coalesced"], [output, input, AllgatherOptions(limit)]
+        case "all_gather_single_coalesced":
+            names = ["all_gather_single_coalesced", "allgather_into_tensor_coalesced"]
+            return names, [output, input, AllgatherOptions(limit)]
+        case "reduce_scatter_single_coalesced":
+            options = ReduceScatterOptions(limit, reduceOp=call.reduce_op)
+            names = [
+                "reduce_scatter_single_coalesced",
+                "reduce_scatter_tensor_coalesced",
+            ]
+            return names, [output, input, options]
         case "barrier":
             return ["barrier"], [BarrierOptions(limit)]
         case "send":
@@ -121,4 +137,4 @@ def _spelling(call: Call, limit: timedelta) -> Spelling:
             return ["recv_anysource"], [[output], call.tag]
         case "recv":
             return ["recv"], [[output], call.peer, call.tag]
-    return [call.op], []
+    return [], []  # torch has no method for it

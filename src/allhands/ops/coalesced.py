@@ -38,10 +38,10 @@ def all_reduce_coalesced(
 ) -> Any:
     """`all_reduce` of each of `tensors`, as one operation; warns.
 
-    Every rank passes as many, each of the same size. They may share memory: all are
-    read before one is written. All have one dtype; with SUM, AVG and PREMUL_SUM complex
-    arrays may be among real ones, `complex64` among `float32` and `complex128` among
-    `float64`.
+    Every rank passes as many, each of the same size. They may share memory (with a
+    backend of ours): all are read before one is written. All have one dtype; with SUM,
+    AVG and PREMUL_SUM complex arrays may be among real ones, `complex64` among
+    `float32` and `complex128` among `float64`.
 
     Returns:
         A future of `tensors` if `async_op`, else None.

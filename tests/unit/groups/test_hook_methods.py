@@ -52,6 +52,22 @@ def test_hooks_see_each_operation():
     run_ranks(2, body)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_hooks_get_the_arrays_of_lists_in_lists():
+    def body(rank):
+        seen = []
+        dist.group.WORLD.register_pre_hook(1, seen.append)
+        outputs = [[np.zeros(2), np.zeros(3)] for _ in range(2)]
+        inputs = [np.ones(2), np.ones(3)]
+        dist.all_gather_coalesced(outputs, inputs)
+        told = seen[0]
+        wanted = [*inputs, *outputs[0], *outputs[1]]
+        found = [*told.input_tensors, *told.output_tensors]
+        assert [id(array) for array in found] == [id(array) for array in wanted]
+
+    run_ranks(2, body)
+
+
 def test_a_hook_id_is_used_once():
     def body(rank):
         world = dist.group.WORLD
