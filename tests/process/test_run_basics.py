@@ -228,30 +228,40 @@ def test_launchers_started_together_do_not_clash(tmp_path):
     assert [(err, code) for _, err, code in results] == [(b"", 0)] * 8
 
 
-def test_finds_the_figures_of_the_host_before_the_ranks_start(tmp_path):
-    """Or none, on a busy host or on one CPU; the ranks find the folder, or nothing."""
-    runtime = tmp_path / "runtime"
-    runtime.mkdir()
-    path = program(
-        tmp_path,
-        f"""
-        import os
-        print(os.path.isdir({str(runtime / "allhands")!r}))
-        """,
+CALM = """
+    import pathlib, sys
+    from allhands import _C, run
+
+    def figures(folder, *, rehearse):
+        if rehearse:
+            pathlib.Path(folder).mkdir()
+            pathlib.Path(folder, "figures").touch()
+
+    _C.figures = figures
+    sys.exit(run.main())
+"""
+
+
+@pytest.mark.parametrize(("calibration", "num_found"), [("yes", 2), ("no", 0)])
+def test_finds_the_figures_of_the_host_before_the_ranks_start(
+    calibration, num_found, tmp_path
+):
+    """A rehearsal finds none where the host is busy; so here its part is played."""
+    program(tmp_path, CALM, "calm.py")
+    figures = tmp_path / "allhands" / "figures"
+    path = program(tmp_path, f"import os; print(os.path.exists({str(figures)!r}))")
+    env = environment(
+        PYTHONPATH=str(tmp_path),
+        XDG_RUNTIME_DIR=str(tmp_path),
+        ALLHANDS_CALIBRATION=calibration,
     )
-    calm = {
-        "XDG_RUNTIME_DIR": str(runtime),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "ALLHANDS_CALIBRATION": "no",
-    }
-    done = launch("--nproc-per-node", "2", path, env=environment(**calm))
-    assert "True" not in done.stdout
-    assert list(runtime.iterdir()) == []
-    eager = {**calm, "ALLHANDS_CALIBRATION": "yes"}
-    done = launch("--nproc-per-node", "2", path, env=environment(**eager))
-    has_figures = (runtime / "allhands" / "figures").exists()
+    done = launch("-n", "2", path, module="calm", env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("True") == (2 if has_figures else 0)
-    done = launch("-n", "2", path, env=environment(ALLHANDS_CALIBRATION="maybe"))
+    assert done.stdout.count("True") == num_found
+
+
+def test_a_calibration_is_yes_or_no(tmp_path):
+    env = environment(ALLHANDS_CALIBRATION="maybe")
+    done = launch("-n", "2", program(tmp_path, ""), env=env)
     assert done.returncode == 2
     assert "it must be yes or no" in done.stderr
