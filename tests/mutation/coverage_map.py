@@ -1,7 +1,7 @@
 """CoverageMap: which test files run which line of the package, in their processes too.
 
-Made once per checkout: every test file by itself under coverage, which takes as long
-as all tests one after the other. What was measured is kept in build/mutation, so a run
+Made once per commit: every test file by itself under coverage, which takes as long as
+all tests one after the other. What was measured is kept in build/mutation, so a run
 that was cut short goes on.
 """
 
@@ -14,7 +14,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).parents[2]
-FOLDER = ROOT / "build" / "mutation"
+COMMIT = subprocess.check_output(
+    ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True
+).strip()
+FOLDER = ROOT / "build" / "mutation" / COMMIT
 LIMIT = 1800  # seconds for one test file
 
 # What measures or draws.

@@ -5,9 +5,9 @@
 
 A mutant that does not compile, or compiles to the same, is no mutant; another one is
 drawn. On each run the tests that may see it, until one fails: twice, and not on the
-code as it is. The results are kept in build/mutation as they come, and a run that was
-cut short goes on where it was. At the end stands a table; fewer than 90 % noticed is a
-failure.
+code as it is. The results are kept in build/mutation, in a folder of this commit, as
+they come, and a run that was cut short goes on where it was. At the end stands a table;
+fewer than 90 % noticed is a failure.
 
 It changes files in place, one at a time, and puts them back, so the checkout must have
 no changes of yours.
@@ -34,15 +34,16 @@ from coverage_map import FOLDER, ROOT, CoverageMap
 PYTHON = sys.executable
 WANTED = 0.9
 HANG = 180  # seconds of one test
+# What pytest ends with: all passed; there was nothing to run, as where all that is left
+# is flaky; it had to be stopped.
+UNNOTICED = (0, 5, None)
+FAILED = r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"  # a line of its summary
 PLAIN = ROOT / "build" / "plain"
 ORIGINAL = FOLDER / "plain"
 
 
 def run(command, limit):
-    """(whether it succeeds, its output). What it started ends with it.
-
-    None: it did not end in time, and what ran so far did not fail.
-    """
+    """(exit code, output) of it; what it started ends with it. None: not in time."""
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -55,7 +56,7 @@ def run(command, limit):
     ) as process:
         try:
             output, _ = process.communicate(timeout=max(limit, 1))
-            return process.returncode == 0, output
+            return process.returncode, output
         except subprocess.TimeoutExpired:
             return None, ""
         finally:
@@ -68,8 +69,8 @@ class Build:
 
     def __init__(self):
         command = ["make", "build", "build/plain/build.ninja"]
-        is_fine, output = run(command, 7200)
-        if not is_fine or not self._make(PLAIN, "all"):
+        code, output = run(command, 7200)
+        if code != 0 or not self._make(PLAIN, "all"):
             sys.exit(f"mutate.py: the code does not build:\n{output[-3000:]}")
         [self._extension] = (ROOT / "build").glob("cp*/_C.*.so")
         asked = [PYTHON, "-c", "import allhands; print(allhands._C.__file__)"]
@@ -102,7 +103,7 @@ class Build:
 
     def _make(self, folder, target):
         command = ["cmake", "--build", folder, "--target", target, "-j", "2"]
-        return run(command, 3600)[0] is True
+        return run(command, 3600)[0] == 0
 
     def _digest(self):
         digest = hashlib.sha256()
@@ -162,7 +163,7 @@ class Examiner:
             if self._left() < 0:
                 break
             runs = [PLAIN / name, PLAIN / name, ORIGINAL / name]
-            if [run([path], HANG)[0] is True for path in runs] == [False, False, True]:
+            if [run([path], HANG)[0] == 0 for path in runs] == [False, False, True]:
                 return name
         return ""
 
@@ -171,27 +172,29 @@ class Examiner:
         command += ["-o", f"timeout={HANG}"]
         flaky = []
         while tests and self._left() > 0:
-            is_fine, output = run([*command, *flaky, *tests], self._left())
-            if is_fine is not False:
+            tried = [*command, *flaky, *tests]
+            code, output = run(tried, self._left())
+            if code in UNNOTICED:
                 break
-            failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+            failed = re.findall(FAILED, output, re.MULTILINE)[:1]
+            if failed:  # or it crashed, or could not even begin
+                tried = [*command, *failed]
+            again, _ = run(tried, self._left())
+            if again not in UNNOTICED and self._passes_at_first(mutant, tried):
+                return failed[0] if failed else f"pytest, which ended with {code}"
             if not failed:
-                return "pytest itself"  # crashed, or could not even begin
-            [first, *_] = failed
-            again, _ = run([*command, first], self._left())
-            if again is False and self._passes_at_first(mutant, [*command, first]):
-                return first
-            flaky += ["--deselect", first]
+                break
+            flaky += ["--deselect", *failed]
         return ""
 
     def _passes_at_first(self, mutant, command):
         mutant.path.write_text(mutant.before)
         self._build.put_back()
-        is_fine, _ = run(command, self._limit)
+        code, _ = run(command, self._limit)
         mutant.path.write_text(mutant.after)
         if not mutant.is_python:
             self._build.install()
-        return is_fine is True
+        return code == 0
 
 
 def table(results):
