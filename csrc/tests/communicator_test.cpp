@@ -76,6 +76,71 @@ void test_wait_that_expires_leaves_the_operation_running() {
   });
 }
 
+// How a thread waits that has no limit of its own: it carries out what it waits for.
+bool (*const kNobody)() = [] { return false; };
+Limits without_limit(Interrupt interrupt = kNobody) {
+  return {Deadline::never(), interrupt};
+}
+
+// Whose wait gives up, leaves nothing undone: neither what it waited for nor what was
+// posted later.
+template <class GiveUp>
+void check_left_wait(GiveUp give_up) {
+  std::atomic<bool> is_left = false;
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> first = {1}, second = {2};
+    comm.run(barrier(), soon());
+    if (comm.rank() == 1)
+      while (!is_left) std::this_thread::yield();
+    const auto post = [&](std::vector<float>& data) {
+      const Buffer buffer = buffer_of(data);
+      return comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
+    };
+    const auto works = {post(first), post(second)};
+    if (comm.rank() == 0) {
+      give_up(comm, **works.begin());
+      is_left = true;
+    }
+    comm.close(soon());  // nobody waits again
+    for (const auto& work : works) CHECK(work->is_completed() && !work->error());
+    CHECK(first[0] == 2 && second[0] == 4);
+  });
+}
+
+void test_a_wait_with_a_limit_that_ends_before_the_peers_come() {
+  check_left_wait([](Communicator& comm, Work& work) {
+    const Error error =
+        error_of([&] { comm.wait(work, within(std::chrono::milliseconds(20))); });
+    CHECK(error.kind() == ErrorKind::Timeout);
+  });
+}
+
+void test_a_wait_that_is_interrupted_before_the_peers_come() {
+  check_left_wait([](Communicator& comm, Work& work) {
+    const Error error =
+        error_of([&] { comm.wait(work, without_limit([] { return true; })); });
+    CHECK(error.kind() == ErrorKind::Interrupted);
+  });
+}
+
+// A callback is refused what would wait for it, whichever thread runs it.
+void test_a_callback_cannot_close_its_group() {
+  run_communicators(1, [&](Communicator& comm) {
+    for (const bool is_waited_for : {true, false}) {
+      std::atomic<int> num_refused = 0;
+      comm.run(barrier(), soon());
+      const auto work = comm.post(barrier(), soon().deadline);
+      work->on_done([&] {
+        const Error error = error_of([&] { comm.close(soon()); });
+        num_refused += error.kind() == ErrorKind::Unsupported;
+      });
+      if (is_waited_for) comm.wait(*work, without_limit());
+      while (!work->is_completed()) std::this_thread::yield();
+      while (num_refused == 0) std::this_thread::yield();
+    }
+  });
+}
+
 void test_close_ends_what_is_queued() {
   run_communicators(2, [&](Communicator& comm) {
     if (comm.rank() == 1) return;
@@ -338,6 +403,9 @@ int main() {
   }
   test_callback_runs_once_done();
   test_wait_that_expires_leaves_the_operation_running();
+  test_a_wait_with_a_limit_that_ends_before_the_peers_come();
+  test_a_wait_that_is_interrupted_before_the_peers_come();
+  test_a_callback_cannot_close_its_group();
   test_close_ends_what_is_queued();
   test_abort_reaches_every_rank();
   test_operations_are_numbered_alike();

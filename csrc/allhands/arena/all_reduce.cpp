@@ -39,8 +39,9 @@ class AllReduce {
   void run(const Ways& ways) {
     if (!ways.may(Way::OnePhase)) return run_two_phases();
     const std::size_t bytes = input_.num_bytes();
-    pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
-    arena_.enter();
+    arena_.enter([&] {
+      pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
+    });
     if (output_ == nullptr) return;
     for (int rank = 0; rank < arena_.size(); ++rank)
       reduction_.source(rank) = arena_.staging(rank, 0, bytes);
@@ -56,8 +57,7 @@ class AllReduce {
     share_ = round_down(arena_.chunk_bytes() / element_ / size);
     chunk_ = share_ * size;
     const std::size_t chunks = Cut{input_.count, chunk_}.rounds();
-    stage(0);
-    arena_.enter();
+    arena_.enter([this] { stage(0); });
     arena_.use_chunks(chunks);
     for (std::size_t i = 0; i < chunks; ++i) {
       reduce_own_part(i);

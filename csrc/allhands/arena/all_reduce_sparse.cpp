@@ -37,10 +37,11 @@ class IndexExchange {
         per_round_((arena.chunk_bytes() - kHead) / sizeof(std::int64_t)) {}
 
   std::vector<Indices> run() {
-    const std::uint64_t count = array_.indices.size();
-    std::memcpy(arena_.slot(arena_.rank(), 0), &count, sizeof count);
-    stage(0);
-    arena_.enter();
+    arena_.enter([this] {
+      const std::uint64_t count = array_.indices.size();
+      std::memcpy(arena_.slot(arena_.rank(), 0), &count, sizeof count);
+      stage(0);
+    });
     const std::size_t rounds = Cut{take_counts(), per_round_}.rounds();
     if (rounds > 1) arena_.use_chunks(rounds);
     collect(0);

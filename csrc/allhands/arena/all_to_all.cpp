@@ -41,14 +41,12 @@ class AllToAll {
         offers_(size_) {}
 
   void run() {
-    stage_counts();
-    if (single_copy::all_to_all(arena_, ways_, outputs_, inputs_,
-                                [this] { take_counts(); }))
-      return;
-    stage_counts();  // that may have used up the first chunk
-    offer_large_shares();
-    stage(0);
-    arena_.enter();
+    if (is_mapped()) return;
+    choose_offers();
+    arena_.enter([this] {
+      stage_counts();
+      stage(0);
+    });
     take_counts();
     const std::size_t rounds = Cut{largest_staged_, most_}.rounds();
     if (rounds > 1) arena_.use_chunks(rounds);
@@ -83,14 +81,23 @@ class AllToAll {
            static_cast<std::size_t>(to) * most_ * element_;
   }
 
+  // Whether it is done, from array to array in shared memory.
+  bool is_mapped() {
+    if (!ways_.may(Way::Mapped)) return false;
+    stage_counts();
+    return single_copy::all_to_all(arena_, outputs_, inputs_,
+                                   [this] { take_counts(); });
+  }
+
   void stage_counts() {
     for (std::size_t rank = 0; rank < size_; ++rank) {
-      sent_by(arena_.rank())[rank] = {inputs_[rank].count, 0};
+      sent_by(arena_.rank())[rank] = {inputs_[rank].count, offers_[rank]};
       expected_by(arena_.rank())[rank] = outputs_[rank].count;
     }
   }
 
-  void offer_large_shares() {
+  // Large shares are read where they lie.
+  void choose_offers() {
     if (!ways_.may(Way::Read)) return;
     const auto self = static_cast<std::size_t>(arena_.rank());
     for (std::size_t to = 0; to < size_; ++to) {
@@ -100,7 +107,6 @@ class AllToAll {
         continue;
       if (single_copy::writes_inputs(outputs_, inputs_, self)) return;
       offers_[to] = reinterpret_cast<std::uint64_t>(inputs_[to].data);
-      sent_by(arena_.rank())[to].address = offers_[to];
     }
   }
 

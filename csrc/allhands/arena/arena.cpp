@@ -70,11 +70,11 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
                                            tuning_.yields_per_look);
 }
 
-void Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,
-                  const Limits& limits, const Limits* waiter) {
+bool Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,
+                  const Limits& limits, bool may_suspend) {
   limits_ = limits;
-  waiter_ = waiter;
-  if (is_suspended_) return;
+  may_suspend_ = may_suspend;
+  if (is_suspended_) return false;
   sequence_ = sequence;
   descriptor_ = descriptor;
   parity_ ^= 1;
@@ -85,6 +85,7 @@ void Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,
   control(rank()).entered.store(
       sequence << 8 | static_cast<std::uint64_t>(descriptor.op),
       std::memory_order_relaxed);
+  return true;
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t i) const {
@@ -99,7 +100,7 @@ const Factor& Arena::factor(int rank) const { return control(rank).factors[parit
 
 void Arena::enter() {
   wait_all(std::exchange(is_suspended_, false) ? clock_ : publish());
-  waiter_ = nullptr;
+  may_suspend_ = false;
   if (!can_read_peers_) try_to_read_peers();
   check_match();
 }

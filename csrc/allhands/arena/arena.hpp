@@ -42,10 +42,10 @@
 
 namespace allhands {
 
-// Thrown out of an operation that can be begun again: its waiter's limits have ended
-// before all ranks came. The peers see no difference.
+// Thrown out of an operation that another thread is to go on with, before all ranks
+// have entered it. The peers see no difference.
 struct Suspended {
-  WaitEnd end;
+  bool is_interrupted;  // false: this thread could not carry it out at all
 };
 
 class Arena {
@@ -72,12 +72,13 @@ class Arena {
   // Of the operation in hand.
   std::uint64_t sequence() const { return sequence_; }
 
-  // Begins the group's operation number `sequence`, which is above all before, or a
-  // suspended one again. Throws what broke the group, if a local rank has told of it.
-  // `waiter`: whose end suspends the operation until all ranks have entered; may be
-  // null.
-  void begin(std::uint64_t sequence, const Descriptor& descriptor, const Limits& limits,
-             const Limits* waiter = nullptr);
+  // Begins the group's operation number `sequence`, which is above all before. Throws
+  // what broke the group, if a local rank has told of it. False: it was suspended and
+  // goes on; what it has told the peers is not to be told again.
+  // `may_suspend`: an interrupt suspends it until all ranks have entered. Then it must
+  // tell the peers nothing before that but what `enter` stages.
+  bool begin(std::uint64_t sequence, const Descriptor& descriptor, const Limits& limits,
+             bool may_suspend = false);
   // Where `rank` stages the operation's i-th chunk, chunk_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
   // The same for an operation that stages `bytes` per rank in all: within the rank's
@@ -90,8 +91,15 @@ class Arena {
   const Factor& factor(int rank) const;
 
   // The operation's first publication; returns when every rank is here. Throws Mismatch
-  // where their descriptors differ (the next operation works again).
+  // where their descriptors differ (the next operation works again), and Suspended.
   void enter();
+  // The same of what `stage` writes for the peers: not again once they may have seen it
+  // and gone on.
+  template <class Stage>
+  void enter(Stage stage) {
+    if (!is_suspended_) stage();
+    enter();
+  }
   // Tells how many chunks the operation uses; needed when it is more than one.
   void use_chunks(std::uint64_t count) { next_chunk_ = first_chunk_ + count; }
   // After enter: the operation goes on as if nothing of it had been staged yet. It may
@@ -168,8 +176,6 @@ class Arena {
   void try_to_read_peers();
   void wait_asleep(int rank, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
-  void suspend_if_over();
-  Deadline::Duration slice_of(const Wait& wait) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
@@ -202,8 +208,8 @@ class Arena {
   std::vector<std::byte> scratch_;
   const std::shared_ptr<SharedArrays> shared_arrays_ = std::make_shared<SharedArrays>();
   Limits limits_;
-  const Limits* waiter_ = nullptr;  // until all have entered
-  bool is_suspended_ = false;       // entered, but not yet by all
+  bool may_suspend_ = false;   // until all have entered
+  bool is_suspended_ = false;  // entered, but not yet by all
 };
 
 }  // namespace allhands

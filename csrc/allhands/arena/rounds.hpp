@@ -13,8 +13,7 @@ namespace allhands {
 // meeting compares the descriptors, so nothing is collected of a mismatched operation.
 template <class Stage, class Collect>
 void run_rounds(Arena& arena, std::size_t rounds, Stage stage, Collect collect) {
-  stage(std::size_t{0});
-  arena.enter();
+  arena.enter([&] { stage(std::size_t{0}); });
   if (rounds > 1) arena.use_chunks(rounds);
   collect(std::size_t{0});
   for (std::size_t i = 1; i < rounds; ++i) {

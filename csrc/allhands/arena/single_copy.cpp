@@ -217,13 +217,12 @@ bool writes_inputs(const std::vector<Buffer>& outputs,
   return false;
 }
 
-bool all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
+bool all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
                 const std::vector<Buffer>& inputs, const std::function<void()>& check) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = writes_inputs(outputs, inputs, self);
   // Shares that lie elsewhere are read one by one: their senders say so themselves.
-  Ways mapped;
-  if (ways.may(Way::Mapped)) mapped.add(Way::Mapped);
+  const Ways mapped = Ways().add(Way::Mapped);
   const auto peers = PeerArrays::meet(
       arena, mapped, std::span(inputs).first(is_overwritten ? 0 : inputs.size()));
   if (!peers) return false;

@@ -48,9 +48,10 @@ bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
 bool writes_inputs(const std::vector<Buffer>& outputs,
                    const std::vector<Buffer>& inputs, std::size_t self);
 
-// Each rank copies its part of all inputs. 2 B read and written. Counts are not agreed
-// on before: `check` is called once all ranks have entered, and may throw.
-bool all_to_all(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
+// Each rank copies its part of all inputs, which lie in shared arrays. 2 B read and
+// written. Counts are not agreed on before: `check` is called once all ranks have
+// entered, and may throw.
+bool all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
                 const std::vector<Buffer>& inputs, const std::function<void()>& check);
 
 // Each rank copies its part of the root's inputs. B bytes read and written.

@@ -37,7 +37,7 @@ void Arena::wait_asleep(int rank, std::uint32_t clock) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.clock.load(std::memory_order_seq_cst);
     if (!has_reached(seen, clock) && !has_failed())
-      futex_wait(theirs.clock, seen, slice_of(wait));
+      futex_wait(theirs.clock, seen, wait.slice());
     theirs.waiters.fetch_sub(1, std::memory_order_relaxed);
     if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
     look_around(wait, clock);
@@ -46,24 +46,14 @@ void Arena::wait_asleep(int rank, std::uint32_t clock) {
   }
 }
 
-void Arena::suspend_if_over() {
-  const WaitEnd end = waiter_ != nullptr ? Wait(*waiter_).look() : WaitEnd::None;
-  if (end == WaitEnd::None) return;
-  is_suspended_ = true;
-  throw Suspended{end};
-}
-
-// How long the next sleep may last.
-Deadline::Duration Arena::slice_of(const Wait& wait) const {
-  const Deadline::Duration slice = wait.slice();
-  return waiter_ == nullptr ? slice : std::min(slice, waiter_->deadline.remaining());
-}
-
 // What else may end a wait; returns if nothing does.
 void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   if (has_failed()) throw_failure();
-  suspend_if_over();
   const WaitEnd end = wait.look();
+  if (end == WaitEnd::Interrupted && may_suspend_) {
+    is_suspended_ = true;
+    throw Suspended{true};
+  }
   if (end == WaitEnd::Interrupted) {
     fail(Error(ErrorKind::Backend, describe_call() + ": rank " +
                                        std::to_string(group_.rank) +

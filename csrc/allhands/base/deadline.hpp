@@ -33,6 +33,7 @@ class Deadline {
     return now - start_;
   }
   Duration limit() const { return limit_; }
+  bool is_never() const { return limit_ > kForever; }
 
  private:
   explicit Deadline(Duration limit) : limit_(limit) {}
@@ -42,7 +43,7 @@ class Deadline {
     const Clock::time_point now = Clock::now();
     if (start_ == Clock::time_point()) {
       start_ = now;
-      at_ = limit_ > kForever ? Clock::time_point::max() : now + limit_;
+      at_ = is_never() ? Clock::time_point::max() : now + limit_;
     }
     return now;
   }

@@ -18,10 +18,11 @@ Communicator::Communicator(Membership membership, const Token& token,
       make_tuning_(std::move(make_tuning)),
       late_notice_(late_notice),
       owner_pid_(getpid()),
-      queue_(turns_, [this](Turns::Ticket ticket, const Operation& operation,
-                            Deadline deadline, const Limits* waiter) {
-        run_queued(ticket, operation, deadline, waiter);
-      }) {
+      queue_(membership_.name, this, turns_,
+             [this](Turns::Ticket ticket, const Operation& operation, Deadline deadline,
+                    const Limits* waiter) {
+               run_queued(ticket, operation, deadline, waiter);
+             }) {
   const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
     if (membership_.peers[static_cast<std::size_t>(peer)].host !=
@@ -46,17 +47,18 @@ void Communicator::check(const Operation& operation) const {
 
 void Communicator::run(const Operation& operation, const Limits& given) {
   const Limits limits = {given.deadline, given.interrupt, &stop_};
-  const Turns::Ticket ticket = take_ticket(limits);
-  const auto run = [&] {
+  const auto run = [&](Turns::Ticket ticket) {
     run_in_turn(ticket, limits,
                 [&](Arena& arena) { allhands::run(arena, ticket, operation, limits); });
   };
-  if (Observer* const watching = observer()) [[unlikely]]
-    return observe_run(
-        *watching,
-        collective_record(ticket, operation.collective->descriptor(operation), false),
-        run);
-  run();
+  Observer* const watching = observer();
+  if (watching == nullptr) [[likely]]
+    return run(take_ticket(limits));
+  // It may throw, and then no ticket is lost.
+  const Descriptor descriptor = operation.collective->descriptor(operation);
+  const Turns::Ticket ticket = take_ticket(limits);
+  observe_run(*watching, collective_record(ticket, descriptor, false),
+              [&] { run(ticket); });
 }
 
 template <class Body>
@@ -78,10 +80,10 @@ void Communicator::run_queued(Turns::Ticket ticket, const Operation& operation,
   const Limits limits = {deadline, waiter ? waiter->interrupt : nullptr, &stop_};
   // What opens the group cannot change threads.
   const bool is_ready = is_ready_.load(std::memory_order_acquire);
-  if (waiter != nullptr && !is_ready) throw Suspended{WaitEnd::None};
+  if (waiter != nullptr && !is_ready) throw Suspended{false};
   Arena& arena = opened(limits);
   try {
-    allhands::run(arena, ticket, operation, limits, waiter);
+    allhands::run(arena, ticket, operation, limits, waiter != nullptr);
   } catch (const Suspended&) {
     throw;
   } catch (...) {

@@ -24,6 +24,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/buffer.hpp"
+#include "allhands/base/thread_mark.hpp"
 #include "allhands/comm/bootstrap.hpp"
 #include "allhands/comm/failure_record.hpp"
 #include "allhands/comm/observer.hpp"
@@ -102,10 +103,8 @@ class Communicator {
   // True in a child that the group's process forked: it has the memory but not the
   // threads, so it must neither use this object nor destroy it.
   bool is_forked() const;
-  // Whether this is a thread of the group's own, in a callback.
-  bool is_own_thread() const {
-    return queue_.is_own_thread() || (engine_ != nullptr && engine_->is_own_thread());
-  }
+  // Whether this thread runs a callback of the group, for which close() would wait.
+  bool is_in_callback() const { return ThreadMark::is_set(this); }
 
  private:
   Observer* observer() const { return observer_.load(std::memory_order_acquire); }

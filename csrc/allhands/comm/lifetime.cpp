@@ -59,7 +59,7 @@ void Communicator::adopt(Segment segment) {
       membership_, arena_->tuning());
   engine_ = std::make_unique<ProgressEngine>(
       std::move(transport), membership_, arena_->tuning(),
-      ServedGroup{[this] { return failure(); },
+      ServedGroup{this, [this] { return failure(); },
                   [this](const Error& error) { tell(error); }},
       late_notice_);
   memory_ = std::move(segment.memory);
@@ -130,7 +130,7 @@ void Communicator::note_failure(std::string reason) {
 
 void Communicator::close(const Limits& limits) {
   if (is_forked()) return;
-  if (is_own_thread())
+  if (is_in_callback())
     throw Error(
         ErrorKind::Unsupported,
         "group '" + name() +

@@ -1,36 +1,24 @@
 #include "allhands/comm/operation_queue.hpp"
 
 #include <chrono>
-#include <optional>
-#include <system_error>
 #include <utility>
 
-#include "allhands/arena/arena.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/start_thread.hpp"
+#include "allhands/base/thread_mark.hpp"
 
 namespace allhands {
 
 OperationQueue::Posted OperationQueue::post(Operation operation, Deadline deadline) {
   const auto queued = std::make_shared<Queued>(std::move(operation), deadline);
   const std::lock_guard lock(mutex_);
-  if (is_closing_) throw Error(ErrorKind::Backend, "the group was destroyed");
-  if (!thread_.joinable()) start_thread();
+  if (is_closing_)
+    throw Error(ErrorKind::Backend, "group '" + group_ + "' was destroyed");
+  if (!thread_.joinable()) thread_ = start_thread([this] { progress(); });
   queue_.push_back(queued);
   const Turns::Ticket ticket = queued->ticket = turns_.take();
-  if (is_asleep_) changed_.notify_one();
+  if (is_asleep_) wake();
   return {ticket, {queued, &queued->work}};
-}
-
-void OperationQueue::start_thread() {
-  try {
-    thread_ = std::thread([this] { progress(); });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorKind::Backend,
-                std::string("no thread for operations with async_op=True: ") +
-                    error.what() +
-                    "; the memory or the number of threads (`ulimit -u`, pids.max) is "
-                    "used up. Synchronous operations need none");
-  }
 }
 
 void OperationQueue::wait(Work& work, const Limits& limits) {
@@ -39,67 +27,86 @@ void OperationQueue::wait(Work& work, const Limits& limits) {
   work.wait(limits);
 }
 
-// Carries out the first of the queue; false: this thread cannot, or its limits ended.
+// Carries out the first of the queue; false: another thread does.
 bool OperationQueue::take_part(const Limits& limits) {
   QueuedPtr first;
   {
     const std::lock_guard lock(mutex_);
     if (queue_.empty()) return false;
-    if (!turns_.is_turn(queue_.front()->ticket)) {
+    if (is_first_running_ || !limits.deadline.is_never() ||
+        !turns_.is_turn(queue_.front()->ticket)) {
       hurry();
       return false;
     }
-    first = std::move(queue_.front());
-    queue_.pop_front();
-    ++num_running_;
+    first = queue_.front();
+    is_first_running_ = true;
   }
-  try {
-    carry_out(*first, &limits);
-    return true;
-  } catch (const Suspended& suspended) {
-    const std::lock_guard lock(mutex_);
-    queue_.push_front(std::move(first));
-    --num_running_;
-    hurry();
-    if (suspended.end == WaitEnd::Interrupted) throw interrupted();
-    return false;
-  }
+  return carry_out(*first, &limits);
 }
 
-void OperationQueue::carry_out(Queued& queued, const Limits* waiter) {
+// False: the progress thread is to do it.
+bool OperationQueue::carry_out(Queued& first, const Limits* waiter) {
   bool is_awaited = false;
-  {
-    std::optional<Turn> turn(std::in_place, turns_);
-    std::exception_ptr error;
-    try {
-      run_(queued.ticket, queued.operation, queued.deadline, waiter);
-    } catch (const Suspended&) {
-      turn->keep();
-      throw;
-    } catch (...) {
-      error = std::current_exception();
-    }
-    // Before the turn ends: the next to run finds this one completed.
-    is_awaited = queued.work.settle(error);
-    const std::lock_guard lock(mutex_);
-    --num_running_;
+  if (const auto suspended = run_first(first, waiter, is_awaited)) {
+    leave_first();
+    if (suspended->is_interrupted) throw interrupted();
+    return false;
   }
-  if (is_awaited) queued.work.announce();  // callbacks may use the group
+  if (is_awaited) {
+    const ThreadMark in_callback(mark_);
+    first.work.announce();  // callbacks may use the group
+  }
+  return true;
+}
+
+std::optional<Suspended> OperationQueue::run_first(Queued& first, const Limits* waiter,
+                                                   bool& is_awaited) {
+  Turn turn(turns_);
+  std::exception_ptr error;
+  try {
+    run_(first.ticket, first.operation, first.deadline, waiter);
+  } catch (const Suspended& suspended) {
+    turn.keep();
+    return suspended;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  // Before the turn ends: the next to run finds this one completed.
+  is_awaited = first.work.settle(error);
+  remove_first();
+  return std::nullopt;
+}
+
+void OperationQueue::leave_first() {
+  const std::lock_guard lock(mutex_);
+  is_first_running_ = false;
+  hurry();
+}
+
+void OperationQueue::remove_first() {
+  const std::lock_guard lock(mutex_);
+  queue_.pop_front();
+  is_first_running_ = false;
+  is_urgent_ = is_urgent_ && !queue_.empty();
+  if (is_closing_ || is_urgent_ || (is_asleep_ && !queue_.empty())) wake();
 }
 
 // The thread does not let the first lie any longer.
 void OperationQueue::hurry() {
   is_urgent_ = true;
+  wake();
+}
+
+void OperationQueue::wake() {
+  is_asleep_ = false;
   changed_.notify_one();
 }
 
 void OperationQueue::progress() {
   std::unique_lock lock(mutex_);
   while (rest(lock)) {
-    const QueuedPtr first = std::move(queue_.front());
-    queue_.pop_front();
-    ++num_running_;
-    is_urgent_ = is_urgent_ && !queue_.empty();
+    const QueuedPtr first = queue_.front();
+    is_first_running_ = true;
     lock.unlock();
     turns_.wait(first->ticket, {Deadline::never()});
     carry_out(*first, nullptr);
@@ -107,39 +114,35 @@ void OperationQueue::progress() {
   }
 }
 
-// Until an operation has lain for a whole nap; false: the thread is to end. The thread
-// that posted it mostly waits for it soon. The thread naps on a few times when nothing
-// is left: to wake it for every operation would cost more than the operation.
+// Until the first has lain for a whole nap; false: the thread is to end. The thread
+// that posted it mostly waits for it soon. The thread naps on a few times when it has
+// nothing to do: to wake it for every operation would cost more than the operation.
 bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
   constexpr std::chrono::microseconds kNap{200};
   constexpr int kMaxIdleNaps = 50;
-  for (int idle_naps = 0;; ++idle_naps) {
-    if (queue_.empty() && is_closing_) return false;
-    if (queue_.empty() && idle_naps >= kMaxIdleNaps) {
+  for (int idle_naps = 0; !is_over(); ++idle_naps) {
+    if (!is_first_free() && idle_naps >= kMaxIdleNaps) {
       is_asleep_ = true;
-      changed_.wait(lock, [this] { return is_closing_ || !queue_.empty(); });
-      is_asleep_ = false;
+      changed_.wait(lock, [this] { return !is_asleep_; });
       idle_naps = 0;
     }
-    const bool had_first = !queue_.empty();
+    const bool had_first = is_first_free();
     const Turns::Ticket first = had_first ? queue_.front()->ticket : 0;
-    changed_.wait_for(lock, kNap, [this] { return is_closing_ || is_urgent_; });
-    if (queue_.empty()) {
-      is_urgent_ = false;
-      continue;
-    }
+    changed_.wait_for(lock, kNap, [this] {
+      return is_over() || (is_first_free() && (is_closing_ || is_urgent_));
+    });
+    if (!is_first_free()) continue;
     if (is_closing_ || is_urgent_ || (had_first && queue_.front()->ticket == first))
       return true;
     idle_naps = 0;
   }
+  return false;
 }
 
 void OperationQueue::close() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_closing_ = true;
-  }
-  changed_.notify_one();
+  const std::lock_guard lock(mutex_);
+  is_closing_ = true;
+  wake();
 }
 
 void OperationQueue::join() {
@@ -148,7 +151,7 @@ void OperationQueue::join() {
 
 bool OperationQueue::is_busy() {
   const std::lock_guard lock(mutex_);
-  return !queue_.empty() || num_running_ != 0;
+  return !queue_.empty();
 }
 
 }  // namespace allhands

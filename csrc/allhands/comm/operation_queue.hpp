@@ -1,10 +1,10 @@
 // The operations of a group that were issued with async_op=True, in their order.
 //
-// A thread that waits for one carries out those before it and then that one, which
-// saves two changes of threads. The progress thread carries out what no thread waits
-// for; it starts with the first operation and lets each lie for a nap first. While it
-// waits for the peers to come, an operation can still change threads: when the wait's
-// limits end, the thread goes on with it.
+// A thread that waits for one, with no limit of its own, carries out those before it
+// and then that one, which saves two changes of threads. The progress thread carries
+// out what no thread waits for; it starts with the first operation and lets each lie
+// for a nap first. It also goes on with an operation whose waiter is interrupted before
+// all ranks have come.
 //
 // Thread-safe. Callbacks run in the thread that carried out their operation, outside
 // the lock.
@@ -15,10 +15,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/comm/turns.hpp"
@@ -28,13 +30,15 @@ namespace allhands {
 
 class OperationQueue {
  public:
-  // Runs an operation, whose turn it is, until `deadline`. `waiter`: the limits of the
-  // thread that waits for it; null in the progress thread. Throws Suspended where those
-  // end first, and is called again.
+  // Runs an operation, whose turn it is, until `deadline`. `waiter`: the thread that
+  // waits for it does, with these limits, and is called off by Suspended; null: the
+  // progress thread does.
   using Run = std::function<void(Turns::Ticket, const Operation&, Deadline deadline,
                                  const Limits* waiter)>;
 
-  OperationQueue(Turns& turns, Run run) : turns_(turns), run_(std::move(run)) {}
+  // `group`: its name, for messages. `mark`: the ThreadMark of callbacks.
+  OperationQueue(std::string group, const void* mark, Turns& turns, Run run)
+      : group_(std::move(group)), mark_(mark), turns_(turns), run_(std::move(run)) {}
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
 
@@ -54,7 +58,6 @@ class OperationQueue {
   void join();
   // Whether some have not ended.
   bool is_busy();
-  bool is_own_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   struct Queued {
@@ -67,21 +70,30 @@ class OperationQueue {
   };
   using QueuedPtr = std::shared_ptr<Queued>;
 
-  void start_thread();
   bool take_part(const Limits& limits);
-  void carry_out(Queued& queued, const Limits* waiter);
+  bool carry_out(Queued& first, const Limits* waiter);
+  std::optional<Suspended> run_first(Queued& first, const Limits* waiter,
+                                     bool& is_awaited);
+  void leave_first();
+  void remove_first();
   void hurry();
+  void wake();
   void progress();
   bool rest(std::unique_lock<std::mutex>& lock);
+  // Whether there is something to do for who is not at it already.
+  bool is_first_free() const { return !queue_.empty() && !is_first_running_; }
+  bool is_over() const { return queue_.empty() && is_closing_; }
 
+  const std::string group_;
+  const void* const mark_;
   Turns& turns_;
   const Run run_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<QueuedPtr> queue_;
-  int num_running_ = 0;     // taken out of the queue
+  std::deque<QueuedPtr> queue_;  // each until it has ended
+  bool is_first_running_ = false;
   bool is_urgent_ = false;  // somebody waits who cannot carry out the first itself
-  bool is_asleep_ = false;  // the thread, until something is posted
+  bool is_asleep_ = false;  // the thread, until it is woken
   bool is_closing_ = false;
   std::thread thread_;
 };

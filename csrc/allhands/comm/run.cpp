@@ -1,10 +1,33 @@
 #include "allhands/comm/run.hpp"
 
+#include <algorithm>
+
 #include "allhands/arena/collectives.hpp"
 #include "allhands/comm/overlaps.hpp"
 #include "allhands/comm/select.hpp"
 
 namespace allhands {
+namespace {
+
+// Whether peers may learn where memory of this rank is, which has to stay then.
+bool shows_memory(const Operation& operation, const Ways& ways) {
+  if (ways.may(Way::Mapped) || ways.may(Way::Cooperative)) return true;
+  if (operation.collective->op != Op::AllToAll) return ways.may(Way::Read);
+  return std::ranges::any_of(operation.inputs, [&](const Buffer& share) {
+    return share.num_bytes() >= ways.least_share;
+  });
+}
+
+void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
+         const Ways& ways, const Limits& limits, bool may_suspend) {
+  const Collective& collective = *operation.collective;
+  const bool is_new =
+      arena.begin(sequence, collective.descriptor(operation), limits, may_suspend);
+  if (is_new && collective.is_reduction) arena.set_factor(operation.factor);
+  collective.run(arena, ways, operation);
+}
+
+}  // namespace
 
 Ways ways_of(const Operation& operation, const Arena& arena) {
   const Collective& collective = *operation.collective;
@@ -21,15 +44,14 @@ Ways ways_of(const Operation& operation, const Arena& arena) {
 }
 
 void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
-         const Limits& limits, const Limits* waiter) {
-  if (writes_own_inputs(operation, arena.rank())) {
-    const CopiedInputs copied(operation);
-    return run(arena, sequence, copied.operation(), limits, waiter);
-  }
-  const Collective& collective = *operation.collective;
-  arena.begin(sequence, collective.descriptor(operation), limits, waiter);
-  if (collective.is_reduction) arena.set_factor(operation.factor);
-  collective.run(arena, ways_of(operation, arena), operation);
+         const Limits& limits, bool may_suspend) {
+  const Ways ways = ways_of(operation, arena);
+  if (may_suspend && shows_memory(operation, ways)) throw Suspended{false};
+  if (writes_own_inputs(operation, arena.rank()))
+    run(arena, sequence, CopiedInputs(operation).operation(), ways, limits,
+        may_suspend);
+  else
+    run(arena, sequence, operation, ways, limits, may_suspend);
 }
 
 }  // namespace allhands

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "allhands/base/joined.hpp"
+#include "allhands/base/thread_mark.hpp"
 #include "allhands/engine/transfer_text.hpp"
 #include "allhands/host/wait_awake.hpp"
 
@@ -90,7 +91,10 @@ bool ProgressEngine::progress() {
 }
 
 void ProgressEngine::complete(Ended& ended) {
-  for (const TransferPtr& transfer : ended.to_announce) transfer->work.announce();
+  for (const TransferPtr& transfer : ended.to_announce) {
+    const ThreadMark in_callback(group_.mark);
+    transfer->work.announce();
+  }
   // Other threads of this rank may sleep until just these have ended.
   if (ended.is_any && sleepers_.load(std::memory_order_seq_cst) != 0)
     transport_->wake_self();

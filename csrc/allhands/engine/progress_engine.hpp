@@ -32,6 +32,8 @@ namespace allhands {
 
 // What an engine asks and tells the group that it serves, from any thread.
 struct ServedGroup {
+  // The ThreadMark of callbacks.
+  const void* mark = nullptr;
   // What broke it, if something did.
   PeerWatch::Failure failure = [] { return std::nullopt; };
   // The engine cannot go on; called outside its lock.
@@ -85,7 +87,6 @@ class ProgressEngine {
   void leave(const Error& reason, Presence how = Presence::Left);
   // After leave(): ends the thread. Not from a Work's callback.
   void join() { thread_.join(); }
-  bool is_own_thread() const { return thread_.is_own_thread(); }
 
  private:
   template <class Body>

@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -34,7 +33,6 @@ class ProgressThread {
   void stop();
   // After stop(). Not from a Work's callback.
   void join();
-  bool is_own_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   void run();

@@ -85,7 +85,7 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
 PyCommunicator::~PyCommunicator() {
   if (core_->is_forked())
     core_.release();
-  else if (core_->is_own_thread())
+  else if (core_->is_in_callback())
     leave_to_another_thread();
   else
     close(0);
