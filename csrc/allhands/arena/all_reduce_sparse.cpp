@@ -99,14 +99,19 @@ class IndexExchange {
   std::vector<Indices> all_;     // by rank
 };
 
-Indices united(const std::vector<Indices>& all) {
-  Indices result = all.front();
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    Indices both;
-    std::ranges::set_union(result, all[rank], std::back_inserter(both));
-    result = std::move(both);
-  }
-  return result;
+Indices united(const Indices& a, const Indices& b) {
+  Indices both;
+  both.reserve(a.size() + b.size());
+  std::ranges::set_union(a, b, std::back_inserter(both));
+  return both;
+}
+
+// In pairs, so that each index is copied once for each doubling of the ranks.
+Indices united(std::vector<Indices> all) {
+  for (std::size_t step = 1; step < all.size(); step *= 2)
+    for (std::size_t i = 0; i + step < all.size(); i += 2 * step)
+      all[i] = united(all[i], all[i + step]);
+  return std::move(all.front());
 }
 
 // This rank's rows among those of all.

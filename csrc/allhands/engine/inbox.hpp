@@ -27,7 +27,7 @@ class Inbox {
   void take_piece(const Message& message, const std::byte* data, Ended& ended);
   // The peer has given `send_id` up: the receive that gets nothing now, or null.
   TransferPtr cancel(std::uint32_t send_id);
-  // Gives a receive up; false if it is not (or no longer) here.
+  // Gives a receive up, if it is still here.
   void withdraw(const Transfer& receive);
 
   // Copies a part of the single copy under way. True: it did, or something has ended.

@@ -37,7 +37,7 @@ class Matching {
   // The oldest receive that could get a message from `source`, no longer posted; or
   // null.
   TransferPtr take_waiting_for(int source);
-  // False: it is not among the posted.
+  // If it is among the posted.
   void withdraw(const Transfer& receive);
   // Drops the unmatched offer that its sender has given up.
   void drop_offer(int source, std::uint32_t send_id);

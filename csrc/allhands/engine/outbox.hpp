@@ -32,7 +32,7 @@ class Outbox {
   void accept(std::uint32_t send_id, std::uint32_t recv_id);
   void join(std::uint32_t send_id, ArrayKey receiver);
 
-  // Gives a send up; false if it is not (or no longer) here.
+  // Gives a send up, if it is still here.
   void withdraw(const Transfer& send);
   // The oldest send that the peer has not accepted, or null.
   TransferPtr oldest() const;
