@@ -32,17 +32,19 @@ def python_types():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 text = ast.get_docstring(node) or ""
                 if text.startswith("See the module"):
-                    text = (ast.get_docstring(module) or "").removeprefix(
-                        f"{node.name}: "
-                    )
+                    text = ast.get_docstring(module) or ""
+                    text = text.removeprefix(f"{node.name}: ")
+                    text = text[:1].upper() + text[1:]
                 yield node.name, path, first_sentence(text)
 
 
 def cpp_types():
     for path in sorted((ROOT / "csrc/allhands").rglob("*.hpp")):
         text = path.read_text()
-        for comment, name in _CPP_TYPE.findall(text):
-            about = comment or _HEAD.match(text)[0]
+        found = _CPP_TYPE.findall(text)
+        head = _HEAD.match(text)[0] if len(found) == 1 else ""  # or of what is it?
+        for comment, name in found:
+            about = comment or head
             yield name, path, first_sentence(_COMMENT.sub("", about))
 
 

@@ -48,6 +48,7 @@ struct Suspended {
   bool is_interrupted;  // false: this thread could not carry it out at all
 };
 
+// One rank's end of the segment that collectives go through.
 class Arena {
  public:
   // Makes the first Layout(size).total_bytes() of fresh `memory` a group's: once,

@@ -20,7 +20,7 @@
 
 namespace allhands {
 
-// The numbers are in what ranks tell each other.
+// Names of the collectives. The numbers are in what ranks tell each other.
 enum class Op : std::uint8_t {
   None,
   AllReduce,
@@ -44,6 +44,7 @@ enum class Op : std::uint8_t {
 // Of an operation whose ranks do not know it before they meet.
 inline constexpr std::size_t kUnknownBytes = SIZE_MAX;
 
+// One collective: how it is checked, described and carried out.
 struct Collective {
   Op op;
   const char* name;   // torch.distributed's, or MPI's

@@ -19,7 +19,7 @@
 
 namespace allhands {
 
-// The receiver's side, for one operation.
+// The receiver's side of what both sides copy in one collective.
 class CooperativeReceives {
  public:
   explicit CooperativeReceives(Arena& arena) : arena_(arena) {}

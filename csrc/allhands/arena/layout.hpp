@@ -70,6 +70,7 @@ struct SharedFailure {
   char text[kMaxText];
 };
 
+// What the whole segment has once.
 struct alignas(64) Header {
   Tuning tuning;  // of the rank that made the segment; all ranks have the same
   SharedFailure failure;

@@ -21,6 +21,7 @@
 
 namespace allhands {
 
+// A shared array as one rank has it mapped.
 struct SharedRegion {
   std::uint64_t number;  // the same on every rank, never 0
   std::byte* base;       // where this rank has mapped it
@@ -33,6 +34,7 @@ struct SharedRegion {
   }
 };
 
+// Finds, by memory or by number, the regions that this rank has mapped.
 class SharedArrays {
  public:
   // What all ranks know of each other: none is looked up before the first was made.

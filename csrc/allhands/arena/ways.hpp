@@ -9,7 +9,8 @@
 
 namespace allhands {
 
-// Best first. The first three go from array to array, in a single copy.
+// How the data of an operation goes, best first. The first three go from array to
+// array, in a single copy.
 enum class Way : std::uint8_t {
   Mapped,       // all arrays lie in one shared array: plain loads and stores
   Cooperative,  // sender and receiver copy together, by system calls

@@ -12,6 +12,7 @@
 
 namespace allhands {
 
+// Elements along one axis, and how far apart they are.
 struct Dimension {
   std::int64_t size;
   std::int64_t stride;  // bytes, may be negative
@@ -19,6 +20,7 @@ struct Dimension {
   bool operator==(const Dimension&) const = default;
 };
 
+// Memory that somebody else owns, its dtype and its layout.
 struct Buffer {
   void* data = nullptr;
   DType dtype = DType::UInt8;

@@ -9,6 +9,7 @@
 
 namespace allhands {
 
+// What went wrong, which decides the class of the exception in Python.
 enum class ErrorKind {
   Value,        // the caller's mistake: ValueError
   Type,         // the caller's mistake: TypeError
@@ -23,6 +24,7 @@ enum class ErrorKind {
   Interrupted,  // a Python signal handler raised; the binding lets that exception out
 };
 
+// What every function of the core throws.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, std::vector<int> ranks = {})

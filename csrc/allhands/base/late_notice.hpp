@@ -9,8 +9,9 @@
 
 namespace allhands {
 
-// Of one group. Each time it takes twice as long until the next, so that ranks which
-// are late by habit do not fill the screen. Thread-safe, but for copying.
+// Says of one group for whom its calls wait. Each time it takes twice as long until the
+// next, so that ranks which are late by habit do not fill the screen. Thread-safe, but
+// for copying.
 class LateNotice {
  public:
   using Duration = Deadline::Duration;

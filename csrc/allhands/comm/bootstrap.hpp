@@ -20,6 +20,7 @@
 
 namespace allhands {
 
+// The memory that a group's ranks share on one host, and who hands it out.
 struct Segment {
   std::shared_ptr<SharedMemory> memory;
   std::unique_ptr<SegmentServer> server;  // on the rank that hands it out

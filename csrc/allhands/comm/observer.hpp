@@ -28,8 +28,8 @@ struct OperationRecord {
   bool is_async = false;
 };
 
-// Watches a group. Thread-safe, as operations are issued and end in several threads;
-// must not use the group.
+// Is told of each operation of a group. Thread-safe, as operations are issued and end
+// in several threads; must not use the group.
 class Observer {
  public:
   virtual ~Observer() = default;

@@ -37,12 +37,14 @@ namespace segment {
 
 using Nonce = std::array<char, 16>;
 
+// What a joiner sends first.
 struct Hello {
   std::int32_t rank;
   Nonce nonce;
   Digest proof;
 };
 
+// What the server replies; the segment's descriptor travels with it.
 struct Answer {
   Digest proof;
 };
@@ -53,6 +55,7 @@ inline constexpr char kCounted = 'C';
 Digest joiner_proof(const Token& token, std::int32_t rank, const Nonce& nonce);
 Digest server_proof(const Token& token, const Nonce& nonce);
 
+// The abstract Unix address of a group.
 struct SocketName {
   explicit SocketName(const std::string& name);
 

@@ -11,8 +11,9 @@
 
 namespace allhands {
 
-// Destroying it leaves its thread a few seconds more: a rank that comes late then still
-// learns from the segment who was there and has left, or what broke the group.
+// Hands the segment out. Destroying it leaves its thread a few seconds more: a rank
+// that comes late then still learns from the segment who was there and has left, or
+// what broke the group.
 class SegmentServer {
  public:
   // How long a connection may say nothing, and how many may at a time; the oldest makes

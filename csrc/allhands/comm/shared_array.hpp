@@ -21,7 +21,7 @@
 
 namespace allhands {
 
-// One rank's hold of it. Thread-safe.
+// One rank's hold of a shared array. Thread-safe.
 class SharedArray {
  public:
   SharedArray(std::shared_ptr<SharedMemory> memory,
@@ -40,7 +40,7 @@ class SharedArray {
   const SharedRegion region_;
 };
 
-// The operation that makes one, on every rank at once.
+// The operation that makes a shared array, on every rank at once.
 class SharedArrayMaker {
  public:
   // Throws Value where the arrays have more bytes than can be counted.

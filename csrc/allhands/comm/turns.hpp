@@ -19,6 +19,7 @@
 
 namespace allhands {
 
+// Hands out tickets, and lets one operation run at a time, in their order.
 class Turns {
  public:
   using Ticket = std::uint64_t;  // from 1

@@ -20,6 +20,7 @@ struct Unexpected {
   std::vector<std::byte> record;  // as it came, the message included
 };
 
+// The posted receives and the messages that wait for each other.
 class Matching {
  public:
   // The receive for a message from `source`, which is then no longer posted; or null.

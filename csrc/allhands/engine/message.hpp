@@ -18,6 +18,7 @@
 
 namespace allhands {
 
+// What a record asks or says, and who writes it.
 enum class MessageKind : std::uint8_t {
   Eager,   // sender: a whole message
   Offer,   // sender: a large message, with the key of its array
@@ -29,6 +30,7 @@ enum class MessageKind : std::uint8_t {
   Cancel,  // sender: `send_id` has been given up
 };
 
+// The head of a record.
 struct Message {
   MessageKind kind;
   DType dtype;

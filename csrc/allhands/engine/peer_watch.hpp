@@ -13,7 +13,8 @@
 
 namespace allhands {
 
-// Thread-safe, but for was_gone_lately(): the ProgressEngine's lock guards that.
+// Knows which peers are gone. Thread-safe, but for was_gone_lately(): the
+// ProgressEngine's lock guards that.
 class PeerWatch {
  public:
   // Why a rank has aborted the group, if it said so.

@@ -40,6 +40,7 @@ struct ServedGroup {
   std::function<void(const Error&)> fail = [](const Error&) {};
 };
 
+// Moves the messages of one rank of a group.
 class ProgressEngine {
  public:
   enum class AtEnd { GiveUp, GoOn };

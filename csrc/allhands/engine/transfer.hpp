@@ -16,7 +16,8 @@ namespace allhands {
 
 inline constexpr int kAnySource = -1;
 
-// Owned by the ProgressEngine's lock; `work` is for everybody.
+// A posted send or receive. Owned by the ProgressEngine's lock; `work` is for
+// everybody.
 struct Transfer {
   bool is_send;
   Buffer buffer;

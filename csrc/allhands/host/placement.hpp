@@ -34,7 +34,8 @@ struct Moves {
   std::atomic<Duration> next;  // none before that, on the steady clock
 };
 
-// One rank's view. Thread rule: one thread at a time; it is the one that moves.
+// One rank's view of which CPUs the ranks run on. Thread rule: one thread at a time; it
+// is the one that moves.
 class Placement {
  public:
   using Clock = std::chrono::steady_clock;

@@ -10,7 +10,8 @@ namespace {
 
 using Words = FullVector<std::uint32_t>;
 
-// T: what is computed with. kStoredSize: bytes of an element in memory.
+// What kinds of elements have in common. T: what is computed with. kStoredSize: bytes
+// of an element in memory.
 template <class T, std::size_t kStoredSize, int kNumParts = 1>
 struct Elements {
   using Scalar = T;
@@ -28,7 +29,7 @@ ALLHANDS_INLINE V one_nan(V x) {
   return x == x ? x : V{} + __builtin_nanf("");
 }
 
-// Those that are computed with as they are.
+// Elements that are computed with as they are.
 template <class T>
 struct Numbers : Elements<T, sizeof(T)> {
   using Stored = FullVector<T>;
@@ -99,7 +100,7 @@ struct SplitIntegers : Elements<std::uint64_t, 8, 2> {
   }
 };
 
-// bool: any nonzero byte is true, only 0 and 1 are written.
+// Elements of bool: any nonzero byte is true, only 0 and 1 are written.
 struct Truths : Elements<std::uint8_t, 1> {
   using Stored = FullVector<std::uint8_t>;
   static ALLHANDS_INLINE Lanes widen(Stored x, int) {
@@ -121,7 +122,7 @@ ALLHANDS_INLINE bool has_special_16_bit(const Stored (&x)[kVectors]) {
   return any(most >= kInfinity);
 }
 
-// A bfloat16 is the upper half of a float32. Of each pair in a 32-bit word, one part
+// bfloat16, the upper half of a float32. Of each pair in a 32-bit word, one part
 // works on the lower (even) element, the other on the upper: no lane ever moves.
 struct BFloat16s : Elements<float, 2, 2> {
   using Stored = Words;
@@ -145,6 +146,7 @@ struct BFloat16s : Elements<float, 2, 2> {
   }
 };
 
+// IEEE's float16, as float32 in the lanes.
 struct Float16s : Elements<float, 2> {
   using Stored = Vector<std::uint16_t, kFullLanes<float>>;
   static ALLHANDS_INLINE Lanes widen(Stored x, int) { return to_float32(x); }

@@ -26,6 +26,7 @@ constexpr std::size_t kVectorBytes = 32;
 constexpr std::size_t kVectorBytes = 16;
 #endif
 
+// A vector of so many T, as GCC names it.
 template <class T, std::size_t kLanes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kLanes * sizeof(T))));

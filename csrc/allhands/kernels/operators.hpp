@@ -160,7 +160,7 @@ struct SplitAverage : Sum {
   double inverse;
 };
 
-// Of complex numbers, whose real and imaginary parts take turns in the lanes.
+// PRODUCT of complex numbers, whose real and imaginary parts take turns in the lanes.
 struct ComplexProduct : Plain {
   using Plain::Plain;
   template <class V>

@@ -163,6 +163,7 @@ void average_64_bit_integers(void* dst, const void* const* sources, int num_sour
     average_one_by_one<T, Int128>(dst, sources, num_sources, count);
 }
 
+// A dtype's kernels, by reduce operation.
 struct Row {
   ReduceKernel (&kernels)[kNumReduceOps];
   constexpr ReduceKernel& operator[](ReduceOp op) {

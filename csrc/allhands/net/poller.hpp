@@ -12,14 +12,15 @@
 
 namespace allhands {
 
+// What one file descriptor is ready for.
 struct Readiness {
   int fd;
   bool is_readable;  // also: closed by the peer, or failed; reading tells
   bool is_writable;
 };
 
-// Belongs to one thread. A descriptor is to be removed, or closed by its last owner,
-// before its number is used again.
+// Waits for many file descriptors. Belongs to one thread. A descriptor is to be
+// removed, or closed by its last owner, before its number is used again.
 class Poller {
  public:
   Poller();

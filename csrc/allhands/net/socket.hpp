@@ -29,6 +29,7 @@ Address local_address(int socket);
 // within about 30 s (keep-alive).
 void tune(int socket);
 
+// What a socket is waited for: data to read, or room to write.
 enum class Direction { Read, Write };
 
 // False when the limits ended first; throws Interrupted.

@@ -25,6 +25,7 @@ enum class Form {
   SharesOfEach,  // a list as long as that of the other side, each cut as Shares
 };
 
+// How the row of a collective describes its output or its input.
 struct Side {
   const char* name = nullptr;  // of the parameter
   Form form = Form::None;
@@ -50,7 +51,7 @@ struct Arguments {
   nanobind::handle output_splits = {}, input_splits = {};
 };
 
-// The arrays of one side.
+// The arrays that were passed for one side.
 class Taken {
  public:
   void take(const Side& side, nanobind::handle given, Access access);

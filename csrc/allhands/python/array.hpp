@@ -15,6 +15,7 @@
 
 namespace allhands::python {
 
+// What an operation does with an array, which a read-only one may refuse.
 enum class Access { Read, Write };
 
 // An array that a caller passed. Its memory lives as long as `owner()`.
@@ -37,7 +38,7 @@ class Array {
   nanobind::object made_;  // what as_buffer made
 };
 
-// A list of them; anything else is a TypeError.
+// A list of arrays that a caller passed; anything else is a TypeError.
 class Arrays {
  public:
   Arrays(nanobind::handle list, Access access, const char* name);

@@ -64,6 +64,7 @@ class LastWill {
   Link link_;
 };
 
+// A store on a server, as a program sees it.
 class Client {
  public:
   using Keys = std::vector<std::string_view>;

@@ -7,7 +7,9 @@
 
 namespace allhands::store {
 
+// Which byte is locked: that of who changes the file, or that of all who have it open.
 enum class LockedByte { Mutex, Presence };
+// How a byte is locked.
 enum class LockKind { None, Shared, Exclusive };
 
 // 0, or errno: EAGAIN or EACCES where somebody else's lock is in the way.

@@ -21,6 +21,7 @@
 
 namespace allhands::store {
 
+// What either side says first: version, identity, nonce.
 struct Hello {
   static constexpr std::size_t kBytes = 64;
   static constexpr std::size_t kIdentityBytes = 16;
@@ -44,6 +45,7 @@ inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kVerdictBytes = 4 + kProofBytes;
 inline constexpr std::uint32_t kAccepted = 1;  // a verdict; all others refuse
 
+// Who proves that it knows the secret.
 enum class Side { Client, Server };
 
 // What `side` has to send to prove that it knows the secret.

@@ -28,6 +28,7 @@ struct Target {
   std::string where() const { return endpoint_text(host, port); }
 };
 
+// One connection of a client to a store server.
 class Link {
  public:
   // Connects; keeps trying until the deadline, since the server may start later.

@@ -14,6 +14,7 @@
 
 namespace allhands::store {
 
+// A request or a reply of the store's protocol.
 struct Message {
   std::uint32_t code = 0;
   std::int64_t number = 0;

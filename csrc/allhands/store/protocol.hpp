@@ -22,7 +22,7 @@ namespace allhands::store {
 
 inline constexpr std::uint32_t kProtocolVersion = 2;
 
-// fields of the request -> number and fields of the reply
+// What a client asks for: fields of the request -> number and fields of the reply.
 enum class Op : std::uint32_t {
   Set = 1,            // key, value
   Get = 2,            // key -> value; waits
@@ -47,6 +47,7 @@ enum class Op : std::uint32_t {
 };
 inline constexpr std::uint32_t kNumOps = 20;
 
+// How the server answers.
 enum class Status : std::uint32_t {
   Ok = 0,
   Cancelled = 1,     // AwaitWorkers: number = how many came

@@ -18,12 +18,14 @@
 
 namespace allhands::store {
 
+// The answer to one request, for the client that sent it.
 struct Reply {
   Status status = Status::Ok;
   std::int64_t number = 0;
   std::vector<Value> fields;
 };
 
+// Carries out requests on a table, and parks those that must wait.
 class Service {
  public:
   using ClientId = int;

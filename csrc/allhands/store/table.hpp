@@ -27,6 +27,7 @@ struct Change {
   std::string value;  // empty where the kind needs none
 };
 
+// Values by key, and queues by key.
 class Table {
  public:
   // A value, or a queue with something in it.

@@ -25,6 +25,7 @@ class LinkError : public Error {
   explicit LinkError(const std::string& problem) : Error(ErrorKind::Backend, problem) {}
 };
 
+// One rank's end of the way to a peer and back.
 class Link {
  public:
   virtual ~Link() = default;

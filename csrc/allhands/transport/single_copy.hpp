@@ -18,6 +18,7 @@ namespace allhands {
 using ArrayKey = std::uint64_t;
 inline constexpr ArrayKey kNoKey = 0;
 
+// The sender's side of single copies to one peer.
 class SingleCopySender {
  public:
   virtual ~SingleCopySender() = default;
@@ -37,6 +38,7 @@ class SingleCopySender {
   virtual void withdraw() = 0;
 };
 
+// The receiver's side of single copies from one peer.
 class SingleCopyReceiver {
  public:
   enum class State { Going, Complete, Refused };

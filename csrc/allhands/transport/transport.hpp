@@ -22,6 +22,7 @@ namespace allhands {
 // What a rank says of itself.
 enum class Presence : std::uint32_t { Here, Left, Aborted };
 
+// Links to all peers, and the events that say when to look at them.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -27,7 +27,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 
 
 class FakeWork(Work):
-    """Finished from the start; as a receive it came from rank `source`."""
+    """Work that is finished from the start; as a receive it came from rank `source`."""
 
     def __init__(self, outputs: list[Array], source: int = 0) -> None:
         super().__init__(outputs)

@@ -42,7 +42,7 @@ class OperationRecord:
 
 
 class Observer(Protocol):
-    """Watches groups. Thread-safe; must not raise, and must not use the groups."""
+    """Is told of operations. Thread-safe; must not raise, nor use the groups."""
 
     def before(self, operation: OperationRecord) -> int:
         """`operation` is issued by this thread; the result is passed to `after`."""

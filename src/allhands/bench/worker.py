@@ -26,7 +26,7 @@ __all__ = ["Worker", "main"]
 
 
 class Worker:
-    """The commands. All ranks of a job get the same ones in the same order."""
+    """Carries out commands. All ranks of a job get the same ones in the same order."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer

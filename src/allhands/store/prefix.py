@@ -12,7 +12,7 @@ __all__ = ["PrefixStore"]
 
 
 class PrefixStore(Store):
-    """Every key becomes `<prefix>/<key>` in `store`; everything else is `store`'s.
+    """A part of `store`, whose keys begin with `<prefix>/`; all else is `store`'s.
 
     The timeout too: `set_timeout` sets the one of `store`. It has no state, so threads
     may share it as they may share `store`. A `store` of your own class gets every value

@@ -14,6 +14,7 @@ namespace allhands {
 // Allows the processes that this one's parent started, and theirs, to read its memory.
 void let_siblings_read();
 
+// How a read of a peer's memory ended.
 enum class PeerRead { Done, Gone, Refused };
 
 // Copies `bytes` at `address` of process `pid` to `to`. Gone: the process has ended.

@@ -65,6 +65,7 @@ class RingSide {
   std::size_t capacity_;
 };
 
+// The side of a ring that puts records in.
 class RingWriter : public RingSide {
  public:
   using RingSide::RingSide;
@@ -97,6 +98,7 @@ class RingWriter : public RingSide {
   std::uint64_t seen_read_ = 0;
 };
 
+// The side of a ring that takes records out.
 class RingReader : public RingSide {
  public:
   using RingSide::RingSide;

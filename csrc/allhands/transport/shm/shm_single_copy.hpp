@@ -17,6 +17,7 @@
 
 namespace allhands {
 
+// Sends large messages by single copies; takes their slices from the end.
 class ShmSender final : public SingleCopySender {
  public:
   ShmSender(Slices slices, const ProcessIdentity& receiver, const Tuning& tuning)
@@ -41,6 +42,7 @@ class ShmSender final : public SingleCopySender {
   std::uint64_t to_ = 0;  // in the receiver's memory
 };
 
+// Receives large messages by single copies; takes their slices from the beginning.
 class ShmReceiver final : public SingleCopyReceiver {
  public:
   ShmReceiver(Slices slices, const ProcessIdentity& sender, const Tuning& tuning)
