@@ -97,8 +97,9 @@ calibration = Setting(
     _yes_or_no,
     "yes",
     "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. By what "
-    "`allhands tune` has found for this CPU, and by figures that the "
-    "first group of a job takes up to 3 ms to find, once per host and boot.",
+    "`allhands tune` has found for this CPU, and by figures, which a job takes up to 3 "
+    "ms to look for before its first operation, until they are found; then they are "
+    "kept for this boot.",
 )
 
 

@@ -1,8 +1,9 @@
 // Two threads exchange arrays as two ranks do, by both ways, and take the time.
 //
-// It is done once per host and boot, by a rank that the others wait for anyway. So it
-// has a limit, and where something else computes on these CPUs it finds nothing rather
-// than something wrong: of each exchange the fastest of several counts.
+// It is done by the launcher, or by a rank that the others wait for anyway, until its
+// figures are kept. So it has a limit, and where something else computes on these CPUs
+// it finds nothing rather than something wrong: of each exchange the fastest of several
+// counts.
 #pragma once
 
 #include <sched.h>

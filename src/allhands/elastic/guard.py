@@ -36,7 +36,7 @@ _LATE_PAUSE_S = 0.1
 
 
 class Guard:
-    """Starts that process and tells it the ranks. One thread at a time."""
+    """Starts a process that ends what ranks left behind. One thread at a time."""
 
     def __init__(self, variable: str, mark: str) -> None:
         """Start a guard for all processes with `variable=mark` in their environment."""
