@@ -205,6 +205,14 @@ def test_a_lone_str_is_no_list_of_keys(store):
             call("a")
 
 
+def test_what_is_no_key_is_refused_behind_a_key_that_is_missing(store):
+    if isinstance(store, DictStore):
+        pytest.skip("checks keys in a way of its own")
+    for call in (store.check, store.wait, store.multi_get):
+        with pytest.raises(TypeError, match="key must be str, got 5"):
+            call(["missing", 5])
+
+
 def test_timeout_is_a_timedelta(store):
     with pytest.raises(TypeError):
         store.set_timeout(5)

@@ -91,6 +91,51 @@ def test_a_rank_that_only_found_the_store_and_was_killed_is_named(doomed):
         assert f"needs rank {doomed} (pid {pid}), which came and died" in text
 
 
+@pytest.mark.parametrize("stage", ["found the store", "came"])
+def test_another_process_can_take_the_place_of_a_rank_that_died(stage):
+    """Of rank 2; rank 3 and rank 4, which replaces it, come when the others failed."""
+    source = f"""
+{HOST}
+        url = f"tcp://127.0.0.1:{{read_port()}}"
+        client = dist.TCPStore("127.0.0.1", read_port(), is_master=False)
+
+        def meet():
+            number = 2 if rank == 4 else rank
+            dist.init_process_group(init_method=url, rank=number, world_size=4)
+
+        def tell_when_here(*ranks):
+            client.wait([f"default_pg/0//1/identity/{{number}}" for number in ranks])
+            say("ready")
+
+        has_traces = False
+        if rank >= 3:
+            client.wait(["failed/0", "failed/1"])
+        elif rank == 2 and "{stage}" == "came":
+            threading.Thread(target=tell_when_here, args=(0, 1, 2)).start()
+        elif rank == 2:
+            store, *_ = next(dist.rendezvous(url, rank, 4))
+            tell_when_here(0, 1)
+            stay()
+        else:
+            try:
+                meet()
+            except (dist.RankFailedError, dist.DistStoreError):
+                has_traces = rank == 0 and client.check(["default_pg/died/2"])
+                client.set(f"failed/{{rank}}", "")
+        meet()
+        array = np.ones(1)
+        dist.all_reduce(array)
+        give((array[0], has_traces))
+        dist.barrier()
+        dist.destroy_process_group()
+    """
+    with Processes(5, source) as job:
+        assert job.read(2) == "ready"
+        job.ranks[2].kill()
+        results = job.join(codes=[0, 0, -signal.SIGKILL, 0, 0])
+    assert [result for result in results if result] == [(4, False)] * 4
+
+
 def test_a_rank_that_dies_before_it_knows_the_others_does_not_hold_up_rank_0():
     source = """
         dist.barrier()

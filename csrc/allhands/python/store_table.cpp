@@ -97,9 +97,10 @@ nb::object to_text(const std::string& utf8) {
 }
 
 bool contains_all(const StoreTable& self, const nb::list& keys) {
-  for (const nb::handle key : keys)
-    if (!self.table.contains(key_of(key))) return false;
-  return true;
+  bool are_there = true;
+  for (const nb::handle key : keys)  // to the end: what is no key is refused
+    are_there &= self.table.contains(key_of(key));
+  return are_there;
 }
 
 nb::object values_of(const StoreTable& self, const nb::list& keys) {

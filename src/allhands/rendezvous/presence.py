@@ -11,8 +11,9 @@ from contextlib import suppress
 
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
+from allhands.store.compare_set import look
 
-__all__ = ["died", "enter", "leave"]
+__all__ = ["died", "enter", "forget", "leave"]
 
 
 def enter(store: Store, rank: int) -> None:
@@ -28,9 +29,14 @@ def leave(store: Store) -> None:
 
 
 def died(store: Store, rank: int) -> int | None:
-    """The pid of the process of `rank` if it ended before `leave`."""
-    key = _key(rank)
-    return int(store.get(key)) if store.check([key]) else None
+    """The pid of the process of `rank` if it ended before `leave`. Never waits."""
+    pid = look(store, _key(rank))
+    return None if pid is None else int(pid)
+
+
+def forget(store: Store, rank: int) -> None:
+    """Have nobody learn any more that the process of `rank` ended."""
+    store.delete_key(_key(rank))
 
 
 def _key(rank: int) -> str:

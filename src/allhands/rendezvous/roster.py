@@ -30,6 +30,7 @@ from allhands._C import is_process_alive, process_identity
 from allhands.errors import DistNetworkError, DistStoreError, RankFailedError
 from allhands.rendezvous import presence
 from allhands.store import Store
+from allhands.store.compare_set import look
 
 __all__ = ["HostLeft", "Identity", "Roster", "exchange"]
 
@@ -169,17 +170,23 @@ class _Meeting:
         Raises:
             DistStoreError, ValueError: what rank 0 gave up for.
         """
-        self._wait([self._identity(0)], self._who_is_missing)
+        host = None
+        while host is None:  # it may have given up since, and come again
+            self._wait([self._identity(0)], self._who_is_missing)
+            host = look(self._store, self._identity(0))
         self._is_open = True
-        size, *_ = json.loads(self._store.get(self._identity(0)))
+        size, *_ = json.loads(host)
         if size > self._size:  # it waits for ranks that there are not
             raise self._other_size(0, size)
         self._wait([self._key("outcome")], self._who_is_missing)
-        problem = self._store.get(self._key("outcome")).decode()
+        problem = look(self._store, self._key("outcome"))
         if size != self._size:
             raise self._other_size(0, size)
+        if problem is None:  # it did not wait until this rank had read it
+            problem = b"gave up"
         if problem:
-            raise DistStoreError(f"{self._subject} heard from rank 0: it {problem}")
+            reason = problem.decode()
+            raise DistStoreError(f"{self._subject} heard from rank 0: it {reason}")
 
     def lost(self, error: DistNetworkError) -> DistNetworkError:
         """The error of this rank where the store is lost."""
@@ -196,11 +203,27 @@ class _Meeting:
         with suppress(Exception):  # the store itself may be what failed
             if self._rank == 0:
                 self._call_off(error)
+                self._take_out_the_dead()
             store.set(self._gave_up(self._rank), "")
             store.delete_key(self._identity(self._rank))
             if self._rank == 0:
                 store.delete_key(self._key("outcome"))
             store.add(f"join/{self._rank}", -1)
+
+    def _take_out_the_dead(self) -> None:
+        """Leave the meeting for ranks that could not, so that others may replace them.
+
+        The others have heard of them, and only rank 0 looks for their traces.
+        """
+        store = self._store
+        for peer in range(1, self._size):
+            if self._dead_process(peer) is None:
+                continue
+            store.delete_key(self._identity(peer))
+            if store.add(f"join/{peer}", 0) == self._world:  # it had come so far
+                store.add(f"join/{peer}", -1)
+            if self._found:
+                presence.forget(self._found, peer)
 
     def _call_off(self, error: BaseException) -> None:
         """Tell the ranks that have come; returns once they have heard it.

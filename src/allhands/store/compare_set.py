@@ -19,7 +19,7 @@ from typing import Protocol
 from allhands.errors import DistStoreError
 from allhands.store.limits import poll
 
-__all__ = ["exists", "replace"]
+__all__ = ["exists", "look", "replace"]
 
 # s; a lock is held for two calls of the store. Who held one for so long was killed.
 _ABANDONED_AFTER = 10.0
@@ -36,7 +36,14 @@ class _Swappable(Protocol):
 
 def exists(store: _Swappable, key: str) -> bool:
     """Whether `key` has a value now."""
-    return _look(store, key) is not None
+    return look(store, key) is not None
+
+
+def look(store: _Swappable, key: str) -> bytes | None:
+    """The value of `key` now, None if it is missing; never waits, changes nothing."""
+    token = _token()  # no key has this value, so none gets another
+    found = store.compare_set(key, token, token)
+    return None if found == token else found
 
 
 def replace(
@@ -52,17 +59,10 @@ def replace(
     """
     with _locked(store, key):
         while True:
-            old = _look(store, key)
+            old = look(store, key)
             new = make(old)
             if store.compare_set(key, old or b"", new) == new:
                 return new
-
-
-def _look(store: _Swappable, key: str) -> bytes | None:
-    """The value of `key`, None if it is missing; changes nothing."""
-    token = _token()  # no key has this value, so none gets another
-    found = store.compare_set(key, token, token)
-    return None if found == token else found
 
 
 @contextmanager

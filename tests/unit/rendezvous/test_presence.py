@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from allhands import TCPStore
+from allhands import HashStore, TCPStore
 from allhands.rendezvous import presence
 from harness.ranks import LIMIT
 
@@ -84,3 +84,19 @@ def test_a_clone_leaves_the_presence_alone(store):
     presence.leave(clone)
     del clone
     assert store._last_will is not None
+
+
+def test_what_is_forgotten_meanwhile_is_not_waited_for():
+    class Forgetful(HashStore):
+        def check(self, keys):
+            found = super().check(keys)
+            presence.forget(self, 1)
+            return found
+
+    store = Forgetful()
+    store.set_timeout(datetime.timedelta(milliseconds=1))
+    store.set("default_pg/died/1", b"17")
+    assert presence.died(store, 1) == 17
+    presence.forget(store, 1)
+    assert presence.died(store, 1) is None
+    assert store.num_keys() == 0
