@@ -141,6 +141,29 @@ void test_a_callback_cannot_close_its_group() {
   });
 }
 
+// Of operations of every size: those whose memory peers read are the progress thread's
+// alone.
+void test_a_callback_may_wait_for_another_operation() {
+  run_communicators(2, [&](Communicator& comm) {
+    comm.run(barrier(), soon());
+    for (const std::size_t count : {std::size_t{1}, std::size_t{4'000'000}}) {
+      std::vector<float> data(count, 1);
+      const Buffer buffer = buffer_of(data);
+      const auto first = comm.post(barrier(), soon().deadline);
+      const auto second =
+          comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
+      std::atomic<int> num_ended = 0;
+      first->on_done([&] {
+        comm.wait(*second, soon());
+        comm.wait(*comm.post(broadcast(buffer, 0), soon().deadline), without_limit());
+        ++num_ended;
+      });
+      while (num_ended == 0) std::this_thread::yield();
+      CHECK(data[count - 1] == 2);
+    }
+  });
+}
+
 void test_close_ends_what_is_queued() {
   run_communicators(2, [&](Communicator& comm) {
     if (comm.rank() == 1) return;
@@ -406,6 +429,7 @@ int main() {
   test_a_wait_with_a_limit_that_ends_before_the_peers_come();
   test_a_wait_that_is_interrupted_before_the_peers_come();
   test_a_callback_cannot_close_its_group();
+  test_a_callback_may_wait_for_another_operation();
   test_close_ends_what_is_queued();
   test_abort_reaches_every_rank();
   test_operations_are_numbered_alike();

@@ -1,5 +1,5 @@
-// Marks the calling thread, for a while, as one that runs a callback for `owner`: it
-// must not wait for that one's end.
+// Marks the calling thread, for a while, as one that works for `owner` or runs a
+// callback of its: it must not wait for that one's end.
 #pragma once
 
 namespace allhands {

@@ -8,6 +8,11 @@
 #include "allhands/base/thread_mark.hpp"
 
 namespace allhands {
+namespace {
+
+constexpr std::chrono::microseconds kNap{200};
+
+}  // namespace
 
 OperationQueue::Posted OperationQueue::post(Operation operation, Deadline deadline) {
   const auto queued = std::make_shared<Queued>(std::move(operation), deadline);
@@ -22,9 +27,21 @@ OperationQueue::Posted OperationQueue::post(Operation operation, Deadline deadli
 }
 
 void OperationQueue::wait(Work& work, const Limits& limits) {
+  if (ThreadMark::is_set(&thread_)) go_on_until_ended(work, limits.deadline);
   while (!work.is_completed() && take_part(limits)) {
   }
   work.wait(limits);
+}
+
+// In a callback that the progress thread runs: there is no other to do what it does.
+void OperationQueue::go_on_until_ended(const Work& work, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  while (!work.is_completed() && !deadline.is_expired()) {
+    if (is_first_free())
+      run_in_turn(lock);
+    else
+      changed_.wait_for(lock, kNap);  // another thread is at it
+  }
 }
 
 // Carries out the first of the queue; false: another thread does.
@@ -103,22 +120,24 @@ void OperationQueue::wake() {
 }
 
 void OperationQueue::progress() {
+  const ThreadMark own(&thread_);
   std::unique_lock lock(mutex_);
-  while (rest(lock)) {
-    const QueuedPtr first = queue_.front();
-    is_first_running_ = true;
-    lock.unlock();
-    turns_.wait(first->ticket, {Deadline::never()});
-    carry_out(*first, nullptr);
-    lock.lock();
-  }
+  while (rest(lock)) run_in_turn(lock);
+}
+
+void OperationQueue::run_in_turn(std::unique_lock<std::mutex>& lock) {
+  const QueuedPtr first = queue_.front();
+  is_first_running_ = true;
+  lock.unlock();
+  turns_.wait(first->ticket, {Deadline::never()});
+  carry_out(*first, nullptr);
+  lock.lock();
 }
 
 // Until the first has lain for a whole nap; false: the thread is to end. The thread
 // that posted it mostly waits for it soon. The thread naps on a few times when it has
 // nothing to do: to wake it for every operation would cost more than the operation.
 bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
-  constexpr std::chrono::microseconds kNap{200};
   constexpr int kMaxIdleNaps = 50;
   for (int idle_naps = 0; !is_over(); ++idle_naps) {
     if (!is_first_free() && idle_naps >= kMaxIdleNaps) {

@@ -79,6 +79,8 @@ class OperationQueue {
   void hurry();
   void wake();
   void progress();
+  void run_in_turn(std::unique_lock<std::mutex>& lock);
+  void go_on_until_ended(const Work& work, const Deadline& deadline);
   bool rest(std::unique_lock<std::mutex>& lock);
   // Whether there is something to do for who is not at it already.
   bool is_first_free() const { return !queue_.empty() && !is_first_running_; }
