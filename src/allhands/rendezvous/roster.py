@@ -31,6 +31,7 @@ from allhands.errors import DistNetworkError, DistStoreError, RankFailedError
 from allhands.rendezvous import presence
 from allhands.store import Store
 from allhands.store.compare_set import look
+from allhands.store.limits import poll
 
 __all__ = ["HostLeft", "Identity", "Roster", "exchange"]
 
@@ -39,6 +40,8 @@ Identity: TypeAlias = tuple[str, int, int]
 """Host, pid and start time of a process: who it is among all hosts."""
 
 _SLICE = 0.3  # seconds of waiting until a rank looks around
+# Who does not answer within so many seconds is stopped or dying.
+_ANSWER = 2.0
 
 
 class Roster(NamedTuple):
@@ -122,6 +125,8 @@ class _Meeting:
         self._subject = f"{operation}: rank {rank} (this process)"
         self._is_open = rank == 0
         """Whether rank 0 has come."""
+        self._is_called_off = False
+        """Whether rank 0 has said that it gives up."""
 
     def hold(self) -> Roster:
         """See `exchange`."""
@@ -184,6 +189,7 @@ class _Meeting:
             raise self._other_size(0, size)
         if problem is None:  # it did not wait until this rank had read it
             problem = b"gave up"
+        self._is_called_off = bool(problem)
         if problem:
             reason = problem.decode()
             raise DistStoreError(f"{self._subject} heard from rank 0: it {reason}")
@@ -196,19 +202,30 @@ class _Meeting:
         )
 
     def give_up(self, error: BaseException) -> None:
-        """Leave the meeting, because of `error`, as if this rank had not come."""
+        """Leave the meeting, because of `error`, as if this rank had not come.
+
+        Where rank 0 has called it off, it has left before this returns.
+        """
         if not self._world:
             return
         store = self._store
         with suppress(Exception):  # the store itself may be what failed
             if self._rank == 0:
                 self._call_off(error)
-                self._take_out_the_dead()
             store.set(self._gave_up(self._rank), "")
             store.delete_key(self._identity(self._rank))
             if self._rank == 0:
+                self._take_out_the_dead()
                 store.delete_key(self._key("outcome"))
             store.add(f"join/{self._rank}", -1)
+            if self._is_called_off:
+                self._let_rank_0_leave()
+
+    def _let_rank_0_leave(self) -> None:
+        """Else this rank could come again while its answer is still awaited."""
+        for _ in poll(timedelta(seconds=_ANSWER + 1)):
+            if look(self._store, self._key("outcome")) is None:
+                return
 
     def _take_out_the_dead(self) -> None:
         """Leave the meeting for ranks that could not, so that others may replace them.
@@ -233,16 +250,19 @@ class _Meeting:
         text = str(error)
         is_ours = text.startswith(self._subject)
         reason = text.removeprefix(self._subject) if is_ours else f"raised {error!r}"
-        self._store.set(self._key("outcome"), reason.strip())
-        keys = [
+        answers = [
             self._gave_up(peer)
             for peer in range(1, self._size)
             if self._store.check([self._identity(peer)])
             and peer not in getattr(error, "ranks", ())
         ]
-        # Who does not answer at once is stopped or dying, and Ctrl-C acts soon.
-        patience = 2.0 if isinstance(error, Exception) else 0.2
-        self._store.wait(keys, timedelta(seconds=patience))
+        with suppress(NotImplementedError):
+            for key in answers:  # of who has come a second time
+                self._store.delete_key(key)
+        self._store.set(self._key("outcome"), reason.strip())
+        patience = _ANSWER if isinstance(error, Exception) else 0.2  # Ctrl-C acts soon
+        with suppress(RuntimeError):
+            self._store.wait(answers, timedelta(seconds=patience))
 
     def _wait(self, keys: list[str], missing: Callable[[], str]) -> None:
         """Wait for `keys`; where the time passes first, `missing` says what for."""

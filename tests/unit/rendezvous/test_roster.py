@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -56,3 +57,35 @@ def test_rank_0_gives_up_and_comes_again():
     roster = exchange(store, 1, 2, timedelta(seconds=LIMIT), "call")
     assert roster.identities == [process_identity()] * 2
     other.join(LIMIT)
+
+
+def test_a_meeting_that_rank_0_calls_off_is_over_when_the_others_hear_it():
+    class Slow(HashStore):
+        def delete_key(self, key):
+            if key == "1/outcome":
+                time.sleep(0.2)
+            return super().delete_key(key)
+
+    def come(rank, limit):
+        with pytest.raises(DistStoreError, match="timed out"):
+            exchange(store, rank, 3, timedelta(seconds=limit), "call")
+        left.append((rank, store.check(["1/outcome"]), store.check(["1/identity/0"])))
+
+    store = Slow()
+    left = []
+    other = threading.Thread(target=come, args=(1, LIMIT), daemon=True)
+    other.start()
+    store.wait(["1/identity/1"])
+    come(0, 0.2)
+    other.join(LIMIT)
+    assert sorted(left) == [(0, False, False), (1, False, False)]
+
+
+def test_rank_0_leaves_also_where_nobody_answers():
+    store = HashStore()
+    store.set("1/identity/1", json.dumps([3, *process_identity()]))
+    store.set("1/process/1", json.dumps(process_identity()))
+    with pytest.raises(DistStoreError, match=r"did not come: \[2\]"):
+        exchange(store, 0, 3, timedelta(seconds=0.1), "call")
+    assert not store.check(["1/outcome"])
+    assert store.get("join/0") == b"0"
