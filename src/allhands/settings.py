@@ -68,7 +68,7 @@ def _tuning(text: str) -> dict[str, int]:
         name, equals, number = (part.strip() for part in pair.partition("="))
         unit = _UNITS.get(number[-1:].upper(), 1)
         digits = number if unit == 1 else number[:-1]
-        if not equals or not digits.isdecimal():
+        if not (equals and name.isascii() and digits.isdecimal()):
             raise ValueError(
                 f"{pair.strip()!r} is not name=number, as in chunk_bytes=512K"
             )

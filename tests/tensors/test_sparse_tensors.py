@@ -164,6 +164,22 @@ def test_asynchronous_ones_keep_their_place_among_other_calls():
     assert run_ranks(2, body) == [(expected, [16, 16, 16])] * 2
 
 
+@pytest.mark.parametrize("async_op", [0, 1, [], [0]])
+def test_async_op_is_any_truth_as_of_dense_ones(async_op):
+    def body(rank):
+        sum_of_both = sparse([[rank]], [1.0], (3,))
+        works = [
+            dist.all_reduce(tensor, async_op=async_op)
+            for tensor in (sum_of_both, torch.ones(1))
+        ]
+        assert [work is None for work in works] == [not async_op] * 2
+        for work in filter(None, works):
+            work.wait()
+        return sum_of_both.to_dense().tolist()
+
+    assert run_ranks(2, body) == [[1, 1, 0]] * 2
+
+
 def test_future_of_an_asynchronous_one():
     def body(rank):
         tensor = sparse([[rank]], [1.0], (3,))

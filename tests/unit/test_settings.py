@@ -22,7 +22,9 @@ def test_tuning_numbers_have_units(monkeypatch):
     }
 
 
-@pytest.mark.parametrize("text", ["chunk_bytes", "spins=many", "spins=-1", "spins=K"])
+@pytest.mark.parametrize(
+    "text", ["chunk_bytes", "spins=many", "spins=-1", "spins=K", "größe=1"]
+)
 def test_tuning_that_is_no_number_is_refused(monkeypatch, text):
     monkeypatch.setenv("ALLHANDS_TUNING", text)
     with pytest.raises(ValueError, match=f"ALLHANDS_TUNING.*'{text}' is not name=num"):

@@ -264,7 +264,7 @@ nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& argu
 } catch (const nb::python_error& error) {
   if (row.collective.op != Op::AllReduce || !is_refused_as_sparse(error)) throw;
   return carry_out_sparse(self, arguments.input, arguments.reduce_op, timeout,
-                          async_op);
+                          nb::bool_(is_true(async_op)));
 }
 
 nb::object make_request(PyCommunicator& self, const Row& row,

@@ -22,6 +22,7 @@ __all__ = [
     "Tuned",
     "figures_folder",
     "find_figures",
+    "kept_tuned",
     "read_tuned",
     "tuned_path",
     "tuning_changes",
@@ -95,14 +96,17 @@ _last: tuple[tuple[str, int, int], Tuned | None] | None = None  # by path, time 
 
 
 def read_tuned() -> Tuned | None:
-    """What was found for this CPU; None where nothing was, or it shall not hold.
+    """What was found for this CPU; None where nothing was, or it shall not hold."""
+    return None if settings.calibration.get() == "no" else kept_tuned()
+
+
+def kept_tuned() -> Tuned | None:
+    """What was found for this CPU, whether it shall hold or not; None: nothing.
 
     A file that another user may have written, that is of another CPU, or that is not
     whole counts as none.
     """
     global _last
-    if settings.calibration.get() == "no":
-        return None
     path = tuned_path()
     try:
         found = path.stat()
@@ -143,6 +147,8 @@ def _changes(record: Any) -> Mapping[str, int]:
     if not isinstance(record, dict):
         raise ValueError(f"numbers by name are {record!r}")
     for name, number in record.items():
+        if not name.isascii():  # the core could not even read some
+            raise ValueError(f"no number is called {name!r}")
         if type(number) is not int or not 0 <= number < 1 << 63:
             raise ValueError(f"{name} is {number!r}")
     _C.tuning_here(1, changes=record)  # raises where it has no such number

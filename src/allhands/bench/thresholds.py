@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from allhands.bench.cells import Cell
 
 __all__ = [
+    "NEVER",
     "THRESHOLDS",
     "VARIANTS",
     "Choice",

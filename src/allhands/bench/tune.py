@@ -17,17 +17,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from allhands import _C, settings
-from allhands.backends.tuned import Tuned, read_tuned, tuned_path, write_tuned
+from allhands.backends.tuned import Tuned, kept_tuned, tuned_path, write_tuned
 from allhands.bench.ending import carried_out
 from allhands.bench.job import Job
 from allhands.bench.jobs import started
 from allhands.bench.measure import Effort, measure
 from allhands.bench.peers import OURS
-from allhands.bench.thresholds import VARIANTS, Choice, Times, choose, plan
+from allhands.bench.thresholds import NEVER, VARIANTS, Choice, Times, choose, plan
 
 __all__ = ["main"]
-
-_NEVER = 1 << 40
 
 
 def main(args: Sequence[str]) -> int:
@@ -94,6 +92,7 @@ def _tune(given: argparse.Namespace, console: Console) -> None:
             soft_wrap=True,
         )
     _check_places(given)
+    before = kept_tuned() or Tuned({}, {})
     roomy = [ranks for ranks in given.ranks if ranks <= cpus]
     crowded = [ranks for ranks in given.ranks if ranks > cpus]
     times: dict[str, Times] = {}
@@ -114,7 +113,7 @@ def _tune(given: argparse.Namespace, console: Console) -> None:
     for name, numbers in (("roomy", roomy), ("crowded", crowded)):
         if numbers:
             console.print(_table(numbers, cpus, found[name]))
-    _conclude(given, console, times, found)
+    _conclude(given, console, times, found, before)
 
 
 def _check_places(given: argparse.Namespace) -> None:
@@ -185,7 +184,7 @@ def _table(numbers: Sequence[int], cpus: int, choices: Sequence[Choice]) -> Tabl
 
 def _readable(size: int) -> str:
     """As the setting takes it."""
-    if size >= _NEVER:
+    if size >= NEVER:
         return "never"
     for unit, one in (("M", 1 << 20), ("K", 1 << 10)):
         if size >= one and size % one == 0:
@@ -198,8 +197,8 @@ def _conclude(
     console: Console,
     times: Mapping[str, Times],
     found: Mapping[str, Sequence[Choice]],
+    before: Tuned,
 ) -> None:
-    before = read_tuned() or Tuned({}, {})
     numbers = {
         name: {choice.name: choice.best for choice in choices}
         for name, choices in found.items()

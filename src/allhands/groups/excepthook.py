@@ -11,7 +11,7 @@ import io
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from types import TracebackType
 
 __all__ = ["restore", "show_rank"]
@@ -38,8 +38,9 @@ class _RankHook:
         sys.stderr.write("".join(f"[rank{self.rank}]: {line}\n" for line in lines))
         is_uncaught = getattr(sys, "last_value", None) is error  # no program's own call
         if is_uncaught and not self._is_watched:
-            self._is_watched = True  # a prompt survives any number of exceptions
-            threading.Thread(target=self._end_world_with_main).start()
+            with suppress(RuntimeError):  # no thread: the others wait for this process
+                threading.Thread(target=self._end_world_with_main).start()
+                self._is_watched = True  # a prompt survives any number of exceptions
 
     def _end_world_with_main(self) -> None:
         threading.main_thread().join()

@@ -8,7 +8,13 @@ import pytest
 
 from allhands import _C
 from allhands.__main__ import main
-from allhands.backends.tuned import Tuned, read_tuned, tuned_path, write_tuned
+from allhands.backends.tuned import (
+    Tuned,
+    kept_tuned,
+    read_tuned,
+    tuned_path,
+    write_tuned,
+)
 from allhands.bench import thresholds, tune
 
 
@@ -53,10 +59,12 @@ def test_a_dry_run_keeps_nothing(capsys):
     assert not tuned_path().exists()
 
 
-def test_what_was_not_measured_stays():
+@pytest.mark.parametrize("calibration", ["yes", "no"])
+def test_what_was_not_measured_stays(calibration, monkeypatch):
     write_tuned(Tuned({"spins": 7}, {"spins": 8}))
+    monkeypatch.setenv("ALLHANDS_CALIBRATION", calibration)
     assert main(["tune", "--ranks", "2", "--rounds", "1"]) == 0
-    tuned = read_tuned()
+    tuned = kept_tuned()
     assert tuned is not None
     kept = [numbers for numbers in (tuned.roomy, tuned.crowded) if "spins" in numbers]
     assert len(kept) == 1  # the CPUs decide which
@@ -123,6 +131,8 @@ def test_info_says_where_the_tuning_is_from(capsys, monkeypatch):
         '{"format": 1, "cpu": CPU, "roomy": {"spins": null}, "crowded": {}}',
         '{"format": 1, "cpu": CPU, "roomy": {"spins": 99999999999999999999}, '
         '"crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"\\udc80": 1}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"größe": 1}, "crowded": {}}',
         "[" * 60_000,
         "\ud800",
     ],

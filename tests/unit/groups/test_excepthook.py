@@ -1,6 +1,7 @@
 """Uncaught exceptions carry the rank."""
 
 import sys
+import threading
 
 import pytest
 
@@ -23,6 +24,21 @@ def test_every_line_gets_the_rank(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "[rank3]: Traceback (most recent call last):"
     assert lines[-2:] == ["[rank3]: ValueError: one", "[rank3]: two"]
+
+
+@pytest.mark.usefixtures("_hook")
+def test_where_no_thread_can_be_started_the_exception_is_shown_all_the_same(
+    capsys, monkeypatch
+):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    error = ValueError("of the program")
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    excepthook.show_rank(3, pytest.fail)
+    sys.excepthook(ValueError, error, None)
+    assert capsys.readouterr().err == "[rank3]: ValueError: of the program\n"
 
 
 @pytest.mark.usefixtures("_hook")
