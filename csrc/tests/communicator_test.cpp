@@ -154,6 +154,8 @@ void test_a_callback_may_wait_for_another_operation() {
           comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
       std::atomic<int> num_ended = 0;
       first->on_done([&] {
+        comm.run(barrier(), soon());
+        CHECK(second->is_completed());
         comm.wait(*second, soon());
         comm.wait(*comm.post(broadcast(buffer, 0), soon().deadline), without_limit());
         ++num_ended;
@@ -161,6 +163,40 @@ void test_a_callback_may_wait_for_another_operation() {
       while (num_ended == 0) std::this_thread::yield();
       CHECK(data[count - 1] == 2);
     }
+  });
+}
+
+// Of a message that ends only as the group closes.
+void test_a_callback_may_call_while_the_group_closes() {
+  run_communicators(2, [&](Communicator& comm) {
+    comm.run(barrier(), soon());
+    std::vector<float> data(1);
+    const Buffer buffer = buffer_of(data);
+    std::atomic<int> num_refused = 0;
+    const auto received = comm.post_recv(buffer, 1 - comm.rank(), 0, soon());
+    received->work.on_done([&] {
+      comm.fail(Error(ErrorKind::Backend, "the message did not come"));
+      try {
+        comm.run(barrier(), soon());
+      } catch (const Error&) {
+        ++num_refused;
+      }
+    });
+    comm.close({Deadline::after(std::chrono::milliseconds(10))});
+    CHECK(num_refused == 1);
+  });
+}
+
+void test_several_threads_close_at_once() {
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    const auto work =
+        comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
+    std::thread other([&] { comm.close(soon()); });
+    comm.close(soon());
+    other.join();
+    CHECK(work->is_completed() && data[0] == 2);
   });
 }
 
@@ -430,6 +466,8 @@ int main() {
   test_a_wait_that_is_interrupted_before_the_peers_come();
   test_a_callback_cannot_close_its_group();
   test_a_callback_may_wait_for_another_operation();
+  test_a_callback_may_call_while_the_group_closes();
+  test_several_threads_close_at_once();
   test_close_ends_what_is_queued();
   test_abort_reaches_every_rank();
   test_operations_are_numbered_alike();

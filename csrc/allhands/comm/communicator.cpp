@@ -146,6 +146,7 @@ Turns::Ticket Communicator::take_ticket(const Limits& limits) {
 
 void Communicator::wait_for_turn(Turns::Ticket ticket, const Limits& limits) {
   try {
+    if (!turns_.is_turn(ticket)) queue_.go_on_before(ticket);
     turns_.wait(ticket, limits);
   } catch (const Error& error) {
     break_off(error);

@@ -132,6 +132,7 @@ class Communicator {
   std::optional<Error> failure() const;
   Error refusal() const;
   void break_off(const Error& error);
+  bool end_calls();
   void leave(const Limits& limits);
 
   const Membership membership_;
@@ -147,6 +148,7 @@ class Communicator {
   // Open, not broken and not closed: an operation may begin.
   std::atomic<bool> is_ready_ = false;
 
+  std::mutex closing_mutex_;       // held by close()
   mutable std::mutex open_mutex_;  // guards what follows; not taken while is_ready_
   bool is_open_ = false;
   bool is_closed_ = false;

@@ -136,6 +136,7 @@ void Communicator::close(const Limits& limits) {
         "group '" + name() +
             "' cannot be destroyed by a callback of one of its operations, which "
             "that would wait for; let the callback tell another thread");
+  const std::lock_guard closing(closing_mutex_);
   queue_.close();
   // A call of another thread has a moment, what was queued all the time there is.
   const Limits soon = {Deadline::after(std::min(limits.deadline.remaining(), kParting)),
@@ -160,12 +161,18 @@ void Communicator::join_those_who_wait() {
   }
 }
 
-void Communicator::leave(const Limits& limits) {
+// From now on calls are refused; true: the group was open.
+bool Communicator::end_calls() {
   const std::lock_guard lock(open_mutex_);
   if (!is_open_ && !is_closed_ && !failure_.error()) join_those_who_wait();
   is_closed_ = true;
   is_ready_ = false;
-  if (!std::exchange(is_open_, false)) return;
+  return std::exchange(is_open_, false);
+}
+
+// Under no lock, as callbacks of what ends here may call.
+void Communicator::leave(const Limits& limits) {
+  if (!end_calls()) return;
   std::optional<Error> lost;
   try {
     engine_->flush(limits);
@@ -174,10 +181,13 @@ void Communicator::leave(const Limits& limits) {
   }
   engine_->leave(refusal());
   engine_->join();
-  if (!own_failure_.empty())
-    arena_->fail(Error(ErrorKind::RankFailed,
-                       membership_.describe(rank()) + " ended by " + own_failure_,
-                       {rank()}));
+  {
+    const std::lock_guard lock(open_mutex_);
+    if (!own_failure_.empty())
+      arena_->fail(Error(ErrorKind::RankFailed,
+                         membership_.describe(rank()) + " ended by " + own_failure_,
+                         {rank()}));
+  }
   arena_->leave();
   server_.reset();
   memory_->close_fd();  // the mapping stays as long as this object

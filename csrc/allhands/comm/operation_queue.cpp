@@ -5,7 +5,6 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/base/start_thread.hpp"
-#include "allhands/base/thread_mark.hpp"
 
 namespace allhands {
 namespace {
@@ -27,7 +26,7 @@ OperationQueue::Posted OperationQueue::post(Operation operation, Deadline deadli
 }
 
 void OperationQueue::wait(Work& work, const Limits& limits) {
-  if (ThreadMark::is_set(&thread_)) go_on_until_ended(work, limits.deadline);
+  if (is_own_thread()) go_on_until_ended(work, limits.deadline);
   while (!work.is_completed() && take_part(limits)) {
   }
   work.wait(limits);
@@ -36,12 +35,20 @@ void OperationQueue::wait(Work& work, const Limits& limits) {
 // In a callback that the progress thread runs: there is no other to do what it does.
 void OperationQueue::go_on_until_ended(const Work& work, const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  while (!work.is_completed() && !deadline.is_expired()) {
-    if (is_first_free())
-      run_in_turn(lock);
-    else
-      changed_.wait_for(lock, kNap);  // another thread is at it
-  }
+  while (!work.is_completed() && !deadline.is_expired()) go_on(lock);
+}
+
+void OperationQueue::go_on_before(Turns::Ticket ticket) {
+  if (!is_own_thread()) return;
+  std::unique_lock lock(mutex_);
+  while (!queue_.empty() && queue_.front()->ticket < ticket) go_on(lock);
+}
+
+void OperationQueue::go_on(std::unique_lock<std::mutex>& lock) {
+  if (is_first_free())
+    run_in_turn(lock);
+  else
+    changed_.wait_for(lock, kNap);  // another thread is at it
 }
 
 // Carries out the first of the queue; false: another thread does.

@@ -22,6 +22,7 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
+#include "allhands/base/thread_mark.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/work.hpp"
@@ -49,8 +50,12 @@ class OperationQueue {
 
   // Throws Backend after close(), and where there can be no thread.
   Posted post(Operation operation, Deadline deadline);
-  // As Work::wait of a posted operation.
+  // As Work::wait of a posted operation. In a callback that the progress thread runs, a
+  // limit is looked at only between operations.
   void wait(Work& work, const Limits& limits);
+  // Called before a wait for that turn: in such a callback this thread has to carry out
+  // first what was posted before.
+  void go_on_before(Turns::Ticket ticket);
 
   // Nothing is posted any more.
   void close();
@@ -80,7 +85,9 @@ class OperationQueue {
   void wake();
   void progress();
   void run_in_turn(std::unique_lock<std::mutex>& lock);
+  bool is_own_thread() const { return ThreadMark::is_set(&thread_); }
   void go_on_until_ended(const Work& work, const Deadline& deadline);
+  void go_on(std::unique_lock<std::mutex>& lock);
   bool rest(std::unique_lock<std::mutex>& lock);
   // Whether there is something to do for who is not at it already.
   bool is_first_free() const { return !queue_.empty() && !is_first_running_; }
