@@ -53,7 +53,11 @@ def carrier_and_root(
     here = _now()
     meant = here.world.default if group is None else resolve(group)
     member = meant or default_group()
-    root = member.rank_meant(rank, group_rank, default)
+    # As rank_meant(), where that is but a look.
+    if type(rank) is int and group_rank is None and member.is_world:
+        root = rank
+    else:
+        root = member.rank_meant(rank, group_rank, default)
     if here.blocks is None:
         return member.communicator, root
     return here.blocks.get(member, member.communicator), root
