@@ -178,13 +178,13 @@ class _Meeting:
         host = None
         while host is None:  # it may have given up since, and come again
             self._wait([self._identity(0)], self._who_is_missing)
-            host = look(self._store, self._identity(0))
+            host = self._read_now(self._identity(0))
         self._is_open = True
         size, *_ = json.loads(host)
         if size > self._size:  # it waits for ranks that there are not
             raise self._other_size(0, size)
         self._wait([self._key("outcome")], self._who_is_missing)
-        problem = look(self._store, self._key("outcome"))
+        problem = self._read_now(self._key("outcome"))
         if size != self._size:
             raise self._other_size(0, size)
         if problem is None:  # it did not wait until this rank had read it
@@ -193,6 +193,13 @@ class _Meeting:
         if problem:
             reason = problem.decode()
             raise DistStoreError(f"{self._subject} heard from rank 0: it {reason}")
+
+    def _read_now(self, key: str) -> bytes | None:
+        """The value of a key that was there; None if it has vanished since."""
+        try:
+            return look(self._store, key)
+        except NotImplementedError:  # a user's store need not be able to
+            return self._store.get(key)
 
     def lost(self, error: DistNetworkError) -> DistNetworkError:
         """The error of this rank where the store is lost."""
