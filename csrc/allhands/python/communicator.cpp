@@ -83,12 +83,14 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
 
 // A forked child leaks its copy: waiting for threads it has not would never end.
 PyCommunicator::~PyCommunicator() {
-  if (core_->is_forked())
+  if (core_->is_forked()) {
     core_.release();
-  else if (core_->is_in_callback())
+  } else if (core_->is_in_callback()) {
     leave_to_another_thread();
-  else
-    close(0);
+  } else {
+    const nb::gil_scoped_release unlocked;
+    core_.reset();  // before what its operations use
+  }
 }
 
 // A callback had the last reference: its thread cannot wait for its own end. What the

@@ -8,7 +8,7 @@ from datetime import timedelta
 import numpy as np
 
 from allhands import _C, ReduceOp
-from harness.ranks import LIMIT
+from harness.ranks import LIMIT, Processes
 
 
 def pair():
@@ -53,3 +53,26 @@ def test_arrays_of_what_is_queued_outlive_a_communicator_that_its_callback_drops
         assert time.monotonic() < end
         time.sleep(0.001)
     theirs.close(0)
+
+
+def test_a_communicator_that_is_dropped_forgets_messages_that_nobody_received():
+    """It cannot raise; it ended the process."""
+    source = """
+        from allhands import _C
+
+        ours, theirs = (
+            _C.Communicator(
+                rank, 2, name="pair", token=bytes(32), tuning={}, figures="",
+                peers=[_C.process_identity()] * 2, timeout=timedelta(100), patience=0.0)
+            for rank in range(2)
+        )
+        other = threading.Thread(target=theirs.barrier, args=(None, False))
+        other.start()
+        ours.barrier(None, False)
+        other.join()
+        work = ours.isend(np.ones(1 << 20), 1, 0, None)
+        del work, ours
+        give("goes on")
+    """
+    with Processes(1, source) as job:
+        assert job.join() == ["goes on"]
