@@ -261,7 +261,7 @@ class _Meeting:
             self._gave_up(peer)
             for peer in range(1, self._size)
             if self._store.check([self._identity(peer)])
-            and peer not in getattr(error, "ranks", ())
+            and self._dead_process(peer) is None
         ]
         with suppress(NotImplementedError):
             for key in answers:  # of who has come a second time

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from allhands import DistStoreError, HashStore
+from allhands import DistStoreError, HashStore, RankFailedError
 from allhands._C import process_identity
 from allhands.rendezvous.roster import exchange
 from harness.ranks import LIMIT
@@ -79,6 +79,25 @@ def test_a_meeting_that_rank_0_calls_off_is_over_when_the_others_hear_it():
     come(0, 0.2)
     other.join(LIMIT)
     assert sorted(left) == [(0, False, False), (1, False, False)]
+
+
+def test_rank_0_does_not_wait_for_answers_of_the_dead():
+    host, _, start = process_identity()
+    dead = [host, 1 << 30, start]  # there is no such process
+    store = HashStore()
+    for rank in (1, 2):
+        store.set(f"join/{rank}", "1")
+        store.set(f"1/identity/{rank}", json.dumps([4, *dead]))
+        store.set(f"1/process/{rank}", json.dumps(dead))
+    waits = []
+    store.wait = lambda keys, limit: (
+        waits.append(keys) or HashStore.wait(store, keys, limit)
+    )
+    with pytest.raises(RankFailedError, match=r"rank 1 .* came and died"):
+        exchange(store, 0, 4, timedelta(seconds=LIMIT), "call")
+    assert waits[-1] == []
+    assert [store.get(f"join/{rank}") for rank in range(3)] == [b"0"] * 3
+    assert not any(store.check([f"1/identity/{rank}"]) for rank in range(3))
 
 
 def test_rank_0_leaves_also_where_nobody_answers():
