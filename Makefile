@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
+CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo test check bench build docs lint format types stubs sanitizers native mutants clean

@@ -35,7 +35,9 @@ std::vector<float> sums_of(const SparseArray& array) {
 
 // Rank r has every (r + 1)-th row: as many indices as fill one line, one slot, several.
 void test_rows_of_all_ranks(int size, std::size_t num_rows, std::size_t width) {
-  run_arenas(size, [&](Arena& arena) {
+  Tuning tuning = Tuning::for_ranks(size);
+  tuning.chunk_bytes = 32 << 10;  // 4088 indices
+  run_arenas(size, tuning, [&](Arena& arena) {
     const auto step = static_cast<std::size_t>(arena.rank()) + 1;
     Indices indices;
     std::vector<float> values;
@@ -152,7 +154,7 @@ void test_bad_indices_of_a_peer_break_the_group() {
 int main() {
   for (const int size : {1, 2, 3, 5})
     for (const std::size_t width : {1, 3})
-      for (const std::size_t num_rows : {1, 5, 4097, 100'001})
+      for (const std::size_t num_rows : {1, 5, 4088, 4089, 20'001})
         test_rows_of_all_ranks(size, num_rows, width);
   test_some_or_all_ranks_have_no_rows();
   test_rows_that_a_rank_lacks_are_zero();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <string>
 
 #include "allhands/base/error.hpp"
@@ -15,7 +16,7 @@ using namespace allhands::testing;
 namespace {
 
 // Empty, in the header's line, eager, just not eager, many pieces or slices.
-const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 8192, 8193, 100000, 700001};
+const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 8192, 8193, 100000, 300001};
 
 // Of all engines; the tests run with several.
 Tuning tuning = Tuning::for_ranks(2);
@@ -73,6 +74,19 @@ std::vector<float> values(int seed, std::size_t count) {
   return result;
 }
 
+bool are_values(int seed, std::span<const float> data) {
+  float expected = static_cast<float>(seed);
+  for (const float x : data)
+    if (x != expected++) return false;
+  return true;
+}
+
+bool are_all(float value, std::span<const float> data) {
+  for (const float x : data)
+    if (x != value) return false;
+  return true;
+}
+
 void wait(ProgressEngine& engine, const TransferPtr& transfer, const Limits& limits) {
   engine.wait(transfer, limits, ProgressEngine::AtEnd::GiveUp);
 }
@@ -87,17 +101,22 @@ int recv(ProgressEngine& engine, std::vector<float>& data, int from, int tag = 0
 
 void test_ring_around(int size) {
   run_engines(size, [&](ProgressEngine& engine, int rank) {
-    for (int round = 0; round < 3; ++round)
-      for (const std::size_t count : kCounts) {
-        const int right = (rank + 1) % size, left = (rank + size - 1) % size;
-        std::vector<float> out = values(rank, count), in(count);
-        const auto receive = engine.post_recv(buffer_of(in), left, 7, soon().deadline);
-        const auto sent = engine.post_send(buffer_of(out), right, 7, soon().deadline);
+    const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    std::vector<float> out = values(rank, kCounts.back()), in(kCounts.back());
+    for (int round = 0; round < 3; ++round) {
+      std::fill(in.begin(), in.end(), -1.0f);
+      for (const std::size_t count : kCounts) {  // the larger ones later
+        const Buffer from = buffer_of(out).slice(0, count);
+        const Buffer to = buffer_of(in).slice(0, count);
+        const auto receive = engine.post_recv(to, left, 7, soon().deadline);
+        const auto sent = engine.post_send(from, right, 7, soon().deadline);
         wait(engine, sent, soon());
         wait(engine, receive, soon());
-        CHECK(in == values(left, count));
+        CHECK(are_values(left, {in.data(), count}));
+        CHECK(count == in.size() || in[count] == -1);
         CHECK(receive->source == left);
       }
+    }
   });
 }
 
@@ -117,8 +136,7 @@ void test_tags_match_in_any_order() {
                               : engine.post_recv(buffer, peer, t, soon().deadline));
     }
     for (const TransferPtr& transfer : transfers) wait(engine, transfer, soon());
-    for (std::size_t i = 0; i < data.size(); ++i)
-      CHECK(data[i] == values(1, kCounts[i]));
+    for (std::size_t i = 0; i < data.size(); ++i) CHECK(are_values(1, data[i]));
   });
 }
 
@@ -257,8 +275,9 @@ void test_any_source() {
 
 void test_driven_transfers_end_by_themselves() {
   run_engines(2, [](ProgressEngine& engine, int rank) {
+    std::vector<float> out = values(rank, 50000), in(50000);
     for (int round = 0; round < 20; ++round) {
-      std::vector<float> out = values(rank, 50000), in(50000);
+      std::fill(in.begin(), in.end(), -1.0f);
       const auto receive =
           engine.post_recv(buffer_of(in), 1 - rank, 0, soon().deadline);
       engine.drive(receive);
@@ -266,7 +285,7 @@ void test_driven_transfers_end_by_themselves() {
       engine.drive(sent);
       receive->work.wait(soon());
       sent->work.wait(soon());
-      CHECK(in == values(1 - rank, 50000));
+      CHECK(are_values(1 - rank, in));
     }
   });
 }
@@ -277,7 +296,7 @@ void test_mismatch_is_told_to_both(std::size_t sent_count) {
     if (rank == 1) {
       const Error error = error_of([&] { recv(engine, data, 0); });
       CHECK(error.kind() == ErrorKind::Mismatch);
-      CHECK(data == std::vector<float>(4, 1));
+      CHECK(are_all(1, data));
       recv(engine, data, 0, 1);
       return;
     }
@@ -373,8 +392,9 @@ void test_a_large_send_that_is_given_up_does_not_arrive_in_part() {
   constexpr std::size_t kCount = 100'000;
   constexpr int kRounds = 50;
   run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> data(kCount), ready(1);
     for (int i = 0; i < kRounds; ++i) {
-      std::vector<float> data(kCount, rank == 0 ? 1.0f : 0.0f), ready(1);
+      data.assign(kCount, rank == 0 ? 1.0f : 0.0f);
       if (rank == 0) {
         const auto sent = engine.post_send(buffer_of(data), 1, i, soon().deadline);
         send(engine, ready, 1, kRounds + i);
@@ -393,7 +413,7 @@ void test_a_large_send_that_is_given_up_does_not_arrive_in_part() {
           CHECK(has(error, "gave it up"));
           continue;
         }
-        CHECK(data == std::vector<float>(kCount, 1));
+        CHECK(are_all(1, data));
       }
     }
   });
@@ -404,8 +424,9 @@ void test_a_large_recv_that_is_given_up_leaves_its_array_alone() {
   constexpr std::size_t kCount = 100'000;
   constexpr int kRounds = 50;
   run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> data(kCount), ready(1);
     for (int i = 0; i < kRounds; ++i) {
-      std::vector<float> data(kCount, 1), ready(1);
+      data.assign(kCount, 1);
       if (rank == 0) {
         recv(engine, ready, 1, kRounds + i);
         send(engine, data, 1, i);
@@ -421,7 +442,7 @@ void test_a_large_recv_that_is_given_up_leaves_its_array_alone() {
           recv(engine, data, 0, i);  // given up before it was matched
         const float last = data.back();
         recv(engine, ready, 0, kRounds + i);  // the sender is past it
-        CHECK(data == std::vector<float>(kCount, last));
+        CHECK(are_all(last, data));
       }
     }
   });
@@ -445,7 +466,7 @@ void test_large_messages_wait_for_each_other() {
     for (const TransferPtr& transfer : transfers) wait(engine, transfer, soon());
     for (int i = 0; i < 2 * kMany; ++i) {
       const int peer = (rank + 1 + i % 2) % 3;
-      CHECK(data[2 * static_cast<std::size_t>(i) + 1] == values(peer + i / 2, kCount));
+      CHECK(are_values(peer + i / 2, data[2 * static_cast<std::size_t>(i) + 1]));
     }
   });
 }

@@ -1,5 +1,6 @@
 // Arenas that serve a part of a group each: collectives run between the local ranks,
 // under the numbers of the group, and errors name ranks of the group.
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>

@@ -2,6 +2,7 @@
 // it: that is an error, and no crash.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>

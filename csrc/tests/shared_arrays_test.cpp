@@ -44,7 +44,9 @@ template <class Body>
 void run_sharing(int size, Body body) {
   const auto memory =
       SharedMemory::create(static_cast<std::size_t>(size) * kFloats * 4);
-  run_arenas(size, [&](Arena& arena) {
+  Tuning tuning = Tuning::for_ranks(size);
+  tuning.chunk_bytes = 64 << 10;  // most of what is staged here is nothing
+  run_arenas(size, tuning, [&](Arena& arena) {
     const SharedRegion region = {kNumber, memory->data(), kFloats * 4, kFloats * 4,
                                  arena.rank()};
     arena.shared_arrays()->mark_used();
