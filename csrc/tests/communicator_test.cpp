@@ -52,6 +52,20 @@ void test_callback_runs_once_done() {
   });
 }
 
+void test_what_nobody_waits_for_can_be_hurried() {
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    for (int round = 0; round < 50; ++round) {
+      const auto work =
+          comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline);
+      comm.hurry(*work);
+      while (!work->is_completed()) std::this_thread::yield();
+      comm.hurry(*work);
+    }
+  });
+}
+
 void test_wait_that_expires_leaves_the_operation_running() {
   run_communicators(2, [&](Communicator& comm) {
     std::vector<float> data = {1};
@@ -158,6 +172,10 @@ void test_a_callback_may_wait_for_another_operation() {
         CHECK(second->is_completed());
         comm.wait(*second, soon());
         comm.wait(*comm.post(broadcast(buffer, 0), soon().deadline), without_limit());
+        const auto third = comm.post(broadcast(buffer, 1), soon().deadline);
+        comm.hurry(*third);
+        // The progress thread may be asleep for this callback alone.
+        while (!third->is_completed()) std::this_thread::yield();
         ++num_ended;
       });
       while (num_ended == 0) std::this_thread::yield();
@@ -461,6 +479,7 @@ int main() {
     test_shared_array(size);
   }
   test_callback_runs_once_done();
+  test_what_nobody_waits_for_can_be_hurried();
   test_wait_that_expires_leaves_the_operation_running();
   test_a_wait_with_a_limit_that_ends_before_the_peers_come();
   test_a_wait_that_is_interrupted_before_the_peers_come();

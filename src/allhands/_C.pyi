@@ -117,6 +117,9 @@ class Work:
         Called when the operation has ended, from the thread that ran it; at once if it has ended already.
         """
 
+    def _hurry(self) -> None:
+        """See `Work._hurry`."""
+
     def _source(self) -> int | None:
         """
         The rank that a receive is from, -1 until it is known; None of anything else.

@@ -76,6 +76,8 @@ class Communicator {
   // As Work::wait of what post returned; this thread carries it out meanwhile, if it
   // has not begun.
   void wait(Work& work, const Limits& limits);
+  // Whoever needs it will not wait for it.
+  void hurry(const Work& work) { queue_.hurry(work); }
 
   // Point-to-point. Tags are any numbers; `from` may be kAnySource. Throws Value for a
   // bad peer, and what the ProgressEngine's functions of these names throw.

@@ -115,6 +115,13 @@ void OperationQueue::remove_first() {
   if (is_closing_ || is_urgent_ || (is_asleep_ && !queue_.empty())) wake();
 }
 
+void OperationQueue::hurry(const Work& work) {
+  if (is_own_thread()) return go_on_until_ended(work, Deadline::never());
+  if (work.is_completed()) return;
+  const std::lock_guard lock(mutex_);
+  if (!queue_.empty()) hurry();
+}
+
 // The thread does not let the first lie any longer.
 void OperationQueue::hurry() {
   is_urgent_ = true;

@@ -53,6 +53,9 @@ class OperationQueue {
   // As Work::wait of a posted operation. In a callback that the progress thread runs, a
   // limit is looked at only between operations.
   void wait(Work& work, const Limits& limits);
+  // `work`, which was posted here, is awaited, but by nobody who waits: the progress
+  // thread carries it out without a nap; in a callback of its own, now.
+  void hurry(const Work& work);
   // Called before a wait for that turn: in such a callback this thread has to carry out
   // first what was posted before.
   void go_on_before(Turns::Ticket ticket);

@@ -134,6 +134,12 @@ void add_done_callback(nb::handle self, nb::object callback) {
   state.work->on_done([held] { run_unraisable(*held, [&] { (*held)(); }); });
 }
 
+// A message is driven from the beginning.
+void hurry(nb::handle self) {
+  State& state = state_of(self);
+  if (!state.transfer) state.core().hurry(*state.work);
+}
+
 nb::object source(nb::handle self) {
   const TransferPtr& transfer = state_of(self).transfer;
   if (!transfer || transfer->is_send) return nb::none();
@@ -185,6 +191,7 @@ void bind_work(nb::module_& m) {
                  "collections.abc.Callable[[], object]) -> None"),
          "Called when the operation has ended, from the thread that ran it; at once if "
          "it has ended already.");
+  method("_hurry", &hurry, nb::sig("def _hurry(self) -> None"), "See `Work._hurry`.");
   method(
       "_source", &source, nb::sig("def _source(self) -> int | None"),
       "The rank that a receive is from, -1 until it is known; None of anything else.");

@@ -68,6 +68,9 @@ class FollowedWork(Work):
         self._ended.add_done_callback(lambda _: callback())
         self.is_completed()  # where `follow` was interrupted, it is time
 
+    def _hurry(self) -> None:
+        self._work._hurry()
+
     def _try_to_end(self, patience: float = 0) -> None:
         """Do what follows, unless it is done.
 

@@ -151,12 +151,14 @@ class Work:
             future = self._new_future()
             self.add_done_callback(lambda: self._resolve(future))
             self._future = future
+            self._hurry()
         return self._future
 
     def get_future_result(self) -> Future:
         """A future that says how the operation ended; it never holds an exception."""
         future: Future = _numpy().new_future()
         self.add_done_callback(lambda: future.set_result(_ending(self.exception())))
+        self._hurry()
         return future
 
     def source_rank(self) -> int:
@@ -196,8 +198,15 @@ class Work:
                 loop.call_soon_threadsafe(wake)
 
         self.add_done_callback(notify)
+        self._hurry()
         yield from finished
         return self.wait()
+
+    def _hurry(self) -> None:
+        """Someone needs the outputs who will not call `wait`.
+
+        A backend that lets an operation lie until somebody waits begins it now.
+        """
 
     def _source_rank(self) -> int:
         """The older name of `source_rank`."""
@@ -255,6 +264,10 @@ class CombinedWork(Work):
             work.add_done_callback(count)
         if not self._works:
             callback()
+
+    def _hurry(self) -> None:
+        for work in self._works:
+            work._hurry()
 
 
 def _numpy() -> Library:

@@ -1,0 +1,62 @@
+"""What torch's methods are told, in the words of a communicator."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed
+from torch._C import _distributed_c10d as c10d
+
+from allhands.options import RedOpType, ReduceOp
+
+__all__ = ["limit_of", "one", "one_list", "reduce_op_of", "root_of"]
+
+_NONE = timedelta(0)
+_OPS = {getattr(c10d.ReduceOp, op.name): op for op in RedOpType}
+
+
+def reduce_op_of(opts: Any) -> RedOpType | ReduceOp:
+    """The reduce operation of an options object, or which `opts` is itself.
+
+    None: a sum, as torch's default.
+    """
+    chosen = getattr(opts, "reduceOp", opts)
+    if chosen is None:
+        return RedOpType.SUM
+    kind = chosen if isinstance(chosen, c10d.ReduceOp.RedOpType) else chosen.op
+    op = _OPS[kind]
+    if op is RedOpType.PREMUL_SUM:
+        return op(chosen.__getstate__()[1])
+    return op
+
+
+def limit_of(opts: Any, timeout: timedelta | None = None) -> timedelta | None:
+    """The time limit of an operation; None for the group's, which torch says by -1."""
+    limit = getattr(opts, "timeout", timeout)
+    return None if limit is None or limit < _NONE else limit
+
+
+def root_of(opts: Any, root: int | None) -> int:
+    """The root as a rank of the group, from an options object or given as `root`."""
+    chosen = getattr(opts, "rootRank", opts) if root is None else root
+    return 0 if chosen is None else int(chosen)
+
+
+def one(tensors: Any) -> torch.Tensor:
+    """The tensor, or the only one of a list."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(
+            f"expected one tensor or a list of one, got {len(tensors)}: a rank has one "
+            f"device here"
+        )
+    return tensors[0]
+
+
+def one_list(tensors: Any) -> list[torch.Tensor]:
+    """The list of tensors, or the only one of a list of lists; empty off the root."""
+    if len(tensors) == 1 and not isinstance(tensors[0], torch.Tensor):
+        return list(tensors[0])
+    return list(tensors)

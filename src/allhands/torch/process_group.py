@@ -1,0 +1,430 @@
+"""A group of torch.distributed whose operations the native engine carries out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed
+
+from allhands.backends.call import Call
+from allhands.backends.communicator import CommunicatorOptions
+from allhands.backends.native import NativeCommunicator
+from allhands.backends.work import CombinedWork, Work
+from allhands.options import to_seconds
+from allhands.rendezvous.roster import exchange
+from allhands.store import PrefixStore
+from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
+from allhands.torch.store import TorchStore
+from allhands.torch.work import ENDED, TorchWork
+
+__all__ = ["AllhandsProcessGroup", "create"]
+
+_NAME = "allhands"
+_LONGEST_GOODBYE = 10.0  # seconds
+
+
+def create(options: Any, pg_options: Any) -> AllhandsProcessGroup:
+    """What torch calls for each group that names this backend, on each member.
+
+    Raises:
+        TypeError: there are `pg_options`; this backend has none.
+    """
+    if pg_options is not None:
+        raise TypeError(f"backend {_NAME!r} takes no pg_options, got {pg_options!r}")
+    return AllhandsProcessGroup(
+        options.store, options.group_rank, options.group_size, options.timeout
+    )
+
+
+class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc]
+    """A process group of torch's on the native engine, for CPU tensors.
+
+    The ranks meet in `store` at its first operation. Ranks are ranks of the group. Any
+    thread may use it, if the members agree on the order of operations. Operations
+    return a handle; where `opts.asyncOp` is false they have ended by then, and the
+    handle knows no outputs.
+
+    Args:
+        store: what the members share.
+        rank: this process's rank in the group.
+        size: how many ranks the group has.
+        timeout: limit of its operations.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)
+        self._torch_store = store
+        self._timeout = timeout
+        self._group_name = ""
+        self._group_desc = "undefined"
+        self._num_collectives = 0
+        self._opening = threading.Lock()
+        self._opened: NativeCommunicator | None = None
+        self._is_closed = False
+        self._blocks = threading.local()
+
+    def allreduce(
+        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None
+    ) -> TorchWork:
+        """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
+        tensor = one(tensors)
+        return self._run(
+            self._communicator.all_reduce,
+            (tensor, reduce_op_of(opts)),
+            *(opts, timeout, [tensor]),
+        )
+
+    def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> TorchWork:
+        """See `allhands.all_reduce_coalesced`."""
+        return self._submit(
+            "all_reduce_coalesced", tensors, tensors, opts, reduce_op=reduce_op_of(opts)
+        )
+
+    def broadcast(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> TorchWork:
+        """See `allhands.broadcast`; `opts` may be the root itself."""
+        tensor = one(tensors)
+        return self._run(
+            self._communicator.broadcast,
+            (tensor, root_of(opts, root)),
+            *(opts, timeout, [tensor]),
+        )
+
+    def reduce(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        op: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> TorchWork:
+        """See `allhands.reduce`; `opts` may be the root itself."""
+        tensor = one(tensors)
+        has_op = op is None and hasattr(opts, "reduceOp")
+        return self._run(
+            self._communicator.reduce,
+            (tensor, root_of(opts, root), reduce_op_of(opts if has_op else op)),
+            *(opts, timeout, [tensor]),
+        )
+
+    def allgather(
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork:
+        """See `allhands.all_gather`."""
+        outputs, tensor = one_list(output_tensors), one(input_tensors)
+        return self._run(
+            self._communicator.all_gather,
+            (outputs, tensor),
+            *(opts, timeout, outputs),
+        )
+
+    def allgather_coalesced(
+        self, output_lists: list[list[Any]], input_list: list[Any], opts: Any = None
+    ) -> TorchWork:
+        """See `allhands.all_gather_coalesced`."""
+        return self._submit("all_gather_coalesced", output_lists, input_list, opts)
+
+    def all_gather_single(
+        self,
+        output: Any,
+        input: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork:
+        """See `allhands.all_gather_single`."""
+        return self._run(
+            self._communicator.all_gather_single,
+            (output, input),
+            *(opts, timeout, [output]),
+        )
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: list[Any], inputs: list[Any], opts: Any = None
+    ) -> TorchWork:
+        """`all_gather_single` of each pair, as one operation."""
+        return self._submit("all_gather_single_coalesced", outputs, inputs, opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork:
+        """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
+        output, input_list = one(outputs), one_list(inputs)
+        return self._run(
+            self._communicator.reduce_scatter,
+            (output, input_list, reduce_op_of(opts)),
+            *(opts, timeout, [output]),
+        )
+
+    def reduce_scatter_single(
+        self,
+        output: Any,
+        input: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork:
+        """See `allhands.reduce_scatter_single`."""
+        return self._run(
+            self._communicator.reduce_scatter_single,
+            (output, input, reduce_op_of(opts)),
+            *(opts, timeout, [output]),
+        )
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Any], inputs: list[Any], opts: Any = None
+    ) -> TorchWork:
+        """`reduce_scatter_single` of each pair, as one operation."""
+        return self._submit(
+            "reduce_scatter_single_coalesced",
+            *(outputs, inputs, opts),
+            reduce_op=reduce_op_of(opts),
+        )
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> TorchWork:
+        """See `allhands.gather`; only the root has outputs."""
+        outputs, tensor = one_list(output_tensors), one(input_tensors)
+        return self._run(
+            self._communicator.gather,
+            (tensor, outputs, root_of(opts, root)),
+            *(opts, timeout, outputs),
+        )
+
+    def scatter(
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> TorchWork:
+        """See `allhands.scatter`; only the root has inputs."""
+        output, inputs = one(output_tensors), one_list(input_tensors)
+        return self._run(
+            self._communicator.scatter,
+            (output, inputs, root_of(opts, root)),
+            *(opts, timeout, [output]),
+        )
+
+    def alltoall(
+        self,
+        output_tensors: list[Any],
+        input_tensors: list[Any],
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork:
+        """See `allhands.all_to_all`."""
+        return self._run(
+            self._communicator.all_to_all,
+            (list(output_tensors), list(input_tensors)),
+            *(opts, timeout, output_tensors),
+        )
+
+    def all_to_all_single(
+        self,
+        output: Any,
+        input: Any,
+        output_split_sizes: Sequence[int] | None = None,
+        input_split_sizes: Sequence[int] | None = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork:
+        """See `allhands.all_to_all_single`; no split sizes: equal ones."""
+        return self._run(
+            self._communicator.all_to_all_single,
+            (output, input, output_split_sizes, input_split_sizes),
+            *(opts, timeout, [output]),
+        )
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> TorchWork:
+        """See `allhands.barrier`; devices do not matter here."""
+        return self._run(self._communicator.barrier, (), opts, timeout, [])
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """`barrier` that names the ranks which do not come, in either form all."""
+        self._communicator.barrier(limit_of(None, timeout), False)
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> TorchWork:
+        """See `allhands.isend`."""
+        tensor = one(tensors)
+        return self._started(self._communicator.isend(tensor, dst, tag, None), [tensor])
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> TorchWork:
+        """See `allhands.irecv`."""
+        tensor = one(tensors)
+        return self._started(self._communicator.irecv(tensor, src, tag, None), [tensor])
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
+        """See `allhands.irecv`; from any rank."""
+        tensor = one(tensors)
+        work = self._communicator.irecv(tensor, None, tag, None)
+        return self._started(work, [tensor])
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the time limit of later operations that are given none."""
+        to_seconds(timeout)  # refuses what is none
+        self._timeout = timeout
+        with self._opening:
+            if self._opened is not None:
+                self._opened.set_timeout(timeout)
+
+    def abort(self) -> None:
+        """Break the group for every member; whoever waits in it gets an error."""
+        self._communicator.abort("abort() was called")
+
+    def shutdown(self) -> None:
+        """Finish what is under way and leave; a second call does nothing."""
+        with self._opening:
+            communicator, self._opened = self._opened, None
+            self._is_closed = True
+        if communicator is not None:
+            communicator.close(min(to_seconds(self._timeout), _LONGEST_GOODBYE))
+
+    @property
+    def group_name(self) -> str:
+        """By which torch knows the group."""
+        return self._group_name
+
+    @property
+    def group_desc(self) -> str:
+        """Free text."""
+        return self._group_desc
+
+    # What follows is torch's own: names that its Python or its C++ calls.
+
+    def getBackendName(self) -> str:
+        """The name of the backend."""
+        return _NAME
+
+    def getGroupName(self) -> str:
+        """See `group_name`."""
+        return self._group_name
+
+    def getGroupDesc(self) -> str:
+        """See `group_desc`."""
+        return self._group_desc
+
+    def _set_group_name(self, name: str) -> None:
+        self._group_name = name
+
+    def _set_group_desc(self, desc: str) -> None:
+        self._group_desc = desc
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Nothing to do: all members count alike."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._num_collectives
+
+    def _start_coalescing(self, device: Any = None) -> None:
+        self._blocks.works = []
+
+    def _end_coalescing(self, device: Any = None) -> TorchWork:
+        works, self._blocks.works = self._block or [], None
+        return TorchWork(CombinedWork(works, []), [])
+
+    @property
+    def _block(self) -> list[Work] | None:
+        """What this thread has started since its `_start_coalescing`."""
+        return getattr(self._blocks, "works", None)
+
+    @property
+    def _communicator(self) -> NativeCommunicator:
+        return self._opened or self._open()
+
+    def _open(self) -> NativeCommunicator:
+        """Meet the other members.
+
+        Raises:
+            DistStoreError: some did not come within the timeout; names them.
+            DistBackendError: one is on another host.
+        """
+        with self._opening:
+            if self._is_closed:
+                raise RuntimeError(f"group {self._group_name!r} was destroyed")
+            if self._opened is None:
+                self._opened = self._make_communicator()
+            return self._opened
+
+    def _make_communicator(self) -> NativeCommunicator:
+        store = PrefixStore(_NAME, TorchStore(self._torch_store))
+        rank, size, limit = self.rank(), self.size(), self._timeout
+        operation = f"group {self._group_name!r}"
+        return NativeCommunicator(
+            CommunicatorOptions(
+                store=store,
+                group_rank=rank,
+                group_size=size,
+                timeout=limit,
+                group_id=self._group_name,
+                global_ranks_in_group=list(range(size)),
+                num_alike=0,
+                roster=lambda: exchange(store, rank, size, limit, operation),
+            )
+        )
+
+    def _run(
+        self,
+        operation: Callable[..., Work | None],
+        arguments: tuple[Any, ...],
+        opts: Any,
+        timeout: timedelta | None,
+        outputs: list[Any],
+    ) -> TorchWork:
+        """Carry out a collective, or start it where the caller will wait for it."""
+        self._num_collectives += 1
+        is_async = getattr(opts, "asyncOp", True) or self._block is not None
+        work = operation(*arguments, limit_of(opts, timeout), is_async)
+        return ENDED if work is None else self._started(work, outputs)
+
+    def _submit(
+        self, op: str, output: list[Any], input: list[Any], opts: Any, **more: Any
+    ) -> TorchWork:
+        """The same of one without a method of its own."""
+        self._num_collectives += 1
+        call = Call(op, output, input, limit_of(opts), True, **more)
+        return self._started(self._communicator.submit(call), output)
+
+    def _started(self, work: Work | None, outputs: list[Any]) -> TorchWork:
+        assert work is not None, "an asynchronous operation returns a handle"
+        block = self._block
+        if block is not None:
+            block.append(work)
+        return TorchWork(work, outputs)

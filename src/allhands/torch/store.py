@@ -1,0 +1,79 @@
+"""A store of torch's as one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import wraps
+from typing import Any, TypeVar
+
+import torch.distributed
+
+from allhands.errors import DistNetworkError, DistStoreError
+from allhands.store import Store
+
+__all__ = ["TorchStore"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _in_our_words(method: _F) -> _F:
+    """With our exceptions instead of torch's."""
+
+    @wraps(method)
+    def call(*args: Any) -> Any:
+        try:
+            return method(*args)
+        except torch.distributed.DistNetworkError as error:
+            raise DistNetworkError(str(error)) from error
+        except torch.distributed.DistStoreError as error:
+            raise DistStoreError(str(error)) from error
+
+    return call  # type: ignore[return-value]
+
+
+class TorchStore(Store):
+    """What ranks of a torch program share, as the native engine's rendezvous takes it.
+
+    To wait is to look again and again: torch's own waits write a warning to stderr
+    where their limit passes, and cannot be interrupted.
+
+    Args:
+        store: any `torch.distributed.Store`; as thread-safe as that.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    @property
+    def timeout(self) -> timedelta:
+        return self._store.timeout  # type: ignore[no-any-return]
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._store.set_timeout(timeout)
+
+    @_in_our_words
+    def set(self, key: str, value: str | bytes) -> None:
+        self._store.set(key, value)
+
+    @_in_our_words
+    def get(self, key: str) -> bytes:
+        return bytes(self._store.get(key))
+
+    @_in_our_words
+    def add(self, key: str, amount: int) -> int:
+        return int(self._store.add(key, amount))
+
+    @_in_our_words
+    def check(self, keys: Sequence[str]) -> bool:
+        return bool(self._store.check(list(keys)))
+
+    @_in_our_words
+    def compare_set(
+        self, key: str, expected_value: str | bytes, desired_value: str | bytes
+    ) -> bytes:
+        return bytes(self._store.compare_set(key, expected_value, desired_value))
+
+    @_in_our_words
+    def delete_key(self, key: str) -> bool:
+        return bool(self._store.delete_key(key))

@@ -1,0 +1,110 @@
+"""Programs of torch.distributed, run by several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+from harness.ranks import LIMIT
+
+_PRELUDE = """
+import json, os, sys, time, warnings
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+folder, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+torch.set_num_threads(1)
+warnings.simplefilter("ignore")  # torch's own, about its own
+
+def init(backend, number=0, timeout=60):
+    store = dist.FileStore(f"{folder}/{backend}{number}", size)
+    dist.init_process_group(
+        backend, store=store, rank=rank, world_size=size,
+        timeout=timedelta(seconds=timeout))
+
+def give(value):
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump(value, file)
+"""
+
+_BOTH = """
+results = []
+for backend in ("gloo", "allhands"):
+    init(backend)
+    results.append(body(backend))
+    dist.destroy_process_group()
+give(results)
+"""
+
+
+class TorchJob:
+    """`size` processes that run `source` after a prelude; use as a context.
+
+    The source finds `dist`, `rank`, `size`, `folder`, `init(backend)` and
+    `give(value)`.
+    """
+
+    def __init__(self, folder: pathlib.Path, size: int, source: str) -> None:
+        self._folder = folder
+        program = folder / "program.py"
+        program.write_text(_PRELUDE + textwrap.dedent(source))
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, program, folder, str(rank), str(size)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "ALLHANDS_CALIBRATION": "no"},
+            )
+            for rank in range(size)
+        ]
+
+    def __enter__(self) -> TorchJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.ranks:
+            process.kill()
+            process.communicate()
+
+    def join(self, *, dead: tuple[int, ...] = ()) -> list[object]:
+        """What the ranks gave, but for the `dead`, once all have ended."""
+        given: list[object] = []
+        for rank, process in enumerate(self.ranks):
+            output = process.communicate(timeout=LIMIT)
+            if rank in dead:
+                continue
+            assert process.returncode == 0, f"rank {rank}: {output}"
+            given.append(json.loads((self._folder / f"{rank}.json").read_text()))
+        return given
+
+
+def check_as_gloo(
+    folder: pathlib.Path, size: int, source: str, tolerance: float = 0.0
+) -> None:
+    """`body(backend)` of `source` gives a list: on every rank what it does on Gloo.
+
+    Numbers may differ by `tolerance`, for sums that Gloo takes in another order.
+    """
+    with TorchJob(folder, size, textwrap.dedent(source) + _BOTH) as job:
+        for rank, (gloo, ours) in enumerate(job.join()):  # type: ignore[misc]
+            different = [
+                (step, *pair)
+                for step, pair in enumerate(zip(gloo, ours, strict=True))
+                if not _are_close(*pair, tolerance)
+            ]
+            assert not different, f"rank {rank}: step, Gloo's, ours: {different}"
+
+
+def _are_close(one: object, other: object, tolerance: float) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = zip(one, other, strict=True)
+        return all(_are_close(*pair, tolerance) for pair in pairs)
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= tolerance
+    return one == other

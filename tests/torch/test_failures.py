@@ -1,0 +1,102 @@
+"""Ranks of a torch program that die, differ or do not come: who is left is told."""
+
+import signal
+
+import pytest
+
+from harness.torch_jobs import TorchJob
+
+pytest.importorskip("torch")
+
+_SAY = """
+def say(error):
+    give([type(error).__name__, str(error)])
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dist.all_reduce(torch.ones(3))",
+        "dist.all_gather_object([None] * size, rank)",
+        "module(torch.ones(2, 4)).sum().backward()",
+    ],
+)
+def test_a_rank_that_dies_is_named(tmp_path, call):
+    source = f"""
+    import signal
+    init("allhands")
+    module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    try:
+        {call}
+    except RuntimeError as error:
+        give([str(error), time.monotonic() - start])
+    """
+    with TorchJob(tmp_path, 3, source) as job:
+        for text, seconds in job.join(dead=(1,)):
+            assert "rank 1 (pid " in text
+            assert "died" in text
+            assert seconds < 10
+        assert job.ranks[1].returncode == -signal.SIGKILL
+
+
+def test_different_calls_are_told_on_every_rank(tmp_path):
+    source = """
+    init("allhands")
+    given = []
+    for asynchronous in (False, True):
+        try:
+            x = torch.ones(2 + rank)
+            if asynchronous:
+                dist.all_reduce(x, async_op=True).get_future().wait()
+            else:
+                dist.all_reduce(x)
+        except RuntimeError as error:
+            given.append("called different things" in str(error))
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        given.append(x.tolist())
+    give(given)
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [[True, [2, 2], True, [2, 2]]] * 2
+
+
+def test_a_rank_that_does_not_come_is_named(tmp_path):
+    source = """
+    if rank == 0:
+        init("allhands", timeout=1)
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            give(str(error))
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        [text] = job.join(dead=(1,))
+    assert "timed out: waited 1 s" in text
+    assert "did not come: [1]" in text
+
+
+def test_a_late_rank_is_named_by_the_limit_of_the_group(tmp_path):
+    source = """
+    init("allhands")
+    dist.barrier()
+    if rank == 0:
+        dist.group.WORLD.set_timeout(timedelta(seconds=0.2))
+        try:
+            dist.all_reduce(torch.ones(1))
+        except RuntimeError as error:
+            give(str(error))
+        open(f"{folder}/done", "w").close()
+    else:
+        while not os.path.exists(f"{folder}/done"):
+            time.sleep(0.01)
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        [text] = job.join(dead=(1,))
+    assert "timed out" in text
+    assert "missing [1]" in text
