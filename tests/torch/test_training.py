@@ -162,3 +162,34 @@ def body(backend):
     return [p.full_tensor().tolist() for p in other.parameters()]
 """,
     )
+
+
+def test_compiled_ddp_and_older_sharding(tmp_path):
+    check_as_gloo(
+        tmp_path,
+        2,
+        _MODEL
+        + """
+def body(backend):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+    given = []
+    module = model()
+    train(torch.compile(DDP(module), backend="aot_eager"))
+    given.append(weights(module))
+    module = FullyShardedDataParallel(model(), device_id=torch.device("cpu"))
+    train(module)
+    with FullyShardedDataParallel.summon_full_params(module):
+        given.append(weights(module))
+    torch.manual_seed(rank)
+    part = nn.Linear(4, 4)
+    stage = PipelineStage(part, rank, size, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, 2, loss_fn=lambda x, y: (x - y).square().mean())
+    if rank == 0:
+        schedule.step(torch.ones(4, 4))
+    else:
+        schedule.step(target=torch.zeros(4, 4))
+    given.append([p.grad.tolist() for p in part.parameters()])
+    return given
+""",
+    )

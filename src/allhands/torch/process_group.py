@@ -306,8 +306,13 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
                 self._opened.set_timeout(timeout)
 
     def abort(self) -> None:
-        """Break the group for every member; whoever waits in it gets an error."""
-        self._communicator.abort("abort() was called")
+        """Break the group for every member; whoever waits in it gets an error.
+
+        Where it was never used here, nobody else learns of it.
+        """
+        communicator, self._is_closed = self._opened, True
+        if communicator is not None:
+            communicator.abort("abort() was called")
 
     def shutdown(self) -> None:
         """Finish what is under way and leave; a second call does nothing."""
