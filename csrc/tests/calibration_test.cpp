@@ -119,6 +119,29 @@ void test_rehearsal_finds_figures() {
   for (const std::uint64_t time : figures->read) CHECK(time > 0 && time < UINT64_MAX);
 }
 
+// Of the two threads the first to look at the time is held there until the other one
+// has looked while it waits for it, and found it late.
+void test_a_rehearsal_whose_other_thread_does_not_come_ends_at_its_limit() {
+  const cpu_set_t cpus = own_cpus();
+  if (CPU_COUNT(&cpus) < 2) return;
+  std::atomic<int> num_threads = 0, num_looks = 0;
+  std::atomic<bool> is_found_late = false;
+  Rehearsal rehearsal;
+  rehearsal.now = [&, begun = Rehearsal::Clock::now()] {
+    static thread_local int number = num_threads++;  // 0: the caller's thread
+    if (number == 1 && !is_found_late) {
+      const auto patience = Rehearsal::Clock::now() + std::chrono::seconds(30);
+      while (num_looks < 2 && Rehearsal::Clock::now() < patience) sched_yield();
+      is_found_late = num_looks >= 2;
+    }
+    // The other's first look is for the time of the exchange.
+    if (number < 2 || num_looks++ == 0) return begun;
+    return begun + std::chrono::hours(1);
+  };
+  CHECK(!rehearsal.run(cpus));
+  CHECK(is_found_late);
+}
+
 void test_rehearsal_needs_two_cpus() {
   cpu_set_t none, one;
   CPU_ZERO(&none);
@@ -291,6 +314,7 @@ int main() {
   test_fit_where_ranks_take_turns();
   test_any_figures_give_a_valid_tuning();
   test_rehearsal_finds_figures();
+  test_a_rehearsal_whose_other_thread_does_not_come_ends_at_its_limit();
   test_rehearsal_needs_two_cpus();
   test_rehearsal_without_memory_or_threads_finds_nothing();
   test_rehearsal_ends_at_its_limit();

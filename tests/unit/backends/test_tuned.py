@@ -1,6 +1,8 @@
 """What was measured of this host, and that groups use it."""
 
+import json
 import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,13 @@ import pytest
 
 import allhands as dist
 from allhands import _C, settings
-from allhands.backends.tuned import figures_folder
+from allhands.backends.tuned import (
+    Tuned,
+    figures_folder,
+    read_tuned,
+    tuned_path,
+    write_tuned,
+)
 from harness.ranks import Processes, run_ranks
 
 SIZES = [8 << 10, 64 << 10, 512 << 10]
@@ -108,3 +116,50 @@ def test_ranks_that_were_told_otherwise_use_one_tuning(runtime):
     with Processes(2, source) as ranks:
         first, second = ranks.join()
     assert first == second == [3.0 * n for n in (1 << 10, 1 << 13, 1 << 15, 1 << 18)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"format": 2}',
+        '{"format": 1, "cpu": "another"}',
+        '{"format": 1, "cpu": CPU, "roomy": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": [], "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"speed": 1}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"read_bytes": 1}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"read_bytes": -1}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"spins": 1e400}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"spins": null}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"spins": 9223372036854775808}, '
+        '"crowded": {}}',  # 2 ** 63
+        '{"format": 1, "cpu": CPU, "roomy": {"\\udc80": 1}, "crowded": {}}',
+        '{"format": 1, "cpu": CPU, "roomy": {"größe": 1}, "crowded": {}}',
+        "[" * 60_000,
+        "\ud800",
+    ],
+)
+def test_a_file_that_is_none_counts_as_none(runtime, text):
+    write_tuned(Tuned({}, {}))
+    assert read_tuned() == Tuned({}, {})
+    whole = text.replace("CPU", json.dumps(_C.cpu_model()))
+    tuned_path().write_bytes(whole.encode(errors="surrogatepass") or b" ")
+    assert read_tuned() is None
+
+
+def test_a_file_that_others_may_write_counts_as_none(runtime):
+    write_tuned(Tuned({"spins": 7}, {}))
+    assert read_tuned() == Tuned({"spins": 7}, {})
+    assert stat.S_IMODE(tuned_path().stat().st_mode) == 0o644
+    tuned_path().chmod(0o666)
+    tuned_path().write_text(tuned_path().read_text() + " ")  # another version
+    assert read_tuned() is None
+
+
+def test_the_numbers_hold_for_the_ranks_that_they_were_found_for():
+    tuned = Tuned({"spins": 7}, {"spins": 8})
+    assert tuned.changes(2, 2) == {"spins": 7}
+    assert tuned.changes(3, 2) == {"spins": 8}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import stat
 
 import pytest
 
@@ -111,50 +110,3 @@ def test_info_says_where_the_tuning_is_from(capsys, monkeypatch):
     monkeypatch.setenv("ALLHANDS_CALIBRATION", "no")
     main(["info"])
     assert "tuning: the defaults" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"format": 2}',
-        '{"format": 1, "cpu": "another"}',
-        '{"format": 1, "cpu": CPU, "roomy": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": [], "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"speed": 1}, "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"read_bytes": 1}, "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"read_bytes": -1}, "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"spins": 1e400}, "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"spins": null}, "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"spins": 99999999999999999999}, '
-        '"crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"\\udc80": 1}, "crowded": {}}',
-        '{"format": 1, "cpu": CPU, "roomy": {"größe": 1}, "crowded": {}}',
-        "[" * 60_000,
-        "\ud800",
-    ],
-)
-def test_a_file_that_is_none_counts_as_none(text):
-    write_tuned(Tuned({}, {}))
-    assert read_tuned() == Tuned({}, {})
-    whole = text.replace("CPU", json.dumps(_C.cpu_model()))
-    tuned_path().write_bytes(whole.encode(errors="surrogatepass") or b" ")
-    assert read_tuned() is None
-
-
-def test_a_file_that_others_may_write_counts_as_none():
-    write_tuned(Tuned({"spins": 7}, {}))
-    assert read_tuned() == Tuned({"spins": 7}, {})
-    assert stat.S_IMODE(tuned_path().stat().st_mode) == 0o644
-    tuned_path().chmod(0o666)
-    tuned_path().write_text(tuned_path().read_text() + " ")  # another version
-    assert read_tuned() is None
-
-
-def test_the_numbers_hold_for_the_ranks_that_they_were_found_for():
-    tuned = Tuned({"spins": 7}, {"spins": 8})
-    assert tuned.changes(2, 2) == {"spins": 7}
-    assert tuned.changes(3, 2) == {"spins": 8}

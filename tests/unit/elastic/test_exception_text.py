@@ -211,6 +211,21 @@ RuntimeError: no user here
 """
 
 
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+def test_names_the_users_line_that_called_an_installed_package(folder):
+    raised = parse_exception(
+        f"""Traceback (most recent call last):
+  File "/home/u/train.py", line 7, in <module>
+    tool.go()
+  File "/v/lib/python3.11/{folder}/tool/core.py", line 5, in go
+    raise ValueError("x")
+ValueError: x
+"""
+    )
+    assert raised is not None
+    assert (raised.where.file, raised.where.line) == ("/home/u/train.py", 7)
+
+
 def test_names_the_innermost_frame_where_no_frame_is_the_users():
     raised = parse_exception(LIBRARY_ONLY)
     assert raised is not None
