@@ -12,10 +12,12 @@ import ctypes
 import errno
 import os
 import secrets
+import socket
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -205,20 +207,40 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
     address = args.master_addr.strip("[]")
     # Hosted here, so that it outlives every rank.
-    store = TCPStore(address, args.master_port, is_master=True, timeout=_STORE_LIMIT)
-    job = Job(
-        command=command,
-        num_workers=num_workers,
-        run_id=args.rdzv_id or uuid.uuid4().hex,
-        master_addr=address,
-        master_port=store.port,
-        role=args.role,
-        max_restarts=args.max_restarts,
-        monitor_interval=args.monitor_interval,
-        shutdown_timeout=args.shutdown_timeout,
-        logs=_logs(args, shown),
+    store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)
+    with _kept_free(address, args.master_port) as master_port:
+        job = Job(
+            command=command,
+            num_workers=num_workers,
+            run_id=args.rdzv_id or uuid.uuid4().hex,
+            master_addr=address,
+            master_port=master_port,
+            store_port=store.port,
+            role=args.role,
+            max_restarts=args.max_restarts,
+            monitor_interval=args.monitor_interval,
+            shutdown_timeout=args.shutdown_timeout,
+            logs=_logs(args, shown),
+        )
+        return Agent(job).run()
+
+
+@contextmanager
+def _kept_free(address: str, port: int) -> Iterator[int]:
+    """`port`, or any for 0, on which a rank may listen, but no other job comes.
+
+    Raises:
+        DistNetworkError: another process listens there.
+    """
+    if port != 0:  # a store says who it is
+        TCPStore(address, port, is_master=True, timeout=_STORE_LIMIT)
+    [(family, kind, protocol, _, place), *_] = socket.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM
     )
-    return Agent(job).run()
+    with socket.socket(family, kind, protocol) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(place)
+        yield held.getsockname()[1]
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -9,9 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["ALL", "Setting", "calibration", "job_mark", "patience", "secret", "tuning"]
+__all__ = [
+    "ALL",
+    "LaunchersStore",
+    "Setting",
+    "calibration",
+    "job_mark",
+    "patience",
+    "secret",
+    "store",
+    "tuning",
+]
 
 T = TypeVar("T")
 
@@ -57,6 +67,36 @@ job_mark = Setting(
     "Made by `allhands run` for each start of the ranks, and by `allhands bench`. "
     "Processes that still carry it when the job is over, or the command that started "
     "them was killed, are killed too.",
+)
+
+
+class LaunchersStore(NamedTuple):
+    """Where the store of `allhands run` listens."""
+
+    host: str
+    port: int
+    master_port: int
+    """The ranks that were given this MASTER_PORT meet there."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}@{self.master_port}"
+
+
+def _launchers_store(text: str) -> LaunchersStore:
+    place, _, master_port = text.rpartition("@")
+    host, _, port = place.rpartition(":")
+    if not (host and port.isdecimal() and master_port.isdecimal()):
+        raise ValueError("it must be host:port@master_port")
+    return LaunchersStore(host, int(port), int(master_port))
+
+
+store: Setting[LaunchersStore | None] = Setting(
+    "ALLHANDS_STORE",
+    _launchers_store,
+    None,
+    "Set by `allhands run`: `host:port` of its store, `@`, and the `MASTER_PORT` that "
+    "it has given the ranks, which is free for a program's own use. `env://` leads to "
+    "that store as long as `MASTER_PORT` is this one.",
 )
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -120,4 +160,4 @@ patience = Setting(
     "group takes twice as long. 0: there is none.",
 )
 
-ALL: tuple[Setting[Any], ...] = (calibration, secret, job_mark, patience, tuning)
+ALL: tuple[Setting[Any], ...] = (calibration, secret, job_mark, patience, store, tuning)

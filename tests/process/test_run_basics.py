@@ -40,7 +40,10 @@ def test_sets_torchruns_environment(tmp_path):
         assert env["TORCHELASTIC_RESTART_COUNT"] == "0"
         assert env["TORCHELASTIC_MAX_RESTARTS"] == "0"
         assert env["TORCHELASTIC_RUN_ID"] == "job7"
-        assert env["TORCHELASTIC_USE_AGENT_STORE"] == "True"
+        assert env["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+        store, _, master_port = env["ALLHANDS_STORE"].rpartition("@")
+        assert store.startswith("127.0.0.1:")
+        assert master_port == env["MASTER_PORT"] != store.rpartition(":")[2]
         assert env["OMP_NUM_THREADS"] == "1"
         assert len(bytes.fromhex(env["ALLHANDS_SECRET"])) == 32
     assert len({row["env"]["MASTER_PORT"] for row in ranks}) == 1

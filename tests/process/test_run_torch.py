@@ -55,3 +55,47 @@ def test_what_the_error_says_to_do_under_torchrun_works(tmp_path):
         done = launch(*OPTIONS, path, module="torch.distributed.run", env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2", "2"]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "allhands"])
+def test_programs_of_torch_run_here_and_start_again(tmp_path, backend):
+    text = f"""
+        import os
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("{backend}")
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        print(os.environ["TORCHELASTIC_RESTART_COUNT"], x.tolist())
+        dist.barrier()
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os._exit(3)
+        dist.destroy_process_group()
+    """
+    path = program(tmp_path, text)
+    done = launch("--nproc-per-node=2", "--max-restarts=1", path)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.splitlines())
+    assert lines == [f"[rank{rank}] {n} [2.0, 2.0]" for rank in (0, 1) for n in (0, 1)]
+
+
+def test_both_packages_meet_in_one_program(tmp_path):
+    text = """
+        import numpy as np
+        import torch
+        import torch.distributed
+        import allhands
+
+        torch.distributed.init_process_group("allhands")
+        allhands.init_process_group()
+        x, y = torch.ones(1), np.ones(1)
+        torch.distributed.all_reduce(x)
+        allhands.all_reduce(y)
+        print(x.item() + y.item())
+        allhands.destroy_process_group()
+        torch.distributed.destroy_process_group()
+    """
+    done = launch("--nproc-per-node=2", program(tmp_path, text))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["[rank0] 4.0", "[rank1] 4.0"]

@@ -26,6 +26,9 @@ class Job:
     run_id: str
     master_addr: str
     master_port: int
+    """Free: a program may host a store of its own there, as torch.distributed does."""
+    store_port: int
+    """Where the launcher's store listens, at `master_addr`."""
     secret: str = ""
     role: str = "default"
     max_restarts: int = 0
@@ -56,9 +59,10 @@ class Job:
             "TORCHELASTIC_RESTART_COUNT": str(attempt),
             "TORCHELASTIC_MAX_RESTARTS": str(self.max_restarts),
             "TORCHELASTIC_RUN_ID": self.run_id,
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
             "PYTHONUNBUFFERED": "1",  # a line is shown when it is printed
             settings.job_mark.name: mark,
+            settings.store.name: str(self._store),
         }
         if self.secret:
             environment[settings.secret.name] = self.secret
@@ -67,6 +71,12 @@ class Job:
             # makes every one of them slow.
             environment.setdefault("OMP_NUM_THREADS", "1")
         return environment
+
+    @property
+    def _store(self) -> settings.LaunchersStore:
+        return settings.LaunchersStore(
+            self.master_addr, self.store_port, self.master_port
+        )
 
     def log_directory(self, local_rank: int, attempt: int) -> str:
         """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""

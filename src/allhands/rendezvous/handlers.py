@@ -4,9 +4,10 @@ A URL names the way; its scheme chooses a handler, a function of the URL that yi
 `(store, rank, world_size)` once. What the caller of `rendezvous` gives as rank and
 world size reaches the handler in the URL's query, so a handler sees one form only.
 
-Where a launcher's agent hosts the store (`TORCHELASTIC_USE_AGENT_STORE`), every rank is
-a client, and the keys of each attempt get a prefix of their own: a job that the agent
-restarted never reads what the attempt before wrote. Otherwise rank 0 hosts it.
+Where a launcher hosts the store (`ALLHANDS_STORE`, or torch's word for it,
+`TORCHELASTIC_USE_AGENT_STORE`), every rank is a client, and the keys of each attempt
+get a prefix of their own: a job that was restarted never reads what the attempt before
+wrote. Otherwise rank 0 hosts it.
 """
 
 from __future__ import annotations
@@ -144,7 +145,13 @@ def _meet_by_environment(
     host = _variable("MASTER_ADDR").strip("[]")
     port = _number("MASTER_PORT", _variable("MASTER_PORT"))
     _check_place(rank, world_size)
-    yield _tcp_store(host, port, rank, world_size, timeout), rank, world_size
+    launchers = settings.store.get()
+    if launchers is not None and launchers.master_port == port:
+        host, port = launchers.host, launchers.port
+        store = _tcp_store(host, port, rank, world_size, timeout, is_hosted=True)
+    else:
+        store = _tcp_store(host, port, rank, world_size, timeout)
+    yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
 
 
@@ -228,24 +235,29 @@ def _incomplete(scheme: str, problem: str) -> ValueError:
 
 
 def _tcp_store(
-    host: str, port: int, rank: int, world_size: int, timeout: timedelta
+    host: str,
+    port: int,
+    rank: int,
+    world_size: int,
+    timeout: timedelta,
+    is_hosted: bool = False,
 ) -> Store:
-    """The store at host and port; the host itself where that is this rank's part.
+    """The store at host and port, which a launcher hosts, or else rank 0 here.
 
     It does not wait for the other ranks: whoever needs them can tell who is missing.
     """
-    agent_hosts = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_hosted |= os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     make = partial(
         TCPStore,
         host,
         port,
         world_size,
-        is_master=rank == 0 and not agent_hosts,
+        is_master=rank == 0 and not is_hosted,
         wait_for_workers=False,
         multi_tenant=True,
     )
     store: Store = _made_patiently(make, rank, timeout)
-    if agent_hosts:
+    if is_hosted:
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
         store = PrefixStore(f"attempt_{attempt}", store)
     enter(store, rank)

@@ -7,6 +7,7 @@ JOB = Job(
     run_id="id",
     master_addr="::1",
     master_port=5,
+    store_port=6,
     secret="s",
     max_restarts=2,
     logs=LogSpec("/logs"),
@@ -21,6 +22,7 @@ def test_environment_overrides_what_was_there():
     assert environment["ALLHANDS_SECRET"] == "s"
     assert environment["ALLHANDS_JOB"] == "mark"
     assert environment["MASTER_ADDR"] == "::1"
+    assert environment["ALLHANDS_STORE"] == "::1:6@5"
     assert environment["TORCHELASTIC_RESTART_COUNT"] == "1"
     assert environment["TORCHELASTIC_MAX_RESTARTS"] == "2"
     assert base["RANK"] == "9"

@@ -296,6 +296,26 @@ def test_an_agent_hosts_the_store_for_every_attempt(variables):
     assert agent.list_keys() == ["attempt_0/k"]
 
 
+def test_env_leads_to_the_launchers_store_unless_the_port_was_changed(variables):
+    agent = TCPStore("127.0.0.1", 0, is_master=True)
+    with reserved_port() as port, reserved_port() as other:
+        variables.setenv("MASTER_PORT", str(port))
+        variables.setenv("ALLHANDS_STORE", f"127.0.0.1:{agent.port}@{port}")
+        variables.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+        meet("env://", timeout=TIMEOUT)[0].set("k", "v")
+        assert agent.list_keys() == ["attempt_2/k"]
+        variables.setenv("MASTER_PORT", str(other))
+        own = meet("env://", timeout=TIMEOUT)[0]
+        assert own.port == other
+
+
+@pytest.mark.parametrize("text", ["x", "a:1", "1@2", ":1@2", "a:b@2", "a:1@"])
+def test_a_launchers_store_that_is_none(variables, text):
+    variables.setenv("ALLHANDS_STORE", text)
+    with pytest.raises(ValueError, match="must be host:port@master_port"):
+        meet("env://")
+
+
 def test_a_store_that_does_not_come_is_told_of_while_it_is_looked_for(
     environment, capfd
 ):
