@@ -64,8 +64,8 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     add("--rdzv-endpoint", default="", help="accepted, unused on one host")
     add("--rdzv-conf", default="", help="accepted, unused on one host")
     add("--rdzv-id", default="", help="the run's id (default: a random one)")
-    add("--master-addr", default="127.0.0.1", help="address that the store listens on")
-    add("--master-port", type=int, default=0, help="its port (default: a free one)")
+    add("--master-addr", default="127.0.0.1", help="where the ranks meet")
+    add("--master-port", type=int, default=0, help="MASTER_PORT (default: a free one)")
     add("--local-addr", default="", help="accepted, unused on one host")
     add("--max-restarts", type=int, default=0, help="restarts of all ranks on failure")
     add(
@@ -105,6 +105,11 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     add("--local-ranks-filter", default="", help="show only these ranks, such as 0,2")
     add("--module", also=("-m",), action="store_true", help="the program is a module")
     add("--no-python", action="store_true", help="run the program itself, no Python")
+    add(
+        "--replace-gloo",
+        action="store_true",
+        help="programs of torch.distributed that say gloo get this package's engine",
+    )
     add("--run-path", action="store_true", help="run the program with runpy.run_path")
     parser.add_argument("training_script", metavar="program", help="what to start")
     parser.add_argument(
@@ -190,7 +195,8 @@ def _num_gpus() -> int:
 def run(args: argparse.Namespace) -> int:
     """Run the program that `args` describe; returns the launcher's exit code.
 
-    Sets ALLHANDS_SECRET in this process's environment, unless it is set.
+    Sets ALLHANDS_SECRET in this process's environment, unless it is set, and
+    ALLHANDS_REPLACE_GLOO where that is asked for.
 
     Raises:
         ValueError: an option's value cannot be used.
@@ -205,6 +211,8 @@ def run(args: argparse.Namespace) -> int:
     if num_workers > 1:
         find_figures()
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
+    if args.replace_gloo:
+        os.environ[settings.replace_gloo.name] = "1"
     address = args.master_addr.strip("[]")
     # Hosted here, so that it outlives every rank.
     store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)

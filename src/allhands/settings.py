@@ -18,6 +18,7 @@ __all__ = [
     "calibration",
     "job_mark",
     "patience",
+    "replace_gloo",
     "secret",
     "store",
     "tuning",
@@ -67,6 +68,21 @@ job_mark = Setting(
     "Made by `allhands run` for each start of the ranks, and by `allhands bench`. "
     "Processes that still carry it when the job is over, or the command that started "
     "them was killed, are killed too.",
+)
+
+
+def _one_or_zero(text: str) -> bool:
+    if text not in ("1", "0"):
+        raise ValueError("it must be 1 or 0")
+    return text == "1"
+
+
+replace_gloo = Setting(
+    "ALLHANDS_REPLACE_GLOO",
+    _one_or_zero,
+    False,
+    "1: in programs of torch.distributed the backend `gloo` is the native engine; "
+    "`allhands run --replace-gloo` sets it. Read as torch is imported.",
 )
 
 
@@ -160,4 +176,6 @@ patience = Setting(
     "group takes twice as long. 0: there is none.",
 )
 
-ALL: tuple[Setting[Any], ...] = (calibration, secret, job_mark, patience, store, tuning)
+ALL: tuple[Setting[Any], ...] = (
+    *(calibration, secret, job_mark, patience, replace_gloo, store, tuning),
+)

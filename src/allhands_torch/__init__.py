@@ -1,11 +1,12 @@
 """Makes the backend "allhands" known to torch.distributed as torch is imported.
 
 torch loads this by an entry point, in every process that imports it, so it imports
-nothing of the package and never raises: a broken installation of this package must not
-break torch.
+nothing of the package, unless ALLHANDS_REPLACE_GLOO asks for it, and never raises: a
+broken installation of this package must not break torch.
 """
 
 import logging
+import os
 from typing import Any
 
 __all__ = ["register"]
@@ -20,9 +21,13 @@ def register() -> None:
             torch.distributed.Backend.register_backend(
                 "allhands", _create, extended_api=True, devices=["cpu"]
             )
+            if os.environ.get("ALLHANDS_REPLACE_GLOO"):
+                from allhands.torch.gloo import replace_gloo
+
+                replace_gloo()
     except Exception:
         logging.getLogger("allhands").warning(
-            "torch.distributed does not get the backend 'allhands'", exc_info=True
+            "torch.distributed goes on without allhands", exc_info=True
         )
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import allhands_torch
+from harness.launcher import environment, launch, program
 
 torch = pytest.importorskip("torch")
 
@@ -35,7 +36,7 @@ def test_what_goes_wrong_does_not_reach_torch(monkeypatch, caplog):
     monkeypatch.setattr(torch.distributed.Backend, "register_backend", refuse)
     allhands_torch.register()
     [record] = caplog.records
-    assert "does not get the backend" in record.message
+    assert "goes on without allhands" in record.message
     assert "another torch" in record.exc_text
 
 
@@ -60,3 +61,39 @@ def test_options_are_refused():
         """
     )
     assert "backend 'allhands' takes no pg_options, got" in done.stdout
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_a_program_that_says_gloo_gets_the_engine(tmp_path, how):
+    text = """
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        pair = dist.new_group([0, 1])
+        x = torch.ones(2)
+        for group in (dist.group.WORLD, pair):
+            dist.all_reduce(x, group=group)
+        dist.monitored_barrier()
+        kinds = [type(group).__name__ for group in (dist.group.WORLD, pair)]
+        print(kinds, dist.get_backend(), dist.get_backend(pair), x.tolist())
+        dist.destroy_process_group()
+    """
+    options = ["--replace-gloo"] if how == "option" else []
+    env = environment(**({} if options else {"ALLHANDS_REPLACE_GLOO": "1"}))
+    done = launch(*options, "--nproc-per-node=2", program(tmp_path, text), env=env)
+    assert done.returncode == 0, done.stderr
+    seen = "['GlooProcessGroup', 'GlooProcessGroup'] gloo gloo [4.0, 4.0]"
+    assert sorted(done.stdout.splitlines()) == [
+        f"[rank{rank}] {seen}" for rank in (0, 1)
+    ]
+
+
+def test_gloo_is_left_alone_where_there_is_a_gpu(monkeypatch, caplog):
+    before = torch.distributed.distributed_c10d.ProcessGroupGloo
+    monkeypatch.setenv("ALLHANDS_REPLACE_GLOO", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    allhands_torch.register()
+    [record] = caplog.records
+    assert "torch finds a GPU here" in record.exc_text
+    assert torch.distributed.distributed_c10d.ProcessGroupGloo is before

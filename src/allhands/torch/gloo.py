@@ -1,0 +1,51 @@
+"""The native engine in Gloo's place, for programs that say "gloo".
+
+torch makes a group of that name by calling one class, which it looks up in its module
+each time; another class stands there then. What the program asks of the group is as
+before: its backend is called gloo.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import torch.distributed
+
+from allhands import settings
+from allhands.torch.process_group import AllhandsProcessGroup
+
+__all__ = ["GlooProcessGroup", "replace_gloo"]
+
+
+class GlooProcessGroup(AllhandsProcessGroup):
+    """A group that torch takes for one of Gloo's; see `AllhandsProcessGroup`."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(store, rank, size, timeout)
+        self.options = SimpleNamespace()
+        """Where torch notes what the group is."""
+
+    def getBackendName(self) -> str:
+        """The name of the backend."""
+        return "gloo"
+
+
+def replace_gloo() -> None:
+    """Have this process's later groups of the backend gloo run on the native engine.
+
+    Nothing happens unless ALLHANDS_REPLACE_GLOO says so.
+
+    Raises:
+        RuntimeError: there is a GPU: of a group that serves it by another backend the
+            CPU's part could not be replaced alone.
+    """
+    if not settings.replace_gloo.get():
+        return
+    if torch.cuda.is_available():
+        raise RuntimeError(
+            f"{settings.replace_gloo.name}: torch finds a GPU here; Gloo can be "
+            f"replaced only in programs that have none"
+        )
+    torch.distributed.distributed_c10d.ProcessGroupGloo = GlooProcessGroup
