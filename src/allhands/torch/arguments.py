@@ -13,6 +13,7 @@ from allhands.options import RedOpType, ReduceOp
 __all__ = ["limit_of", "one", "one_list", "reduce_op_of", "root_of"]
 
 _NONE = timedelta(0)
+_SUM = c10d.ReduceOp.SUM
 _OPS = {getattr(c10d.ReduceOp, op.name): op for op in RedOpType}
 
 
@@ -22,7 +23,7 @@ def reduce_op_of(opts: Any) -> RedOpType | ReduceOp:
     None: a sum, as torch's default.
     """
     chosen = getattr(opts, "reduceOp", opts)
-    if chosen is None:
+    if chosen is None or chosen == _SUM:  # as in most calls
         return RedOpType.SUM
     kind = chosen if isinstance(chosen, c10d.ReduceOp.RedOpType) else chosen.op
     op = _OPS[kind]
@@ -45,6 +46,8 @@ def root_of(opts: Any, root: int | None) -> int:
 
 def one(tensors: Any) -> torch.Tensor:
     """The tensor, or the only one of a list."""
+    if isinstance(tensors, list) and len(tensors) == 1:
+        return tensors[0]
     if isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:

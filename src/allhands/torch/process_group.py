@@ -65,6 +65,7 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         self._opened: NativeCommunicator | None = None
         self._is_closed = False
         self._blocks = threading.local()
+        self._num_blocks = 0
 
     def allreduce(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -360,15 +361,21 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._blocks.works = []
+        with self._opening:
+            self._num_blocks += 1
 
     def _end_coalescing(self, device: Any = None) -> TorchWork:
-        works, self._blocks.works = self._block or [], None
+        works, self._blocks.works = self._block, None
+        if works is None:
+            raise RuntimeError("_end_coalescing() without _start_coalescing()")
+        with self._opening:
+            self._num_blocks -= 1
         return TorchWork(CombinedWork(works, []), [])
 
     @property
     def _block(self) -> list[Work] | None:
         """What this thread has started since its `_start_coalescing`."""
-        return getattr(self._blocks, "works", None)
+        return getattr(self._blocks, "works", None) if self._num_blocks else None
 
     @property
     def _communicator(self) -> NativeCommunicator:
@@ -415,7 +422,7 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """Carry out a collective, or start it where the caller will wait for it."""
         self._num_collectives += 1
-        is_async = getattr(opts, "asyncOp", True) or self._block is not None
+        is_async = getattr(opts, "asyncOp", True) or self._num_blocks != 0
         work = operation(*arguments, limit_of(opts, timeout), is_async)
         return ENDED if work is None else self._started(work, outputs)
 
