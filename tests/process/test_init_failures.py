@@ -32,7 +32,7 @@ HOST = """
 TELL = """
         came = [0, 1, 2]
         def tell():
-            store.wait([f"0//1/process/{number}" for number in came])
+            store.wait([f"0//1/identity/{number}" for number in came])
             say("ready")
         threading.Thread(target=tell).start()
 """
