@@ -218,6 +218,24 @@ void test_several_threads_close_at_once() {
   });
 }
 
+// As a handler of a signal may that comes while the group closes.
+void test_an_interrupt_may_close_the_group_that_closes() {
+  run_communicators(2, [&](Communicator& comm) {
+    comm.run(barrier(), soon());
+    if (comm.rank() == 1) return;
+    static Communicator* closing;
+    static std::atomic<int> num_closed;
+    closing = &comm;
+    const auto work = comm.post(barrier(), soon().deadline);
+    comm.close({Deadline::after(std::chrono::milliseconds(300)), [] {
+                  if (num_closed++ == 0)
+                    closing->close({Deadline::after(std::chrono::milliseconds(10))});
+                  return false;
+                }});
+    CHECK(num_closed > 0 && work->is_completed() && work->error());
+  });
+}
+
 void test_close_ends_what_is_queued() {
   run_communicators(2, [&](Communicator& comm) {
     if (comm.rank() == 1) return;
@@ -487,6 +505,7 @@ int main() {
   test_a_callback_may_wait_for_another_operation();
   test_a_callback_may_call_while_the_group_closes();
   test_several_threads_close_at_once();
+  test_an_interrupt_may_close_the_group_that_closes();
   test_close_ends_what_is_queued();
   test_abort_reaches_every_rank();
   test_operations_are_numbered_alike();

@@ -100,3 +100,21 @@ def test_a_late_rank_is_named_by_the_limit_of_the_group(tmp_path):
         [text] = job.join(dead=(1,))
     assert "timed out" in text
     assert "missing [1]" in text
+
+
+def test_a_signals_handler_may_destroy_a_group_whose_members_do_not_come(tmp_path):
+    source = """
+    import signal
+    if rank == 0:
+        init("allhands", timeout=2)
+        signal.signal(signal.SIGALRM, lambda *_: dist.destroy_process_group())
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            give([dist.is_initialized(), str(error)])
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        [(is_initialized, text)] = job.join(dead=(1,))
+    assert not is_initialized
+    assert "did not come: [1]" in text

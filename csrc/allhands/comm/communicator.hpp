@@ -150,7 +150,7 @@ class Communicator {
   // Open, not broken and not closed: an operation may begin.
   std::atomic<bool> is_ready_ = false;
 
-  std::mutex closing_mutex_;       // held by close()
+  std::recursive_mutex closing_mutex_;  // held by close(), which an interrupt may call
   mutable std::mutex open_mutex_;  // guards what follows; not taken while is_ready_
   bool is_open_ = false;
   bool is_closed_ = false;

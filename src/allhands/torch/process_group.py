@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +17,7 @@ from allhands.backends.call import Call
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.work import CombinedWork, Work
+from allhands.errors import DistError
 from allhands.options import to_seconds
 from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
@@ -24,6 +29,18 @@ __all__ = ["AllhandsProcessGroup", "create"]
 
 _NAME = "allhands"
 _LONGEST_GOODBYE = 10.0  # seconds
+_GOODBYE_OF_THE_FAILED = 0.5
+
+_open_groups: weakref.WeakSet[AllhandsProcessGroup] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_groups() -> None:
+    """For a program that did not: no thread of theirs may need the GIL any more."""
+    has_failed = getattr(sys, "last_value", None) is not None
+    for group in list(_open_groups):
+        with suppress(DistError):  # nobody is left to hear it
+            group.end(_GOODBYE_OF_THE_FAILED if has_failed else _LONGEST_GOODBYE)
 
 
 def create(options: Any, pg_options: Any) -> AllhandsProcessGroup:
@@ -61,7 +78,8 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         self._group_name = ""
         self._group_desc = "undefined"
         self._num_collectives = 0
-        self._opening = threading.Lock()
+        # Reentrant: a signal's handler may end the group while it opens.
+        self._opening = threading.RLock()
         self._opened: NativeCommunicator | None = None
         self._is_closed = False
         self._blocks = threading.local()
@@ -317,11 +335,15 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
 
     def shutdown(self) -> None:
         """Finish what is under way and leave; a second call does nothing."""
+        self.end(_LONGEST_GOODBYE)
+
+    def end(self, grace: float) -> None:
+        """`shutdown` that waits `grace` seconds at most."""
         with self._opening:
             communicator, self._opened = self._opened, None
             self._is_closed = True
         if communicator is not None:
-            communicator.close(min(to_seconds(self._timeout), _LONGEST_GOODBYE))
+            communicator.close(min(to_seconds(self._timeout), grace))
 
     @property
     def group_name(self) -> str:
@@ -389,10 +411,15 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
             DistBackendError: one is on another host.
         """
         with self._opening:
-            if self._is_closed:
-                raise RuntimeError(f"group {self._group_name!r} was destroyed")
+            if not self._is_closed and self._opened is None:
+                made = self._make_communicator()
+                if self._is_closed:  # meanwhile, by what interrupted this thread
+                    made.close(0.0)
+                else:
+                    self._opened = made
+                    _open_groups.add(self)
             if self._opened is None:
-                self._opened = self._make_communicator()
+                raise RuntimeError(f"group {self._group_name!r} was destroyed")
             return self._opened
 
     def _make_communicator(self) -> NativeCommunicator:
