@@ -1,5 +1,6 @@
 # make demo   train a small network on 2 ranks            make test    the test suite
 # make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
+# make test-torch  the backend of torch.distributed and what trains on it
 # make docs   the documents as a site, in build/site; a broken link or page is an error
 # make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours,
 #   the more so where other things run; a run that was cut short goes on where it was
@@ -11,7 +12,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test check bench build docs lint format types stubs sanitizers native mutants clean
+.PHONY: demo test test-torch check bench build docs lint format types stubs sanitizers native mutants clean
 
 build: $(VENV)/built
 
@@ -37,7 +38,10 @@ $(VENV)/lint: $(VENV)/tools
 	touch $@
 
 test: $(VENV)/test native
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --ignore tests/torch
+
+test-torch: $(VENV)/test
+	$(BIN)/python -m pytest -n 2 tests/torch
 
 demo: $(VENV)/built
 	$(PIP) install --group demo
