@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "allhands/host/contention.hpp"
 #include "allhands/host/tuning.hpp"
 
 namespace allhands {
@@ -22,23 +23,32 @@ inline void pause_cpu() {
 #endif
 }
 
+// What the waits of this process have found out.
+inline Contention contention_here;
+
 // True once `is_met()` is. False: it is time to sleep. `yield` lets others run.
 template <class Condition, class Yield = int (*)()>
-bool wait_awake(const Tuning& tuning, Condition is_met, Yield yield = sched_yield) {
-  // A yield to a program that computes lasts its whole time slice, some milliseconds;
-  // 300 of them would be a second in which we neither see that a peer has died nor get
-  // the CPU as soon as a peer wakes us.
+bool wait_awake(const Tuning& tuning, Condition is_met, Yield yield = sched_yield,
+                Contention& contention = contention_here) {
+  // Who yields sees no peer that has died.
   constexpr std::chrono::milliseconds kLongestYielding{5};
   for (std::uint64_t i = 0; i < tuning.spins; ++i) {
     if (is_met()) return true;
     pause_cpu();
   }
-  const auto start = std::chrono::steady_clock::now();
-  for (std::uint64_t i = 1; i <= tuning.yields; ++i) {
+  const auto start = Contention::Clock::now();
+  if (contention.is_likely(start)) return is_met();
+  auto before = start;
+  for (std::uint64_t i = 0; i < tuning.yields; ++i) {
     if (is_met()) return true;
     yield();
-    if (i % 8 == 0 && std::chrono::steady_clock::now() - start > kLongestYielding)
+    const auto now = Contention::Clock::now();
+    if (now - before > Contention::kSlice) {
+      contention.note_long_yield(now);
       break;
+    }
+    if (now - start > kLongestYielding) break;
+    before = now;
   }
   return is_met();
 }
