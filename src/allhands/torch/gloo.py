@@ -15,10 +15,12 @@ import torch.distributed
 
 from allhands import settings
 from allhands.torch.process_group import AllhandsProcessGroup
+from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["GlooProcessGroup", "replace_gloo"]
 
 
+@uncompiled
 class GlooProcessGroup(AllhandsProcessGroup):
     """A group that torch takes for one of Gloo's; see `AllhandsProcessGroup`."""
 

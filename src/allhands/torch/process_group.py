@@ -23,6 +23,7 @@ from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
 from allhands.torch.store import TorchStore
+from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
 
 __all__ = ["AllhandsProcessGroup", "create"]
@@ -56,6 +57,7 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup:
     )
 
 
+@uncompiled
 class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc]
     """A process group of torch's on the native engine, for CPU tensors.
 

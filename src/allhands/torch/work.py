@@ -8,12 +8,14 @@ from typing import Any
 import torch.distributed
 
 from allhands.backends.work import CombinedWork, Work
+from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["ENDED", "TorchWork"]
 
 _NO_LIMIT = timedelta(0)
 
 
+@uncompiled
 class TorchWork(torch.distributed.Work):  # type: ignore[misc]
     """An operation under way on the native engine.
 
