@@ -115,9 +115,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # A module above this one, so it can only be loaded when somebody asks for it.
-    if name == "distributed_c10d":
-        return importlib.import_module("allhands.distributed_c10d")
+    # One is above this module, the other imports torch: loaded when somebody asks.
+    if name in ("distributed_c10d", "torch"):
+        return importlib.import_module(f"allhands.{name}")
     if name == "__version__":
         # Looked up where it is asked for: this import takes longer than all of ours.
         return importlib.import_module("importlib.metadata").version("allhands")

@@ -22,6 +22,8 @@ DOCUMENTED = [
     "allhands.backends.communicator",
     "allhands.launch",
     "allhands.run",
+    "allhands.torch.data_parallel",
+    "allhands.torch.world",
 ]
 
 

@@ -68,6 +68,7 @@ class World:
         self._exchange: Callable[[], Roster] | None = None
         self._roster: Roster | None = None
         self._others: list[Communicator] = []
+        self._before_ends: dict[str, Callable[[], None]] = {}
 
     def open(self, store: Store, exchange: Callable[[], Roster]) -> None:
         """Begin: the ranks share `store`, and `exchange` tells who they are."""
@@ -139,10 +140,21 @@ class World:
         """Close `communicator`, which is in no group, when this world ends."""
         self._others.append(communicator)
 
+    def before_end_of(self, group: ProcessGroup, call: Callable[[], None]) -> None:
+        """Have `call` called before `group` is shut down, instead of an earlier one.
+
+        For what holds the group outside of this package.
+        """
+        self._before_ends[group.group_name] = call
+
     def remove(self, group: ProcessGroup) -> None:
         """Shut `group` down and forget it."""
         del self.groups[group.group_name]
-        group.shutdown()
+        before_end = self._before_ends.pop(group.group_name, None)
+        with ExitStack() as shutdowns:
+            shutdowns.callback(group.shutdown)
+            if before_end is not None:
+                before_end()
 
     def destroy(self, grace: timedelta = LONGEST_GOODBYE) -> None:
         """Shut all groups down, the newest first, and become as new.
@@ -152,6 +164,7 @@ class World:
         """
         atexit.unregister(self.destroy_at_end)
         groups, others = list(self.groups.values()), self._others
+        before_ends = list(self._before_ends.values())
         self._reset()
         end = time.monotonic() + grace.total_seconds()
         with ExitStack() as shutdowns:  # runs them from the last to the first
@@ -159,6 +172,8 @@ class World:
                 shutdowns.callback(communicator.close, 0.0)
             for group in groups:
                 shutdowns.callback(_shut_down, group, end)
+            for call in before_ends:
+                shutdowns.callback(call)
 
     def destroy_at_end(self) -> None:
         """For a program that never called `destroy_process_group`."""

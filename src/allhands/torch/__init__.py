@@ -5,10 +5,17 @@ Where the package is installed, torch knows the backend by name:
     torch.distributed.init_process_group("allhands")
 
 makes groups whose operations on CPU tensors run on the native engine; everything that
-is built on torch.distributed uses them as it uses Gloo's. Made for
-torch 2.13.
+is built on torch.distributed uses them as it uses Gloo's. Programs of this package hand
+their own groups to torch by `process_group`. Made for torch 2.13.
 """
 
+from allhands.torch.data_parallel import DistributedDataParallel
 from allhands.torch.process_group import AllhandsProcessGroup, create
+from allhands.torch.world import process_group
 
-__all__ = ["AllhandsProcessGroup", "create"]
+__all__ = [
+    "AllhandsProcessGroup",
+    "DistributedDataParallel",
+    "create",
+    "process_group",
+]

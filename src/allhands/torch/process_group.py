@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed
 
 from allhands.backends.call import Call
-from allhands.backends.communicator import CommunicatorOptions
+from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
@@ -38,10 +38,9 @@ _open_groups: weakref.WeakSet[AllhandsProcessGroup] = weakref.WeakSet()
 @atexit.register
 def _end_groups() -> None:
     """For a program that did not: no thread of theirs may need the GIL any more."""
-    has_failed = getattr(sys, "last_value", None) is not None
     for group in list(_open_groups):
         with suppress(DistError):  # nobody is left to hear it
-            group.end(_GOODBYE_OF_THE_FAILED if has_failed else _LONGEST_GOODBYE)
+            group.shutdown()
 
 
 def create(options: Any, pg_options: Any) -> AllhandsProcessGroup:
@@ -336,8 +335,13 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
             communicator.abort("abort() was called")
 
     def shutdown(self) -> None:
-        """Finish what is under way and leave; a second call does nothing."""
-        self.end(_LONGEST_GOODBYE)
+        """Finish what is under way and leave; a second call does nothing.
+
+        That takes 10 s at most; where an exception ends the program, the others are to
+        learn soon that this rank is no more.
+        """
+        has_failed = getattr(sys, "last_value", None) is not None
+        self.end(_GOODBYE_OF_THE_FAILED if has_failed else _LONGEST_GOODBYE)
 
     def end(self, grace: float) -> None:
         """`shutdown` that waits `grace` seconds at most."""
@@ -402,7 +406,7 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         return getattr(self._blocks, "works", None) if self._num_blocks else None
 
     @property
-    def _communicator(self) -> NativeCommunicator:
+    def _communicator(self) -> Communicator:
         return self._opened or self._open()
 
     def _open(self) -> NativeCommunicator:
