@@ -6,7 +6,7 @@ import atexit
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -91,11 +91,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
         tensor = one(tensors)
-        return self._run(
-            self._communicator.all_reduce,
-            (tensor, reduce_op_of(opts)),
-            *(opts, timeout, [tensor]),
+        work = self._communicator.all_reduce(
+            tensor, reduce_op_of(opts), *self._terms(opts, timeout)
         )
+        return self._started(work, [tensor])
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> TorchWork:
         """See `allhands.all_reduce_coalesced`."""
@@ -113,11 +112,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """See `allhands.broadcast`; `opts` may be the root itself."""
         tensor = one(tensors)
-        return self._run(
-            self._communicator.broadcast,
-            (tensor, root_of(opts, root)),
-            *(opts, timeout, [tensor]),
+        work = self._communicator.broadcast(
+            tensor, root_of(opts, root), *self._terms(opts, timeout)
         )
+        return self._started(work, [tensor])
 
     def reduce(
         self,
@@ -131,11 +129,13 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         """See `allhands.reduce`; `opts` may be the root itself."""
         tensor = one(tensors)
         has_op = op is None and hasattr(opts, "reduceOp")
-        return self._run(
-            self._communicator.reduce,
-            (tensor, root_of(opts, root), reduce_op_of(opts if has_op else op)),
-            *(opts, timeout, [tensor]),
+        work = self._communicator.reduce(
+            tensor,
+            root_of(opts, root),
+            reduce_op_of(opts if has_op else op),
+            *self._terms(opts, timeout),
         )
+        return self._started(work, [tensor])
 
     def allgather(
         self,
@@ -146,11 +146,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """See `allhands.all_gather`."""
         outputs, tensor = one_list(output_tensors), one(input_tensors)
-        return self._run(
-            self._communicator.all_gather,
-            (outputs, tensor),
-            *(opts, timeout, outputs),
+        work = self._communicator.all_gather(
+            outputs, tensor, *self._terms(opts, timeout)
         )
+        return self._started(work, outputs)
 
     def allgather_coalesced(
         self, output_lists: list[list[Any]], input_list: list[Any], opts: Any = None
@@ -166,11 +165,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         timeout: timedelta | None = None,
     ) -> TorchWork:
         """See `allhands.all_gather_single`."""
-        return self._run(
-            self._communicator.all_gather_single,
-            (output, input),
-            *(opts, timeout, [output]),
+        work = self._communicator.all_gather_single(
+            output, input, *self._terms(opts, timeout)
         )
+        return self._started(work, [output])
 
     _allgather_base = all_gather_single
 
@@ -191,11 +189,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
         output, input_list = one(outputs), one_list(inputs)
-        return self._run(
-            self._communicator.reduce_scatter,
-            (output, input_list, reduce_op_of(opts)),
-            *(opts, timeout, [output]),
+        work = self._communicator.reduce_scatter(
+            output, input_list, reduce_op_of(opts), *self._terms(opts, timeout)
         )
+        return self._started(work, [output])
 
     def reduce_scatter_single(
         self,
@@ -205,11 +202,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         timeout: timedelta | None = None,
     ) -> TorchWork:
         """See `allhands.reduce_scatter_single`."""
-        return self._run(
-            self._communicator.reduce_scatter_single,
-            (output, input, reduce_op_of(opts)),
-            *(opts, timeout, [output]),
+        work = self._communicator.reduce_scatter_single(
+            output, input, reduce_op_of(opts), *self._terms(opts, timeout)
         )
+        return self._started(work, [output])
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -236,11 +232,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """See `allhands.gather`; only the root has outputs."""
         outputs, tensor = one_list(output_tensors), one(input_tensors)
-        return self._run(
-            self._communicator.gather,
-            (tensor, outputs, root_of(opts, root)),
-            *(opts, timeout, outputs),
+        work = self._communicator.gather(
+            tensor, outputs, root_of(opts, root), *self._terms(opts, timeout)
         )
+        return self._started(work, outputs)
 
     def scatter(
         self,
@@ -253,11 +248,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     ) -> TorchWork:
         """See `allhands.scatter`; only the root has inputs."""
         output, inputs = one(output_tensors), one_list(input_tensors)
-        return self._run(
-            self._communicator.scatter,
-            (output, inputs, root_of(opts, root)),
-            *(opts, timeout, [output]),
+        work = self._communicator.scatter(
+            output, inputs, root_of(opts, root), *self._terms(opts, timeout)
         )
+        return self._started(work, [output])
 
     def alltoall(
         self,
@@ -267,11 +261,10 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         timeout: timedelta | None = None,
     ) -> TorchWork:
         """See `allhands.all_to_all`."""
-        return self._run(
-            self._communicator.all_to_all,
-            (list(output_tensors), list(input_tensors)),
-            *(opts, timeout, output_tensors),
+        work = self._communicator.all_to_all(
+            list(output_tensors), list(input_tensors), *self._terms(opts, timeout)
         )
+        return self._started(work, output_tensors)
 
     def all_to_all_single(
         self,
@@ -283,17 +276,21 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         timeout: timedelta | None = None,
     ) -> TorchWork:
         """See `allhands.all_to_all_single`; no split sizes: equal ones."""
-        return self._run(
-            self._communicator.all_to_all_single,
-            (output, input, output_split_sizes, input_split_sizes),
-            *(opts, timeout, [output]),
+        work = self._communicator.all_to_all_single(
+            output,
+            input,
+            output_split_sizes,
+            input_split_sizes,
+            *self._terms(opts, timeout),
         )
+        return self._started(work, [output])
 
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> TorchWork:
         """See `allhands.barrier`; devices do not matter here."""
-        return self._run(self._communicator.barrier, (), opts, timeout, [])
+        work = self._communicator.barrier(*self._terms(opts, timeout))
+        return self._started(work, [])
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
@@ -445,19 +442,13 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
             )
         )
 
-    def _run(
-        self,
-        operation: Callable[..., Work | None],
-        arguments: tuple[Any, ...],
-        opts: Any,
-        timeout: timedelta | None,
-        outputs: list[Any],
-    ) -> TorchWork:
-        """Carry out a collective, or start it where the caller will wait for it."""
+    def _terms(
+        self, opts: Any, timeout: timedelta | None
+    ) -> tuple[timedelta | None, bool]:
+        """Of a collective that is called: its limit, and whether a wait will follow."""
         self._num_collectives += 1
         is_async = getattr(opts, "asyncOp", True) or self._num_blocks != 0
-        work = operation(*arguments, limit_of(opts, timeout), is_async)
-        return ENDED if work is None else self._started(work, outputs)
+        return limit_of(opts, timeout), is_async
 
     def _submit(
         self, op: str, output: list[Any], input: list[Any], opts: Any, **more: Any
@@ -468,7 +459,8 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         return self._started(self._communicator.submit(call), output)
 
     def _started(self, work: Work | None, outputs: list[Any]) -> TorchWork:
-        assert work is not None, "an asynchronous operation returns a handle"
+        if work is None:
+            return ENDED
         block = self._block
         if block is not None:
             block.append(work)
