@@ -6,11 +6,12 @@ Where the package is installed, torch knows the backend by name:
 
 makes groups whose operations on CPU tensors run on the native engine; everything that
 is built on torch.distributed uses them as it uses Gloo's. Programs of this package hand
-their own groups to torch by `process_group`. Made for torch 2.13.
+their own groups to torch by `process_group`. Made for torch 2.13 to 2.15.
 """
 
+from allhands.torch.creation import create
 from allhands.torch.data_parallel import DistributedDataParallel
-from allhands.torch.process_group import AllhandsProcessGroup, create
+from allhands.torch.process_group import AllhandsProcessGroup
 from allhands.torch.world import process_group
 
 __all__ = [

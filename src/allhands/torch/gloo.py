@@ -24,10 +24,26 @@ __all__ = ["GlooProcessGroup", "replace_gloo"]
 class GlooProcessGroup(AllhandsProcessGroup):
     """A group that torch takes for one of Gloo's; see `AllhandsProcessGroup`."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        enable_reconfigure: bool = False,
+    ) -> None:
+        if enable_reconfigure:
+            raise ValueError(
+                f"{settings.replace_gloo.name}: groups to be reconfigured need Gloo"
+            )
         super().__init__(store, rank, size, timeout)
         self.options = SimpleNamespace()
         """Where torch notes what the group is."""
+
+    def _like_this(
+        self, store: Any, rank: int, size: int, timeout: timedelta
+    ) -> AllhandsProcessGroup:
+        return GlooProcessGroup(store, rank, size, timeout)
 
     def getBackendName(self) -> str:
         """The name of the backend."""

@@ -22,13 +22,13 @@ from allhands.options import to_seconds
 from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
+from allhands.torch.identity import NAME, GroupIdentity
 from allhands.torch.store import TorchStore
 from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
 
-__all__ = ["AllhandsProcessGroup", "create"]
+__all__ = ["AllhandsProcessGroup"]
 
-_NAME = "allhands"
 _LONGEST_GOODBYE = 10.0  # seconds
 _GOODBYE_OF_THE_FAILED = 0.5
 
@@ -43,21 +43,8 @@ def _end_groups() -> None:
             group.shutdown()
 
 
-def create(options: Any, pg_options: Any) -> AllhandsProcessGroup:
-    """What torch calls for each group that names this backend, on each member.
-
-    Raises:
-        TypeError: there are `pg_options`; this backend has none.
-    """
-    if pg_options is not None:
-        raise TypeError(f"backend {_NAME!r} takes no pg_options, got {pg_options!r}")
-    return AllhandsProcessGroup(
-        options.store, options.group_rank, options.group_size, options.timeout
-    )
-
-
 @uncompiled
-class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc]
+class AllhandsProcessGroup(GroupIdentity):
     """A process group of torch's on the native engine, for CPU tensors.
 
     The ranks meet in `store` at its first operation. Ranks are ranks of the group. Any
@@ -73,11 +60,9 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-        super().__init__(rank, size)
-        self._torch_store = store
+        super().__init__(store, rank, size)
         self._timeout = timeout
-        self._group_name = ""
-        self._group_desc = "undefined"
+        self._num_splits = 0
         self._num_collectives = 0
         # Reentrant: a signal's handler may end the group while it opens.
         self._opening = threading.RLock()
@@ -85,6 +70,7 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         self._is_closed = False
         self._blocks = threading.local()
         self._num_blocks = 0
+        self._register_cpu()
 
     def allreduce(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -237,6 +223,17 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         )
         return self._started(work, outputs)
 
+    def gather_single(self, output: Any, input: Any, opts: Any = None) -> TorchWork:
+        """See `allhands.gather_single`; only the root has an output."""
+        root = root_of(opts, None)
+        gathered = output if root == self.rank() else None
+        work = self._communicator.gather_single(
+            input, gathered, root, *self._terms(opts, None)
+        )
+        return self._started(work, [output])
+
+    gather_into_tensor = gather_single
+
     def scatter(
         self,
         output_tensors: Any,
@@ -296,7 +293,7 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         """`barrier` that names the ranks which do not come, in either form all."""
-        self._communicator.barrier(limit_of(None, timeout), False)
+        self._communicator.barrier(limit_of(timeout, timeout), False)
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> TorchWork:
         """See `allhands.isend`."""
@@ -313,6 +310,41 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
         tensor = one(tensors)
         work = self._communicator.irecv(tensor, None, tag, None)
         return self._started(work, [tensor])
+
+    def part(
+        self, store: Any, ranks: list[int], timeout: timedelta
+    ) -> AllhandsProcessGroup | None:
+        """A group of `ranks`, in their order; None where this rank is not among them.
+
+        Nothing is sent. `store` is for that group alone.
+        """
+        if self.rank() not in ranks:
+            return None
+        return self._like_this(store, ranks.index(self.rank()), len(ranks), timeout)
+
+    def _like_this(
+        self, store: Any, rank: int, size: int, timeout: timedelta
+    ) -> AllhandsProcessGroup:
+        return AllhandsProcessGroup(store, rank, size, timeout)
+
+    def split_group(
+        self,
+        new_ranks: list[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> AllhandsProcessGroup | None:
+        """`part` with a name and a store of its own; each member calls."""
+        self._num_splits += 1
+        name = group_name or f"{self._group_name}:split:{self._num_splits}"
+        store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
+        group = self.part(store, list(new_ranks), timeout or self._timeout)
+        if group is not None:
+            group._set_group_name(name)
+            group._set_group_desc(group_desc or f"{self._group_desc}:split")
+        return group
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""
@@ -349,34 +381,11 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
             communicator.close(min(to_seconds(self._timeout), grace))
 
     @property
-    def group_name(self) -> str:
-        """By which torch knows the group."""
-        return self._group_name
-
-    @property
-    def group_desc(self) -> str:
-        """Free text."""
-        return self._group_desc
+    def timeout(self) -> timedelta:
+        """Limit of operations that are given none."""
+        return self._timeout
 
     # What follows is torch's own: names that its Python or its C++ calls.
-
-    def getBackendName(self) -> str:
-        """The name of the backend."""
-        return _NAME
-
-    def getGroupName(self) -> str:
-        """See `group_name`."""
-        return self._group_name
-
-    def getGroupDesc(self) -> str:
-        """See `group_desc`."""
-        return self._group_desc
-
-    def _set_group_name(self, name: str) -> None:
-        self._group_name = name
-
-    def _set_group_desc(self, desc: str) -> None:
-        self._group_desc = desc
 
     def _set_sequence_number_for_group(self) -> None:
         """Nothing to do: all members count alike."""
@@ -426,7 +435,7 @@ class AllhandsProcessGroup(torch.distributed.ProcessGroup):  # type: ignore[misc
             return self._opened
 
     def _make_communicator(self) -> NativeCommunicator:
-        store = PrefixStore(_NAME, TorchStore(self._torch_store))
+        store = PrefixStore(NAME, TorchStore(self._torch_store))
         rank, size, limit = self.rank(), self.size(), self._timeout
         operation = f"group {self._group_name!r}"
         return NativeCommunicator(

@@ -1,0 +1,111 @@
+"""The native engine as one of the backends of a group of torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from torch._C import _distributed_c10d as c10d
+
+import torch
+from allhands.torch.uncompiled import uncompiled
+
+__all__ = ["CAN_BE_MADE", "AllhandsBackend"]
+
+
+def _can_be_made() -> bool:
+    try:
+        c10d.Backend(0, 1)
+    except TypeError:  # no constructor defined
+        return False
+    return True
+
+
+CAN_BE_MADE = _can_be_made()
+"""Whether this torch takes backends that are made in Python; torch 2.13 does not."""
+
+
+def _of_the_group(name: str) -> Callable[..., Any]:
+    def operation(self: Any, *arguments: Any) -> Any:
+        return getattr(self.group, name)(*arguments)
+
+    operation.__doc__ = f"See `AllhandsProcessGroup.{name}`."
+    return operation
+
+
+def _no(_: Any) -> bool:
+    return False
+
+
+@uncompiled
+class AllhandsBackend(c10d.Backend):
+    """What serves the CPU tensors of one of torch's groups.
+
+    Whatever torch asks of it `group` does. As thread-safe as that.
+
+    Args:
+        group: an `AllhandsProcessGroup` of the same ranks, or a proxy of one.
+    """
+
+    def __init__(self, group: Any) -> None:
+        super().__init__(group.rank(), group.size())
+        self.group = group
+        name, timeout = group.getBackendName(), group.timeout
+        self._options = c10d.Backend.Options(name, timeout)
+
+    def getBackendName(self) -> str:
+        """The name of the backend."""
+        return str(self.group.getBackendName())
+
+    @property
+    def options(self) -> Any:
+        """Name and timeout; torch copies them for groups that are split from this."""
+        return self._options
+
+    def split(
+        self, store: Any, ranks: Sequence[int], options: Any
+    ) -> AllhandsBackend | None:
+        """Of a group of `ranks`, where this rank is one of them."""
+        timeout: timedelta = options._timeout
+        part = self.group.part(store, list(ranks), timeout)
+        return part and AllhandsBackend(part)
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """No: tensors are in memory of this process."""
+        return False
+
+    supports_splitting = property(lambda _: True)
+    # What torch would look for in C++, and that in Python again, without end.
+    supports_coalescing = property(_no)
+    supports_reconfigure = property(_no)
+    supports_shrinking = property(_no)
+    supports_window = property(_no)
+    _supports_time_estimate = property(_no)
+
+    _get_sequence_number_for_group = _of_the_group("_get_sequence_number_for_group")
+    _set_sequence_number_for_group = _of_the_group("_set_sequence_number_for_group")
+    abort = _of_the_group("abort")
+    all_gather_single = _of_the_group("all_gather_single")
+    all_gather_single_coalesced = _of_the_group("all_gather_single_coalesced")
+    all_to_all_single = _of_the_group("all_to_all_single")
+    allgather = _of_the_group("allgather")
+    allgather_coalesced = _of_the_group("allgather_coalesced")
+    allreduce = _of_the_group("allreduce")
+    allreduce_coalesced = _of_the_group("allreduce_coalesced")
+    allreduce_sparse = _of_the_group("allreduce")
+    alltoall = _of_the_group("alltoall")
+    barrier = _of_the_group("barrier")
+    broadcast = _of_the_group("broadcast")
+    gather = _of_the_group("gather")
+    monitored_barrier = _of_the_group("monitored_barrier")
+    recv = _of_the_group("recv")
+    recv_anysource = _of_the_group("recv_anysource")
+    reduce = _of_the_group("reduce")
+    reduce_scatter = _of_the_group("reduce_scatter")
+    reduce_scatter_single = _of_the_group("reduce_scatter_single")
+    reduce_scatter_single_coalesced = _of_the_group("reduce_scatter_single_coalesced")
+    scatter = _of_the_group("scatter")
+    send = _of_the_group("send")
+    set_timeout = _of_the_group("set_timeout")
+    shutdown = _of_the_group("shutdown")

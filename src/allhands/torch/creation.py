@@ -1,0 +1,84 @@
+"""How torch makes its groups of this backend."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import FrameType
+from typing import Any
+
+import torch.distributed
+
+from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
+from allhands.torch.identity import NAME
+from allhands.torch.process_group import AllhandsProcessGroup
+
+__all__ = ["create"]
+
+_MAKER = "_new_process_group_helper"
+_OLDEST, _NEWEST = (2, 13), (2, 15)  # what the tests run with
+_RECORDER = "TORCH_FR_BUFFER_SIZE"
+
+
+def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBackend:
+    """What torch calls for each group that names this backend, on each member.
+
+    Returns:
+        The group itself: torch's functions call it without a way through torch's C++.
+        A backend for a group of torch's where that has other backends, too, or is to
+        write its operations down for torch's flight recorder.
+
+    Raises:
+        TypeError: there are `pg_options`; this backend has none.
+        ValueError: it is to serve another device than the CPU.
+        RuntimeError: there are other backends, and this torch cannot combine them.
+    """
+    if pg_options is not None:
+        raise TypeError(f"backend {NAME!r} takes no pg_options, got {pg_options!r}")
+    _warn_of_untested_torch()
+    backends = _backends_by_device()
+    _check(backends)
+    group = AllhandsProcessGroup(
+        options.store, options.group_rank, options.group_size, options.timeout
+    )
+    is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
+    return AllhandsBackend(group) if len(backends) > 1 or is_recorded else group
+
+
+def _warn_of_untested_torch() -> None:
+    major, minor = torch.__version__.split(".")[:2]
+    if not _OLDEST <= (int(major), int(minor)) <= _NEWEST:
+        warnings.warn(
+            f"allhands was tested with torch {_OLDEST[0]}.{_OLDEST[1]} to "
+            f"{_NEWEST[0]}.{_NEWEST[1]}, this is torch {torch.__version__}",
+            stacklevel=2,
+        )
+
+
+def _check(backends: dict[str, str]) -> None:
+    asked = ",".join(f"{device}:{name}" for device, name in backends.items())
+    devices = [device for device, name in backends.items() if name == NAME]
+    if devices != ["cpu"]:
+        raise ValueError(
+            f"backend {asked!r}: {NAME!r} serves the tensors of device 'cpu' only"
+        )
+    if len(backends) > 1 and not CAN_BE_MADE:
+        raise RuntimeError(
+            f"backend {asked!r}: torch {torch.__version__} cannot combine a backend "
+            f"that is made in Python with others, torch 2.15 can; for CPU tensors "
+            f"alone: {NAME!r}"
+        )
+
+
+def _backends_by_device() -> dict[str, str]:
+    """All backends of the group that is being made.
+
+    torch does not tell it to one of them; a variable of its own function does.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == _MAKER:
+            return dict(frame.f_locals["backend_config"].get_device_backend_map())
+        frame = frame.f_back
+    return {"cpu": NAME}

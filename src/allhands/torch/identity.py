@@ -1,0 +1,77 @@
+"""What torch knows of a group beside its operations."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch.distributed
+
+from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
+from allhands.torch.uncompiled import uncompiled
+
+__all__ = ["NAME", "GroupIdentity"]
+
+NAME = "allhands"
+
+
+@uncompiled
+class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
+    """A group with its store, its names, and the device that it serves.
+
+    The methods bear the names that torch's Python or its C++ calls.
+
+    Args:
+        store: what the members share.
+        rank: this process's rank in the group.
+        size: how many ranks the group has.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self._torch_store = store
+        self._group_name = ""
+        self._group_desc = "undefined"
+
+    def _register_cpu(self) -> None:
+        """Enter a backend for CPU tensors, where this torch takes one."""
+        if CAN_BE_MADE:  # it must not hold the group, which holds it
+            self._backend = AllhandsBackend(weakref.proxy(self))
+            kind = torch.distributed.ProcessGroup.BackendType.CUSTOM
+            self._set_default_backend(kind)
+            self._register_backend(torch.device("cpu"), kind, self._backend)
+
+    if not CAN_BE_MADE:
+        _device_types = property(lambda _: [torch.device("cpu")])
+
+    @property
+    def group_name(self) -> str:
+        """By which torch knows the group."""
+        return self._group_name
+
+    @property
+    def group_desc(self) -> str:
+        """Free text."""
+        return self._group_desc
+
+    def get_group_store(self) -> Any:
+        """What the members share."""
+        return self._torch_store
+
+    def getBackendName(self) -> str:
+        """The name of the backend."""
+        return NAME
+
+    def getGroupName(self) -> str:
+        """See `group_name`."""
+        return self._group_name
+
+    def getGroupDesc(self) -> str:
+        """See `group_desc`."""
+        return self._group_desc
+
+    def _set_group_name(self, name: str) -> None:
+        self._group_name = name
+
+    def _set_group_desc(self, desc: str) -> None:
+        self._group_desc = desc

@@ -1,0 +1,254 @@
+"""Groups whose backends torch asks for, splits, or combines with others."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from harness.torch_jobs import TorchJob
+
+torch = pytest.importorskip("torch")
+creation = pytest.importorskip("allhands.torch.creation")
+backend = pytest.importorskip("allhands.torch.backend")
+
+old = pytest.mark.skipif(backend.CAN_BE_MADE, reason="this torch combines backends")
+new = pytest.mark.skipif(
+    not backend.CAN_BE_MADE, reason="this torch cannot combine backends"
+)
+
+
+def run(program):
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+
+def test_a_group_knows_its_device_and_its_store(tmp_path):
+    source = """
+    init("allhands")
+    pair = dist.new_group([0, 1], group_desc="two")
+    store = pair.get_group_store()
+    if rank == 0:
+        store.set("key", "value")
+    given = [[str(device) for device in pair._device_types], store.get("key").decode()]
+    give([*given, pair.group_desc, pair._get_backend_name()])
+    dist.barrier()
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [[["cpu"], "value", "two", "allhands"]] * 2
+
+
+def test_a_group_is_split(tmp_path):
+    source = """
+    init("allhands")
+    world = dist.group.WORLD
+    given = []
+    for _ in range(2):  # the second ones are others
+        odd = world.split_group([3, 1], timeout=timedelta(seconds=30))
+        even = world.split_group([0, 2], group_desc="even")
+        assert (odd is None) == (rank % 2 == 0) == (even is not None)
+        part = odd or even
+        x = torch.tensor([float(rank)])
+        part.broadcast(x, 0).wait()
+        part.barrier().wait()
+        given.append([part.rank(), part.size(), part.group_desc, x.item()])
+        part.shutdown()
+    give(given)
+    """
+    with TorchJob(tmp_path, 4, source) as job:
+        odd, even = "default_pg:split", "even"
+        assert job.join() == [
+            [[0, 2, even, 0]] * 2,
+            [[1, 2, odd, 3]] * 2,
+            [[1, 2, even, 0]] * 2,
+            [[0, 2, odd, 3]] * 2,
+        ]
+
+
+def test_a_monitored_barrier_names_who_does_not_come(tmp_path):
+    source = """
+    init("allhands")
+    group = dist.group.WORLD
+    group.monitored_barrier()
+    if rank != 1:
+        try:
+            group.monitored_barrier(timedelta(seconds=0.5), wait_all_ranks=True)
+        except RuntimeError as error:
+            give(str(error))
+        open(f"{folder}/done{rank}", "w").close()
+    else:
+        while not all(os.path.exists(f"{folder}/done{other}") for other in (0, 2)):
+            time.sleep(0.01)
+    """
+    with TorchJob(tmp_path, 3, source) as job:
+        for text in job.join(dead=(1,)):
+            assert "missing [1]" in text
+
+
+def test_checkpoints_are_saved_in_the_background(tmp_path):
+    source = """
+    import torch.distributed.checkpoint as checkpoint
+    from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    def state():
+        mesh = init_device_mesh("cpu", (size,))
+        return {"x": distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])}
+
+    init("allhands")
+    kind = AsyncCheckpointerType.THREAD
+    saved = state()
+    done = checkpoint.async_save(
+        saved, checkpoint_id=f"{folder}/saved", async_checkpointer_type=kind,
+        process_group=dist.new_group())
+    dist.all_reduce(torch.ones(3))  # meanwhile
+    done.result()
+    loaded = {"x": torch.zeros_like(state()["x"])}
+    checkpoint.load(loaded, checkpoint_id=f"{folder}/saved")
+    give(loaded["x"].full_tensor().tolist())
+    dist.destroy_process_group()
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+def test_another_device_is_refused():
+    done = run(
+        """if True:
+        import torch, torch.distributed as dist
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:allhands", store=dist.HashStore(), rank=0, world_size=1)
+        except ValueError as error:
+            print(error)
+        dist.init_process_group(
+            "allhands", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            dist.all_reduce(torch.empty(3, device="meta"))
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    device, tensor = done.stdout.splitlines()
+    assert "'cpu:gloo,cuda:allhands'" in device
+    assert "serves the tensors of device 'cpu' only" in device
+    assert "the tensor is on meta, this group communicates CPU memory" in tensor
+
+
+@pytest.mark.parametrize(
+    ("version", "is_tested"),
+    [("2.12.1", False), ("2.13.0+cpu", True), ("2.15.2", True), ("2.16.0a0", False)],
+)
+def test_an_untested_torch_is_told(monkeypatch, recwarn, version, is_tested):
+    monkeypatch.setattr(torch, "__version__", version)
+    store = torch.distributed.HashStore()
+    options = SimpleNamespace(
+        store=store, group_rank=0, group_size=1, timeout=timedelta(seconds=5)
+    )
+    creation.create(options, None)
+    texts = [str(warning.message) for warning in recwarn]
+    expected = f"allhands was tested with torch 2.13 to 2.15, this is torch {version}"
+    assert texts == ([] if is_tested else [expected])
+
+
+@old
+def test_an_old_torch_combines_no_backends():
+    done = run(
+        """if True:
+        import torch.distributed as dist
+        try:
+            dist.init_process_group(
+                "cpu:allhands,cuda:nccl", store=dist.HashStore(), rank=0, world_size=1)
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    assert "'cpu:allhands,cuda:nccl'" in done.stdout
+    assert "torch 2.15 can" in done.stdout
+
+
+@new
+def test_backends_are_combined_and_split(tmp_path):
+    source = """
+    import torch.testing._internal.distributed.fake_pg  # another backend
+    init("cpu:allhands,cuda:fake")
+    given = [type(dist.group.WORLD).__name__]
+    for group in (
+        None,
+        dist.new_group([0, 1], backend="cpu:allhands,cuda:fake"),
+        dist.split_group(split_ranks=[[1, 0]], backend="cpu:allhands"),
+    ):
+        x, y = torch.full((3,), rank + 1.0), torch.zeros(2, 3)
+        dist.all_reduce(x, group=group)
+        dist.all_gather_into_tensor(y, x + rank, group=group)
+        dist.monitored_barrier(group)
+        objects = [None, None]
+        dist.all_gather_object(objects, rank, group=group)
+        work = dist.all_reduce(x, async_op=True, group=group)
+        work.wait()
+        future = dist.all_reduce(x, async_op=True, group=group).get_future()
+        given.append([y.tolist(), objects, future.wait()[0].tolist()])
+    module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    module(torch.ones(1, 2) * rank).sum().backward()
+    given.append(module.module.weight.grad.tolist())
+    dist.destroy_process_group()
+    give(given)
+    """
+    ascending = [[[3] * 3, [4] * 3], [0, 1], [12] * 3]
+    descending = [[[4] * 3, [3] * 3], [1, 0], [12] * 3]
+    expected = ["ProcessGroup", ascending, ascending, descending, [[0.5, 0.5]]]
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [expected] * 2
+
+
+@new
+def test_the_newer_functions_of_torch_take_our_groups(tmp_path):
+    source = """
+    init("allhands")
+    part = dist.split_group(split_ranks=[[1, 0]])
+    x = torch.full((2,), float(rank))
+    whole = torch.zeros(4) if rank == 1 else None
+    dist.gather_single(x, whole, dst=1, group=part)
+    dist.monitored_barrier(timeout=timedelta(seconds=30))
+    name = dist.get_backend(part)
+    dist.destroy_process_group()
+    give([name, dist.is_initialized(), None if whole is None else whole.tolist()])
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [
+            ["allhands", False, None],
+            ["allhands", False, [1, 1, 0, 0]],
+        ]
+
+
+@new
+def test_operations_are_in_the_flight_record(tmp_path, monkeypatch):
+    monkeypatch.setitem(os.environ, "TORCH_FR_BUFFER_SIZE", "100")
+    source = """
+    import json
+    from torch._C import _distributed_c10d as c10d
+    init("allhands")
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    dist.broadcast(x, 0)
+    record = json.loads(c10d._dump_fr_trace_json(backend="allhands"))
+    dist.destroy_process_group()
+    give([[entry["profiling_name"], entry["input_sizes"], entry["collective_seq_id"]]
+          for entry in record["entries"]] + x.tolist())
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert (
+            job.join()
+            == [
+                [
+                    ["allhands:all_reduce", [[3]], 1],
+                    ["allhands:broadcast", [[3]], 2],
+                    *(2, 2, 2),
+                ]
+            ]
+            * 2
+        )
