@@ -1,60 +1,98 @@
-"""Programs of this package under PyTorch's launcher, which hosts a store of its own."""
-
-import time
+"""Programs of both packages under both launchers."""
 
 import pytest
 
 from harness.launcher import environment, launch, program
-from harness.pace import patient
 from harness.ports import reserved_port
 
 pytest.importorskip("torch")
 OPTIONS = ["--nproc-per-node=2", "--standalone"]
 
 
-def test_a_program_under_torchrun_is_told_so_at_once(tmp_path):
-    text = """
-        import os, time
-        import allhands as dist
-
-        start = time.monotonic()
-        try:
-            dist.init_process_group()
-        except dist.DistNetworkError as error:
-            line = f"{time.monotonic() - start:.1f} s: {error}\\n"
-            os.write(1, line.encode())  # at once: torchrun lets lines of ranks mix
-    """
-    begin = time.monotonic()
-    done = launch(*OPTIONS, program(tmp_path, text), module="torch.distributed.run")
+def torchrun(*arguments, **options):
+    done = launch(*arguments, module="torch.distributed.run", **options)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2
-    for line in lines:
-        assert float(line.partition(" s: ")[0]) < patient(5, begin)
-        assert "in place of torchrun" in line
-        assert "`allhands run`" in line
+    return sorted(done.stdout.split("\n"))[1:]
 
 
-def test_what_the_error_says_to_do_under_torchrun_works(tmp_path):
+# Lines are written at once: torchrun lets those of ranks mix.
+PROGRAM = """
+    import os, sys
+    import numpy as np
+    import allhands as dist
+
+    count = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    for world in range(2):
+        dist.init_process_group()
+        pair = dist.new_group([0, 1])
+        array = np.ones(1)
+        for group in (None, pair):
+            dist.all_reduce(array, group=group)
+        dist.barrier()
+        os.write(1, b"%d %d %d\\n" % (count, world, array[0]))
+        if count < int(sys.argv[1]):  # without a good-bye, amid the next world
+            if dist.get_rank() == 1:
+                os._exit(3)
+            dist.barrier()
+        dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("how", ["standalone", "static"])
+def test_programs_of_ours_run_under_torchrun_and_start_again(tmp_path, how):
+    path = program(tmp_path, PROGRAM)
+    options = ["--nproc-per-node=2", "--max-restarts=2", "--monitor-interval=0.1"]
+    with reserved_port() as port:
+        place = ["--standalone"] if how == "standalone" else [f"--master-port={port}"]
+        lines = torchrun(*place, *options, path, "2")
+    worlds = ["0 0 4", "1 0 4", "2 0 4", "2 1 4"]
+    assert lines == [line for line in worlds for _ in range(2)]
+
+
+def test_a_rank_that_does_not_come_under_torchrun_is_named(tmp_path):
     text = """
         import os
-        import numpy as np
+        from datetime import timedelta
         import allhands as dist
 
-        del os.environ["TORCHELASTIC_USE_AGENT_STORE"]
-        os.environ["MASTER_PORT"] = os.environ["OTHER_PORT"]
-        dist.init_process_group()
-        array = np.ones(1)
-        dist.all_reduce(array)
-        os.write(1, b"%d\\n" % array[0])
-        dist.destroy_process_group()
+        absent = int(os.environ["ABSENT"])
+        if int(os.environ["RANK"]) != absent:
+            try:
+                dist.init_process_group(timeout=timedelta(seconds=1))
+            except dist.DistStoreError as error:
+                os.write(1, f"{error}\\n".encode())
     """
     path = program(tmp_path, text)
-    with reserved_port() as port:
-        env = environment(OTHER_PORT=str(port))
-        done = launch(*OPTIONS, path, module="torch.distributed.run", env=env)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["2", "2"]
+    for absent in (0, 1):
+        env = environment(ABSENT=str(absent))
+        [line] = torchrun(*OPTIONS, path, env=env)
+        assert f"rank {1 - absent} (this process) timed out: waited 1 s" in line
+        missing = "[1]" if absent else "rank 0, which did not come"
+        assert missing in line
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_both_packages_meet_in_one_program_under_torchrun(tmp_path, is_first):
+    text = f"""
+        import os
+        import numpy as np
+        import torch
+        import torch.distributed
+        import allhands
+
+        if {is_first}:
+            allhands.init_process_group()
+        torch.distributed.init_process_group("gloo")
+        if not {is_first}:
+            allhands.init_process_group()
+        x, y = torch.ones(1), np.ones(1)
+        torch.distributed.all_reduce(x)
+        allhands.all_reduce(y)
+        os.write(1, b"%d\\n" % (x.item() + y[0]))
+        allhands.destroy_process_group()
+        torch.distributed.destroy_process_group()
+    """
+    assert torchrun(*OPTIONS, program(tmp_path, text)) == ["4", "4"]
 
 
 @pytest.mark.parametrize("backend", ["gloo", "allhands"])

@@ -101,9 +101,10 @@ std::string Link::receive_hello(const Address& address, const Deadline& deadline
     throw Error(ErrorKind::Network,
                 "what listens at " + target_.where() +
                     " is PyTorch's store, such as torchrun hosts, and none of ours. "
-                    "Start the program with `allhands run` in place of torchrun; or "
-                    "unset TORCHELASTIC_USE_AGENT_STORE and set MASTER_PORT to another "
-                    "port, the same on every rank, and rank 0 hosts a store there");
+                    "Under torchrun, init_process_group() meets there by env://, "
+                    "with TORCHELASTIC_USE_AGENT_STORE and MASTER_PORT as torchrun "
+                    "set them; elsewhere name another port, the same on every rank, "
+                    "and rank 0 hosts a store there");
   return receive_bytes(Hello::kBytes, deadline);
 }
 

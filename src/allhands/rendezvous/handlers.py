@@ -4,10 +4,10 @@ A URL names the way; its scheme chooses a handler, a function of the URL that yi
 `(store, rank, world_size)` once. What the caller of `rendezvous` gives as rank and
 world size reaches the handler in the URL's query, so a handler sees one form only.
 
-Where a launcher hosts the store (`ALLHANDS_STORE`, or torch's word for it,
-`TORCHELASTIC_USE_AGENT_STORE`), every rank is a client, and the keys of each attempt
+Where a launcher hosts the store, every rank is a client, and the keys of each attempt
 get a prefix of their own: a job that was restarted never reads what the attempt before
-wrote. Otherwise rank 0 hosts it.
+wrote. `allhands run` says so by `ALLHANDS_STORE`, torchrun, whose store is torch's, by
+`TORCHELASTIC_USE_AGENT_STORE`. Otherwise rank 0 hosts it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 from allhands import settings
 from allhands.errors import DistNetworkError
 from allhands.options import default_pg_timeout, to_seconds
+from allhands.rendezvous.agent_store import meet_at_agent
 from allhands.rendezvous.presence import enter
 from allhands.store import FileStore, PrefixStore, Store, TCPStore
+from allhands.store.arguments import as_port
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
 
@@ -149,6 +151,8 @@ def _meet_by_environment(
     if launchers is not None and launchers.master_port == port:
         host, port = launchers.host, launchers.port
         store = _tcp_store(host, port, rank, world_size, timeout, is_hosted=True)
+    elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        store = meet_at_agent(host, as_port(port), rank, timeout)
     else:
         store = _tcp_store(host, port, rank, world_size, timeout)
     yield store, rank, world_size
@@ -246,7 +250,6 @@ def _tcp_store(
 
     It does not wait for the other ranks: whoever needs them can tell who is missing.
     """
-    is_hosted |= os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     make = partial(
         TCPStore,
         host,

@@ -16,6 +16,7 @@ __all__ = [
     "as_items",
     "as_key",
     "as_keys",
+    "as_port",
     "wrapped",
 ]
 
@@ -70,6 +71,15 @@ def as_int64(amount: int) -> int:
     if not INT64_MIN <= number <= INT64_MAX:
         raise TypeError(f"add: amount must be an int64, got {amount}")
     return number
+
+
+def as_port(port: int) -> int:
+    """Where a server listens, checked; 0 lets it choose."""
+    if not hasattr(port, "__index__"):
+        raise TypeError(f"port must be an int, got {port!r}")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
+    return port
 
 
 def as_count(key: str, value: bytes) -> int:

@@ -19,7 +19,14 @@ from allhands import settings
 from allhands._C import StoreClient, StoreLastWill, StoreServer
 from allhands.errors import DistNetworkError
 from allhands.options import to_seconds
-from allhands.store.arguments import as_bytes, as_int64, as_items, as_key, as_keys
+from allhands.store.arguments import (
+    as_bytes,
+    as_int64,
+    as_items,
+    as_key,
+    as_keys,
+    as_port,
+)
 from allhands.store.base import Store
 from allhands.store.limits import DEFAULT_TIMEOUT, as_timeout
 
@@ -89,7 +96,7 @@ class TCPStore(Store):
         master_listen_fd: int | None = None,
         use_libuv: bool = True,
     ) -> None:
-        port = _as_port(port)
+        port = as_port(port)
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")
         self._timeout = as_timeout(timeout)
@@ -280,14 +287,6 @@ class TCPStore(Store):
             f"{self!r} cannot be pickled: it is a connection. Make another one there: "
             f"TCPStore({self._host!r}, {self._port})"
         )
-
-
-def _as_port(port: int) -> int:
-    if not hasattr(port, "__index__"):
-        raise TypeError(f"port must be an int, got {port!r}")
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
-    return port
 
 
 # What multi_tenant shares: servers by host, port and secret, while a store holds them.

@@ -21,9 +21,9 @@ from allhands.errors import DistError
 from allhands.options import to_seconds
 from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
+from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
 from allhands.torch.identity import NAME, GroupIdentity
-from allhands.torch.store import TorchStore
 from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
 

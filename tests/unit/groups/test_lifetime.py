@@ -100,8 +100,8 @@ def test_the_ranks_meet_again_and_again_at_a_port():
 def test_the_environment_is_the_default_place_to_meet(monkeypatch):
     host = dist.TCPStore("127.0.0.1", 0, is_master=True)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(host.port))
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setenv("ALLHANDS_STORE", f"127.0.0.1:{host.port}@1")
 
     def body(rank):
         dist.init_process_group(rank=rank, world_size=2)

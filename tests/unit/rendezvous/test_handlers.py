@@ -11,7 +11,6 @@ from allhands import (
     DistNetworkError,
     FileStore,
     HashStore,
-    PrefixStore,
     TCPStore,
     register_rendezvous_handler,
     rendezvous,
@@ -280,20 +279,6 @@ def test_env_port_out_of_range(variables):
     message = r"port must have value from 0 to 65535 but was 99999\."
     with pytest.raises(ValueError, match=message):
         meet("env://")
-
-
-def test_an_agent_hosts_the_store_for_every_attempt(variables):
-    agent = TCPStore("127.0.0.1", 0, is_master=True)
-    variables.setenv("MASTER_PORT", str(agent.port))
-    variables.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    variables.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-    first = meet("env://", timeout=TIMEOUT)[0]
-    assert isinstance(first, PrefixStore)
-    first.set("k", "stale")
-    variables.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    second = meet("env://", timeout=TIMEOUT)[0]
-    assert second.list_keys() == []
-    assert agent.list_keys() == ["attempt_0/k"]
 
 
 def test_env_leads_to_the_launchers_store_unless_the_port_was_changed(variables):

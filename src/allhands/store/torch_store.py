@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch.distributed
 
 from allhands.errors import DistNetworkError, DistStoreError
-from allhands.store import Store
+from allhands.store.base import Store
 
 __all__ = ["TorchStore"]
 
@@ -32,6 +32,13 @@ def _in_our_words(method: _F) -> _F:
     return call  # type: ignore[return-value]
 
 
+@_in_our_words
+def _client(host: str, port: int, limit: timedelta) -> Any:
+    return torch.distributed.TCPStore(
+        host, port, is_master=False, timeout=limit, wait_for_workers=False
+    )
+
+
 class TorchStore(Store):
     """What ranks of a torch program share, as the native engine's rendezvous takes it.
 
@@ -44,6 +51,15 @@ class TorchStore(Store):
 
     def __init__(self, store: Any) -> None:
         self._store = store
+
+    @staticmethod
+    def connect(host: str, port: int, limit: timedelta) -> TorchStore:
+        """A client of the TCPStore of torch's that listens at `host` and `port`.
+
+        Raises:
+            DistNetworkError: none was found within `limit`.
+        """
+        return TorchStore(_client(host, port, limit))
 
     @property
     def timeout(self) -> timedelta:
@@ -58,6 +74,8 @@ class TorchStore(Store):
 
     @_in_our_words
     def get(self, key: str) -> bytes:
+        if not self._store.check([key]):
+            self.wait([key])
         return bytes(self._store.get(key))
 
     @_in_our_words

@@ -1,0 +1,91 @@
+"""The store that torchrun's agent hosts, as the place where ranks of ours meet.
+
+It is one of torch's, and programs of torch.distributed use it, too: ours are keys with
+a prefix of their own. It outlives the ranks, and serves each start of them after a
+failure (`--max-restarts`). So rank 0 says there which process it is, and that prefixes
+all other keys: a process that has ended is one of an earlier start, whatever it left.
+Nothing else tells the starts apart for sure: where several agents have a job's ranks,
+their counts of restarts differ.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import timedelta
+
+from allhands import settings
+from allhands._C import is_process_alive, process_identity
+from allhands.errors import DistNetworkError, DistStoreError
+from allhands.store import PrefixStore, Store
+from allhands.store.compare_set import look
+from allhands.store.limits import poll
+
+__all__ = ["meet_at_agent"]
+
+_FIRST = "rank_0"
+# The agent has listened before it started this process.
+_AGENT_LIMIT = timedelta(seconds=20)
+
+
+def meet_at_agent(host: str, port: int, rank: int, timeout: timedelta) -> Store:
+    """What the ranks of this start share; waits until rank 0 has come.
+
+    Raises:
+        DistNetworkError: torch cannot be imported, or there is no store of its kind.
+        DistStoreError: rank 0 did not come within `timeout`.
+    """
+    ours = PrefixStore("allhands", _connect(host, port, min(timeout, _AGENT_LIMIT)))
+    ours.set_timeout(timeout)
+    if rank == 0:
+        start = json.dumps(process_identity())
+        ours.set(_FIRST, start)
+    else:
+        start = _wait_for_rank_0(ours, rank, timeout)
+    return PrefixStore(start, ours)
+
+
+def _connect(host: str, port: int, limit: timedelta) -> Store:
+    try:
+        from allhands.store.torch_store import TorchStore
+    except ImportError as error:
+        raise DistNetworkError(
+            f"TORCHELASTIC_USE_AGENT_STORE is True: torchrun hosts a store of torch's "
+            f"at {host}:{port}, for which torch has to be installed here ({error}). "
+            f"Install it, or start the program with `allhands run`"
+        ) from error
+    try:
+        return TorchStore.connect(host, port, limit)
+    except DistNetworkError as error:
+        raise DistNetworkError(
+            f"TORCHELASTIC_USE_AGENT_STORE is True, but there is no store of torchrun's"
+            f" at {host}:{port} (MASTER_ADDR, MASTER_PORT): {error}. Where rank 0 is to"
+            f" host one, unset TORCHELASTIC_USE_AGENT_STORE"
+        ) from error
+
+
+def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> str:
+    """Which process rank 0 of this start is."""
+    begin, patience = time.monotonic(), settings.patience.get()
+    limit = round(timeout.total_seconds(), 2)
+    is_told = not 0 < patience < limit
+    subject = f"init_process_group: rank {rank} (this process)"
+    last = None
+    for _ in poll(timeout):
+        last = look(ours, _FIRST)
+        if last is not None and is_process_alive(*json.loads(last)):
+            return last.decode()
+        if not is_told and time.monotonic() - begin >= patience:
+            is_told = True
+            sys.stderr.write(
+                f"allhands: {subject} has waited {patience:g} s (limit {limit:g} s) "
+                f"for rank 0, which did not come\n"
+            )
+    earlier = ""
+    if last is not None:
+        earlier = f" (pid {json.loads(last)[1]}, which was rank 0, has ended)"
+    raise DistStoreError(
+        f"{subject} timed out: waited {limit:g} s (its timeout) for rank 0, which did "
+        f"not come{earlier}"
+    )
