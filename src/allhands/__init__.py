@@ -27,6 +27,7 @@ from allhands.groups.subgroups import *
 from allhands.ops import (
     collectives,
     gathers,
+    gradients,
     objects,
     p2p,
     persistent,
@@ -42,6 +43,7 @@ from allhands.ops.coalesced import (
 )
 from allhands.ops.collectives import *
 from allhands.ops.gathers import *
+from allhands.ops.gradients import *
 from allhands.ops.monitored_barrier import monitored_barrier
 from allhands.ops.objects import *
 from allhands.ops.p2p import *
@@ -69,8 +71,8 @@ from allhands.store import *
 
 # All that these modules offer is public here, too.
 _OFFERING = [
-    *(collectives, debug, errors, gathers, lifetime, objects, p2p, persistent, queries),
-    *(reductions, shared_arrays, store, subgroups),
+    *(collectives, debug, errors, gathers, gradients, lifetime, objects, p2p),
+    *(persistent, queries, reductions, shared_arrays, store, subgroups),
 ]
 __all__ = [name for module in _OFFERING for name in module.__all__]
 __all__ += [
