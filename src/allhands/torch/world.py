@@ -62,6 +62,7 @@ class LentProcessGroup(AllhandsProcessGroup):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none, in both APIs."""
+        super().set_timeout(timeout)
         self.lent.set_timeout(timeout)
 
     def abort(self) -> None:
