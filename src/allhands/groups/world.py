@@ -183,12 +183,12 @@ class World:
                 self.destroy()
                 return
             for group in self.groups.values():
-                group.communicator.note_failure(_headline(error))
+                group.communicator.note_failure(headline(error))
             with suppress(DistError):  # that the program failed has been said
                 self.destroy(_GOODBYE_OF_THE_FAILED)
 
 
-def _headline(error: BaseException) -> str:
+def headline(error: BaseException) -> str:
     """The exception as the last line of its traceback has it, or the start of that."""
     [*_, line] = traceback.format_exception_only(error)
     return line.split("\n")[0][:200]

@@ -18,6 +18,7 @@ from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
+from allhands.groups.world import headline
 from allhands.options import to_seconds
 from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
@@ -369,15 +370,23 @@ class AllhandsProcessGroup(GroupIdentity):
         That takes 10 s at most; where an exception ends the program, the others are to
         learn soon that this rank is no more.
         """
-        has_failed = getattr(sys, "last_value", None) is not None
-        self.end(_GOODBYE_OF_THE_FAILED if has_failed else _LONGEST_GOODBYE)
+        error = getattr(sys, "last_value", None)  # an exception that nobody caught
+        if error is None:
+            self.end(_LONGEST_GOODBYE)
+        else:
+            self.end(_GOODBYE_OF_THE_FAILED, headline(error))
 
-    def end(self, grace: float) -> None:
-        """`shutdown` that waits `grace` seconds at most."""
+    def end(self, grace: float, failure: str = "") -> None:
+        """`shutdown` that waits `grace` seconds at most.
+
+        The other members are told of the `failure` that ends this one.
+        """
         with self._opening:
             communicator, self._opened = self._opened, None
             self._is_closed = True
         if communicator is not None:
+            if failure:
+                communicator.note_failure(failure)
             communicator.close(min(to_seconds(self._timeout), grace))
 
     @property

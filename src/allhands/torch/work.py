@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import torch.autograd.graph
 import torch.distributed
 
 from allhands.backends.work import CombinedWork, Work
+from allhands.errors import DistError
 from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["ENDED", "TorchWork"]
 
 _NO_LIMIT = timedelta(0)
+_BACKWARD = torch.autograd.graph._engine_run_backward.__code__
+
+
+def _is_in_hook() -> bool:
+    """Whether Python code that a backward pass calls is two frames up.
+
+    Calls of torch's C++ have the pass itself there.
+    """
+    is_in_backward = torch._C._current_graph_task_id() != -1
+    return is_in_backward and sys._getframe(2).f_code is not _BACKWARD
 
 
 @uncompiled
@@ -68,9 +82,14 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
     def get_future(self) -> Any:
         """A `torch.futures.Future` of the tensors; the same one on every call.
 
-        Its error is one for C++, too: DDP's reducer gets it where it waits.
+        Its error is one for C++, too: DDP's reducer gets it where it waits. For a
+        communication hook in Python it has ended: its callbacks run in order with the
+        backward pass then, so what they start comes in one order on every rank.
         """
         if self._future is None:
+            if _is_in_hook():
+                with suppress(DistError):  # it is the future's
+                    self._work.wait()
             ended: Any = torch.futures.Future()
             self._future = ended.then(self._outcome)
             self._work.add_done_callback(lambda: ended.set_result(None))

@@ -69,7 +69,7 @@ class LentProcessGroup(AllhandsProcessGroup):
         """Break the group for every member, in both APIs."""
         self.lent.abort()
 
-    def end(self, grace: float) -> None:
+    def end(self, grace: float, failure: str = "") -> None:
         """Give the group back; it goes on to serve the functions of `allhands`."""
         self._is_closed = True
 

@@ -1,0 +1,108 @@
+"""Communication hooks of DDP and averagers of models: as on Gloo."""
+
+import textwrap
+
+import pytest
+
+from harness.torch_jobs import TorchJob, check_as_gloo
+
+pytest.importorskip("torch")
+
+_MODEL = """
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import (
+    debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook,
+    quantization_hooks)
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+def train(module, optimizer=None, after=None, steps=4):
+    optimizer = optimizer or torch.optim.SGD(module.parameters(), 0.1)
+    for step in range(steps):
+        torch.manual_seed(10 * step + rank)
+        optimizer.zero_grad()
+        module(torch.randn(5, 8)).square().mean().backward()
+        optimizer.step()
+        if after is not None:
+            after(module.parameters())
+    return [p.detach().tolist() for p in module.parameters()]
+"""
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_hooks_and_averagers(tmp_path, size):
+    check_as_gloo(
+        tmp_path,
+        size,
+        _MODEL
+        + """
+from torch.distributed.algorithms.model_averaging.averagers import (
+    PeriodicModelAverager)
+from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
+    HierarchicalModelAverager)
+from torch.distributed.optim import PostLocalSGDOptimizer
+
+def bf16_hook(state, bucket):  # under a name that DDP does not refuse on CPUs
+    return default_hooks.bf16_compress_hook(state, bucket)
+
+def hooked(hook, state=None, after=None, **options):
+    module = model()
+    ddp = DDP(module, **options)
+    ddp.register_comm_hook(state, hook)
+    return train(ddp, after=after)
+
+def body(backend):
+    halves = [  # of which Gloo rounds each partial sum, where there are more ranks
+        hooked(default_hooks.fp16_compress_hook, bucket_cap_mb=0.0001),
+        hooked(default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)),
+        hooked(bf16_hook),
+    ]
+    given = [
+        *(halves if size == 2 else []),
+        hooked(debugging_hooks.noop_hook),
+        hooked(powerSGD_hook.powerSGD_hook,
+               powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2)),
+    ]
+    for hook in (default_hooks.bf16_compress_hook,  # for NCCL only
+                 quantization_hooks.quantization_pertensor_hook,
+                 quantization_hooks.quantization_perchannel_hook,
+                 powerSGD_hook.batched_powerSGD_hook):  # fails on anything
+        state = powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2)
+        try:
+            given.append(hooked(hook, state if "SGD" in hook.__name__ else None))
+        except (AssertionError, RuntimeError, TypeError) as error:
+            given.append([type(error).__name__, "NCCL" in str(error)])
+    pairs, _ = dist.new_subgroups(2)
+    state = post_localSGD_hook.PostLocalSGDState(None, pairs, 2)
+    averager = PeriodicModelAverager(period=2, warmup_steps=1)
+    given.append(hooked(post_localSGD_hook.post_localSGD_hook, state,
+                        averager.average_parameters))
+    module = model()
+    optimizer = PostLocalSGDOptimizer(
+        torch.optim.SGD(module.parameters(), 0.1),
+        PeriodicModelAverager(period=2, warmup_steps=1))
+    given.append(train(module, optimizer))
+    if size == 4:
+        averager = HierarchicalModelAverager(
+            {1: 2, 2: 4}, warmup_steps=1)
+        given.append(train(model(), after=averager.average_parameters))
+    return given
+""",
+        tolerance=0 if size == 2 else 1e-6,
+    )
+
+
+def test_hooks_whose_callbacks_start_operations_with_several_buckets(tmp_path):
+    source = """
+    init("allhands")
+    module = DDP(model(), bucket_cap_mb=0.0001)
+    state = powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2)
+    module.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    give(train(module, steps=20))
+    """
+    with TorchJob(tmp_path, 2, _MODEL + textwrap.dedent(source)) as job:
+        zero, one = job.join()
+    assert zero == one
