@@ -172,6 +172,21 @@ def test_an_old_torch_combines_no_backends():
 
 
 @new
+def test_torch_finds_the_backend_where_it_loads_no_devices(monkeypatch):
+    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    done = run(
+        """if True:
+        import torch.distributed as dist
+        print(hasattr(dist.Backend, "ALLHANDS"))
+        dist.init_process_group(
+            "allhands", store=dist.HashStore(), rank=0, world_size=1)
+        print(dist.get_backend())
+        """
+    )
+    assert done.stdout.split() == ["False", "allhands"]
+
+
+@new
 def test_backends_are_combined_and_split(tmp_path):
     source = """
     import torch.testing._internal.distributed.fake_pg  # another backend

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed
+from torch.autograd import profiler
 
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
@@ -25,6 +26,7 @@ from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
 from allhands.torch.identity import NAME, GroupIdentity
+from allhands.torch.profiled import profiled
 from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
 
@@ -422,7 +424,10 @@ class AllhandsProcessGroup(GroupIdentity):
 
     @property
     def _communicator(self) -> Communicator:
-        return self._opened or self._open()
+        opened = self._opened or self._open()
+        if profiler._is_profiler_enabled:
+            return profiled(opened, self.getBackendName())
+        return opened
 
     def _open(self) -> NativeCommunicator:
         """Meet the other members.

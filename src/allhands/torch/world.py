@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import torch.distributed
+from torch.autograd import profiler
 from torch.distributed import distributed_c10d as c10d
 
 import allhands_torch
@@ -28,6 +29,7 @@ from allhands.groups.world import World, current, default_group, is_process_wide
 from allhands.store import PrefixStore
 from allhands.torch.lent_store import LentStore
 from allhands.torch.process_group import AllhandsProcessGroup
+from allhands.torch.profiled import profiled
 from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["process_group"]
@@ -58,6 +60,8 @@ class LentProcessGroup(AllhandsProcessGroup):
                 f"allhands.is_initialized(), allhands.torch.process_group() lends a "
                 f"group again"
             )
+        if profiler._is_profiler_enabled:
+            return profiled(self.lent.communicator, self.getBackendName())
         return self.lent.communicator
 
     def set_timeout(self, timeout: timedelta) -> None:

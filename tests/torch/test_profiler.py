@@ -1,0 +1,72 @@
+"""What torch's profiler shows of operations."""
+
+import pytest
+
+from harness.torch_jobs import TorchJob
+
+pytest.importorskip("torch")
+
+
+def test_operations_are_events_of_a_profile(tmp_path):
+    source = """
+    from torch.profiler import ProfilerActivity, profile
+
+    def profiled(step):
+        with profile(activities=[ProfilerActivity.CPU]) as taken:
+            step()
+        return [(event.name, event.time_range) for event in taken.events()]
+
+    def names(events):
+        return [name for name, _ in events if name.startswith("allhands:")]
+
+    init("allhands")
+    x, y = torch.ones(4), torch.ones(8)
+    module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+
+    def step():
+        dist.all_reduce(x)
+        dist.all_gather_into_tensor(y, x)
+        dist.reduce_scatter_tensor(x, y)
+        dist.all_to_all_single(y, y.clone())
+        dist.all_reduce_coalesced([x, y])
+        if rank == 0:
+            dist.send(x, 1)
+        else:
+            dist.recv(x, 0)
+        dist.barrier()
+
+    seen = names(profiled(step))
+    step()  # with no profile taken
+    backward = names(profiled(lambda: module(torch.ones(1, 2)).sum().backward()))
+
+    def slow():
+        if rank == 1:
+            time.sleep(0.2)
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+
+    [waited] = [
+        span.elapsed_us() for name, span in profiled(slow)
+        if name == "allhands:all_reduce"]
+    given = []
+    def fail():
+        try:
+            dist.all_reduce(torch.ones(2 + rank))
+        except RuntimeError as error:
+            given.append("called different things" in str(error))
+    given += names(profiled(fail))
+    give([seen, backward, rank == 1 or waited > 150_000, given])
+    """
+    message = {0: "send", 1: "recv"}
+    with TorchJob(tmp_path, 2, source) as job:
+        for rank, (seen, backward, has_waited, failed) in enumerate(job.join()):
+            assert seen == [
+                f"allhands:{name}"
+                for name in (
+                    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all"),
+                    *("all_reduce", message[rank], "barrier"),
+                )
+            ]
+            assert "allhands:all_reduce" in backward
+            assert has_waited
+            assert failed == [True, "allhands:all_reduce"]
