@@ -4,8 +4,8 @@
     python examples/train_digits.py          # alone: a world of one rank
 
 Every rank has the whole network and its own share of each batch. It computes the
-gradient of its share; one all_reduce per step adds the shares up, so that all ranks
-take the same step and their parameters stay the same, bit for bit.
+gradients of its share; one call per step averages them, so that all ranks take the same
+step and their parameters stay the same, bit for bit.
 """
 
 import argparse
@@ -22,40 +22,31 @@ from sklearn.datasets import load_digits
 import allhands as dist
 
 PIXELS, HIDDEN, DIGITS = 64, 256, 10
-ENDS = np.cumsum([PIXELS * HIDDEN, HIDDEN, HIDDEN * DIGITS, DIGITS])
-NUM_PARAMETERS = ENDS[-1]
+SHAPES = [(PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, DIGITS), (DIGITS,)]
 LEARNING_RATE, MOMENTUM = 0.05, 0.9
 
 
-def layers(vector):
-    """Weights and biases of both layers: views into one vector that holds them all."""
-    w1, b1, w2, b2, _ = np.split(vector, ENDS)
-    return w1.reshape(PIXELS, HIDDEN), b1, w2.reshape(HIDDEN, DIGITS), b2
-
-
 def forward(parameters, images):
-    w1, b1, w2, b2 = layers(parameters)
+    w1, b1, w2, b2 = parameters
     hidden = np.tanh(images @ w1 + b1)
     scores = hidden @ w2 + b2
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     return hidden, odds / odds.sum(axis=1, keepdims=True)
 
 
-def gradient(parameters, images, labels):
-    """Gradient, then loss and hits, each summed over the samples, in one vector."""
-    sums = np.empty(NUM_PARAMETERS + 2, np.float32)
-    dw1, db1, dw2, db2 = layers(sums)
+def gradients(parameters, images, labels):
+    """A gradient for each parameter, then loss and hits: sums over the samples."""
     hidden, odds = forward(parameters, images)
     samples = np.arange(len(labels))
-    sums[-2] = -np.log(odds[samples, labels]).sum()
-    sums[-1] = (odds.argmax(axis=1) == labels).sum()
+    loss = -np.log(odds[samples, labels]).sum()
+    hits = (odds.argmax(axis=1) == labels).sum()
     odds[samples, labels] -= 1  # from here on the gradient of the scores
-    np.matmul(hidden.T, odds, out=dw2)
-    odds.sum(axis=0, out=db2)
-    before = (odds @ layers(parameters)[2].T) * (1 - hidden**2)
-    np.matmul(images.T, before, out=dw1)
-    before.sum(axis=0, out=db1)
-    return sums
+    before = (odds @ parameters[2].T) * (1 - hidden**2)
+    return [
+        *(images.T @ before, before.sum(axis=0)),
+        *(hidden.T @ odds, odds.sum(axis=0)),
+        np.array([loss, hits], np.float64),
+    ]
 
 
 def partition(num_samples, batch, seed):
@@ -74,16 +65,19 @@ def partition(num_samples, batch, seed):
 def train_epoch(parameters, velocity, images, labels, batch, seed):
     """One pass over the data; mean loss, accuracy, seconds spent in communication."""
     loss = hits = communication = 0.0
+    size = dist.get_world_size()
     for share, batch_size in partition(len(labels), batch, seed):
-        sums = gradient(parameters, images[share], labels[share])
+        *slopes, counts = sums = gradients(parameters, images[share], labels[share])
         start = time.perf_counter()
-        dist.all_reduce(sums)
+        dist.average_gradients(sums)
         communication += time.perf_counter() - start
-        velocity *= MOMENTUM
-        velocity -= LEARNING_RATE / batch_size * sums[:NUM_PARAMETERS]
-        parameters += velocity
-        loss += sums[-2]
-        hits += sums[-1]
+        per_sample = size / batch_size  # of an average over ranks
+        for parameter, speed, slope in zip(parameters, velocity, slopes, strict=True):
+            speed *= MOMENTUM
+            speed -= LEARNING_RATE * per_sample * slope
+            parameter += speed
+        loss += size * counts[0]
+        hits += size * counts[1]
     return loss / len(labels), hits / len(labels), communication
 
 
@@ -96,12 +90,15 @@ def test(parameters, images, labels):
     return hits[0] / len(labels)
 
 
-def is_identical_everywhere(array):
-    """Whether `array` has the same bits on all ranks."""
-    mine = np.frombuffer(hashlib.sha256(array).digest(), np.uint8)
-    digests = np.empty((dist.get_world_size(), len(mine)), np.uint8)
-    dist.all_gather_single(digests, mine)
-    return bool((digests == mine).all())
+def is_identical_everywhere(arrays):
+    """Whether `arrays` have the same bits on all ranks."""
+    mine = hashlib.sha256()
+    for array in arrays:
+        mine.update(array)
+    digest = np.frombuffer(mine.digest(), np.uint8)
+    digests = np.empty((dist.get_world_size(), len(digest)), np.uint8)
+    dist.all_gather_single(digests, digest)
+    return bool((digests == digest).all())
 
 
 def main(options):
@@ -112,9 +109,10 @@ def main(options):
 
     # Ranks draw different numbers; the broadcast makes all start from those of rank 0.
     rng = np.random.default_rng([options.seed, dist.get_rank()])
-    parameters = rng.normal(0, 0.1, NUM_PARAMETERS).astype(np.float32)
-    dist.broadcast(parameters, src=0)
-    velocity = np.zeros_like(parameters)
+    parameters = [rng.normal(0, 0.1, shape).astype(np.float32) for shape in SHAPES]
+    for parameter in parameters:
+        dist.broadcast(parameter, src=0)
+    velocity = [np.zeros_like(parameter) for parameter in parameters]
 
     console = Console(quiet=dist.get_rank() != 0, soft_wrap=True, highlight=False)
     losses = []

@@ -19,10 +19,11 @@ from allhands.backends.work import Work
 from allhands.debug import *
 from allhands.device_mesh import DeviceMesh, init_device_mesh
 from allhands.errors import *
-from allhands.groups import lifetime, queries, subgroups
+from allhands.groups import lifetime, queries, sampler, subgroups
 from allhands.groups.lifetime import *
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.queries import *
+from allhands.groups.sampler import *
 from allhands.groups.subgroups import *
 from allhands.ops import (
     collectives,
@@ -72,7 +73,7 @@ from allhands.store import *
 # All that these modules offer is public here, too.
 _OFFERING = [
     *(collectives, debug, errors, gathers, gradients, lifetime, objects, p2p),
-    *(persistent, queries, reductions, shared_arrays, store, subgroups),
+    *(persistent, queries, reductions, sampler, shared_arrays, store, subgroups),
 ]
 __all__ = [name for module in _OFFERING for name in module.__all__]
 __all__ += [

@@ -75,6 +75,9 @@ def test_a_program_that_says_gloo_gets_the_engine(tmp_path, how):
         for group in (dist.group.WORLD, pair):
             dist.all_reduce(x, group=group)
         dist.monitored_barrier()
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+        model(torch.full((1, 1), 2.0 * dist.get_rank())).sum().backward()
+        assert model.module.weight.grad.item() == 1
         kinds = [type(group).__name__ for group in (dist.group.WORLD, pair)]
         print(kinds, dist.get_backend(), dist.get_backend(pair), x.tolist())
         dist.destroy_process_group()

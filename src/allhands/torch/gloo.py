@@ -22,7 +22,11 @@ __all__ = ["GlooProcessGroup", "replace_gloo"]
 
 @uncompiled
 class GlooProcessGroup(AllhandsProcessGroup):
-    """A group that torch takes for one of Gloo's; see `AllhandsProcessGroup`."""
+    """A group that torch takes for one of Gloo's; see `AllhandsProcessGroup`.
+
+    torch's Python goes on to call its backend gloo. torch's C++, as DDP's logger, would
+    look for Gloo itself behind that name, so it is told the engine's.
+    """
 
     def __init__(
         self,
@@ -44,10 +48,6 @@ class GlooProcessGroup(AllhandsProcessGroup):
         self, store: Any, rank: int, size: int, timeout: timedelta
     ) -> AllhandsProcessGroup:
         return GlooProcessGroup(store, rank, size, timeout)
-
-    def getBackendName(self) -> str:
-        """The name of the backend."""
-        return "gloo"
 
 
 def replace_gloo() -> None:
