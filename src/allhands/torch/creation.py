@@ -66,7 +66,7 @@ def _check(backends: dict[str, str]) -> None:
     if len(backends) > 1 and not CAN_BE_MADE:
         raise RuntimeError(
             f"backend {asked!r}: torch {torch.__version__} cannot combine a backend "
-            f"that is made in Python with others, torch 2.15 can; for CPU tensors "
+            f"that is made in Python with others, torch 2.14 can; for CPU tensors "
             f"alone: {NAME!r}"
         )
 
