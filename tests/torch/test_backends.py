@@ -71,6 +71,63 @@ def test_a_group_is_split(tmp_path):
         ]
 
 
+def test_groups_of_two_worlds_are_merged(tmp_path):
+    source = """
+    world, size = rank % 2, 2
+    rank //= 2
+    init("allhands", world)  # ranks 0 and 2 in one, 1 and 3 in the other
+    store = dist.FileStore(f"{folder}/merge", -1)
+    given = []
+    for _ in range(2):
+        merged = dist.group.WORLD.merge_remote_group(store, 4)
+        parts = [torch.zeros(2) for _ in range(4)]
+        own = torch.tensor([float(world), float(rank)])
+        merged.allgather([parts], [own]).wait()
+        given.append([merged.rank(), [part.tolist() for part in parts]])
+        merged.barrier().wait()
+        merged.shutdown()
+    if world == 1:
+        dist.destroy_process_group()
+        try:
+            init("allhands", 2)
+            dist.group.WORLD.merge_remote_group(dist.HashStore(), 1)
+        except ValueError as error:
+            given.append(str(error))
+    rank = 2 * rank + world
+    give(given)
+    """
+    with TorchJob(tmp_path, 4, source) as job:
+        for rank, given in enumerate(job.join()):
+            for merged, members in given[:2]:
+                assert members[merged] == [rank % 2, rank // 2]
+                assert members in (
+                    [[0, 0], [0, 1], [1, 0], [1, 1]],
+                    [[1, 0], [1, 1], [0, 0], [0, 1]],
+                )
+            assert rank % 2 == 0 or "more than 1 ranks together" in given[2]
+
+
+def test_a_group_of_this_backend_in_a_world_of_another(tmp_path):
+    source = """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    init("gloo")
+    group = dist.new_group(backend="allhands")
+    mesh = init_device_mesh(
+        "cpu", (2, 1), mesh_dim_names=("a", "b"), backend_override={"a": "allhands"})
+    x = torch.ones(2)
+    dist.all_reduce(x, group=group)
+    dist.all_reduce(x)
+    whole = distribute_tensor(torch.arange(4.0), mesh["a"], [Shard(0)]).full_tensor()
+    names = [dist.get_backend(mesh.get_group(name)) for name in ("a", "b")]
+    dist.distributed_c10d._abort_process_group(group)
+    dist.barrier()
+    give([names, x.tolist(), whole.tolist()])
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [[["allhands", "gloo"], [4, 4], [0, 1, 2, 3]]] * 2
+
+
 def test_a_monitored_barrier_names_who_does_not_come(tmp_path):
     source = """
     init("allhands")

@@ -11,7 +11,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed
 from torch.autograd import profiler
 
 from allhands.backends.call import Call
@@ -25,7 +24,8 @@ from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
-from allhands.torch.identity import NAME, GroupIdentity
+from allhands.torch.identity import NAME
+from allhands.torch.parent import ParentGroup
 from allhands.torch.profiled import profiled
 from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
@@ -47,7 +47,7 @@ def _end_groups() -> None:
 
 
 @uncompiled
-class AllhandsProcessGroup(GroupIdentity):
+class AllhandsProcessGroup(ParentGroup):
     """A process group of torch's on the native engine, for CPU tensors.
 
     The ranks meet in `store` at its first operation. Ranks are ranks of the group. Any
@@ -63,9 +63,7 @@ class AllhandsProcessGroup(GroupIdentity):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-        super().__init__(store, rank, size)
-        self._timeout = timeout
-        self._num_splits = 0
+        super().__init__(store, rank, size, timeout)
         self._num_collectives = 0
         # Reentrant: a signal's handler may end the group while it opens.
         self._opening = threading.RLock()
@@ -314,40 +312,10 @@ class AllhandsProcessGroup(GroupIdentity):
         work = self._communicator.irecv(tensor, None, tag, None)
         return self._started(work, [tensor])
 
-    def part(
-        self, store: Any, ranks: list[int], timeout: timedelta
-    ) -> AllhandsProcessGroup | None:
-        """A group of `ranks`, in their order; None where this rank is not among them.
-
-        Nothing is sent. `store` is for that group alone.
-        """
-        if self.rank() not in ranks:
-            return None
-        return self._like_this(store, ranks.index(self.rank()), len(ranks), timeout)
-
     def _like_this(
         self, store: Any, rank: int, size: int, timeout: timedelta
     ) -> AllhandsProcessGroup:
         return AllhandsProcessGroup(store, rank, size, timeout)
-
-    def split_group(
-        self,
-        new_ranks: list[int],
-        timeout: timedelta | None = None,
-        opts: Any = None,
-        group_name: str | None = None,
-        group_desc: str | None = None,
-        device_types: Any = None,
-    ) -> AllhandsProcessGroup | None:
-        """`part` with a name and a store of its own; each member calls."""
-        self._num_splits += 1
-        name = group_name or f"{self._group_name}:split:{self._num_splits}"
-        store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
-        group = self.part(store, list(new_ranks), timeout or self._timeout)
-        if group is not None:
-            group._set_group_name(name)
-            group._set_group_desc(group_desc or f"{self._group_desc}:split")
-        return group
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""
@@ -390,11 +358,6 @@ class AllhandsProcessGroup(GroupIdentity):
             if failure:
                 communicator.note_failure(failure)
             communicator.close(min(to_seconds(self._timeout), grace))
-
-    @property
-    def timeout(self) -> timedelta:
-        """Limit of operations that are given none."""
-        return self._timeout
 
     # What follows is torch's own: names that its Python or its C++ calls.
 

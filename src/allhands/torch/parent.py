@@ -1,0 +1,99 @@
+"""Groups that are made of a group, and of several."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed
+
+from allhands.torch.identity import GroupIdentity
+from allhands.torch.uncompiled import uncompiled
+
+__all__ = ["ParentGroup"]
+
+
+@uncompiled
+class ParentGroup(GroupIdentity):
+    """A group that can be split, and merged with others."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(store, rank, size)
+        self._timeout = timeout
+        self._num_splits = 0
+
+    @property
+    def timeout(self) -> timedelta:
+        """Limit of operations that are given none."""
+        return self._timeout
+
+    def part(
+        self, store: Any, ranks: list[int], timeout: timedelta
+    ) -> ParentGroup | None:
+        """A group of `ranks`, in their order; None where this rank is not among them.
+
+        Nothing is sent. `store` is for that group alone.
+        """
+        if self.rank() not in ranks:
+            return None
+        return self._like_this(store, ranks.index(self.rank()), len(ranks), timeout)
+
+    def split_group(
+        self,
+        new_ranks: list[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> ParentGroup | None:
+        """`part` with a name and a store of its own; each member calls."""
+        self._num_splits += 1
+        name = group_name or f"{self._group_name}:split:{self._num_splits}"
+        store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
+        group = self.part(store, list(new_ranks), timeout or self._timeout)
+        if group is not None:
+            group._set_group_name(name)
+            group._set_group_desc(group_desc or f"{self._group_desc}:split")
+        return group
+
+    def merge_remote_group(
+        self,
+        store: Any,
+        size: int,
+        timeout: timedelta | None = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+    ) -> ParentGroup:
+        """Join this group with groups of other worlds to one group of `size` ranks.
+
+        Every rank of every group calls it with the same `store`, one that all of them
+        reach and that serves one merge at a time. The ranks of each old group follow
+        each other in their old order; first come those of the group that came first.
+        The others are met at the new group's first operation. The old groups stay.
+
+        Raises:
+            ValueError: the groups have more than `size` ranks together.
+        """
+        come = torch.zeros(1, dtype=torch.int64)
+        if self.rank() == 0:
+            come[0] = store.add("merge/ranks", self.size()) - self.size()
+        self.broadcast([come], 0, timeout).wait()
+        number, first = divmod(int(come.item()), size)
+        if first + self.size() > size:
+            raise ValueError(
+                f"merge_remote_group: the groups have more than {size} ranks together: "
+                f"{first} came before, and group {self._group_name!r} has {self.size()}"
+            )
+        name = group_name or f"merged:{number}"
+        met = torch.distributed.PrefixStore(f"merge/{number}/", store)
+        rank = first + self.rank()
+        group = self._like_this(met, rank, size, timeout or self._timeout)
+        group._set_group_name(name)
+        group._set_group_desc(group_desc or "merged")
+        return group
+
+    def _like_this(
+        self, store: Any, rank: int, size: int, timeout: timedelta
+    ) -> ParentGroup:
+        raise NotImplementedError  # the subclass knows how
