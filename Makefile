@@ -44,7 +44,7 @@ test: $(VENV)/test native
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
 NEW_TORCH := $(VENV)-torch-2.15
-ON_NEW_TORCH := operations plugin compile backends profiler
+ON_NEW_TORCH := operations plugin compile backends profiler world
 test-torch: $(VENV)/test $(NEW_TORCH)/made
 	$(BIN)/python -m pytest -n 2 tests/torch
 	$(NEW_TORCH)/bin/python -m pytest -n 2 $(addprefix tests/torch/test_,$(ON_NEW_TORCH:=.py))
