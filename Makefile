@@ -34,6 +34,10 @@ $(VENV)/test: $(VENV)/built
 	$(PIP) install torch==2.13.0
 	touch $@
 
+$(VENV)/test-torch: $(VENV)/test
+	$(PIP) install --group torch-stack
+	touch $@
+
 $(VENV)/lint: $(VENV)/tools
 	$(PIP) install --group lint
 	touch $@
@@ -44,8 +48,8 @@ test: $(VENV)/test native
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
 NEW_TORCH := $(VENV)-torch-2.15
-ON_NEW_TORCH := operations plugin compile backends profiler world
-test-torch: $(VENV)/test $(NEW_TORCH)/made
+ON_NEW_TORCH := operations plugin compile backends profiler
+test-torch: $(VENV)/test-torch $(NEW_TORCH)/made
 	$(BIN)/python -m pytest -n 2 tests/torch
 	$(NEW_TORCH)/bin/python -m pytest -n 2 $(addprefix tests/torch/test_,$(ON_NEW_TORCH:=.py))
 

@@ -172,7 +172,7 @@ def test_a_rank_that_dies_is_named_by_our_error_out_of_torchs_calls(tmp_path):
             for name, text in given[1:]:
                 assert name == "RankFailedError"
                 assert "rank 1 (pid " in text
-            assert "rank 1 (pid " in given[0][1]  # torch's C++ keeps the text alone
+            assert "rank 1 (pid " in given[0][1]
         assert ranks.ranks[1].returncode == -signal.SIGKILL
 
 
