@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
@@ -36,11 +37,9 @@ import torch.distributed.pipelining
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
-
-import torch
-from torch import nn
 
 PATIENCE_S = 60.0  # for a program to begin, and for a survivor to be told or to end
 WIDTH = 256

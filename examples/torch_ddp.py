@@ -15,14 +15,13 @@ import os
 import statistics
 import time
 
+import torch
 import torch.distributed as dist
 from rich.console import Console
 from sklearn.datasets import load_digits
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-import torch
-from torch import nn
 
 
 def make_network():

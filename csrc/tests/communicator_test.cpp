@@ -66,6 +66,35 @@ void test_what_nobody_waits_for_can_be_hurried() {
   });
 }
 
+// Nobody is ahead of a wait that comes late; where none comes, it runs all the same.
+void test_a_postponed_operation_is_left_to_its_waiter() {
+  constexpr int kRounds = 20;
+  run_communicators(2, [](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    int num_own = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto work =
+          comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline);
+      comm.postpone(*work);
+      std::atomic<std::thread::id> carrier;
+      work->on_done([&] { carrier = std::this_thread::get_id(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      comm.wait(*work, {Deadline::never()});
+      while (carrier == std::thread::id()) std::this_thread::yield();
+      num_own += carrier == std::this_thread::get_id();
+    }
+    CHECK(num_own > kRounds / 2);  // all, where the machine is not busy
+    for (const bool is_hurried : {false, true}) {
+      const auto work =
+          comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline);
+      comm.postpone(*work);
+      if (is_hurried) comm.hurry(*work);
+      while (!work->is_completed()) std::this_thread::yield();
+    }
+  });
+}
+
 void test_wait_that_expires_leaves_the_operation_running() {
   run_communicators(2, [&](Communicator& comm) {
     std::vector<float> data = {1};
@@ -498,6 +527,7 @@ int main() {
   }
   test_callback_runs_once_done();
   test_what_nobody_waits_for_can_be_hurried();
+  test_a_postponed_operation_is_left_to_its_waiter();
   test_wait_that_expires_leaves_the_operation_running();
   test_a_wait_with_a_limit_that_ends_before_the_peers_come();
   test_a_wait_that_is_interrupted_before_the_peers_come();

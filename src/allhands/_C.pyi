@@ -120,6 +120,9 @@ class Work:
     def _hurry(self) -> None:
         """See `Work._hurry`."""
 
+    def _postpone(self) -> None:
+        """See `Work._postpone`."""
+
     def _source(self) -> int | None:
         """
         The rank that a receive is from, -1 until it is known; None of anything else.

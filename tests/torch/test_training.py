@@ -43,9 +43,12 @@ def body(backend):
         {"gradient_as_bucket_view": True},
         {"bucket_cap_mb": 0.0001},
     ):
-        module = model()
-        train(DDP(module, **options))
-        given.append(weights(module))
+        for overlaps in (False, True):
+            if backend == "allhands":
+                dist.group.WORLD._overlaps = overlaps
+            module = model()
+            train(DDP(module, **options))
+            given.append(weights(module))
     module = model()
     ddp = DDP(module)
     with ddp.no_sync():

@@ -5,10 +5,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from typing_extensions import assert_type
 
 import allhands as dist
-import torch
 
 Array: TypeAlias = "npt.NDArray[np.float32]"
 

@@ -78,6 +78,8 @@ class Communicator {
   void wait(Work& work, const Limits& limits);
   // Whoever needs it will not wait for it.
   void hurry(const Work& work) { queue_.hurry(work); }
+  // Whoever needs it will wait for it, but not at once.
+  void postpone(const Work& work) { queue_.postpone(work); }
 
   // Point-to-point. Tags are any numbers; `from` may be kAnySource. Throws Value for a
   // bad peer, and what the ProgressEngine's functions of these names throw.

@@ -9,7 +9,7 @@
 namespace allhands {
 namespace {
 
-constexpr std::chrono::microseconds kNap{200};
+constexpr std::chrono::milliseconds kLongNap{50};
 
 }  // namespace
 
@@ -122,6 +122,12 @@ void OperationQueue::hurry(const Work& work) {
   if (!queue_.empty()) hurry();
 }
 
+void OperationQueue::postpone(const Work& work) {
+  const std::lock_guard lock(mutex_);
+  for (const QueuedPtr& queued : queue_)
+    if (&queued->work == &work) queued->nap = kLongNap;
+}
+
 // The thread does not let the first lie any longer.
 void OperationQueue::hurry() {
   is_urgent_ = true;
@@ -161,12 +167,14 @@ bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
     }
     const bool had_first = is_first_free();
     const Turns::Ticket first = had_first ? queue_.front()->ticket : 0;
-    changed_.wait_for(lock, kNap, [this] {
+    const auto nap = had_first ? queue_.front()->nap : kNap;
+    changed_.wait_for(lock, nap, [this] {
       return is_over() || (is_first_free() && (is_closing_ || is_urgent_));
     });
     if (!is_first_free()) continue;
-    if (is_closing_ || is_urgent_ || (had_first && queue_.front()->ticket == first))
-      return true;
+    const bool has_lain =
+        had_first && queue_.front()->ticket == first && queue_.front()->nap == nap;
+    if (has_lain || is_closing_ || is_urgent_) return true;
     idle_naps = 0;
   }
   return false;

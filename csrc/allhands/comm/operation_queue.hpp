@@ -3,13 +3,14 @@
 // A thread that waits for one, with no limit of its own, carries out those before it
 // and then that one, which saves two changes of threads. The progress thread carries
 // out what no thread waits for; it starts with the first operation and lets each lie
-// for a nap first. It also goes on with an operation whose waiter is interrupted before
-// all ranks have come.
+// for a nap first, longer where it is told that a wait will come. It also goes on with
+// an operation whose waiter is interrupted before all ranks have come.
 //
 // Thread-safe. Callbacks run in the thread that carried out their operation, outside
 // the lock.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -56,6 +57,9 @@ class OperationQueue {
   // `work`, which was posted here, is awaited, but by nobody who waits: the progress
   // thread carries it out without a nap; in a callback of its own, now.
   void hurry(const Work& work);
+  // `work`, which was posted here, will be waited for before long: the progress thread
+  // leaves it and what follows to that wait, for 50 ms at most.
+  void postpone(const Work& work);
   // Called before a wait for that turn: in such a callback this thread has to carry out
   // first what was posted before.
   void go_on_before(Turns::Ticket ticket);
@@ -68,11 +72,14 @@ class OperationQueue {
   bool is_busy();
 
  private:
+  static constexpr std::chrono::microseconds kNap{200};
+
   struct Queued {
     Queued(Operation to_run, Deadline until)
         : operation(std::move(to_run)), deadline(until) {}
     const Operation operation;
     const Deadline deadline;
+    std::chrono::microseconds nap = kNap;  // that the progress thread lets it lie
     Turns::Ticket ticket = 0;
     Work work;
   };

@@ -140,6 +140,11 @@ void hurry(nb::handle self) {
   if (!state.transfer) state.core().hurry(*state.work);
 }
 
+void postpone(nb::handle self) {
+  State& state = state_of(self);
+  if (!state.transfer) state.core().postpone(*state.work);
+}
+
 nb::object source(nb::handle self) {
   const TransferPtr& transfer = state_of(self).transfer;
   if (!transfer || transfer->is_send) return nb::none();
@@ -192,6 +197,8 @@ void bind_work(nb::module_& m) {
          "Called when the operation has ended, from the thread that ran it; at once if "
          "it has ended already.");
   method("_hurry", &hurry, nb::sig("def _hurry(self) -> None"), "See `Work._hurry`.");
+  method("_postpone", &postpone, nb::sig("def _postpone(self) -> None"),
+         "See `Work._postpone`.");
   method(
       "_source", &source, nb::sig("def _source(self) -> int | None"),
       "The rank that a receive is from, -1 until it is known; None of anything else.");

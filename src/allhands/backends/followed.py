@@ -71,6 +71,9 @@ class FollowedWork(Work):
     def _hurry(self) -> None:
         self._work._hurry()
 
+    def _postpone(self) -> None:
+        self._work._postpone()
+
     def _try_to_end(self, patience: float = 0) -> None:
         """Do what follows, unless it is done.
 

@@ -208,6 +208,13 @@ class Work:
         A backend that lets an operation lie until somebody waits begins it now.
         """
 
+    def _postpone(self) -> None:
+        """Someone will call `wait`, but not at once.
+
+        A backend that begins an operation while nobody waits may leave it to that wait,
+        for some 50 ms.
+        """
+
     def _source_rank(self) -> int:
         """The older name of `source_rank`."""
         return self.source_rank()
@@ -268,6 +275,10 @@ class CombinedWork(Work):
     def _hurry(self) -> None:
         for work in self._works:
             work._hurry()
+
+    def _postpone(self) -> None:
+        for work in self._works:
+            work._postpone()
 
 
 def _numpy() -> Library:

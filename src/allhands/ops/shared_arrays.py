@@ -19,7 +19,6 @@ from allhands.groups.arguments import Group, is_outside, resolve
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
     import torch
 
 __all__ = ["empty_shared", "peer_array"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import torch
 from torch._C import _distributed_c10d as c10d
 
-import torch
 from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["CAN_BE_MADE", "AllhandsBackend"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
 from allhands.groups.arguments import Group, member_of
 from allhands.torch.world import process_group as lend
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch.autograd import profiler
 
 from allhands.backends.call import Call
@@ -450,4 +453,11 @@ class AllhandsProcessGroup(ParentGroup):
         block = self._block
         if block is not None:
             block.append(work)
-        return TorchWork(work, outputs)
+        return TorchWork(work, outputs, self._overlaps)
+
+    @cached_property
+    def _overlaps(self) -> bool:
+        """Whether the ranks leave a CPU each to operations under way, as they began."""
+        threads_each: int = torch.get_num_threads() + 1
+        size: int = self.size()
+        return size * threads_each <= len(os.sched_getaffinity(0))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+import torch
 from torch.autograd import profiler
 
-import torch
 from allhands.backends.communicator import Communicator
 from allhands.backends.work import Work
 

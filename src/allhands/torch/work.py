@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Any
 
 import torch.autograd.graph
 import torch.distributed
+from torch.autograd import Variable
 
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
@@ -20,13 +22,22 @@ _NO_LIMIT = timedelta(0)
 _BACKWARD = torch.autograd.graph._engine_run_backward.__code__
 
 
-def _is_in_hook() -> bool:
-    """Whether Python code that a backward pass calls is two frames up.
+class _Caller(Enum):
+    """Who asks for a future."""
 
-    Calls of torch's C++ have the pass itself there.
-    """
-    is_in_backward = torch._C._current_graph_task_id() != -1
-    return is_in_backward and sys._getframe(2).f_code is not _BACKWARD
+    REDUCER = auto()
+    """torch's C++ in a backward pass, which waits for it as the pass ends."""
+    HOOK = auto()
+    """Python code that a backward pass calls."""
+    OTHER = auto()
+
+
+def _caller() -> _Caller:
+    """Who is two frames up; calls of torch's C++ have the pass itself there."""
+    if torch._C._current_graph_task_id() == -1:
+        return _Caller.OTHER
+    is_reducer = sys._getframe(2).f_code is _BACKWARD
+    return _Caller.REDUCER if is_reducer else _Caller.HOOK
 
 
 @uncompiled
@@ -36,10 +47,12 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
     Args:
         work: the engine's handle.
         outputs: the tensors that the operation writes.
+        overlaps: whether there is a CPU on which it can run beside this thread.
     """
 
-    def __init__(self, work: Work, outputs: list[Any]) -> None:
+    def __init__(self, work: Work, outputs: list[Any], overlaps: bool = True) -> None:
         super().__init__()
+        self._overlaps = overlaps
         self._work = work
         self._outputs = outputs
         self._future: Any = None
@@ -84,17 +97,27 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
 
         Its error is one for C++, too: DDP's reducer gets it where it waits. For a
         communication hook in Python it has ended: its callbacks run in order with the
-        backward pass then, so what they start comes in one order on every rank.
+        backward pass then, so what they start comes in one order on every rank. For
+        the reducer it ends with the pass where no CPU is left to carry it out beside.
         """
         if self._future is None:
-            if _is_in_hook():
-                with suppress(DistError):  # it is the future's
-                    self._work.wait()
+            caller = _caller()
+            if caller is _Caller.HOOK:
+                self._end()
             ended: Any = torch.futures.Future()
             self._future = ended.then(self._outcome)
             self._work.add_done_callback(lambda: ended.set_result(None))
-            self._work._hurry()
+            if caller is _Caller.REDUCER and not self._overlaps:
+                self._work._postpone()
+                Variable._execution_engine.queue_callback(self._end)
+            else:
+                self._work._hurry()
         return self._future
+
+    def _end(self) -> None:
+        """Carry it out; an error is the future's to tell."""
+        with suppress(DistError):
+            self._work.wait()
 
     def _outcome(self, _: Any) -> list[Any]:
         error = self._work.exception()
