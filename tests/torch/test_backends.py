@@ -278,6 +278,28 @@ def test_backends_are_combined(tmp_path):
         assert job.join() == [expected] * 2
 
 
+@new
+def test_combined_backends_are_wrapped_for_debugging(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "0")  # torch cannot record a wrapper
+    source = """
+    import gc
+    import torch.testing._internal.distributed.fake_pg  # another backend
+    init("cpu:allhands,cuda:fake")
+    gc.collect()
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    try:
+        dist.all_reduce(torch.ones(2 + rank))
+    except RuntimeError as error:
+        told = "Detected mismatch" in str(error)
+    dist.destroy_process_group()
+    give([x.tolist(), told])
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [[[2, 2], True]] * 2
+
+
 @newest
 def test_combined_backends_are_split(tmp_path):
     source = """

@@ -54,6 +54,26 @@ class AllhandsBackend(c10d.Backend):
         name, timeout = group.getBackendName(), group.timeout
         self._options = c10d.Backend.Options(name, timeout)
 
+    @classmethod
+    def for_torch(cls, group: Any) -> AllhandsBackend:
+        """One that torch owns, with its group, until it has ended.
+
+        torch's C++ may hold it without its Python part, which has the methods.
+        """
+        backend = cls(group)
+        _in_use.add(backend)
+        return backend
+
+    def shutdown(self) -> None:
+        """See `AllhandsProcessGroup.shutdown`."""
+        _in_use.discard(self)
+        self.group.shutdown()
+
+    def abort(self) -> None:
+        """See `AllhandsProcessGroup.abort`."""
+        _in_use.discard(self)
+        self.group.abort()
+
     def getBackendName(self) -> str:
         """The name of the backend."""
         return str(self.group.getBackendName())
@@ -69,7 +89,7 @@ class AllhandsBackend(c10d.Backend):
         """Of a group of `ranks`, where this rank is one of them."""
         timeout: timedelta = options._timeout
         part = self.group.part(store, list(ranks), timeout)
-        return part and AllhandsBackend(part)
+        return part and AllhandsBackend.for_torch(part)
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
         """No: tensors are in memory of this process."""
@@ -85,7 +105,6 @@ class AllhandsBackend(c10d.Backend):
 
     _get_sequence_number_for_group = _of_the_group("_get_sequence_number_for_group")
     _set_sequence_number_for_group = _of_the_group("_set_sequence_number_for_group")
-    abort = _of_the_group("abort")
     all_gather_single = _of_the_group("all_gather_single")
     all_gather_single_coalesced = _of_the_group("all_gather_single_coalesced")
     all_to_all_single = _of_the_group("all_to_all_single")
@@ -108,4 +127,6 @@ class AllhandsBackend(c10d.Backend):
     scatter = _of_the_group("scatter")
     send = _of_the_group("send")
     set_timeout = _of_the_group("set_timeout")
-    shutdown = _of_the_group("shutdown")
+
+
+_in_use: set[AllhandsBackend] = set()

@@ -43,7 +43,9 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
         options.store, options.group_rank, options.group_size, options.timeout
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
-    return AllhandsBackend(group) if len(backends) > 1 or is_recorded else group
+    if len(backends) > 1 or is_recorded:
+        return AllhandsBackend.for_torch(group)
+    return group
 
 
 def _warn_of_untested_torch() -> None:
