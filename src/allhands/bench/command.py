@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -43,12 +44,14 @@ from allhands.bench.record import read_record, write_record
 from allhands.bench.results import Result
 from allhands.bench.suite import Suite
 from allhands.bench.table import form, results_table, summary_table
+from allhands.bench.training import measure_training, training_table
 
 __all__ = ["main"]
 
 _OTHERS = [name for name in PEERS if name != OURS]
 _OPS = "all_reduce,broadcast,all_gather_single,reduce_scatter_single,send_recv,barrier"
 _SIZES = "8,1K,16K,256K,1M,16M,64M"
+_OF_TORCH = ("ranks", "rounds", "json")  # options that --torch takes
 _WIDTH = 120  # of the tables, where the output is no terminal
 
 T = TypeVar("T")
@@ -85,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_source,
         metavar="FILE",
         help="measure nothing: show what --json wrote there of the cells asked for",
+    )
+    add(
+        "--torch",
+        action="store_true",
+        help="measure steps of training with PyTorch instead, on Gloo and on this "
+        "engine; takes --ranks, --rounds and --json",
     )
     add("--json", type=_file, metavar="FILE", help="write every figure there")
     add("--plot", type=_picture, metavar="FILE.png", help="draw a picture there")
@@ -176,7 +185,9 @@ def main(args: Sequence[str] | None = None) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)
-    act = _show if options.source else _run
+    if options.torch:
+        _check_torch(parser, options)
+    act = _train if options.torch else _show if options.source else _run
     return carried_out(parser.prog, partial(act, options, console))
 
 
@@ -197,6 +208,36 @@ def _run(options: argparse.Namespace, console: Console) -> None:
                 console.print(f"{peer} was not measured: {problem}")
     if options.json:
         write_record(options.json, asdict(effort), machine, rows)
+
+
+def _check_torch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exits where that cannot be, or was given what has no meaning for it."""
+    if problem := PEERS["gloo"].missing():
+        parser.error(f"--torch: {problem}")
+    defaults = vars(parser.parse_args([]))
+    for name, value in vars(options).items():
+        if value != defaults[name] and name not in ("torch", *_OF_TORCH):
+            option = {"source": "from"}.get(name, name).replace("_", "-")
+            takes = ", ".join(f"--{name}" for name in _OF_TORCH)
+            parser.error(f"--torch does not go with --{option}; it takes {takes}")
+
+
+def _train(options: argparse.Namespace, console: Console) -> None:
+    """Steps of training, a table for each number of ranks."""
+    find_figures()
+    machine = describe()
+    measured = {}
+    for ranks in options.ranks:
+        with console.status(f"training on {ranks} ranks"):
+            version, rows = measure_training(ranks, int(options.rounds))
+        machine.setdefault("versions", {})["torch"] = version
+        console.print(f"steps of training, {ranks} ranks", style="bold")
+        console.print(training_table(rows))
+        measured[ranks] = [{"name": row.name, **row.seconds} for row in rows]
+    console.print(_title(machine), highlight=False, soft_wrap=True)
+    if options.json:
+        record = {"machine": machine, "rounds": options.rounds, "training": measured}
+        options.json.write_text(json.dumps(record, indent=1))
 
 
 def _show(options: argparse.Namespace, console: Console) -> None:

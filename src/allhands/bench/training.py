@@ -1,0 +1,117 @@
+"""`allhands bench --torch`: steps of training with PyTorch, on Gloo and on ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from allhands.bench.job import JobError
+
+__all__ = ["Row", "measure_training", "training_table"]
+
+_LEAVE_S = 10.0  # for the launcher to end its ranks
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured: seconds of the slowest rank, round by round.
+
+    Args:
+        name: an operation, or a wrapper and its model.
+        seconds: of `gloo` and `allhands`; of a step also `alone`, without the wrapper,
+            and of DDP `silent`, with one that communicates nothing.
+    """
+
+    name: str
+    seconds: Mapping[str, Sequence[float]]
+
+    def time(self, column: str) -> float | None:
+        """The median of the rounds; None where that has no meaning."""
+        seconds = self.seconds.get(column)
+        return None if seconds is None else float(median(seconds))
+
+    @property
+    def speedup(self) -> float:
+        """Gloo's time over ours: the median of the rounds' ratios."""
+        pairs = zip(self.seconds["gloo"], self.seconds["allhands"], strict=True)
+        return median(gloo / ours for gloo, ours in pairs)
+
+    @property
+    def added(self) -> float | None:
+        """What ours adds to a step, as a part of what Gloo adds; None of others."""
+        if "alone" not in self.seconds:
+            return None
+        columns = (self.seconds[name] for name in ("alone", "gloo", "allhands"))
+        rounds = zip(*columns, strict=True)
+        parts = [(ours - alone) / (gloo - alone) for alone, gloo, ours in rounds]
+        return float(median(parts))
+
+
+def measure_training(ranks: int, rounds: int) -> tuple[str, list[Row]]:
+    """The version of torch, and what so many ranks of this host took.
+
+    Raises:
+        JobError: the ranks failed; with the end of what they printed.
+    """
+    with TemporaryDirectory(prefix="allhands-bench-") as folder:
+        path = Path(folder) / "figures"
+        program = ["-m", "allhands.bench.training_worker", str(path), str(rounds)]
+        launcher = [sys.executable, "-m", "allhands", "run", "--nproc", str(ranks)]
+        _run([*launcher, *program])
+        record = json.loads(path.read_bytes())
+    rows = [Row(row.pop("name"), row) for row in record["rows"]]
+    return record["torch"], rows
+
+
+def _run(command: Sequence[str]) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # Ctrl-C is for the measuring process
+    )
+    try:
+        printed, _ = process.communicate()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_S)
+        process.kill()
+        process.wait()
+        raise
+    if process.returncode != 0:
+        raise JobError(f"the ranks failed:\n{printed[-4000:]}")
+
+
+def training_table(rows: Sequence[Row]) -> Table:
+    """A line for each; times in milliseconds."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("", no_wrap=True)
+    heads = ("alone", "silent", "gloo", "allhands")
+    for head in (*(f"{head}\nms" for head in heads), "\nx", "over\nalone"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        times = [_text(row.time(column), 1e3) for column in heads]
+        table.add_row(row.name, *times, _text(row.speedup), _text(row.added))
+    return table
+
+
+def _text(value: Any, scale: float = 1.0) -> str:
+    return "" if value is None else f"{value * scale:.3g}"
