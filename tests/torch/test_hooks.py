@@ -66,7 +66,8 @@ def body(backend):
         hooked(powerSGD_hook.powerSGD_hook,
                powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2)),
     ]
-    for hook in (default_hooks.bf16_compress_hook,  # for NCCL only
+    nccl = [default_hooks.bf16_compress_hook]  # on NCCL only, before torch 2.15
+    for hook in (*(nccl if size == 2 else []),
                  quantization_hooks.quantization_pertensor_hook,
                  quantization_hooks.quantization_perchannel_hook,
                  powerSGD_hook.batched_powerSGD_hook):  # fails on anything
