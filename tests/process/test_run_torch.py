@@ -137,3 +137,25 @@ def test_both_packages_meet_in_one_program(tmp_path):
     done = launch("--nproc-per-node=2", program(tmp_path, text))
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == ["[rank0] 4.0", "[rank1] 4.0"]
+
+
+def test_a_start_under_torchrun_reads_nothing_of_one_that_died_as_it_met(tmp_path):
+    text = """
+        import os
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("allhands")
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            place = dist.distributed_c10d._get_default_store()
+            if dist.get_rank() == 1:
+                # Rank 0 has entered the world's meeting, which this one never will.
+                place.wait(["cpu//allhands/attempt_0/join/0"])
+                os._exit(3)
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        os.write(1, b"%d\\n" % x.item())
+        dist.destroy_process_group()
+    """
+    path = program(tmp_path, text)
+    assert torchrun(*OPTIONS, "--max-restarts=1", path) == ["2", "2"]

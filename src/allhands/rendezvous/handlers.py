@@ -26,8 +26,9 @@ from allhands import settings
 from allhands.errors import DistNetworkError
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.rendezvous.agent_store import meet_at_agent
+from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.presence import enter
-from allhands.store import FileStore, PrefixStore, Store, TCPStore
+from allhands.store import FileStore, Store, TCPStore
 from allhands.store.arguments import as_port
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
@@ -261,8 +262,7 @@ def _tcp_store(
     )
     store: Store = _made_patiently(make, rank, timeout)
     if is_hosted:
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
-        store = PrefixStore(f"attempt_{attempt}", store)
+        store = part_of_this_attempt(store)
     enter(store, rank)
     return store
 

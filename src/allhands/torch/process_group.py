@@ -23,6 +23,7 @@ from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
 from allhands.groups.world import headline
 from allhands.options import to_seconds
+from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.roster import exchange
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
@@ -415,7 +416,8 @@ class AllhandsProcessGroup(ParentGroup):
             return self._opened
 
     def _make_communicator(self) -> NativeCommunicator:
-        store = PrefixStore(NAME, TorchStore(self._torch_store))
+        theirs = PrefixStore(NAME, TorchStore(self._torch_store))
+        store = part_of_this_attempt(theirs)
         rank, size, limit = self.rank(), self.size(), self._timeout
         operation = f"group {self._group_name!r}"
         return NativeCommunicator(

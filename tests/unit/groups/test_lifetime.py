@@ -639,3 +639,28 @@ def test_who_was_started_by_a_launcher(monkeypatch):
 def test_a_negative_timeout_is_refused():
     with use(World()), pytest.raises(ValueError, match=r"not be negative, got -1\.0 s"):
         init(timeout=timedelta(seconds=-1))
+
+
+@pytest.mark.parametrize("is_world", [False, True])
+def test_who_holds_a_group_is_called_before_its_end(is_world):
+    def body(rank):
+        world, seen = current(), []
+        group = dist.group.WORLD if is_world else dist.new_group()
+
+        def last_use():
+            array = np.ones(1)
+            group.allreduce(array).wait()
+            seen.append(array[0])
+            raise OSError("as what holds the group may")
+
+        world.before_end_of(group, lambda: seen.append("of another"))
+        world.before_end_of(group, last_use)
+        with pytest.raises(OSError, match="as what holds"):
+            dist.destroy_process_group(group)
+        with pytest.raises(dist.DistBackendError):
+            group.allreduce(np.ones(1))
+        if not is_world:
+            dist.destroy_process_group()
+        return seen
+
+    assert run_ranks(2, body) == [[2], [2]]
