@@ -180,3 +180,9 @@ def test_weights_only_checks_the_indices_of_sparse_tensors():
     )
     with pytest.raises(RuntimeError, match="inconsistent with indices"):
         trip(wrong, weights_only=True)
+    rows, columns = torch.tensor([0, 1, 2]), torch.tensor([0, 99])
+    wrong = torch.sparse_csr_tensor(
+        rows, columns, torch.ones(2), (2, 3), check_invariants=False
+    )
+    with pytest.raises(RuntimeError, match="col_indices"):
+        trip(wrong, weights_only=True)
