@@ -57,18 +57,30 @@ def test_ddp_says_what_is_wrong(tmp_path, level):
     for _ in range(2):
         note(lambda: half(torch.ones(2, 3)).sum().backward())
     note(lambda: dist.all_reduce(torch.ones(3 + rank)))
-    whole = DDP(nn.Linear(3, 1))
-    whole(torch.ones(2, 3)).sum().backward()
-    give([*given, whole.module.weight.grad.tolist()])
+    def train(hook=None):
+        whole = DDP(nn.Linear(3, 1))
+        if hook is not None:
+            whole.module.weight.register_hook(hook)
+        whole(torch.ones(2, 3)).sum().backward()
+        given.append(whole.module.weight.grad.tolist())
+
+    # One rank's operation comes where the other's gradients do.
+    disturb = (lambda _: dist.all_reduce(torch.ones(9))) if rank == 1 else None
+    note(lambda: train(disturb))
+    train()
+    give(given)
     """
     with start(tmp_path, 2, source) as job:
         for rank, given in enumerate(job.join()):
-            inconsistent, unused, different, weights = given
+            inconsistent, unused, different, disturbed, weights = given
             assert f"but Rank {rank} has {2 + 2 * rank} params" in inconsistent
             assert "parameters that were not used in producing loss" in unused
             named = "unused.weight" in unused and "unused.bias" in unused
             assert named == (level == "DETAIL")
             assert "called different things" in different
+            assert "called different things" in disturbed
+            assert "rank 1" in disturbed
+            assert "count 9" in disturbed
             assert weights == [[2, 2, 2]]
 
 
