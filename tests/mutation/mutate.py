@@ -38,6 +38,8 @@ HANG = 180  # seconds of one test
 # is flaky; it had to be stopped.
 UNNOTICED = (0, 5, None)
 FAILED = r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"  # a line of its summary
+# The last test that it began and did not end, where it crashed.
+CRASHED = r"^(tests/\S+::.*?) (?:Fatal Python error.*)?$(?![\s\S]*^tests/\S+::)"
 PLAIN = ROOT / "build" / "plain"
 ORIGINAL = FOLDER / "plain"
 
@@ -168,7 +170,7 @@ class Examiner:
         return ""
 
     def _pytest(self, mutant, tests):
-        command = [PYTHON, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        command = [PYTHON, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider"]
         command += ["-o", f"timeout={HANG}"]
         flaky = []
         while tests and self._left() > 0:
@@ -176,8 +178,8 @@ class Examiner:
             code, output = run(tried, self._left())
             if code in UNNOTICED:
                 break
-            failed = re.findall(FAILED, output, re.MULTILINE)[:1]
-            if failed:  # or it crashed, or could not even begin
+            failed = first_failed(output)
+            if failed:  # or it could not even begin
                 tried = [*command, *failed]
             again, _ = run(tried, self._left())
             if again not in UNNOTICED and self._passes_at_first(mutant, tried):
@@ -195,6 +197,12 @@ class Examiner:
         if not mutant.is_python:
             self._build.install()
         return code == 0
+
+
+def first_failed(output):
+    """The test that ended a run of pytest, in a list; none where nothing began."""
+    failed = re.findall(FAILED, output, re.MULTILINE)
+    return failed[:1] or re.findall(CRASHED, output, re.MULTILINE)
 
 
 def table(results):
