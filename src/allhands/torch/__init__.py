@@ -11,7 +11,7 @@ their own groups to torch by `process_group`. Made for torch 2.13 to 2.15.
 
 from allhands.torch.creation import create
 from allhands.torch.data_parallel import DistributedDataParallel
-from allhands.torch.process_group import AllhandsProcessGroup
+from allhands.torch.native_group import AllhandsProcessGroup
 from allhands.torch.world import process_group
 
 __all__ = [

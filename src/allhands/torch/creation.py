@@ -12,7 +12,7 @@ import torch.distributed
 
 from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
 from allhands.torch.identity import NAME
-from allhands.torch.process_group import AllhandsProcessGroup
+from allhands.torch.native_group import AllhandsProcessGroup
 
 __all__ = ["create"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed
 
 from allhands import settings
-from allhands.torch.process_group import AllhandsProcessGroup
+from allhands.torch.native_group import AllhandsProcessGroup
 from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["GlooProcessGroup", "replace_gloo"]

@@ -28,7 +28,7 @@ from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import World, current, default_group, is_process_wide
 from allhands.store import PrefixStore
 from allhands.torch.lent_store import LentStore
-from allhands.torch.process_group import AllhandsProcessGroup
+from allhands.torch.native_group import AllhandsProcessGroup
 from allhands.torch.profiled import profiled
 from allhands.torch.uncompiled import uncompiled
 
