@@ -34,10 +34,11 @@ def test_a_rank_that_dies_is_named(tmp_path, call):
     try:
         {call}
     except RuntimeError as error:
-        give([str(error), time.monotonic() - start])
+        give([type(error).__name__, str(error), time.monotonic() - start])
     """
     with TorchJob(tmp_path, 3, source) as job:
-        for text, seconds in job.join(dead=(1,)):
+        for kind, text, seconds in job.join(dead=(1,)):
+            assert kind == "RankFailedError"
             assert "rank 1 (pid " in text
             assert "died" in text
             assert seconds < 10

@@ -40,7 +40,8 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):  # typ
     Raises:
         ValueError: no world, or this rank is not in the group.
         RuntimeError: torch has a world of its own; modules differ between ranks.
-        DistBackendError: in the forward or backward pass: a rank died, or did not come.
+        RankFailedError: in the forward or backward pass: a rank died.
+        DistBackendError: there: one did not come.
 
     Example:
         ```python

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import torch.autograd.graph
@@ -95,35 +96,52 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
     def get_future(self) -> Any:
         """A `torch.futures.Future` of the tensors; the same one on every call.
 
-        Its error is one for C++, too: DDP's reducer gets it where it waits. For a
-        communication hook in Python it has ended: its callbacks run in order with the
-        backward pass then, so what they start comes in one order on every rank. For
-        the reducer it ends with the pass where no CPU is left to carry it out beside.
+        For a communication hook in Python it has ended: its callbacks run in order with
+        the backward pass then, so what they start comes in one order on every rank. For
+        DDP's reducer it ends with the pass, which raises its error: a future's would
+        lose its type in C++. That of the reducer has none.
         """
         if self._future is None:
             caller = _caller()
             if caller is _Caller.HOOK:
-                self._end()
+                with suppress(DistError):  # it is the future's
+                    self._work.wait()
             ended: Any = torch.futures.Future()
-            self._future = ended.then(self._outcome)
+            is_reducers = caller is _Caller.REDUCER
+            then = (lambda _: self._outputs) if is_reducers else self._outcome
+            self._future = ended.then(then)
             self._work.add_done_callback(lambda: ended.set_result(None))
-            if caller is _Caller.REDUCER and not self._overlaps:
-                self._work._postpone()
-                Variable._execution_engine.queue_callback(self._end)
+            if is_reducers:
+                self._end_with_pass()
             else:
                 self._work._hurry()
         return self._future
 
-    def _end(self) -> None:
-        """Carry it out; an error is the future's to tell."""
-        with suppress(DistError):
-            self._work.wait()
+    def _end_with_pass(self) -> None:
+        """Have the autograd engine wait before the reducer does, and raise after it."""
+        if self._overlaps:
+            self._work._hurry()
+        else:
+            self._work._postpone()
+        at_end = Variable._execution_engine.queue_callback
+
+        def wait() -> None:
+            try:
+                self._work.wait()
+            except DistError as error:
+                at_end(partial(_raise, error))
+
+        at_end(wait)
 
     def _outcome(self, _: Any) -> list[Any]:
         error = self._work.exception()
         if error is not None:
             raise error
         return self._outputs
+
+
+def _raise(error: DistError) -> None:
+    raise error
 
 
 ENDED = TorchWork(CombinedWork([], []), [])
