@@ -2,6 +2,7 @@
 #include "allhands/comm/communicator.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "allhands/base/error.hpp"
@@ -85,12 +86,53 @@ void test_a_postponed_operation_is_left_to_its_waiter() {
       num_own += carrier == std::this_thread::get_id();
     }
     CHECK(num_own > kRounds / 2);  // all, where the machine is not busy
-    for (const bool is_hurried : {false, true}) {
-      const auto work =
-          comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline);
+    const auto work =
+        comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline);
+    comm.postpone(*work);
+    while (!work->is_completed()) std::this_thread::yield();
+  });
+}
+
+// How long they lie is far more than what each of these takes, even on a busy machine.
+void test_postponed_operations_hold_nobody_up() {
+  constexpr int kRounds = 40;
+  using Clock = std::chrono::steady_clock;
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    const auto post = [&] {
+      return comm.post(all_reduce(buffer, buffer, ReduceOp::Max, 1), soon().deadline);
+    };
+    const auto postponed = [&] {
+      auto work = post();
       comm.postpone(*work);
-      if (is_hurried) comm.hurry(*work);
-      while (!work->is_completed()) std::this_thread::yield();
+      return work;
+    };
+    const auto completed = [](const Work& work) {
+      while (!work.is_completed()) std::this_thread::yield();
+    };
+    const std::vector<std::function<void()>> calls = {
+        [&] {  // a later one that does not queue
+          postponed();
+          comm.run(barrier(), soon());
+        },
+        [&] {
+          const auto work = postponed();
+          comm.hurry(*work);
+          completed(*work);
+        },
+        [&] {  // a later one, once the waiter has come
+          comm.wait(*postponed(), {Deadline::never()});
+          completed(*post());
+        },
+        [&] {  // one that has a limit
+          comm.wait(*postponed(), soon());
+        },
+    };
+    for (const auto& call : calls) {
+      const auto start = Clock::now();
+      for (int round = 0; round < kRounds; ++round) call();
+      CHECK(Clock::now() - start < kRounds * std::chrono::milliseconds(25));
     }
   });
 }
@@ -251,7 +293,11 @@ void test_several_threads_close_at_once() {
 void test_an_interrupt_may_close_the_group_that_closes() {
   run_communicators(2, [&](Communicator& comm) {
     comm.run(barrier(), soon());
-    if (comm.rank() == 1) return;
+    static std::atomic<bool> is_closed;
+    if (comm.rank() == 1) {
+      while (!is_closed) std::this_thread::yield();
+      return;
+    }
     static Communicator* closing;
     static std::atomic<int> num_closed;
     closing = &comm;
@@ -261,6 +307,7 @@ void test_an_interrupt_may_close_the_group_that_closes() {
                     closing->close({Deadline::after(std::chrono::milliseconds(10))});
                   return false;
                 }});
+    is_closed = true;
     CHECK(num_closed > 0 && work->is_completed() && work->error());
   });
 }
@@ -528,6 +575,7 @@ int main() {
   test_callback_runs_once_done();
   test_what_nobody_waits_for_can_be_hurried();
   test_a_postponed_operation_is_left_to_its_waiter();
+  test_postponed_operations_hold_nobody_up();
   test_wait_that_expires_leaves_the_operation_running();
   test_a_wait_with_a_limit_that_ends_before_the_peers_come();
   test_a_wait_that_is_interrupted_before_the_peers_come();

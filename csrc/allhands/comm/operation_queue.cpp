@@ -9,7 +9,10 @@
 namespace allhands {
 namespace {
 
-constexpr std::chrono::milliseconds kLongNap{50};
+constexpr std::chrono::microseconds kNap{200};
+// While the first is postponed; what else is posted then lies as long.
+constexpr std::chrono::milliseconds kLongNap{1};
+constexpr std::chrono::seconds kPostponed{1};
 
 }  // namespace
 
@@ -39,9 +42,14 @@ void OperationQueue::go_on_until_ended(const Work& work, const Deadline& deadlin
 }
 
 void OperationQueue::go_on_before(Turns::Ticket ticket) {
-  if (!is_own_thread()) return;
   std::unique_lock lock(mutex_);
-  while (!queue_.empty() && queue_.front()->ticket < ticket) go_on(lock);
+  const auto has_none_before = [&] {
+    return queue_.empty() || queue_.front()->ticket > ticket;
+  };
+  if (is_own_thread())
+    while (!has_none_before()) go_on(lock);
+  else if (!has_none_before())
+    hurry();
 }
 
 void OperationQueue::go_on(std::unique_lock<std::mutex>& lock) {
@@ -123,9 +131,10 @@ void OperationQueue::hurry(const Work& work) {
 }
 
 void OperationQueue::postpone(const Work& work) {
+  const Clock::time_point until = Clock::now() + kPostponed;
   const std::lock_guard lock(mutex_);
   for (const QueuedPtr& queued : queue_)
-    if (&queued->work == &work) queued->nap = kLongNap;
+    if (&queued->work == &work) queued->postponed_until = until;
 }
 
 // The thread does not let the first lie any longer.
@@ -167,14 +176,13 @@ bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
     }
     const bool had_first = is_first_free();
     const Turns::Ticket first = had_first ? queue_.front()->ticket : 0;
-    const auto nap = had_first ? queue_.front()->nap : kNap;
-    changed_.wait_for(lock, nap, [this] {
-      return is_over() || (is_first_free() && (is_closing_ || is_urgent_));
-    });
+    changed_.wait_for(
+        lock, had_first && is_first_postponed() ? kLongNap : kNap, [this] {
+          return is_over() || (is_first_free() && (is_closing_ || is_urgent_));
+        });
     if (!is_first_free()) continue;
-    const bool has_lain =
-        had_first && queue_.front()->ticket == first && queue_.front()->nap == nap;
-    if (has_lain || is_closing_ || is_urgent_) return true;
+    const bool has_lain = had_first && queue_.front()->ticket == first;
+    if (is_closing_ || is_urgent_ || (has_lain && !is_first_postponed())) return true;
     idle_naps = 0;
   }
   return false;

@@ -58,10 +58,10 @@ class OperationQueue {
   // thread carries it out without a nap; in a callback of its own, now.
   void hurry(const Work& work);
   // `work`, which was posted here, will be waited for before long: the progress thread
-  // leaves it and what follows to that wait, for 50 ms at most.
+  // leaves it to that wait for a second, unless somebody waits for what comes later.
   void postpone(const Work& work);
-  // Called before a wait for that turn: in such a callback this thread has to carry out
-  // first what was posted before.
+  // Called before a wait for that turn: what was posted before lies no longer. In such
+  // a callback this thread has to carry it out.
   void go_on_before(Turns::Ticket ticket);
 
   // Nothing is posted any more.
@@ -72,14 +72,14 @@ class OperationQueue {
   bool is_busy();
 
  private:
-  static constexpr std::chrono::microseconds kNap{200};
+  using Clock = std::chrono::steady_clock;
 
   struct Queued {
     Queued(Operation to_run, Deadline until)
         : operation(std::move(to_run)), deadline(until) {}
     const Operation operation;
     const Deadline deadline;
-    std::chrono::microseconds nap = kNap;  // that the progress thread lets it lie
+    Clock::time_point postponed_until;
     Turns::Ticket ticket = 0;
     Work work;
   };
@@ -101,6 +101,10 @@ class OperationQueue {
   bool rest(std::unique_lock<std::mutex>& lock);
   // Whether there is something to do for who is not at it already.
   bool is_first_free() const { return !queue_.empty() && !is_first_running_; }
+  bool is_first_postponed() const {
+    const Clock::time_point until = queue_.front()->postponed_until;
+    return until != Clock::time_point() && Clock::now() < until;
+  }
   bool is_over() const { return queue_.empty() && is_closing_; }
 
   const std::string group_;

@@ -212,7 +212,7 @@ class Work:
         """Someone will call `wait`, but not at once.
 
         A backend that begins an operation while nobody waits may leave it to that wait,
-        for some 50 ms.
+        for a second.
         """
 
     def _source_rank(self) -> int:

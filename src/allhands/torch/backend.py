@@ -38,8 +38,11 @@ def _no(_: Any) -> bool:
     return False
 
 
+_Backend: Any = c10d.Backend  # whether torch is installed here or not, to type checkers
+
+
 @uncompiled
-class AllhandsBackend(c10d.Backend):
+class AllhandsBackend(_Backend):  # type: ignore[misc]
     """What serves the CPU tensors of one of torch's groups.
 
     Whatever torch asks of it `group` does. As thread-safe as that.
