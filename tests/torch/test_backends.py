@@ -71,6 +71,31 @@ def test_a_group_is_split(tmp_path):
         ]
 
 
+def test_parts_that_are_made_at_once_do_not_meet(tmp_path):
+    source = """
+    init("allhands")
+    world = dist.group.WORLD
+    given = []
+    for _ in range(2):
+        part = world.split_group([0, 1] if rank < 2 else [2, 3])
+        x = torch.tensor([float(rank)])
+        part.allreduce([x]).wait()
+        given.append([part.size(), x.item()])
+    for ranks in ([], [0, 0], [rank, 4]):
+        try:
+            world.split_group(ranks)
+        except ValueError as error:
+            given.append(str(error).endswith(f"each once, got {ranks}"))
+    give(given)
+    """
+    with TorchJob(tmp_path, 4, source) as job:
+        said = [True] * 3
+        assert job.join() == [
+            *[[[2, 1.0], [2, 1.0], *said]] * 2,
+            *[[[2, 5.0], [2, 5.0], *said]] * 2,
+        ]
+
+
 def test_groups_of_two_worlds_are_merged(tmp_path):
     source = """
     world, size = rank % 2, 2

@@ -78,7 +78,8 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):  # typ
             output_device=output_device,
             dim=dim,
             process_group=process_group,
-            bucket_cap_mb=bucket_cap_mb,
+            # torch's own default, which it also is by number, has a small first bucket
+            bucket_cap_mb=None if bucket_cap_mb == 25 else bucket_cap_mb,
             find_unused_parameters=find_unused_parameters,
             check_reduction=check_reduction,
             gradient_as_bucket_view=gradient_as_bucket_view,

@@ -6,9 +6,10 @@ import atexit
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -44,10 +45,23 @@ _open_groups: weakref.WeakSet[AllhandsProcessGroup] = weakref.WeakSet()
 
 @atexit.register
 def _end_groups() -> None:
-    """For a program that did not: no thread of theirs may need the GIL any more."""
-    for group in list(_open_groups):
-        with suppress(DistError):  # nobody is left to hear it
-            group.shutdown()
+    """For a program that did not: no thread of theirs may need the GIL any more.
+
+    That takes 10 s at most; where an exception ends the program, half a second: the
+    others are to learn soon that this rank is no more.
+    """
+    error = getattr(sys, "last_value", None)  # an exception that nobody caught
+    failure = "" if error is None else headline(error)
+    grace = _GOODBYE_OF_THE_FAILED if failure else _LONGEST_GOODBYE
+    end = time.monotonic() + grace
+    with ExitStack() as ends:
+        for group in list(_open_groups):
+            ends.callback(_end_group, group, end, failure)
+
+
+def _end_group(group: AllhandsProcessGroup, end: float, failure: str) -> None:
+    with suppress(DistError):  # nobody is left to hear it
+        group.end(max(0.0, end - time.monotonic()), failure)
 
 
 @uncompiled
@@ -339,16 +353,8 @@ class AllhandsProcessGroup(ParentGroup):
             communicator.abort("abort() was called")
 
     def shutdown(self) -> None:
-        """Finish what is under way and leave; a second call does nothing.
-
-        That takes 10 s at most; where an exception ends the program, the others are to
-        learn soon that this rank is no more.
-        """
-        error = getattr(sys, "last_value", None)  # an exception that nobody caught
-        if error is None:
-            self.end(_LONGEST_GOODBYE)
-        else:
-            self.end(_GOODBYE_OF_THE_FAILED, headline(error))
+        """Finish what is under way, for 10 s at most, and leave; again: nothing."""
+        self.end(_LONGEST_GOODBYE)
 
     def end(self, grace: float, failure: str = "") -> None:
         """`shutdown` that waits `grace` seconds at most.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +22,7 @@ class ParentGroup(GroupIdentity):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(store, rank, size)
         self._timeout = timeout
-        self._num_splits = 0
+        self._splits: Counter[tuple[int, ...]] = Counter()
 
     @property
     def timeout(self) -> timedelta:
@@ -33,7 +35,15 @@ class ParentGroup(GroupIdentity):
         """A group of `ranks`, in their order; None where this rank is not among them.
 
         Nothing is sent. `store` is for that group alone.
+
+        Raises:
+            ValueError: there are none, one comes twice, or is not of this group.
         """
+        if not ranks or len({*ranks} & {*range(self.size())}) != len(ranks):
+            raise ValueError(
+                f"group {self._group_name!r} has ranks 0 to {self.size() - 1}; a part "
+                f"of it has some of these, each once, got {ranks}"
+            )
         if self.rank() not in ranks:
             return None
         return self._like_this(store, ranks.index(self.rank()), len(ranks), timeout)
@@ -47,11 +57,17 @@ class ParentGroup(GroupIdentity):
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> ParentGroup | None:
-        """`part` with a name and a store of its own; each member calls."""
-        self._num_splits += 1
-        name = group_name or f"{self._group_name}:split:{self._num_splits}"
+        """`part` with a name and a store of its own; each of `new_ranks` calls.
+
+        Others may call at the same time with other ranks. `group_name`, if given, is
+        unlike those of all other parts.
+        """
+        ranks = tuple(new_ranks)
+        self._splits[ranks] += 1
+        key = hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
+        name = group_name or f"{self._group_name}:split:{key}:{self._splits[ranks]}"
         store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
-        group = self.part(store, list(new_ranks), timeout or self._timeout)
+        group = self.part(store, list(ranks), timeout or self._timeout)
         if group is not None:
             group._set_group_name(name)
             group._set_group_desc(group_desc or f"{self._group_desc}:split")

@@ -34,11 +34,14 @@ class _Caller(Enum):
 
 
 def _caller() -> _Caller:
-    """Who is two frames up; calls of torch's C++ have the pass itself there."""
-    if torch._C._current_graph_task_id() == -1:
+    """Who is two frames up; calls of torch's C++ have the pass itself there.
+
+    Or nothing: a pass of `torch.distributed.autograd` runs in a thread of torch's C++.
+    """
+    caller = sys._getframe(1).f_back
+    if caller is None or torch._C._current_graph_task_id() == -1:
         return _Caller.OTHER
-    is_reducer = sys._getframe(2).f_code is _BACKWARD
-    return _Caller.REDUCER if is_reducer else _Caller.HOOK
+    return _Caller.REDUCER if caller.f_code is _BACKWARD else _Caller.HOOK
 
 
 @uncompiled
