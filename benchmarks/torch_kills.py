@@ -206,12 +206,21 @@ class Survivor:
     exit_code: int | None  # None: it did not end by itself
     stderr: str
 
+    def is_named_right(self):
+        """Whether its error names the rank that was killed.
+
+        Or, in a pipeline, a neighbour that was told before and has raised.
+        """
+        others = {int(rank) for rank in re.findall(r"rank (\d+) \(pid ", self.text)}
+        others.discard(self.rank)
+        return self.killed in others or (self.program == "pipeline" and bool(others))
+
     def is_well(self, limit):
         """Whether it was told within `limit` seconds, and ended as it meant to."""
         return (
             self.seconds is not None
             and self.seconds <= limit
-            and re.search(r"rank \d+ \(pid ", self.text) is not None
+            and self.is_named_right()
             and self.exit_code == ENDINGS[self.ending]
         )
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from harness.ranks import LIMIT
+
 pytest.importorskip("torch")
 
 _PROGRAM = pathlib.Path(__file__).parents[2] / "benchmarks" / "torch_kills.py"
@@ -17,6 +19,7 @@ def test_survivors_are_told_and_end_by_themselves():
         [sys.executable, "-W", "ignore", _PROGRAM, *options],
         capture_output=True,
         text=True,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 kills, 3 ranks" in done.stdout

@@ -40,9 +40,13 @@ def test_operations_are_events_of_a_profile(tmp_path):
     backward = names(profiled(lambda: module(torch.ones(1, 2)).sum().backward()))
 
     def slow():
+        started = f"{folder}/started"
+        while rank == 1 and not os.path.exists(started):
+            time.sleep(0.01)
         if rank == 1:
             time.sleep(0.2)
         work = dist.all_reduce(x, async_op=True)
+        open(started, "w").close()
         work.wait()
 
     [waited] = [

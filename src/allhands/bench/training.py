@@ -18,10 +18,12 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from allhands import settings
 from allhands.bench.job import JobError
 
 __all__ = ["Row", "measure_training", "training_table"]
 
+_LIMIT_S = 1800.0  # many times what they take
 _LEAVE_S = 10.0  # for the launcher to end its ranks
 
 
@@ -78,6 +80,7 @@ def measure_training(ranks: int, rounds: int) -> tuple[str, list[Row]]:
 
 def _run(command: Sequence[str]) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop(settings.replace_gloo.name, None)  # Gloo itself is measured
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -88,16 +91,23 @@ def _run(command: Sequence[str]) -> None:
         start_new_session=True,  # Ctrl-C is for the measuring process
     )
     try:
-        printed, _ = process.communicate()
+        printed, _ = process.communicate(timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise JobError(f"the ranks were not done after {_LIMIT_S:.0f} s") from None
     except BaseException:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_LEAVE_S)
-        process.kill()
-        process.wait()
+        _end(process)
         raise
     if process.returncode != 0:
         raise JobError(f"the ranks failed:\n{printed[-4000:]}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LEAVE_S)
+    process.kill()
+    process.wait()
 
 
 def training_table(rows: Sequence[Row]) -> Table:

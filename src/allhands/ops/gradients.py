@@ -9,6 +9,7 @@ agree.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, overload
 
@@ -17,6 +18,7 @@ from allhands.arrays import Array, SparseArrayError, as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
 from allhands.backends.work import CombinedWork, Work
+from allhands.errors import DistError
 from allhands.groups.arguments import Group, is_outside, resolve
 from allhands.options import ReduceOp
 
@@ -78,7 +80,8 @@ def average_gradients(
         A `Work` if `async_op`, for all of the arrays; else None.
 
     Raises:
-        TypeError: one is no array, or of bool.
+        TypeError: one is no array, or of bool. As with what a generator raises, the
+            buckets before it have come to their end by then.
         ValueError: one is read-only; `bucket_cap_mb` is not positive.
 
     Example:
@@ -93,9 +96,13 @@ def average_gradients(
     if is_outside(member, "average_gradients"):
         return None
     buckets = _Buckets(member.communicator, bucket_cap_mb * _MIB, timeout)
-    for array in arrays:
-        buckets.add(array)
-    work = buckets.finish()
+    try:
+        for array in arrays:
+            buckets.add(array)
+        work = buckets.finish()
+    except BaseException:
+        buckets.end()
+        raise
     if async_op:
         return work
     work.wait()
@@ -142,6 +149,12 @@ class _Buckets:
         for bucket, _ in self._filling.values():
             self._start(bucket)
         return CombinedWork(self._works, self._arrays)
+
+    def end(self) -> None:
+        """Wait until what was started writes to no array any more."""
+        for work in self._works:
+            with suppress(DistError):  # another error is under way
+                work.wait()
 
     def _start(self, bucket: list[Array]) -> None:
         if len(bucket) == 1:  # needs no memory of its own

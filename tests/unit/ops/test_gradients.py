@@ -126,6 +126,17 @@ def test_different_lists_are_told_on_every_rank():
     assert run_ranks(2, body) == [(True, True)] * 2
 
 
+def test_nothing_is_written_any_more_once_an_array_was_refused():
+    def body(rank):
+        arrays = [np.full(1 << 20, rank, "f4") for _ in range(3)]
+        with pytest.raises(TypeError):
+            dist.average_gradients([*arrays, "x"])
+        return [set(array.tolist()) for array in arrays]
+
+    for rank, values in enumerate(run_ranks(2, body)):
+        assert values == [{0.5}, {0.5}, {float(rank)}]
+
+
 @pytest.mark.parametrize(
     ("arrays", "options", "error", "message"),
     [
