@@ -10,6 +10,8 @@ from allhands.groups.queries import get_rank, get_world_size
 
 __all__ = ["DistributedSampler"]
 
+_NUM_SEEDS = 1 << 64  # NumPy takes no negative ones
+
 
 class DistributedSampler:
     """This rank's share of the numbers of a dataset's samples, shuffled each epoch.
@@ -31,8 +33,8 @@ class DistributedSampler:
         drop_last: see above.
 
     Raises:
-        ValueError: `rank` is not in [0, `num_replicas`), or one of them is left out and
-            there is no world.
+        ValueError: `num_replicas` is not positive, `rank` is not in
+            [0, `num_replicas`), or one of them is left out and there is no world.
 
     Example:
         ```python
@@ -56,6 +58,8 @@ class DistributedSampler:
         self.dataset = dataset
         self.num_replicas = get_world_size() if num_replicas is None else num_replicas
         self.rank = get_rank() if rank is None else rank
+        if self.num_replicas < 1:
+            raise ValueError(f"num_replicas must be positive, got {num_replicas}")
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(
                 f"Invalid rank {self.rank}, rank should be in the interval [0, "
@@ -79,7 +83,8 @@ class DistributedSampler:
         count = len(self.dataset)
         order = np.arange(count)
         if self.shuffle:
-            order = np.random.default_rng([self.seed, self.epoch]).permutation(count)
+            numbers = [self.seed % _NUM_SEEDS, self.epoch % _NUM_SEEDS]
+            order = np.random.default_rng(numbers).permutation(count)
         places = np.arange(self.rank, self.total_size, self.num_replicas)
         return iter(order[places % max(count, 1)].tolist())
 

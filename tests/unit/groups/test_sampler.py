@@ -76,6 +76,17 @@ def test_a_rank_that_there_is_not(rank):
         dist.DistributedSampler(range(4), 2, rank)
 
 
+def test_there_is_a_share():
+    with pytest.raises(ValueError, match="num_replicas must be positive, got 0"):
+        dist.DistributedSampler(range(4), 0, 0)
+
+
+def test_a_seed_may_be_negative():
+    sampler = dist.DistributedSampler(range(100), 1, 0, seed=-1)
+    assert sorted(sampler) == list(range(100)) != list(sampler)
+    assert list(sampler) != list(dist.DistributedSampler(range(100), 1, 0, seed=1))
+
+
 def test_it_needs_a_world_or_the_numbers():
     with pytest.raises(ValueError, match="has not been initialized"):
         dist.DistributedSampler(range(4))
