@@ -71,6 +71,26 @@ def test_a_group_is_split(tmp_path):
         ]
 
 
+@old
+def test_the_group_is_its_own_backend(tmp_path):
+    source = """
+    from allhands.torch.gloo import GlooProcessGroup
+    dist.distributed_c10d.ProcessGroupGloo = GlooProcessGroup  # as --replace-gloo does
+    init("gloo")
+    world = dist.group.WORLD
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=7), world)
+    given = [world.timeout.total_seconds()]
+    given.append(world._get_backend(torch.device("cpu")) is world)
+    try:
+        world._get_backend(torch.device("cuda"))
+    except RuntimeError as error:
+        given.append("no backend for tensors of device 'cuda'" in str(error))
+    give(given)
+    """
+    with TorchJob(tmp_path, 1, source) as job:
+        assert job.join() == [[7, True, True]]
+
+
 def test_parts_that_are_made_at_once_do_not_meet(tmp_path):
     source = """
     init("allhands")

@@ -44,6 +44,15 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
     if not CAN_BE_MADE:
         _device_types = property(lambda _: [torch.device("cpu")])
 
+        def _get_backend(self, device: torch.device) -> GroupIdentity:
+            """Of one's CPU tensors, itself."""
+            if torch.device(device).type != "cpu":
+                raise RuntimeError(
+                    f"group {self._group_name!r} has no backend for tensors of device "
+                    f"{str(device)!r}: {NAME!r} serves 'cpu' only"
+                )
+            return self
+
     @property
     def group_name(self) -> str:
         """By which torch knows the group."""

@@ -343,6 +343,9 @@ class AllhandsProcessGroup(ParentGroup):
             if self._opened is not None:
                 self._opened.set_timeout(timeout)
 
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
     def abort(self) -> None:
         """Break the group for every member; whoever waits in it gets an error.
 
