@@ -299,6 +299,7 @@ def test_a_killed_client_waits_no_more(serve):
     store.wait(["there"])
     client.kill()
     client.wait()
+    assert store.check(["there"])  # with what came before it, the end of the client
     store.queue_push("q", "v")
     assert store.queue_pop("q", block=False) == b"v"
 
