@@ -32,6 +32,29 @@ def give(value):
         json.dump(value, file)
 """
 
+# For the body of a program that trains: a model, its training, what came of it.
+TRAINING = """
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+def train(module, optimizer=None, after=None, steps=4):
+    optimizer = optimizer or torch.optim.SGD(module.parameters(), 0.1)
+    for step in range(steps):
+        torch.manual_seed(10 * step + rank)
+        optimizer.zero_grad()
+        module(torch.randn(5, 8)).square().mean().backward()
+        optimizer.step()
+        if after is not None:
+            after(module.parameters())
+
+def weights(module):
+    return [p.detach().tolist() for p in module.parameters()]
+"""
+
 _BOTH = """
 results = []
 for backend in ("gloo", "allhands"):

@@ -91,6 +91,23 @@ def test_the_group_is_its_own_backend(tmp_path):
         assert job.join() == [[7, True, True]]
 
 
+def test_a_block_that_an_exception_left_is_begun_again(tmp_path):
+    source = """
+    from allhands.torch.work import ENDED
+    init("allhands")
+    world, cpu, x = dist.group.WORLD, torch.device("cpu"), torch.ones(1)
+    for _ in range(2):  # the first is left
+        world._start_coalescing(cpu)
+        world.allreduce([x])
+    world._end_coalescing(cpu).wait()
+    opts = dist.BarrierOptions()
+    opts.asyncOp = False
+    give(world.barrier(opts) is ENDED)  # so it is no part of a block
+    """
+    with TorchJob(tmp_path, 1, source) as job:
+        assert job.join() == [True]
+
+
 def test_parts_that_are_made_at_once_do_not_meet(tmp_path):
     source = """
     init("allhands")

@@ -4,32 +4,22 @@ import textwrap
 
 import pytest
 
-from harness.torch_jobs import TorchJob, check_as_gloo
+from harness.torch_jobs import TRAINING, TorchJob, check_as_gloo
 
 pytest.importorskip("torch")
 
-_MODEL = """
-from torch import nn
+_HOOKS = (
+    TRAINING
+    + """
 from torch.distributed.algorithms.ddp_comm_hooks import (
     debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook,
     quantization_hooks)
-from torch.nn.parallel import DistributedDataParallel as DDP
 
-def model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-
-def train(module, optimizer=None, after=None, steps=4):
-    optimizer = optimizer or torch.optim.SGD(module.parameters(), 0.1)
-    for step in range(steps):
-        torch.manual_seed(10 * step + rank)
-        optimizer.zero_grad()
-        module(torch.randn(5, 8)).square().mean().backward()
-        optimizer.step()
-        if after is not None:
-            after(module.parameters())
-    return [p.detach().tolist() for p in module.parameters()]
+def trained(module, *arguments, **options):
+    train(module, *arguments, **options)
+    return weights(module)
 """
+)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -37,7 +27,7 @@ def test_hooks_and_averagers(tmp_path, size):
     check_as_gloo(
         tmp_path,
         size,
-        _MODEL
+        _HOOKS
         + """
 from torch.distributed.algorithms.model_averaging.averagers import (
     PeriodicModelAverager)
@@ -52,7 +42,7 @@ def hooked(hook, state=None, after=None, **options):
     module = model()
     ddp = DDP(module, **options)
     ddp.register_comm_hook(state, hook)
-    return train(ddp, after=after)
+    return trained(ddp, after=after)
 
 def body(backend):
     halves = [  # of which Gloo rounds each partial sum, where there are more ranks
@@ -85,11 +75,11 @@ def body(backend):
     optimizer = PostLocalSGDOptimizer(
         torch.optim.SGD(module.parameters(), 0.1),
         PeriodicModelAverager(period=2, warmup_steps=1))
-    given.append(train(module, optimizer))
+    given.append(trained(module, optimizer))
     if size == 4:
         averager = HierarchicalModelAverager(
             {1: 2, 2: 4}, warmup_steps=1)
-        given.append(train(model(), after=averager.average_parameters))
+        given.append(trained(model(), after=averager.average_parameters))
     return given
 """,
         tolerance=0 if size == 2 else 1e-6,
@@ -102,8 +92,8 @@ def test_hooks_whose_callbacks_start_operations_with_several_buckets(tmp_path):
     module = DDP(model(), bucket_cap_mb=0.0001)
     state = powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2)
     module.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    give(train(module, steps=20))
+    give(trained(module, steps=20))
     """
-    with TorchJob(tmp_path, 2, _MODEL + textwrap.dedent(source)) as job:
+    with TorchJob(tmp_path, 2, _HOOKS + textwrap.dedent(source)) as job:
         zero, one = job.join()
     assert zero == one

@@ -2,29 +2,9 @@
 
 import pytest
 
-from harness.torch_jobs import check_as_gloo
+from harness.torch_jobs import TRAINING, check_as_gloo
 
 pytest.importorskip("torch")
-
-_MODEL = """
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-def model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-
-def train(module, optimizer=None, steps=4):
-    optimizer = optimizer or torch.optim.SGD(module.parameters(), 0.1)
-    for step in range(steps):
-        torch.manual_seed(10 * step + rank)
-        optimizer.zero_grad()
-        module(torch.randn(5, 8)).square().mean().backward()
-        optimizer.step()
-
-def weights(module):
-    return [p.detach().tolist() for p in module.parameters()]
-"""
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -32,7 +12,7 @@ def test_ddp(tmp_path, size):
     check_as_gloo(
         tmp_path,
         size,
-        _MODEL
+        TRAINING
         + """
 def body(backend):
     given = []
@@ -65,7 +45,7 @@ def test_ddp_hooks(tmp_path):
     check_as_gloo(
         tmp_path,
         2,
-        _MODEL
+        TRAINING
         + """
 def body(backend):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
@@ -91,7 +71,7 @@ def test_ddp_with_uneven_inputs(tmp_path):
     check_as_gloo(
         tmp_path,
         2,
-        _MODEL
+        TRAINING
         + """
 def body(backend):
     from torch.distributed.algorithms.join import Join
@@ -108,7 +88,7 @@ def test_sharded(tmp_path):
     check_as_gloo(
         tmp_path,
         2,
-        _MODEL
+        TRAINING
         + """
 def body(backend):
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
@@ -145,7 +125,7 @@ def test_checkpoints(tmp_path):
     check_as_gloo(
         tmp_path,
         2,
-        _MODEL
+        TRAINING
         + """
 def body(backend):
     import torch.distributed.checkpoint as checkpoint
@@ -171,7 +151,7 @@ def test_older_sharding_and_pipelines(tmp_path):
     check_as_gloo(
         tmp_path,
         2,
-        _MODEL
+        TRAINING
         + """
 def body(backend):
     from torch.distributed.fsdp import FullyShardedDataParallel

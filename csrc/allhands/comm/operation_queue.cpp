@@ -43,12 +43,12 @@ void OperationQueue::go_on_until_ended(const Work& work, const Deadline& deadlin
 
 void OperationQueue::go_on_before(Turns::Ticket ticket) {
   std::unique_lock lock(mutex_);
-  const auto has_none_before = [&] {
-    return queue_.empty() || queue_.front()->ticket > ticket;
+  const auto has_earlier = [&] {
+    return !queue_.empty() && queue_.front()->ticket < ticket;
   };
   if (is_own_thread())
-    while (!has_none_before()) go_on(lock);
-  else if (!has_none_before())
+    while (has_earlier()) go_on(lock);
+  else if (has_earlier())
     hurry();
 }
 

@@ -40,6 +40,8 @@ def read_record(path: Path) -> tuple[dict[str, Any], list[list[Result]]]:
     """
     try:
         record = json.loads(path.read_bytes())
+        if "training" in record:
+            raise ValueError("it has what --torch measured, which is not shown again")
         if record["format"] != _FORMAT:
             raise ValueError(f"format {record['format']!r}, want {_FORMAT}")
         machine = dict(record["machine"])

@@ -53,11 +53,16 @@ class Row:
 
     @property
     def added(self) -> float | None:
-        """What ours adds to a step, as a part of what Gloo adds; None of others."""
+        """What ours adds to a step, as a part of what Gloo adds.
+
+        None of others, and where Gloo adds nothing that can be measured.
+        """
         if "alone" not in self.seconds:
             return None
         columns = (self.seconds[name] for name in ("alone", "gloo", "allhands"))
-        rounds = zip(*columns, strict=True)
+        rounds = list(zip(*columns, strict=True))
+        if any(gloo <= alone for alone, gloo, _ in rounds):
+            return None
         parts = [(ours - alone) / (gloo - alone) for alone, gloo, ours in rounds]
         return float(median(parts))
 

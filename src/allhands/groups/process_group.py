@@ -27,11 +27,13 @@ from allhands.groups.union import Union
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.store import Store
 
-__all__ = ["LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
+__all__ = ["GOODBYE_OF_THE_FAILED", "LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
 
 LONGEST_GOODBYE = timedelta(seconds=10)
 """Leaving a group waits no longer, however long the group's operations may take: what
 is under way when everybody leaves takes milliseconds, unless a peer will never come."""
+GOODBYE_OF_THE_FAILED = timedelta(seconds=0.5)
+"""The others are to learn soon that this rank is no more."""
 
 
 class GroupMaker(Protocol):

@@ -25,7 +25,11 @@ from allhands.backends.communicator import Communicator
 from allhands.backends.observer import Observer, observing
 from allhands.backends.work import Work
 from allhands.errors import DistError
-from allhands.groups.process_group import LONGEST_GOODBYE, ProcessGroup
+from allhands.groups.process_group import (
+    GOODBYE_OF_THE_FAILED,
+    LONGEST_GOODBYE,
+    ProcessGroup,
+)
 from allhands.options import DebugLevel
 from allhands.rendezvous.roster import Roster
 from allhands.store import Store
@@ -185,17 +189,13 @@ class World:
             for group in self.groups.values():
                 group.communicator.note_failure(headline(error))
             with suppress(DistError):  # that the program failed has been said
-                self.destroy(_GOODBYE_OF_THE_FAILED)
+                self.destroy(GOODBYE_OF_THE_FAILED)
 
 
 def headline(error: BaseException) -> str:
     """The exception as the last line of its traceback has it, or the start of that."""
     [*_, line] = traceback.format_exception_only(error)
     return line.split("\n")[0][:200]
-
-
-_GOODBYE_OF_THE_FAILED = timedelta(seconds=0.5)
-"""The others are to learn soon that this rank is no more."""
 
 
 def _shut_down(group: ProcessGroup, end: float) -> None:

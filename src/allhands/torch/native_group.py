@@ -22,6 +22,7 @@ from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
+from allhands.groups.process_group import GOODBYE_OF_THE_FAILED, LONGEST_GOODBYE
 from allhands.groups.world import headline
 from allhands.options import to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
@@ -37,9 +38,6 @@ from allhands.torch.work import ENDED, TorchWork
 
 __all__ = ["AllhandsProcessGroup"]
 
-_LONGEST_GOODBYE = 10.0  # seconds
-_GOODBYE_OF_THE_FAILED = 0.5
-
 _open_groups: weakref.WeakSet[AllhandsProcessGroup] = weakref.WeakSet()
 
 
@@ -52,8 +50,8 @@ def _end_groups() -> None:
     """
     error = getattr(sys, "last_value", None)  # an exception that nobody caught
     failure = "" if error is None else headline(error)
-    grace = _GOODBYE_OF_THE_FAILED if failure else _LONGEST_GOODBYE
-    end = time.monotonic() + grace
+    grace = GOODBYE_OF_THE_FAILED if failure else LONGEST_GOODBYE
+    end = time.monotonic() + grace.total_seconds()
     with ExitStack() as ends:
         for group in list(_open_groups):
             ends.callback(_end_group, group, end, failure)
@@ -357,7 +355,7 @@ class AllhandsProcessGroup(ParentGroup):
 
     def shutdown(self) -> None:
         """Finish what is under way, for 10 s at most, and leave; again: nothing."""
-        self.end(_LONGEST_GOODBYE)
+        self.end(LONGEST_GOODBYE.total_seconds())
 
     def end(self, grace: float, failure: str = "") -> None:
         """`shutdown` that waits `grace` seconds at most.
@@ -381,9 +379,10 @@ class AllhandsProcessGroup(ParentGroup):
         return self._num_collectives
 
     def _start_coalescing(self, device: Any = None) -> None:
-        self._blocks.works = []
         with self._opening:
-            self._num_blocks += 1
+            if self._block is None:  # or one that an exception left is begun again
+                self._num_blocks += 1
+        self._blocks.works = []
 
     def _end_coalescing(self, device: Any = None) -> TorchWork:
         works, self._blocks.works = self._block, None

@@ -27,14 +27,13 @@ from allhands.groups.outsider import OUTSIDER
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import World, current, default_group, is_process_wide
 from allhands.store import PrefixStore
+from allhands.torch.identity import NAME
 from allhands.torch.lent_store import LentStore
 from allhands.torch.native_group import AllhandsProcessGroup
 from allhands.torch.profiled import profiled
 from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["process_group"]
-
-_BACKEND = "allhands"
 
 
 @uncompiled
@@ -119,7 +118,7 @@ def process_group(group: Group = None) -> Any:
     whole = default_group()
     _check_world(world, whole)
     if not torch.distributed.is_initialized():
-        if not hasattr(torch.distributed.Backend, _BACKEND.upper()):
+        if not hasattr(torch.distributed.Backend, NAME.upper()):
             allhands_torch.register()  # torch loads no entry points
         name = c10d._process_group_name([], use_hashed_name=False)
         c10d._update_default_pg(_lend(whole, LentStore(world.store), name))
@@ -148,7 +147,7 @@ def _check_world(world: World, whole: ProcessGroup) -> None:
 
 def _lend_part(group: ProcessGroup, world: World) -> LentProcessGroup:
     check_of_world("process_group", group)
-    name = f"{_BACKEND}:{group.group_name}"
+    name = f"{NAME}:{group.group_name}"
     return _lend(group, LentStore(PrefixStore(name, world.store)), name)
 
 
@@ -167,10 +166,10 @@ def _lend(group: ProcessGroup, store: LentStore, name: str) -> LentProcessGroup:
     lent._set_group_desc(group.group_desc)
     c10d._register_pg_in_world(
         lent,
-        backend_name=c10d.Backend(_BACKEND),
+        backend_name=c10d.Backend(NAME),
         store=store,
         group_name=name,
-        backend_config=str(c10d.BackendConfig(c10d.Backend(_BACKEND))),
+        backend_config=str(c10d.BackendConfig(c10d.Backend(NAME))),
         rank_mapping={rank: i for i, rank in enumerate(group.global_ranks)},
         add_to_default_tag=True,
     )

@@ -52,3 +52,9 @@ def test_bytes_that_are_no_record(path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is no record"):
         read_record(path)
+
+
+def test_what_torch_took_is_named(path):
+    path.write_text(json.dumps({"machine": {}, "training": {}}))
+    with pytest.raises(ValueError, match="what --torch measured, which is not shown"):
+        read_record(path)

@@ -19,6 +19,11 @@ def test_a_step_is_told_by_medians_of_rounds():
     assert row.added == 0.5
 
 
+def test_what_is_lost_in_noise_has_no_share():
+    seconds = {"alone": [1.0, 2.0], "gloo": [3.0, 1.9], "allhands": [2.0, 2.0]}
+    assert Row("DDP", seconds).added is None
+
+
 def test_an_operation_adds_to_nothing():
     row = Row("all_reduce", {"gloo": [2e-3], "allhands": [1e-3]})
     assert row.time("alone") is None
