@@ -149,6 +149,28 @@ void test_who_gives_up_waits_for_the_slice_in_hand() {
   });
 }
 
+// It has published the end of its part, and its array may change while it is read.
+void test_nothing_is_right_that_was_read_of_a_sender_that_gave_up() {
+  std::atomic<bool> has_given_up{false};
+  run_reading(2, [&](Arena& arena) {
+    std::vector<float> data = values(arena.rank(), 0);
+    const Buffer buffer = buffer_of(data);
+    if (arena.rank() == 0) {
+      meet(arena, buffer, soon(), nullptr);
+      arena.publish();
+      arena.fail(Error(ErrorKind::Timeout, "rank 0 waits no more"));
+      has_given_up = true;
+      return;
+    }
+    CooperativeReceives receives(arena);
+    const PeerArrays peers = meet(arena, buffer, soon(), &receives);
+    arena.wait(0, arena.clock() + 1);
+    while (!has_given_up) std::this_thread::yield();
+    const Error error = error_of([&] { arena.part_from_peers(); });
+    CHECK(error.kind() == ErrorKind::Timeout);
+  });
+}
+
 // A broadcast of more than the other rank expects: nobody copies anything.
 void test_a_mismatch_leaves_arrays_alone() {
   run_reading(2, [](Arena& arena) {
@@ -170,5 +192,6 @@ int main() {
   test_a_gather_into_the_roots_input();
   test_a_sender_copies_all_for_a_receiver_that_is_late();
   test_who_gives_up_waits_for_the_slice_in_hand();
+  test_nothing_is_right_that_was_read_of_a_sender_that_gave_up();
   test_a_mismatch_leaves_arrays_alone();
 }

@@ -56,7 +56,7 @@ class AllToAll {
       arena_.wait_all(arena_.publish());
       collect(i);
     }
-    if (is_any_read_) arena_.wait_all(arena_.publish());  // until all have read ours
+    if (is_any_read_) arena_.part_from_peers();
   }
 
  private:

@@ -115,6 +115,10 @@ class Arena {
   // Interrupted, and tells the local ranks, or throws what one of them has told.
   void wait(int rank, std::uint32_t clock);
   void wait_all(std::uint32_t clock);
+  // No rank uses another's array any more: returns when all have said so. Throws where
+  // the group was given up meanwhile: a rank that did so in this wait may have changed
+  // its array while others still read it.
+  void part_from_peers();
 
   // Tells the local ranks that the group is broken: the wait that each is in, and its
   // next operation, throw `error`, as what this rank reports. The first that is told

@@ -5,8 +5,8 @@
 // A rank that writes to another process has to be sure of its memory: the receiver
 // opens the slices before the ranks meet, and whatever ends its operation, it closes
 // them and waits for those that senders have in hand before its arrays may change. A
-// sender that gives up does not publish the end of the operation, so no receiver takes
-// for good what it read of that sender's array.
+// sender that gives up tells of it before its array may change; a receiver that has
+// read takes nothing for good before it has looked (Arena::part_from_peers).
 #pragma once
 
 #include <optional>

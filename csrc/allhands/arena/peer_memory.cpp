@@ -4,6 +4,7 @@
 #include "allhands/transport/shm/peer_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/rounds.hpp"
@@ -81,6 +82,14 @@ bool Arena::write_peer(int rank, std::uint64_t address, void* from, std::size_t 
   const int pid = process(rank).pid;
   can_write_peers_ = can_write_peers_ && write_memory_of(pid, address, from, bytes);
   return can_write_peers_;
+}
+
+void Arena::part_from_peers() {
+  // What was read is older than what it says now: who gives up tells of it first.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (failure().state.load(std::memory_order_relaxed) != SharedFailure::kNone)
+    fail_and_throw(ErrorKind::Backend, "the group was given up", {});
+  wait_all(publish());
 }
 
 }  // namespace allhands

@@ -24,9 +24,6 @@ constexpr std::size_t kBlock = std::size_t{4} << 10;
 // The same of what is read by system calls, in the second cache.
 constexpr std::size_t kReadBlock = std::size_t{128} << 10;
 
-// No rank uses another's array any more.
-void part_from(Arena& arena) { arena.wait_all(arena.publish()); }
-
 // Bytes [begin, end) of `count` elements that `rank` reduces; parts begin on cache
 // lines of their own.
 struct Part {
@@ -112,7 +109,7 @@ bool all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
                   size_of(input.dtype));
   else
     all_reduce_read(arena, *peers, reduction, output, input);
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -126,7 +123,7 @@ bool reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root,
     reduction.source(rank) = peers->at(rank, 0, part.begin, part.end - part.begin);
   reduction.run(peers->at(root, 0, part.begin, part.end - part.begin),
                 (part.end - part.begin) / size_of(buffer.dtype));
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -145,7 +142,7 @@ bool broadcast(Arena& arena, const Ways& ways, const Buffer& buffer, int root) {
   } else {
     receives.complete(*peers);
   }
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -158,7 +155,7 @@ bool all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outpu
     const std::size_t rank = (self + step) % outputs.size();    // spread the readers
     peers->fetch(static_cast<int>(rank), 0, outputs[rank], ways.stores);
   }
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -182,7 +179,7 @@ bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
     peers->fetch(root, 0, outputs[self], ways.stores);
     receives.complete(*peers);
   }
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -195,7 +192,7 @@ bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
   if (!peers->is_mapped()) {
     reduce_read(arena, *peers, reduction, self, 0,
                 static_cast<const std::byte*>(inputs[self].data), output);
-    part_from(arena);
+    arena.part_from_peers();
     return true;
   }
   const Cut blocks = {output.count, kBlock / size_of(output.dtype)};
@@ -206,7 +203,7 @@ bool reduce_scatter(Arena& arena, const Ways& ways, const Buffer& output,
                     blocks.length(i) * size_of(output.dtype));
     reduction.run(output, blocks.begin(i), blocks.length(i));
   }
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -231,7 +228,7 @@ bool all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
     const std::size_t rank = (self + step) % outputs.size();    // spread the readers
     peers->fetch(static_cast<int>(rank), self, outputs[rank]);
   }
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
@@ -241,7 +238,7 @@ bool scatter(Arena& arena, const Ways& ways, const Buffer& output,
   const auto peers = PeerArrays::meet_root(arena, ways, inputs, root);
   if (!peers) return false;
   peers->fetch(root, self, output, ways.stores);
-  part_from(arena);
+  arena.part_from_peers();
   return true;
 }
 
