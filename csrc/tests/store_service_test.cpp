@@ -1,5 +1,6 @@
 // The store's behaviour without sockets: what is answered at once, what is parked.
 #include <map>
+#include <set>
 
 #include "allhands/base/error.hpp"
 #include "allhands/store/service.hpp"
@@ -10,8 +11,10 @@ namespace {
 
 struct Store {
   std::map<int, std::vector<Reply>> replies;
+  std::set<int> gone;
   Service service{
-      [this](int client, Reply reply) { replies[client].push_back(std::move(reply)); }};
+      [this](int client, Reply reply) { replies[client].push_back(std::move(reply)); },
+      [this](int client) { return !gone.contains(client); }};
 
   void ask(int client, Op op, std::vector<std::string> fields,
            std::int64_t number = 0) {
@@ -77,6 +80,21 @@ void queues_are_first_in_first_out_for_values_and_clients() {
   CHECK(store.text(2) == "b");
   store.ask(3, Op::QueueLen, {"q"});
   CHECK(store.last(3).number == 0);
+}
+
+void a_value_is_handed_to_nobody_who_has_gone() {
+  Store store;
+  store.ask(1, Op::QueuePop, {"q"}, 1);
+  store.ask(2, Op::QueuePop, {"q"}, 1);
+  store.gone = {1, 3, 4};
+  store.ask(5, Op::QueuePush, {"q", "a"});
+  CHECK(store.text(2) == "a");
+  store.ask(5, Op::QueuePush, {"q", "b"});
+  store.ask(3, Op::QueuePop, {"q"});
+  store.ask(4, Op::QueuePop, {"q"}, 1);
+  store.service.leave(1);
+  store.ask(5, Op::QueuePop, {"q"});
+  CHECK(store.text(5) == "b");
 }
 
 void barrier_releases_all_and_starts_anew() {
@@ -190,6 +208,7 @@ int main() {
   allhands::store::multi_get_waits_again_for_what_was_deleted();
   allhands::store::a_cancelled_or_gone_client_waits_no_more();
   allhands::store::queues_are_first_in_first_out_for_values_and_clients();
+  allhands::store::a_value_is_handed_to_nobody_who_has_gone();
   allhands::store::barrier_releases_all_and_starts_anew();
   allhands::store::barrier_forgets_who_left();
   allhands::store::workers_are_awaited();

@@ -12,7 +12,7 @@ import struct
 from harness.ranks import LIMIT
 
 OPS = range(1, 21)
-SET, GET, CANCEL = 1, 2, 19
+SET, GET, QUEUE_PUSH, QUEUE_POP, CANCEL = 1, 2, 13, 14, 19
 
 
 def hello(nonce=None, version=2, flags=0):

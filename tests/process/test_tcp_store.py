@@ -288,6 +288,16 @@ def test_a_stopped_server_runs_into_the_limit(serve):
     assert store.get("k") == b"v"
 
 
+@contextlib.contextmanager
+def suspended(process):
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
 def test_a_killed_client_waits_no_more(serve):
     server = serve()
     store = TCPStore(HOST, server.port)
@@ -299,8 +309,28 @@ def test_a_killed_client_waits_no_more(serve):
     store.wait(["there"])
     client.kill()
     client.wait()
-    assert store.check(["there"])  # with what came before it, the end of the client
     store.queue_push("q", "v")
+    assert store.queue_pop("q", block=False) == b"v"
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_value_is_not_handed_to_who_has_gone(serve, waits, cancelled):
+    """The push comes first, the client's end second; the server sees both at once."""
+    server = serve()
+    store = TCPStore(HOST, server.port)
+    with wire.connect(server.port) as pusher, wire.connect(server.port) as client:
+        for peer in pusher, client:
+            wire.shake_hands(peer)
+        client.sendall(wire.message(wire.QUEUE_POP, b"q", number=1))
+        if waits:
+            assert store.num_keys() == 0  # the server has read what came before
+        with suspended(server.process):
+            pusher.sendall(wire.message(wire.QUEUE_PUSH, b"q", b"v"))
+            if cancelled:
+                client.sendall(wire.message(wire.CANCEL))
+            client.close()
+        assert len(wire.receive(pusher, 16)) == 16
     assert store.queue_pop("q", block=False) == b"v"
 
 

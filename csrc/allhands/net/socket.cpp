@@ -111,6 +111,11 @@ bool wait_ready(int fd, Direction direction, const Limits& limits) {
   return poll_until(&entry, 1, limits);
 }
 
+bool is_connected(int socket) {
+  pollfd entry = {socket, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) == 0;
+}
+
 void wait_until(const Limits& limits) { poll_until(nullptr, 0, limits); }
 
 }  // namespace allhands

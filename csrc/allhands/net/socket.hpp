@@ -35,6 +35,10 @@ enum class Direction { Read, Write };
 // False when the limits ended first; throws Interrupted.
 bool wait_ready(int fd, Direction direction, const Limits& limits);
 
+// Whether the peer can still read: false where it closed, or failed, as far as the
+// kernel knows. Bytes that it sent before may be there to be read.
+bool is_connected(int socket);
+
 // Sleeps until the limits end; throws Interrupted.
 void wait_until(const Limits& limits);
 

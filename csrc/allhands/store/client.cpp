@@ -197,7 +197,6 @@ LastWill::LastWill(const Target& target, std::string_view key, std::string_view 
   if (static_cast<Status>(reply.code) != Status::Ok)
     throw Error(ErrorKind::Store, "wait timeout after " + limit_text(deadline) +
                                       ", keys: " + keys_text({key}));
-  link_.rest();
 }
 
 void LastWill::withdraw() {

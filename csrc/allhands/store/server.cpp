@@ -60,7 +60,8 @@ class Server::Loop {
         handshake_limit_(handshake_limit),
         secret_(std::move(secret)),
         identity_(random_bytes(Hello::kIdentityBytes)),
-        service_([this](int fd, Reply reply) { answer(fd, std::move(reply)); }) {
+        service_([this](int fd, Reply reply) { answer(fd, std::move(reply)); },
+                 [this](int fd) { return is_there(fd); }) {
     poller_.add(wakeup_.fd());
     for (const Fd& listener : listeners_) poller_.add(listener.get());
   }
@@ -154,6 +155,10 @@ class Server::Loop {
     } catch (const std::exception&) {
       drop(client);  // the service is busy here; close_dropped() tells it
     }
+  }
+
+  bool is_there(int fd) const {
+    return !clients_.at(fd).is_dropped && is_connected(fd);
   }
 
   void accept_clients(int listener) {

@@ -148,7 +148,8 @@ Reply Service::execute(ClientId client, Op op, Message& request) {
       table_.push(f[0], std::move(f[1]));
       return {};
     case Op::QueuePop: {
-      const Value value = table_.pop(f[0]);
+      // What is handed to a client that has gone is lost for the others.
+      const Value value = is_there_(client) ? table_.pop(f[0]) : nullptr;
       if (value == nullptr) return {Status::QueueEmpty, 0, {}};
       return {Status::Ok, 0, {value}};
     }
@@ -186,8 +187,8 @@ void Service::wait_for_keys(ClientId client, Message request, std::size_t num_se
     const std::string name = keys[num_seen];
     return park(client, std::move(request), num_seen, key_lines_, name);
   }
+  if (op == Op::QueuePop) return answer_(client, execute(client, op, request));
   Reply reply;
-  if (op == Op::QueuePop) reply.fields.push_back(table_.pop(keys[0]));
   if (op == Op::Get || op == Op::MultiGet)
     for (const std::string& key : keys) reply.fields.push_back(table_.find(key));
   answer_(client, std::move(reply));

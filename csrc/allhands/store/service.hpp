@@ -32,8 +32,12 @@ class Service {
   // Called once per request, possibly during another client's request. It must not
   // call back into the service.
   using Answer = std::function<void(ClientId, Reply)>;
+  // Whether a client is there to take what it has asked for. Its end may be known to
+  // the kernel, and not to the service yet.
+  using IsThere = std::function<bool(ClientId)>;
 
-  explicit Service(Answer answer) : answer_(std::move(answer)) {}
+  Service(Answer answer, IsThere is_there)
+      : answer_(std::move(answer)), is_there_(std::move(is_there)) {}
 
   // Throws Error(Network) on what no client of ours sends: drop the connection.
   void handle(ClientId client, Message request);
@@ -69,6 +73,7 @@ class Service {
   };
 
   Answer answer_;
+  IsThere is_there_;
   Table table_;
   std::unordered_map<ClientId, Will> wills_;
   std::int64_t num_workers_ = 0;
