@@ -70,16 +70,42 @@ def test_different_calls_are_told_on_every_rank(tmp_path):
 def test_a_rank_that_does_not_come_is_named(tmp_path):
     source = """
     if rank == 0:
-        init("allhands", timeout=1)
         try:
-            dist.barrier()
+            init("allhands", timeout=1)
         except RuntimeError as error:
-            give(str(error))
+            give([dist.is_initialized(), str(error)])
     """
     with TorchJob(tmp_path, 2, source) as job:
-        [text] = job.join(dead=(1,))
+        [(is_initialized, text)] = job.join(dead=(1,))
+    assert not is_initialized
     assert "timed out: waited 1 s" in text
     assert "did not come: [1]" in text
+
+
+def test_first_operations_need_those_alone_whom_they_concern(tmp_path):
+    source = """
+    init("allhands", timeout=60)
+    x = torch.full((2,), float(rank))
+    start = time.monotonic()
+    given = []
+    if rank == 0:
+        dist.send(x + 5, 1)
+        try:
+            dist.group.WORLD.monitored_barrier(timedelta(seconds=0.5))
+        except RuntimeError as error:
+            given = "missing [1, 2]" in str(error)
+    if rank == 1:
+        work = dist.irecv(x, 0)
+        given = time.monotonic() - start < 20
+        work.wait()
+        given = given and x.tolist() == [5, 5]
+    open(f"{folder}/done{rank}", "w").close()
+    while not all(os.path.exists(f"{folder}/done{peer}") for peer in (0, 1)):
+        time.sleep(0.01)
+    give([given, time.monotonic() - start < 30])
+    """
+    with TorchJob(tmp_path, 3, source) as job:
+        assert job.join() == [[True, True], [True, True], [[], True]]
 
 
 def test_a_late_rank_is_named_by_the_limit_of_the_group(tmp_path):
@@ -101,21 +127,3 @@ def test_a_late_rank_is_named_by_the_limit_of_the_group(tmp_path):
         [text] = job.join(dead=(1,))
     assert "timed out" in text
     assert "missing [1]" in text
-
-
-def test_a_signals_handler_may_destroy_a_group_whose_members_do_not_come(tmp_path):
-    source = """
-    import signal
-    if rank == 0:
-        init("allhands", timeout=2)
-        signal.signal(signal.SIGALRM, lambda *_: dist.destroy_process_group())
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
-        try:
-            dist.barrier()
-        except RuntimeError as error:
-            give([dist.is_initialized(), str(error)])
-    """
-    with TorchJob(tmp_path, 2, source) as job:
-        [(is_initialized, text)] = job.join(dead=(1,))
-    assert not is_initialized
-    assert "did not come: [1]" in text

@@ -91,7 +91,7 @@ class AllhandsBackend(_Backend):  # type: ignore[misc]
     ) -> AllhandsBackend | None:
         """Of a group of `ranks`, where this rank is one of them."""
         timeout: timedelta = options._timeout
-        part = self.group.part(store, list(ranks), timeout)
+        part = self.group.part(store, list(ranks), timeout, options.group_name)
         return part and AllhandsBackend.for_torch(part)
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:

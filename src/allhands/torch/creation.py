@@ -44,6 +44,7 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
     if len(backends) > 1 or is_recorded:
+        group._set_group_name(options.group_id)  # torch names its own around it
         return AllhandsBackend.for_torch(group)
     return group
 

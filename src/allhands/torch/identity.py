@@ -80,7 +80,17 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
         return self._group_desc
 
     def _set_group_name(self, name: str) -> None:
+        """Call it `name`, and meet the other members.
+
+        Raises:
+            DistStoreError: some did not come within the timeout; names them.
+            DistBackendError: one is on another host.
+        """
         self._group_name = name
+        self._meet()
+
+    def _meet(self) -> None:
+        raise NotImplementedError  # the subclass knows how
 
     def _set_group_desc(self, desc: str) -> None:
         self._group_desc = desc

@@ -66,10 +66,10 @@ def _end_group(group: AllhandsProcessGroup, end: float, failure: str) -> None:
 class AllhandsProcessGroup(ParentGroup):
     """A process group of torch's on the native engine, for CPU tensors.
 
-    The ranks meet in `store` at its first operation. Ranks are ranks of the group. Any
-    thread may use it, if the members agree on the order of operations. Operations
-    return a handle; where `opts.asyncOp` is false they have ended by then, and the
-    handle knows no outputs.
+    The members meet in `store` when the group gets its name, which torch gives it last.
+    Ranks are ranks of the group. Any thread may use it, if the members agree on the
+    order of operations. Operations return a handle; where `opts.asyncOp` is false they
+    have ended by then, and the handle knows no outputs.
 
     Args:
         store: what the members share.
@@ -81,10 +81,9 @@ class AllhandsProcessGroup(ParentGroup):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(store, rank, size, timeout)
         self._num_collectives = 0
-        # Reentrant: a signal's handler may end the group while it opens.
-        self._opening = threading.RLock()
-        self._opened: NativeCommunicator | None = None
-        self._is_closed = False
+        # Reentrant: a signal's handler may end the group.
+        self._lock = threading.RLock()
+        self._engine: NativeCommunicator | None = None
         self._blocks = threading.local()
         self._num_blocks = 0
         self._register_cpu()
@@ -337,21 +336,18 @@ class AllhandsProcessGroup(ParentGroup):
         """Set the time limit of later operations that are given none."""
         to_seconds(timeout)  # refuses what is none
         self._timeout = timeout
-        with self._opening:
-            if self._opened is not None:
-                self._opened.set_timeout(timeout)
+        with self._lock:
+            if self._engine is not None:
+                self._engine.set_timeout(timeout)
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
 
     def abort(self) -> None:
-        """Break the group for every member; whoever waits in it gets an error.
-
-        Where it was never used here, nobody else learns of it.
-        """
-        communicator, self._is_closed = self._opened, True
-        if communicator is not None:
-            communicator.abort("abort() was called")
+        """Break the group for every member; whoever waits in it gets an error."""
+        engine = self._engine
+        if engine is not None:
+            engine.abort("abort() was called")
 
     def shutdown(self) -> None:
         """Finish what is under way, for 10 s at most, and leave; again: nothing."""
@@ -362,13 +358,12 @@ class AllhandsProcessGroup(ParentGroup):
 
         The other members are told of the `failure` that ends this one.
         """
-        with self._opening:
-            communicator, self._opened = self._opened, None
-            self._is_closed = True
-        if communicator is not None:
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
             if failure:
-                communicator.note_failure(failure)
-            communicator.close(min(to_seconds(self._timeout), grace))
+                engine.note_failure(failure)
+            engine.close(min(to_seconds(self._timeout), grace))
 
     # What follows is torch's own: names that its Python or its C++ calls.
 
@@ -379,7 +374,7 @@ class AllhandsProcessGroup(ParentGroup):
         return self._num_collectives
 
     def _start_coalescing(self, device: Any = None) -> None:
-        with self._opening:
+        with self._lock:
             if self._block is None:  # or one that an exception left is begun again
                 self._num_blocks += 1
         self._blocks.works = []
@@ -388,7 +383,7 @@ class AllhandsProcessGroup(ParentGroup):
         works, self._blocks.works = self._block, None
         if works is None:
             raise RuntimeError("_end_coalescing() without _start_coalescing()")
-        with self._opening:
+        with self._lock:
             self._num_blocks -= 1
         return TorchWork(CombinedWork(works, []), [])
 
@@ -399,36 +394,19 @@ class AllhandsProcessGroup(ParentGroup):
 
     @property
     def _communicator(self) -> Communicator:
-        opened = self._opened or self._open()
+        engine = self._engine
+        if engine is None:
+            raise RuntimeError(f"group {self._group_name!r} was destroyed")
         if profiler._is_profiler_enabled:
-            return profiled(opened, self.getBackendName())
-        return opened
+            return profiled(engine, self.getBackendName())
+        return engine
 
-    def _open(self) -> NativeCommunicator:
-        """Meet the other members.
-
-        Raises:
-            DistStoreError: some did not come within the timeout; names them.
-            DistBackendError: one is on another host.
-        """
-        with self._opening:
-            if not self._is_closed and self._opened is None:
-                made = self._make_communicator()
-                if self._is_closed:  # meanwhile, by what interrupted this thread
-                    made.close(0.0)
-                else:
-                    self._opened = made
-                    _open_groups.add(self)
-            if self._opened is None:
-                raise RuntimeError(f"group {self._group_name!r} was destroyed")
-            return self._opened
-
-    def _make_communicator(self) -> NativeCommunicator:
+    def _meet(self) -> None:
         theirs = PrefixStore(NAME, TorchStore(self._torch_store))
         store = part_of_this_attempt(theirs)
         rank, size, limit = self.rank(), self.size(), self._timeout
         operation = f"group {self._group_name!r}"
-        return NativeCommunicator(
+        self._engine = NativeCommunicator(
             CommunicatorOptions(
                 store=store,
                 group_rank=rank,
@@ -440,6 +418,7 @@ class AllhandsProcessGroup(ParentGroup):
                 roster=lambda: exchange(store, rank, size, limit, operation),
             )
         )
+        _open_groups.add(self)
 
     def _terms(
         self, opts: Any, timeout: timedelta | None

@@ -30,11 +30,11 @@ class ParentGroup(GroupIdentity):
         return self._timeout
 
     def part(
-        self, store: Any, ranks: list[int], timeout: timedelta
+        self, store: Any, ranks: list[int], timeout: timedelta, name: str
     ) -> ParentGroup | None:
         """A group of `ranks`, in their order; None where this rank is not among them.
 
-        Nothing is sent. `store` is for that group alone.
+        Each of them calls it. `store` is for that group alone.
 
         Raises:
             ValueError: there are none, one comes twice, or is not of this group.
@@ -46,7 +46,10 @@ class ParentGroup(GroupIdentity):
             )
         if self.rank() not in ranks:
             return None
-        return self._like_this(store, ranks.index(self.rank()), len(ranks), timeout)
+        rank, size = ranks.index(self.rank()), len(ranks)
+        part = self._like_this(store, rank, size, timeout)
+        part._set_group_name(name)
+        return part
 
     def split_group(
         self,
@@ -67,9 +70,8 @@ class ParentGroup(GroupIdentity):
         key = hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
         name = group_name or f"{self._group_name}:split:{key}:{self._splits[ranks]}"
         store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
-        group = self.part(store, list(ranks), timeout or self._timeout)
+        group = self.part(store, list(ranks), timeout or self._timeout, name)
         if group is not None:
-            group._set_group_name(name)
             group._set_group_desc(group_desc or f"{self._group_desc}:split")
         return group
 
@@ -86,7 +88,7 @@ class ParentGroup(GroupIdentity):
         Every rank of every group calls it with the same `store`, one that all of them
         reach and that serves one merge at a time. The ranks of each old group follow
         each other in their old order; first come those of the group that came first.
-        The others are met at the new group's first operation. The old groups stay.
+        Returns when all have come. The old groups stay.
 
         Raises:
             ValueError: the groups have more than `size` ranks together.

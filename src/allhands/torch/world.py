@@ -50,6 +50,7 @@ class LentProcessGroup(AllhandsProcessGroup):
     def __init__(self, group: ProcessGroup, store: LentStore) -> None:
         super().__init__(store, group.rank(), group.size(), group.timeout)
         self.lent = group
+        self._is_closed = False
 
     @property
     def _communicator(self) -> Communicator:
@@ -67,6 +68,9 @@ class LentProcessGroup(AllhandsProcessGroup):
         """Set the time limit of later operations that are given none, in both APIs."""
         super().set_timeout(timeout)
         self.lent.set_timeout(timeout)
+
+    def _meet(self) -> None:
+        """Nothing to do: the members have met."""
 
     def abort(self) -> None:
         """Break the group for every member, in both APIs."""
