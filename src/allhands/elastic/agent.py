@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from allhands.elastic.descriptors import room_for
 from allhands.elastic.failure import first_failure, shell_code, signal_name
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
@@ -47,11 +48,12 @@ class Agent:
         ranks started is left.
 
         Raises:
-            OSError: a rank could not be started.
+            OSError: a rank could not be started, or there are too few descriptors for
+                all of them; then none was.
         """
-        with _signals() as signals:
+        with room_for(self._job) as before_exec, _signals() as signals:
             for attempt in range(self._job.max_restarts + 1):
-                group = WorkerGroup(self._job, attempt, self._screens)
+                group = WorkerGroup(self._job, attempt, self._screens, before_exec)
                 group.run(signals)
                 if group.ended_by or not group.failures:
                     break

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from allhands.elastic.job import Job
@@ -103,8 +104,9 @@ class Worker:
         attempt: int,
         mark: str,
         screens: Mapping[Std, Screen],
+        before_exec: Callable[[], None] | None = None,
     ) -> None:
-        """Start it.
+        """Start it; `before_exec` is called in the new process, once it is there.
 
         Raises:
             OSError: its program cannot be started, or a log file not be written.
@@ -131,7 +133,11 @@ class Worker:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                preexec_fn=before_exec,
             )
+        except BlockingIOError:  # EAGAIN of fork
+            self.close_streams()
+            raise OSError(self._no_process()) from None
         except BaseException:
             self.close_streams()
             raise
@@ -139,6 +145,15 @@ class Worker:
             for fd in given:
                 os.close(fd)
         self.pid = self._process.pid
+
+    def _no_process(self) -> str:
+        limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        allowed = "" if limit == resource.RLIM_INFINITY else f", here {limit}"
+        return (
+            f"the kernel allows no process for rank {self.rank} of "
+            f"{self._job.num_workers}: raise the limit of this user (`ulimit -u`"
+            f"{allowed}) or of the container (pids.max), or start fewer ranks"
+        )
 
     def look(self) -> bool:
         """Whether it has ended by now (then `exit_code` is set); leaves it unreaped."""

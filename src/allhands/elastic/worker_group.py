@@ -47,7 +47,13 @@ class WorkerGroup:
     Not thread-safe; `run` once.
     """
 
-    def __init__(self, job: Job, attempt: int, screens: Mapping[Std, Screen]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        attempt: int,
+        screens: Mapping[Std, Screen],
+        before_exec: Callable[[], None] | None = None,
+    ) -> None:
         self.workers: list[Worker] = []
         self.failures: list[Failure] = []
         """Ranks that failed, in the order in which they ended."""
@@ -58,7 +64,7 @@ class WorkerGroup:
         self.ended_by = 0
         """The signal to the launcher that ended the attempt, if one did."""
         self._job, self._attempt = job, attempt
-        self._screens = screens
+        self._screens, self._before_exec = screens, before_exec
         self._deadline: float | None = None
         self._at_deadline: Callable[[], None] = self._kill
         self._is_stopping = False
@@ -95,7 +101,14 @@ class WorkerGroup:
 
     def _start(self, local_rank: int, mark: str, guard: Guard) -> None:
         with guard.starting():
-            worker = Worker(self._job, local_rank, self._attempt, mark, self._screens)
+            worker = Worker(
+                self._job,
+                local_rank,
+                self._attempt,
+                mark,
+                self._screens,
+                self._before_exec,
+            )
             guard.watch(worker.pid)
         self.workers.append(worker)
         for stream in worker.streams:

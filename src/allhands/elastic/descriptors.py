@@ -1,0 +1,77 @@
+"""The file descriptors that the launcher needs: so many for each rank, made room for.
+
+Where it may have too few it asks the kernel for as many as the hard limit allows, for
+as long as the job runs. Ranks start with the limit that the launcher was given.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from allhands.elastic.job import Job
+from allhands.elastic.logs import Std
+
+__all__ = ["room_for"]
+
+# A pidfd, and the rank's connection to the store.
+_PER_RANK = 2
+# While a rank is started: its ends of the pipes, its log files, the pipe by which it
+# tells that it could not be; and what a program may connect to the store beside it.
+_SPARE = 32
+_STREAMS = (Std.OUT, Std.ERR)
+
+
+@contextmanager
+def room_for(job: Job) -> Iterator[Callable[[], None] | None]:
+    """Hold the limit at what `job` needs; yields what gives a new process its own.
+
+    It yields None where the limit is high enough as it is.
+
+    Raises:
+        OSError: the hard limit is too low.
+    """
+    limits = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    own, needed = _num_open() + _SPARE, _num_needed(job)
+    if _is_within(own + needed, soft):
+        yield None
+        return
+    if not _is_within(own + needed, hard):
+        ranks, num_fit = job.num_workers, (hard - own) * job.num_workers // needed
+        raise OSError(
+            f"{ranks} {'rank' if ranks == 1 else 'ranks'} need {own + needed} file "
+            f"descriptors in the launcher, which may have {hard}: raise the hard limit "
+            f"(`ulimit -n {own + needed}` as root), or start at most {max(0, num_fit)}"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        # One call into C: another thread's locks cannot stop it after a fork.
+        yield partial(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def _num_open() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _num_needed(job: Job) -> int:
+    """What the ranks' streams, ends and connections take."""
+    ranks = range(job.num_workers)
+    streams = sum(_num_of(job, rank, std) for rank in ranks for std in _STREAMS)
+    return _PER_RANK * job.num_workers + streams
+
+
+def _num_of(job: Job, rank: int, std: Std) -> int:
+    """The pipe of a stream and the file that it is copied to; no file alone."""
+    to_file = job.logs.to_file(rank, std)
+    if not job.logs.to_console(rank, std):
+        return 0 if to_file else 1
+    return 2 if to_file else 1
+
+
+def _is_within(count: int, limit: int) -> bool:
+    return limit == resource.RLIM_INFINITY or count <= limit
