@@ -12,14 +12,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-
 from allhands import arrays
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.observer import observing
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig, make_communicator
 from allhands.groups import excepthook
+from allhands.groups.merge import find_place
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.union import Union
 from allhands.groups.user_group import UserGroupCommunicator
@@ -210,22 +209,17 @@ def merge(
     group_desc: str | None = None,
 ) -> ProcessGroup:
     """See `ProcessGroup.merge_remote_group`."""
-    first = np.zeros(1, np.int64)
-    if local.rank() == 0:  # several merges through one store: a multiple of `size` each
-        first[0] = (store.add("merge/ranks", local.size()) - local.size()) % size
-    local.communicator.broadcast(first, 0, timeout, False)
-    if first[0] + local.size() > size:
-        raise ValueError(
-            f"merge_remote_group: the groups have more than {size} ranks together: "
-            f"{first[0]} came before, and group {local.group_name!r} has {local.size()}"
-        )
-    rank = int(first[0]) + local.rank()
-    met = PrefixStore("merge", store)
     call = "merge_remote_group"
+    own = local.rank(), local.size()
     with observing(current().observer, local.group_name, call):
+        place = find_place(
+            local.communicator, store, *own, size, timeout, local.group_name
+        )
+        met = PrefixStore(f"merge/{place.attempt}", store)
+        rank = place.first + local.rank()
         roster = exchange(met, rank, size, timeout, call)
     name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
-    union = Union(name, PrefixStore("merge", store), roster)
+    union = Union(name, met, roster)
     ranks = list(range(size))
     return add_group(
         ranks,

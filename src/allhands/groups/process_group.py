@@ -295,10 +295,13 @@ class ProcessGroup(TorchMethods, HookMethods):
         that are split from it. It can be used by every operation, split and shrunk; a
         group that `shrink_group` makes of it keeps these numbers. The old groups stay.
 
+        Where it fails, it does so on every rank that has come, and may be tried again.
+
         Raises:
-            DistStoreError: some ranks did not come within `timeout`; names them.
-            ValueError: the groups have more than `size` ranks together, or there is a
-                group of that name.
+            DistStoreError: some ranks did not come within `timeout`, names them; a rank
+                that came gave up or could not use the store.
+            ValueError: the groups have more than `size` ranks together or do not agree
+                about it, or there is a group of that name.
         """
         return self._maker.merge(self, store, size, timeout, group_name, group_desc)
 

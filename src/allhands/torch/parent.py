@@ -9,6 +9,9 @@ from typing import Any
 
 import torch.distributed
 
+from allhands.backends.communicator import Communicator
+from allhands.groups.merge import find_place
+from allhands.store.torch_store import TorchStore
 from allhands.torch.identity import GroupIdentity
 from allhands.torch.uncompiled import uncompiled
 
@@ -88,28 +91,29 @@ class ParentGroup(GroupIdentity):
         Every rank of every group calls it with the same `store`, one that all of them
         reach and that serves one merge at a time. The ranks of each old group follow
         each other in their old order; first come those of the group that came first.
-        Returns when all have come. The old groups stay.
+        It returns when all groups have come. The old groups stay. Where it fails, it
+        does so on every rank that has come, and may be tried again.
 
         Raises:
-            ValueError: the groups have more than `size` ranks together.
+            DistStoreError: some groups did not come within `timeout`; a rank that came
+                gave up or could not use the store.
+            ValueError: the groups have more than `size` ranks together, or do not agree
+                about it.
         """
-        come = torch.zeros(1, dtype=torch.int64)
-        if self.rank() == 0:
-            come[0] = store.add("merge/ranks", self.size()) - self.size()
-        self.broadcast([come], 0, timeout).wait()
-        number, first = divmod(int(come.item()), size)
-        if first + self.size() > size:
-            raise ValueError(
-                f"merge_remote_group: the groups have more than {size} ranks together: "
-                f"{first} came before, and group {self._group_name!r} has {self.size()}"
-            )
-        name = group_name or f"merged:{number}"
-        met = torch.distributed.PrefixStore(f"merge/{number}/", store)
-        rank = first + self.rank()
-        group = self._like_this(met, rank, size, timeout or self._timeout)
-        group._set_group_name(name)
+        limit = timeout or self._timeout
+        ours, own = TorchStore(store), (self.rank(), self.size())
+        place = find_place(
+            self._communicator, ours, *own, size, limit, self._group_name
+        )
+        met = torch.distributed.PrefixStore(f"merge/{place.attempt}/", store)
+        group = self._like_this(met, place.first + self.rank(), size, limit)
+        group._set_group_name(group_name or f"merged:{place.attempt}")
         group._set_group_desc(group_desc or "merged")
         return group
+
+    @property
+    def _communicator(self) -> Communicator:
+        raise NotImplementedError  # the subclass has one
 
     def _like_this(
         self, store: Any, rank: int, size: int, timeout: timedelta

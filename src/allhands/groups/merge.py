@@ -1,0 +1,268 @@
+"""How groups of several worlds find their places in a merged group.
+
+They share a store, and in it one record: which attempt to merge this is, how many ranks
+it is to have, how many have come. Each group adds itself there at once, by its rank 0,
+which then waits for the others and tells its group how that ended. An attempt that
+fails does so for every group that has come, and the next one begins with nobody: what
+a failed one left is in nobody's way.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from allhands.backends.communicator import Communicator
+from allhands.errors import DistError, DistStoreError
+from allhands.store import Store
+from allhands.store.compare_set import look, replace
+from allhands.store.limits import poll
+
+__all__ = ["Place", "find_place"]
+
+_KEY = "merge"
+_CALL = "merge_remote_group"
+_MESSAGE_BYTES = 1024
+# Within these rank 0 tells its group what it has waited for; the group has come.
+_GRACE = timedelta(seconds=60)
+_NUM_FAILURES = 16  # that a record keeps
+
+
+class Place(NamedTuple):
+    """Where a group stands in the one that it is merged into."""
+
+    attempt: int
+    """Unlike all others through the same store."""
+    first: int
+    """The new rank of the group's rank 0; the others follow."""
+
+
+def find_place(
+    communicator: Communicator,
+    store: Store,
+    rank: int,
+    num_ranks: int,
+    size: int,
+    timeout: timedelta,
+    name: str,
+) -> Place:
+    """The place of group `name` in a merged one of `size` ranks; all its ranks call.
+
+    Returns when groups of `size` ranks together have come.
+
+    Args:
+        communicator: the group's.
+        store: what all groups reach.
+        rank: this process's in the group.
+        num_ranks: how many the group has.
+        size: how many the merged group is to have.
+        timeout: for the group's ranks, and then for the other groups.
+        name: of the group, for errors.
+
+    Raises:
+        DistStoreError: other groups did not come within `timeout`, or one that came
+            gave up; on other ranks than 0 also where rank 0 could not use the store.
+        ValueError: the groups have more ranks together than `size`, or do not agree
+            about it.
+    """
+    size = operator.index(size)
+    communicator.barrier(timeout, False)
+    message = np.zeros(_MESSAGE_BYTES, np.uint8)
+    if rank != 0:
+        communicator.broadcast(message, 0, timeout + _GRACE, False)
+        return _read_message(message)
+    try:
+        place = _Arrival(store, num_ranks, size, timeout, name).place()
+        text = "{} {}".format(*place)
+    except BaseException as error:
+        text = _kept(error, f"rank 0 of group {name!r} raised ")
+        with suppress(DistError):  # the others have gone: the error here is the first
+            _tell(communicator, message, text, timeout)
+        raise
+    _tell(communicator, message, text, timeout)
+    return place
+
+
+def _tell(
+    communicator: Communicator, message: np.ndarray, text: str, timeout: timedelta
+) -> None:
+    data = text.encode()[:_MESSAGE_BYTES]
+    message[: len(data)] = np.frombuffer(data, np.uint8)
+    communicator.broadcast(message, 0, timeout, False)
+
+
+def _read_message(message: np.ndarray) -> Place:
+    text = message.tobytes().rstrip(b"\0").decode(errors="replace")
+    if text[0].isdigit():
+        return Place(*map(int, text.split()))
+    raise _error(text)
+
+
+def _kept(error: BaseException, raised: str) -> str:
+    """`error` as text, from which `_error` makes one like it."""
+    kind = "ValueError" if isinstance(error, ValueError) else "DistStoreError"
+    text = str(error)
+    if not text.startswith(_CALL):
+        text = f"{_CALL}: {raised}{error!r}"
+    return f"{kind}:{text}"
+
+
+def _error(kept: str) -> Exception:
+    kind, _, text = kept.partition(":")
+    return ValueError(text) if kind == "ValueError" else DistStoreError(text)
+
+
+@dataclass
+class _Record:
+    """What the groups have in their store; see the module."""
+
+    attempt: int = 0
+    size: int = 0
+    come: int = 0
+    failures: dict[int, str] = field(default_factory=dict)
+    """By attempt, the last ones."""
+
+    @staticmethod
+    def read(data: bytes | None) -> _Record:
+        if data is None:
+            return _Record()
+        try:
+            attempt, size, come, failures = json.loads(data)
+            numbers = [attempt, size, come, *map(int, failures)]
+            texts = failures.values()
+            if not all(type(n) is int and n >= 0 for n in numbers) or come > size:
+                raise ValueError("numbers out of range")
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError("failures without text")
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DistStoreError(
+                f"{_CALL}: key {_KEY!r} of the store holds {data[:80]!r}, which no "
+                f"merge has written ({error}); use a store, or a prefix, that serves "
+                f"nothing else"
+            ) from None
+        return _Record(attempt, size, come, dict(zip(numbers[3:], texts, strict=True)))
+
+    def write(self) -> bytes:
+        failures = {str(n): text for n, text in self.failures.items()}
+        return json.dumps([self.attempt, self.size, self.come, failures]).encode()
+
+    def is_full(self) -> bool:
+        return 0 < self.size == self.come
+
+    def next(self, failure: str = "") -> _Record:
+        failures = dict(self.failures)
+        if failure:
+            failures[self.attempt] = failure
+        last = sorted(failures)[-_NUM_FAILURES:]
+        return _Record(self.attempt + 1, 0, 0, {n: failures[n] for n in last})
+
+
+class _Arrival:
+    """One attempt of a group, at its rank 0."""
+
+    def __init__(
+        self, store: Store, num_ranks: int, size: int, timeout: timedelta, name: str
+    ) -> None:
+        self._store = store
+        self._num_ranks = num_ranks
+        self._size = size
+        self._timeout = timeout
+        self._name = name
+        self._found: _Record | None = None
+        """The record before this group was added."""
+
+    def place(self) -> Place:
+        """See `find_place`."""
+        try:
+            found = self._come()
+            self._wait(found.attempt)
+        except BaseException as error:
+            if self._found is not None:
+                with suppress(Exception):  # the store itself may be what failed
+                    failure = _kept(error, f"{self._subject} raised ")
+                    self._give_up(self._found.attempt, failure)
+            raise
+        return Place(found.attempt, found.come)
+
+    @property
+    def _subject(self) -> str:
+        return f"rank 0 of group {self._name!r}"
+
+    def _come(self) -> _Record:
+        """Add this group to the attempt, or end that; the record as it was before."""
+        found = _Record()
+
+        def with_this_group(data: bytes | None) -> bytes:
+            nonlocal found
+            found = _Record.read(data)
+            if found.is_full():
+                found = found.next()
+            self._found = found
+            problem = self._problem(found)
+            if problem:
+                return found.next(f"ValueError:{problem}").write()
+            come = found.come + self._num_ranks
+            return _Record(found.attempt, self._size, come, found.failures).write()
+
+        replace(self._store, _KEY, with_this_group)
+        problem = self._problem(found)
+        if problem:
+            raise ValueError(problem)
+        return found
+
+    def _problem(self, found: _Record) -> str:
+        if found.come and found.size != self._size:
+            return (
+                f"{_CALL}: group {self._name!r} is to be merged to {self._size} ranks, "
+                f"a group that came before to {found.size}; it must be the same number"
+            )
+        if found.come + self._num_ranks > self._size:
+            return (
+                f"{_CALL}: the groups have more than {self._size} ranks together: "
+                f"{found.come} came before, and group {self._name!r} has "
+                f"{self._num_ranks}"
+            )
+        return ""
+
+    def _wait(self, attempt: int) -> None:
+        for _ in poll(self._timeout):
+            if self._has_ended(now := self._look(), attempt):
+                return
+        missing = list(range(now.come, self._size))
+        problem = (
+            f"{_CALL}: {self._subject} timed out: waited "
+            f"{self._timeout.total_seconds():g} s (its timeout) for {len(missing)} of "
+            f"{self._size} ranks, which did not come: {missing}"
+        )
+        self._give_up(attempt, f"DistStoreError:{problem}")
+        if not self._has_ended(self._look(), attempt):  # in the last moment
+            raise DistStoreError(problem)
+
+    def _look(self) -> _Record:
+        return _Record.read(look(self._store, _KEY))
+
+    def _has_ended(self, now: _Record, attempt: int) -> bool:
+        """Whether all have come.
+
+        Raises:
+            DistStoreError, ValueError: the attempt has failed.
+        """
+        if attempt in now.failures:
+            raise _error(now.failures[attempt])
+        return now.attempt > attempt or now.is_full()
+
+    def _give_up(self, attempt: int, failure: str) -> None:
+        """End the attempt for all, unless it has ended."""
+
+        def without_it(data: bytes | None) -> bytes:
+            now = _Record.read(data)
+            has_ended = now.attempt != attempt or now.is_full()
+            return (now if has_ended else now.next(failure)).write()
+
+        replace(self._store, _KEY, without_it)
