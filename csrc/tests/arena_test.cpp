@@ -208,6 +208,12 @@ void test_all_to_all_that_disagrees_is_raised_everywhere() {
           std::string::npos);
     CHECK(output == std::vector<float>(8, -1));
     barrier(arena, soon());
+    // What a rank has for itself concerns nobody else, and is raised by all as well.
+    if (arena.rank() == 1) receives = {2, 1, 2, 3}, sends = {2, 2, 2, 2};
+    CHECK(error_of([&] {
+            all_to_all(arena, cut(output, receives), cut(data, sends), soon());
+          }).kind() == ErrorKind::Mismatch);
+    barrier(arena, soon());
   });
 }
 

@@ -107,9 +107,9 @@ int count_mismatches() {
   const auto other = SharedMemory::map(Fd(dup(group.memory->fd())));
   std::atomic<bool> is_over = false;
   std::thread scribbler([&] {
-    // Behind the two words of a meeting and a place for each rank: count and address of
-    // the share for each rank.
-    constexpr std::size_t kSecondCount = 2 + 2 * 2 + 2;
+    // Behind the two words of a meeting, a place for each rank and the summary: count
+    // and address of the share for each rank.
+    constexpr std::size_t kSecondCount = 2 + 2 * 2 + 3 + 2;
     while (!is_over)
       for (const std::uint64_t chunk : {0, 1}) {
         auto* const words = reinterpret_cast<std::uint64_t*>(

@@ -1,7 +1,9 @@
 // Every pair of ranks must agree on how much goes from one to the other. Each rank
-// stages its send and receive counts with its first round; everybody checks all pairs,
-// so that a disagreement is raised on every rank. Large shares are not staged if the
-// host allows the receiver to read them where they lie.
+// stages its send and receive counts with its first round, and a digest of them:
+// what all ranks send less what all expect, which is nothing where every pair agrees.
+// So everybody finds a disagreement by one word per rank, and looks at all pairs only
+// to say which. Large shares are not staged if the host allows the receiver to read
+// them where they lie.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -25,6 +27,23 @@ struct Share {
   Count count;
   std::uint64_t address;  // where the receiver reads it; 0: it is staged
 };
+
+// What a rank says of all its counts together.
+struct Summary {
+  std::uint64_t digest;
+  Count largest_staged;       // of what it sends
+  std::uint64_t is_any_read;  // of what it sends
+};
+
+// Odd, and another number for each pair of ranks. So what one pair sends less what it
+// expects, times this, is nothing only where they agree; the sum over pairs, where
+// several do not, once in 2^64 times.
+std::uint64_t weight_of(int from, int to) {
+  const auto pair = static_cast<std::uint64_t>(from) << 32 |
+                    static_cast<std::uint64_t>(static_cast<std::uint32_t>(to));
+  const std::uint64_t mixed = (pair + 1) * 0x9e3779b97f4a7c15;
+  return (mixed ^ mixed >> 32) * 0xff51afd7ed558ccd | 1;
+}
 
 class AllToAll {
  public:
@@ -62,16 +81,20 @@ class AllToAll {
  private:
   static constexpr std::size_t kCacheLine = 64;
 
-  // In every slot: room for what PeerArrays says there, how much this rank sends to
-  // each rank, how much it expects from each, then one part per receiving rank.
+  // In every slot: room for what PeerArrays says there, the summary, how much this rank
+  // sends to each rank, how much it expects from each, then one part per receiving
+  // rank.
   std::size_t counts_bytes() const {
-    const std::size_t bytes =
-        PeerArrays::said_bytes(size_) + size_ * (sizeof(Share) + sizeof(Count));
+    const std::size_t bytes = PeerArrays::said_bytes(size_) + sizeof(Summary) +
+                              size_ * (sizeof(Share) + sizeof(Count));
     return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
+  Summary& summary_of(int rank) const {
+    return *reinterpret_cast<Summary*>(arena_.slot(rank, 0) +
+                                       PeerArrays::said_bytes(size_));
+  }
   Share* sent_by(int rank) const {
-    return reinterpret_cast<Share*>(arena_.slot(rank, 0) +
-                                    PeerArrays::said_bytes(size_));
+    return reinterpret_cast<Share*>(&summary_of(rank) + 1);
   }
   Count* expected_by(int rank) const {
     return reinterpret_cast<Count*>(sent_by(rank) + size_);
@@ -90,10 +113,21 @@ class AllToAll {
   }
 
   void stage_counts() {
-    for (std::size_t rank = 0; rank < size_; ++rank) {
-      sent_by(arena_.rank())[rank] = {inputs_[rank].count, offers_[rank]};
-      expected_by(arena_.rank())[rank] = outputs_[rank].count;
+    summary_ = {};
+    for (int peer = 0; peer < arena_.size(); ++peer) {
+      const auto i = static_cast<std::size_t>(peer);
+      const Share share = {inputs_[i].count, offers_[i]};
+      sent_by(arena_.rank())[i] = share;
+      expected_by(arena_.rank())[i] = outputs_[i].count;
+      summary_.digest += share.count * weight_of(arena_.rank(), peer) -
+                         outputs_[i].count * weight_of(peer, arena_.rank());
+      if (peer == arena_.rank()) continue;
+      if (share.address != 0)
+        summary_.is_any_read = 1;
+      else
+        summary_.largest_staged = std::max(summary_.largest_staged, share.count);
     }
+    summary_of(arena_.rank()) = summary_;
   }
 
   // Large shares are read where they lie.
@@ -138,28 +172,39 @@ class AllToAll {
     }
   }
 
-  // Checks all that the ranks say, and notes what is needed once they may be in the
-  // next operation. Reads each word once, and none that this rank has said itself.
+  // Checks what the ranks say, and notes what is needed once they may be in the next
+  // operation. Reads each word once, and none that this rank has said itself.
   void take_counts() {
+    std::uint64_t digest = 0;
+    bool is_agreed = true;
+    addresses_.resize(size_);
+    for (int from = 0; from < arena_.size(); ++from) {
+      Summary& summary = from == arena_.rank() ? summary_ : summary_of(from);
+      digest += read_once(summary.digest);
+      largest_staged_ = std::max(largest_staged_, read_once(summary.largest_staged));
+      is_any_read_ = is_any_read_ || read_once(summary.is_any_read) != 0;
+      const auto i = static_cast<std::size_t>(from);
+      const Share share = sent(from, arena_.rank());
+      is_agreed = is_agreed && share.count == outputs_[i].count;
+      if (from != arena_.rank()) addresses_[i] = share.address;
+    }
+    if (!is_agreed || digest != 0) throw_disagreement();
+  }
+
+  [[noreturn]] void throw_disagreement() const {
     std::string text;
     std::vector<int> ranks;
-    addresses_.resize(size_);
     for (int from = 0; from < arena_.size(); ++from)
       for (int to = 0; to < arena_.size(); ++to) {
-        const Share share = sent(from, to);
-        const Count expected = expected_from(from, to);
-        if (share.count != expected)
-          note_disagreement(from, to, share.count, expected, text, ranks);
-        if (from == to) continue;
-        if (share.address == 0)
-          largest_staged_ = std::max(largest_staged_, share.count);
-        else
-          is_any_read_ = true;
-        if (to == arena_.rank())
-          addresses_[static_cast<std::size_t>(from)] = share.address;
+        const Count count = sent(from, to).count, expected = expected_from(from, to);
+        if (count != expected)
+          note_disagreement(from, to, count, expected, text, ranks);
       }
-    if (!text.empty())
-      throw Error(ErrorKind::Mismatch, arena_.describe_call() + ": " + text, ranks);
+    if (text.empty())
+      text =
+          "what the ranks say of their counts does not hold together; something has "
+          "written over it in shared memory";
+    throw Error(ErrorKind::Mismatch, arena_.describe_call() + ": " + text, ranks);
   }
 
   Share sent(int from, int to) const {
@@ -192,6 +237,7 @@ class AllToAll {
   const std::size_t element_;
   const std::size_t most_;             // elements of one part in one round
   std::vector<std::uint64_t> offers_;  // addresses of what this rank sends; 0: staged
+  Summary summary_ = {};               // of this rank
   Count largest_staged_ = 0;
   bool is_any_read_ = false;
   std::vector<std::uint64_t> addresses_;  // of what each rank sends here
