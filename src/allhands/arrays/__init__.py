@@ -130,8 +130,7 @@ def load() -> None:
     the program has no file descriptor free.
     """
     reducers()
-    for name in ("allhands.arrays.future", "numpy.ma"):
-        importlib.import_module(name)
+    importlib.import_module("allhands.arrays.future")
 
 
 def library_of_dtype(dtype: Any) -> Library:

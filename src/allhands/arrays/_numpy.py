@@ -7,6 +7,7 @@ all that has to be refused with a reason.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,11 @@ reducers: dict[type, Callable[[Any], Any]] = {}  # arrays do so by themselves
 
 def accepts(kind: type) -> bool:
     """See `allhands.arrays.Library`; a mask could not follow its data."""
-    return issubclass(kind, np.ndarray) and not issubclass(kind, np.ma.MaskedArray)
+    # No import: that takes NumPy as long as all the rest of a rank's start here.
+    masks = sys.modules.get("numpy.ma.core")
+    return issubclass(kind, np.ndarray) and not (
+        masks is not None and issubclass(kind, masks.MaskedArray)
+    )
 
 
 def as_buffer(array: np.ndarray[Any, Any], writable: bool) -> Buffer:

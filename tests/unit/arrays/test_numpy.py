@@ -1,6 +1,8 @@
 """What NumPy arrays are taken, and what is said about the rest."""
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import ml_dtypes
@@ -159,3 +161,27 @@ def test_views_within_their_base_are_taken():
         assert as_buffer(view, writable=False).count == view.size
     assert as_buffer(record["b"], writable=True).count == 3
     assert as_buffer(foreign, writable=True).count == 5
+
+
+def test_a_masked_array_is_refused_for_its_mask_would_be_lost():
+    class Measured(np.ma.MaskedArray):
+        pass
+
+    for kind in (np.ma.MaskedArray, Measured):
+        with pytest.raises(TypeError, match="of an array type"):
+            as_buffer(np.ones(3).view(kind), writable=True)
+
+
+def test_no_masks_are_loaded_for_plain_arrays():
+    source = """
+import sys
+import numpy as np
+import allhands as dist
+dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(np.ones((4, 4))[:, 1])
+assert "numpy.ma" not in sys.modules, "loaded"
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
