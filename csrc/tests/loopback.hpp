@@ -3,6 +3,7 @@
 // runs on it as on shared memory knows only the interface.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -87,7 +88,7 @@ class LoopbackLink final : public Link {
   LoopbackLink(LoopbackQueue& out, LoopbackQueue& in, LoopbackRank& peer)
       : out_(out), in_(in), peer_(peer) {}
 
-  std::size_t max_record() const override { return LoopbackQueue::kCapacity / 2; }
+  std::size_t max_record() override { return LoopbackQueue::kCapacity / 2; }
   std::byte* reserve(std::size_t bytes) override {
     if (!out_.has_room(bytes)) return nullptr;
     reserved_.assign(bytes, std::byte{0xee});
@@ -149,6 +150,11 @@ class Loopback {
       return all_.ranks_[static_cast<std::size_t>(peer)].presence;
     }
     bool is_alive(int) const override { return true; }
+    bool has_aborted() const override {
+      return std::any_of(all_.ranks_.begin(), all_.ranks_.end(), [](const auto& rank) {
+        return rank.presence == Presence::Aborted;
+      });
+    }
     void leave(Presence how) override {
       self_.presence = how;
       for (LoopbackRank& rank : all_.ranks_) rank.tell();

@@ -121,15 +121,15 @@ class Scribbler {
  private:
   std::uint64_t pick(std::uint64_t limit) { return random_() % limit; }
 
-  // Doorbells, or the control words or the first records of a pair.
+  // Doorbells, the list of rings, or the control words or the first records of a pair.
   std::size_t place() {
     const MessageMemory layout(kSize);
     const auto offset = [&](const std::byte* at) {
       return static_cast<std::size_t>(at - memory_);
     };
     const int from = static_cast<int>(pick(kSize)), to = static_cast<int>(pick(kSize));
-    const std::size_t ring = offset(layout.ring(memory_, from, to));
-    switch (pick(4)) {
+    const std::size_t ring = find_ring(from, to);
+    switch (pick(5)) {
       case 0:
         return offset(reinterpret_cast<std::byte*>(&layout.doorbell(memory_, 0))) +
                8 * pick(kSize * sizeof(Doorbell) / 8);
@@ -137,12 +137,29 @@ class Scribbler {
         return ring - sizeof(Slices::Control) + 8 * pick(sizeof(Slices::Control) / 8);
       case 2:
         return ring + 8 * pick(sizeof(RingControl) / 8);
+      case 3:  // how many rings there are, or the list of them
+        return pick(4) == 0
+                   ? offset(reinterpret_cast<std::byte*>(&layout.head(memory_)))
+                   : offset(reinterpret_cast<std::byte*>(
+                         &layout.entry(memory_, from, to))) /
+                         8 * 8;
       default:
         return ring + sizeof(RingControl) + 8 * pick(512);
     }
   }
 
+  // The one before, where this pair has none, or none that can be found any more.
+  std::size_t find_ring(int from, int to) {
+    try {
+      const RingPlace place = MessageMemory(kSize).ring(memory_, from, to);
+      last_ring_ = static_cast<std::size_t>(place.ring - memory_);
+    } catch (const LinkError&) {
+    }
+    return last_ring_;
+  }
+
   std::byte* memory_;
+  std::size_t last_ring_ = sizeof(Slices::Control);
   std::mt19937_64 random_;
 };
 

@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+
+#include "allhands/host/pulse.hpp"
 #include "check.hpp"
 
 namespace {
@@ -85,9 +88,29 @@ void test_a_child_that_ended_is_dead_before_it_is_reaped() {
   CHECK(waitpid(pid, nullptr, 0) == pid && !is_alive(child));
 }
 
+// An answer is good for a moment, for all who ask; an end for ever.
+void test_a_pulse_is_asked_for_once() {
+  using namespace allhands;
+  Pulse pulse{};
+  const ProcessIdentity nobody = {.host = {}, .pid = 1 << 30};  // above the largest pid
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  pulse.asked_at = now + std::chrono::hours(1);  // that cannot be
+  CHECK(!is_alive(nobody, pulse) && pulse.has_ended == 1);
+  Pulse other{};
+  other.asked_at = now;
+  const auto start = std::chrono::steady_clock::now();
+  while (is_alive(nobody, other))
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK(std::chrono::steady_clock::now().time_since_epoch() - now >= Pulse::kFresh);
+  other.asked_at = std::chrono::steady_clock::now().time_since_epoch();
+  CHECK(!is_alive(nobody, other));
+  CHECK(is_alive(this_process(), other));  // whatever the memory says
+}
+
 }  // namespace
 
 int main() {
+  test_a_pulse_is_asked_for_once();
   test_a_child_that_ended_is_dead_before_it_is_reaped();
   test_cpus_of_pinned_processes();
 }

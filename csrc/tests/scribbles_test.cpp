@@ -93,7 +93,8 @@ void test_a_ring_of_messages_that_makes_no_sense() {
       membership(1, 2), tuning, {.fail = [&](const Error& error) { told = error; }});
   std::vector<float> data(1);
   const auto received = engine.post_recv(buffer_of(data), 0, 0, soon().deadline);
-  std::memset(MessageMemory(2).ring(memory->data(), 0, 1), 0xee, sizeof(RingControl));
+  const RingPlace ring = MessageMemory(2).take_ring(memory->data(), 0, 1);
+  std::memset(ring.ring, 0xee, offsetof(RingControl, owner));
   const Error error =
       error_of([&] { engine.wait(received, soon(), ProgressEngine::AtEnd::GiveUp); });
   CHECK(told && told->kind() == ErrorKind::Backend);

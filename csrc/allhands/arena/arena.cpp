@@ -68,6 +68,7 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
   placement_ = std::make_unique<Placement>(std::move(seats),
                                            layout_.header(memory_->data()).moves, rank_,
                                            tuning_.yields_per_look);
+  let_peers_read();
 }
 
 bool Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,

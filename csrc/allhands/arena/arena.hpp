@@ -178,9 +178,11 @@ class Arena {
   std::vector<int> group_ranks(std::vector<int> ranks) const;
 
   void check_match() const;
+  void let_peers_read();
   void try_to_read_peers();
   void wait_asleep(int rank, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
+  bool is_gone(int rank) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,

@@ -16,6 +16,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/factor.hpp"
 #include "allhands/host/placement.hpp"
+#include "allhands/host/pulse.hpp"
 #include "allhands/host/tuning.hpp"
 #include "allhands/transport/shm/slices.hpp"
 
@@ -53,6 +54,7 @@ struct alignas(64) RankControl {
   std::uint64_t probe_address;             // in the rank's own memory
   std::uint64_t probe;                     // what is there
   Seat seat;                               // see Placement
+  Pulse pulse;                             // of the rank, by those who wait for it
   Handover handover;
 };
 

@@ -65,8 +65,7 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
                    "rank " + std::to_string(group_.rank) + " closed the group", {});
   std::vector<int> gone;
   for (const int peer : missing(clock))
-    if (control(peer).has_left.load(std::memory_order_acquire) != 0 || !is_alive(peer))
-      gone.push_back(peer);
+    if (is_gone(peer)) gone.push_back(peer);
   // What they published before they went still counts: look once more.
   const std::vector<int> absent = missing(clock);
   std::erase_if(gone, [&](int peer) {
@@ -83,6 +82,13 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
     fail_and_throw(ErrorKind::Timeout,
                    "timed out: " + describe_wait(limits_.deadline.elapsed(), absent),
                    absent);
+}
+
+// It left, or has ended, as of a moment ago.
+bool Arena::is_gone(int rank) const {
+  RankControl& theirs = control(rank);
+  return theirs.has_left.load(std::memory_order_acquire) != 0 ||
+         !allhands::is_alive(process(rank), theirs.pulse);
 }
 
 // One line for all ranks that wait, from the first of them.

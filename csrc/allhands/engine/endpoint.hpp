@@ -52,6 +52,8 @@ class Endpoint {
   void end_all(const Error& reason, Ended& ended);
   std::vector<TransferPtr> pending() const;
   bool has_sends() const;
+  // Peers with which something was exchanged.
+  const std::vector<int>& open() const { return open_; }
 
   // Nothing is left that `peer` could not get once this rank is gone.
   bool is_safe_to_leave(int peer) const;

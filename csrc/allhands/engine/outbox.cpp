@@ -14,11 +14,12 @@ constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 
 }  // namespace
 
-Outbox::Outbox(Link& link, const Tuning& tuning)
-    : link_(link),
-      single_copy_(link.single_copy_sender()),
-      eager_limit_(std::min(tuning.eager_bytes, link.max_record() / 2)),
-      piece_limit_(std::min(tuning.piece_bytes, link.max_record() - sizeof(Message))) {}
+void Outbox::measure() {
+  const std::size_t most = link_.max_record();
+  record_limit_ = most - sizeof(Message);
+  eager_limit_ = std::min({tuning_.eager_bytes, most / 2, record_limit_});
+  piece_limit_ = std::min(tuning_.piece_bytes, record_limit_);
+}
 
 TransferPtr Outbox::take(std::uint32_t send_id) {
   if (joined_ && joined_->id == send_id) {
@@ -118,6 +119,8 @@ bool Outbox::copy_part() {
 }
 
 bool Outbox::is_eager(const Buffer& buffer) {
+  if (record_limit_ == 0) [[unlikely]]
+    measure();
   if (buffer.num_bytes() > eager_limit_) return false;
   if (eager_bytes_ - settled_ >= kMaxKeptBytes) settled_ = link_.settled();
   return eager_bytes_ - settled_ < kMaxKeptBytes;

@@ -17,7 +17,8 @@ namespace allhands {
 
 class Outbox {
  public:
-  Outbox(Link& link, const Tuning& tuning);
+  Outbox(Link& link, const Tuning& tuning)
+      : link_(link), single_copy_(link.single_copy_sender()), tuning_(tuning) {}
 
   // Writes the whole message now. False, and nothing happened: it is large, or others
   // are before it, or the link has no room.
@@ -59,6 +60,7 @@ class Outbox {
     std::uint32_t recv_id;
   };
 
+  void measure();
   bool is_eager(const Buffer& buffer);
   bool write_fresh(Ended& ended);
   bool write_control(const ControlMessage& control);
@@ -68,10 +70,13 @@ class Outbox {
 
   Link& link_;
   SingleCopySender* const single_copy_;  // may be null
-  const std::size_t eager_limit_;        // bytes of a message
-  const std::size_t piece_limit_;        // bytes of a piece
-  std::uint64_t eager_bytes_ = 0;        // sent so far, as kept_bytes() counts
-  std::uint64_t settled_ = 0;            // of these; what we last saw of it
+  const Tuning& tuning_;
+  // In bytes of data; known once a message goes, as a link costs memory from then on.
+  std::size_t record_limit_ = 0;
+  std::size_t eager_limit_ = 0;    // of a message
+  std::size_t piece_limit_ = 0;    // of a piece
+  std::uint64_t eager_bytes_ = 0;  // sent so far, as kept_bytes() counts
+  std::uint64_t settled_ = 0;      // of these; what we last saw of it
   std::deque<ControlMessage> control_;
   std::deque<TransferPtr> fresh_;
   std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id

@@ -1,26 +1,11 @@
 #include "allhands/engine/peer_watch.hpp"
 
-#include "allhands/base/wait.hpp"
-
 namespace allhands {
 
-bool PeerWatch::was_gone_lately(int peer) {
-  if (transport_.presence(peer) != Presence::Here) return true;
-  if (peer == members_.rank) return false;
-  Look& look = looks_[static_cast<std::size_t>(peer)];
-  const auto now = Deadline::Clock::now();
-  if (!look.is_gone && now - look.at > Wait::kSlice) {
-    look.is_gone = is_gone(peer);
-    look.at = now;
-  }
-  return look.is_gone;
-}
-
-std::vector<int> PeerWatch::gone() const {
-  std::vector<int> peers;
+bool PeerWatch::is_alone() const {
   for (int peer = 0; peer < members_.size(); ++peer)
-    if (peer != members_.rank && is_gone(peer)) peers.push_back(peer);
-  return peers;
+    if (peer != members_.rank && !was_gone_lately(peer)) return false;
+  return true;
 }
 
 std::optional<Error> PeerWatch::abortion(int peer) const {
@@ -32,7 +17,7 @@ std::optional<Error> PeerWatch::abortion(int peer) const {
 }
 
 std::optional<Error> PeerWatch::abortion() const {
-  for (int peer = 0; peer < members_.size(); ++peer)
+  for (int peer = 0; transport_.has_aborted() && peer < members_.size(); ++peer)
     if (peer != members_.rank)
       if (std::optional<Error> error = abortion(peer)) return error;
   const std::optional<Error> broken = failure();

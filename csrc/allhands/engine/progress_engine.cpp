@@ -1,6 +1,7 @@
 #include "allhands/engine/progress_engine.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -206,7 +207,7 @@ TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64
   auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
   const bool is_posted = step([&](Ended& ended) {
     if (ended_) throw *ended_;
-    for (int peer = 0; peer < members_.size(); ++peer)
+    for (const int peer : endpoint_.open())
       if (from == peer || from == kAnySource) endpoint_.throw_refusal(peer);
     endpoint_.post_recv(receive, ended);
   });
@@ -219,14 +220,16 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
   const Counted counted(waiting_);
   Wait wait(limits, &late_notice_);
   WaitEnd end = WaitEnd::None;
+  bool is_quiet = false;  // the last sleep ended without news
   for (unsigned turns = 1; !transfer->work.is_completed(); ++turns) {
     // A record is seen in its link before an event tells of it.
     if (has_record_from(transfer->peer)) step_on(transfer->peer);
     if (transfer->work.is_completed()) break;
     const std::uint32_t seen = transport_->num_events();
-    progress();
-    const bool has_news = wait_for_news(seen, *transfer);
+    if (progress()) is_quiet = false;
+    const bool has_news = !is_quiet && wait_for_news(seen, *transfer);
     if (!has_news) sleep(seen, transfer.get(), wait.slice());
+    is_quiet = !has_news && transport_->num_events() == seen;
     if (has_news && turns % kTurnsPerLook != 0) continue;
     if (!wait.is_slice_over()) continue;
     look_around();
@@ -325,8 +328,24 @@ void ProgressEngine::look_around() {
     }
     return leave(*abortion);
   }
-  const std::vector<int> gone = watch_.gone();
+  const std::vector<int> gone = gone_counterparts();
   if (!gone.empty()) fail_with(gone);
+}
+
+// Of the ranks that transfers of this one wait for, those that are gone; where one
+// waits for any, all, if no other is left.
+std::vector<int> ProgressEngine::gone_counterparts() {
+  std::set<int> ranks;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const TransferPtr& transfer : endpoint_.pending())
+      ranks.insert(transfer->other());
+  }
+  if (ranks.erase(kAnySource) != 0 && watch_.is_alone())
+    for (int peer = 0; peer < members_.size(); ++peer) ranks.insert(peer);
+  ranks.erase(members_.rank);
+  std::erase_if(ranks, [this](int peer) { return !watch_.was_gone_lately(peer); });
+  return {ranks.begin(), ranks.end()};
 }
 
 void ProgressEngine::fail_with(const std::vector<int>& gone) {
@@ -382,9 +401,10 @@ void ProgressEngine::flush(const Limits& limits) {
 std::vector<int> ProgressEngine::unserved_peers() {
   std::vector<int> waiting;
   const std::lock_guard lock(mutex_);
-  for (int peer = 0; peer < members_.size(); ++peer)
-    if (!endpoint_.is_safe_to_leave(peer) && !watch_.is_gone(peer))
+  for (const int peer : endpoint_.open())
+    if (!endpoint_.is_safe_to_leave(peer) && !watch_.was_gone_lately(peer))
       waiting.push_back(peer);
+  std::sort(waiting.begin(), waiting.end());
   return waiting;
 }
 
@@ -397,17 +417,18 @@ void ProgressEngine::throw_losses() {
   }
   if (has_sends) look_around();  // they are to peers that are gone
   const std::lock_guard lock(mutex_);
-  for (int peer = 0; peer < members_.size(); ++peer) endpoint_.throw_refusal(peer);
+  for (const int peer : endpoint_.open()) endpoint_.throw_refusal(peer);
   throw_untold_sends();
   for (const TransferPtr& transfer : lost_)
     if (transfer->other() != kAnySource && !transfer->work.has_untold_error())
       is_told_[static_cast<std::size_t>(transfer->other())] = true;
   std::vector<int> lost;
   if (watch_.failure()) return;
-  for (int peer = 0; peer < members_.size(); ++peer)
+  for (const int peer : endpoint_.open())
     if (!is_told_[static_cast<std::size_t>(peer)] && endpoint_.has_unreceived(peer) &&
         peer != members_.rank && watch_.is_gone(peer))
       lost.push_back(peer);
+  std::sort(lost.begin(), lost.end());
   if (lost.empty()) return;
   const std::string ranks = joined(lost, [&](int p) { return members_.describe(p); });
   throw Error(ErrorKind::RankFailed,

@@ -108,6 +108,7 @@ class ProgressEngine {
   void sleep(std::uint32_t seen, const Transfer* transfer, Deadline::Duration limit);
 
   void look_around();
+  std::vector<int> gone_counterparts();
   void fail_with(const std::vector<int>& gone);
   std::vector<int> unserved_peers();
   void throw_losses();

@@ -31,7 +31,7 @@ class Link {
   virtual ~Link() = default;
 
   // The most bytes of a record; two such records fit at the same time.
-  virtual std::size_t max_record() const = 0;
+  virtual std::size_t max_record() = 0;
 
   // Writer: room for a record of `bytes`, not 0, or null: there is none now, and an
   // event will tell of some.

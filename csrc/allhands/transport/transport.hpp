@@ -47,6 +47,10 @@ class Transport {
   virtual Presence presence(int peer) const = 0;
   // Whether `peer` still runs, though it may have left. May take a system call.
   virtual bool is_alive(int peer) const = 0;
+  // The same, as of a moment ago: for who waits and asks again and again.
+  virtual bool was_alive_lately(int peer) { return is_alive(peer); }
+  // Whether some rank has said Aborted; costs next to nothing.
+  virtual bool has_aborted() const = 0;
   // Tells the peers that this rank leaves or aborts.
   virtual void leave(Presence how) = 0;
 };

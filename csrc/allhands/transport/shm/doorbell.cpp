@@ -11,10 +11,4 @@ void Doorbell::ring() {
   if (waiters.load(std::memory_order_seq_cst) != 0) futex_wake_all(count);
 }
 
-void Doorbell::sleep(std::uint32_t seen, std::chrono::nanoseconds limit) {
-  waiters.fetch_add(1, std::memory_order_seq_cst);
-  if (count.load(std::memory_order_seq_cst) == seen) futex_wait(count, seen, limit);
-  waiters.fetch_sub(1, std::memory_order_relaxed);
-}
-
 }  // namespace allhands

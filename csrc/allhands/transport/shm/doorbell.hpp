@@ -3,23 +3,23 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 #include "allhands/host/placement.hpp"
+#include "allhands/host/pulse.hpp"
 
 namespace allhands {
 
 struct alignas(64) Doorbell {
-  std::atomic<std::uint32_t> count;     // futex word
-  std::atomic<std::uint32_t> waiters;   // threads asleep on it
-  std::atomic<std::uint32_t> is_here;   // the rank has mapped the segment
-  std::atomic<std::uint32_t> presence;  // a Presence
-  Seat seat;                            // see Placement
+  std::atomic<std::uint32_t> count;        // futex word
+  std::atomic<std::uint32_t> waiters;      // threads asleep on it
+  std::atomic<std::uint32_t> is_here;      // the rank has mapped the segment
+  std::atomic<std::uint32_t> presence;     // a Presence
+  Seat seat;                               // see Placement
+  Pulse pulse;                             // of the rank, by those who wait for it
+  std::atomic<std::uint32_t> num_writers;  // that have taken a ring to it
 
   void ring();
-  // Returns when the count is not `seen`, or after `limit`, or early.
-  void sleep(std::uint32_t seen, std::chrono::nanoseconds limit);
 };
 
 }  // namespace allhands

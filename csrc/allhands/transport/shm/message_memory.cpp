@@ -1,53 +1,128 @@
 #include "allhands/transport/shm/message_memory.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <string>
+
+#include "allhands/transport/link.hpp"
 
 namespace allhands {
 namespace {
 
-// 256 KiB hold a few chunks of a large message, enough to keep both sides copying; many
-// ranks get smaller rings, so that all of them together stay below 64 MiB up to 64
-// ranks.
-constexpr std::size_t kMaxCapacity = std::size_t{256} << 10;
-constexpr std::size_t kMinCapacity = std::size_t{16} << 10;
-constexpr std::size_t kMaxTotal = std::size_t{64} << 20;
+// 256 KiB hold a few chunks of a large message, enough to keep both sides copying; 16
+// KiB some small ones.
+constexpr std::size_t kMost = std::size_t{256} << 10;
+constexpr std::size_t kPlenty = std::size_t{16} << 10;
+// Two records with the header of a message fit.
+constexpr std::size_t kLeast = 256;
+// All rings together, while every pair's has kPlenty; else half of it is for large
+// ones, and less where the small ones alone take as much.
+constexpr std::size_t kMostTotal = std::size_t{64} << 20;
+constexpr std::size_t kLargeTotal = std::size_t{24} << 20;
+// Peers of a rank, for which there shall be large rings.
+constexpr std::size_t kPeers = 12;
 
-struct alignas(64) MovesLine {
-  Moves moves;
-};
+std::size_t round_up(std::size_t bytes, std::size_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+[[noreturn]] void throw_overwritten() {
+  throw LinkError(
+      "the list of rings of messages in shared memory has been written over by "
+      "something else");
+}
 
 }  // namespace
 
 MessageMemory::MessageMemory(int size)
     : size_(static_cast<std::size_t>(size)),
-      capacity_(std::clamp(std::bit_floor(kMaxTotal / (size_ * size_)), kMinCapacity,
-                           kMaxCapacity)) {}
-
-std::size_t MessageMemory::total_bytes() const {
-  return sizeof(MovesLine) + size_ * sizeof(Doorbell) + size_ * size_ * pair_bytes();
+      num_large_(num_pairs()),
+      large_(std::min(std::bit_floor(kMostTotal / num_pairs()), kMost)),
+      small_(large_) {
+  if (large_ >= kPlenty) return;
+  const std::size_t per_pair = kMostTotal / 2 / num_pairs();
+  small_ = std::max(
+      std::bit_floor(per_pair > kControl ? per_pair - kControl : std::size_t{1}),
+      kLeast);
+  const std::size_t small_total = num_pairs() * (kControl + small_);
+  const std::size_t rest =
+      small_total + kLargeTotal < kMostTotal ? kMostTotal - small_total : kLargeTotal;
+  large_ = kPlenty;
+  while (large_ > 2 * small_ && rest / (large_ - small_) < kPeers * size_) large_ /= 2;
+  num_large_ = std::min(rest / (large_ - small_), num_pairs());
 }
 
-Moves& MessageMemory::moves(std::byte* base) const {
-  return reinterpret_cast<MovesLine*>(base)->moves;
+std::size_t MessageMemory::sleepers_at() const {
+  return sizeof(Head) + size_ * sizeof(Doorbell);
+}
+
+std::size_t MessageMemory::entries_at() const {
+  return sleepers_at() + round_up(size_, kBits) / kBits * sizeof(Word);
+}
+
+std::size_t MessageMemory::rings_at() const {
+  return round_up(entries_at() + num_pairs() * sizeof(Entry), sizeof(Head));
+}
+
+std::size_t MessageMemory::total_bytes() const {
+  return rings_at() + num_pairs() * (kControl + small_) +
+         num_large_ * (large_ - small_);
+}
+
+MessageMemory::Head& MessageMemory::head(std::byte* base) const {
+  return *reinterpret_cast<Head*>(base);
 }
 
 Doorbell& MessageMemory::doorbell(std::byte* base, int rank) const {
-  return reinterpret_cast<Doorbell*>(base + sizeof(MovesLine))[rank];
+  return reinterpret_cast<Doorbell*>(base + sizeof(Head))[rank];
 }
 
-std::byte* MessageMemory::pair(std::byte* base, int from, int to) const {
-  const std::size_t index =
-      static_cast<std::size_t>(from) * size_ + static_cast<std::size_t>(to);
-  return base + sizeof(MovesLine) + size_ * sizeof(Doorbell) + index * pair_bytes();
+MessageMemory::Entry& MessageMemory::entry(std::byte* base, int from, int to) const {
+  return reinterpret_cast<Entry*>(base +
+                                  entries_at())[static_cast<std::size_t>(to) * size_ +
+                                                static_cast<std::size_t>(from)];
 }
 
-Slices MessageMemory::slices(std::byte* base, int from, int to) const {
-  return Slices(pair(base, from, to));
+// Not 0.
+std::uint32_t MessageMemory::owner(int from, int to) const {
+  return static_cast<std::uint32_t>(static_cast<std::size_t>(from) * size_ +
+                                    static_cast<std::size_t>(to) + 1);
 }
 
-std::byte* MessageMemory::ring(std::byte* base, int from, int to) const {
-  return pair(base, from, to) + sizeof(Slices::Control);
+RingPlace MessageMemory::place(std::byte* base, std::size_t number) const {
+  const std::size_t num_large = std::min(number, num_large_);
+  std::byte* const at = base + rings_at() + num_large * (kControl + large_) +
+                        (number - num_large) * (kControl + small_);
+  return {at, at + sizeof(Slices::Control), number < num_large_ ? large_ : small_};
+}
+
+RingPlace MessageMemory::take_ring(std::byte* base, int from, int to) const {
+  const std::uint32_t number =
+      head(base).num_rings.fetch_add(1, std::memory_order_relaxed);
+  if (number >= num_pairs()) throw_overwritten();
+  const RingPlace taken = place(base, number);
+  std::uint32_t nobody = 0;
+  if (!reinterpret_cast<RingControl*>(taken.ring)
+           ->owner.compare_exchange_strong(nobody, owner(from, to)))
+    throw_overwritten();
+  entry(base, from, to).store(number + 1, std::memory_order_release);
+  doorbell(base, to).num_writers.fetch_add(1, std::memory_order_release);
+  return taken;
+}
+
+bool MessageMemory::has_written(std::byte* base, int from, int to) const {
+  const std::uint32_t entered = entry(base, from, to).load(std::memory_order_acquire);
+  if (entered == 0 || entered > num_pairs()) return entered != 0;
+  const RingPlace found = place(base, entered - 1);
+  return reinterpret_cast<RingControl*>(found.ring)->written.load() != 0;
+}
+
+RingPlace MessageMemory::ring(std::byte* base, int from, int to) const {
+  const std::uint32_t entered = entry(base, from, to).load(std::memory_order_acquire);
+  if (entered == 0 || entered > num_pairs()) throw_overwritten();
+  const RingPlace found = place(base, entered - 1);
+  if (reinterpret_cast<RingControl*>(found.ring)->owner.load() != owner(from, to))
+    throw_overwritten();
+  return found;
 }
 
 }  // namespace allhands

@@ -1,12 +1,20 @@
 // The part of a group's segment that messages go through: a doorbell for each rank, and
-// for each ordered pair of ranks a ring of records and the slices of a large message.
-// These take memory only once they are used; together they are bounded.
+// a ring of records, with the slices of a large message, for each ordered pair of ranks
+// that uses one.
 //
-//   [Moves][Doorbell of rank 0]...[Doorbell of rank n-1]
-//   [slices, ring 0 -> 0]...[slices, ring n-1 -> n-1]
+//   [Head][Doorbell of rank 0]...[Doorbell of rank n-1][who sleeps: a bit per rank]
+//   [rings to rank 0]...[rings to rank n-1]   by their writer: number + 1; 0: none yet
+//   [ring 0, with its slices]...[ring n * n - 1]
+//
+// The writer takes the next ring when it first writes to a peer, and enters its number.
+// There is one for every pair, but where ranks are many, only the first that are taken
+// are large: all of them together are bounded. What has not been used takes no memory.
 #pragma once
 
+#include <atomic>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 
 #include "allhands/host/placement.hpp"
 #include "allhands/transport/shm/doorbell.hpp"
@@ -15,27 +23,76 @@
 
 namespace allhands {
 
+// Where the ring of one pair is.
+struct RingPlace {
+  std::byte* slices;
+  std::byte* ring;
+  std::size_t capacity;  // in data bytes
+};
+
+// The part of a group's segment that messages go through.
 class MessageMemory {
  public:
+  using Entry = std::atomic<std::uint32_t>;
+  using Word = std::atomic<std::uint64_t>;
+
+  // What all ranks share.
+  struct alignas(64) Head {
+    Moves moves;
+    std::atomic<std::uint32_t> num_rings;    // that were taken
+    std::atomic<std::uint32_t> num_changes;  // of ranks that came or left
+    std::atomic<std::uint32_t> num_aborted;
+  };
+
   explicit MessageMemory(int size);
 
   std::size_t total_bytes() const;
-  // Data bytes of a ring.
-  std::size_t capacity() const { return capacity_; }
 
-  Moves& moves(std::byte* base) const;
+  Head& head(std::byte* base) const;
   Doorbell& doorbell(std::byte* base, int rank) const;
-  std::byte* ring(std::byte* base, int from, int to) const;
-  Slices slices(std::byte* base, int from, int to) const;
+  // The word that has the rank's bit: set while it sleeps on its doorbell.
+  Word& sleepers(std::byte* base, int rank) const {
+    return sleepers(base)[static_cast<std::size_t>(rank) / kBits];
+  }
+  static std::uint64_t sleeper_bit(int rank) {
+    return std::uint64_t{1} << (static_cast<std::size_t>(rank) % kBits);
+  }
+  template <class Body>
+  void for_each_sleeper(std::byte* base, Body body) const {
+    for (std::size_t first = 0; first < size_; first += kBits)
+      for (std::uint64_t bits = sleepers(base)[first / kBits].load();
+           bits != 0 && first + std::countr_zero(bits) < size_; bits &= bits - 1)
+        body(static_cast<int>(first + std::countr_zero(bits)));
+  }
+  // Which ring `from` has taken to write to `to`.
+  Entry& entry(std::byte* base, int from, int to) const;
+
+  // Of the writer: takes a ring and enters it. Throws LinkError, as ring().
+  RingPlace take_ring(std::byte* base, int from, int to) const;
+  // Whether there is something in the one that was entered, or wrong with it.
+  bool has_written(std::byte* base, int from, int to) const;
+  // The one that was entered.
+  RingPlace ring(std::byte* base, int from, int to) const;
 
  private:
-  std::size_t pair_bytes() const {
-    return sizeof(Slices::Control) + RingControl::memory_bytes(capacity_);
+  static constexpr std::size_t kBits = 64;
+  static constexpr std::size_t kControl = sizeof(Slices::Control) + sizeof(RingControl);
+
+  std::size_t num_pairs() const { return size_ * size_; }
+  std::size_t sleepers_at() const;
+  std::size_t entries_at() const;
+  std::size_t rings_at() const;
+  std::uint32_t owner(int from, int to) const;
+  RingPlace place(std::byte* base, std::size_t number) const;
+  Word* sleepers(std::byte* base) const {
+    return reinterpret_cast<Word*>(base + sleepers_at());
   }
-  std::byte* pair(std::byte* base, int from, int to) const;
 
   std::size_t size_;
-  std::size_t capacity_;
+  // The first rings have `large_` bytes of data, the others `small_`.
+  std::size_t num_large_;
+  std::size_t large_;
+  std::size_t small_;
 };
 
 }  // namespace allhands

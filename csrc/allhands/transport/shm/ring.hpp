@@ -23,6 +23,7 @@ struct RingControl {
   alignas(64) std::atomic<std::uint64_t> read;
   std::atomic<std::uint64_t> settled;     // see RingReader::settle()
   std::atomic<std::uint32_t> wants_room;  // the writer came and found too little
+  std::atomic<std::uint32_t> owner;       // who writes to whom, see MessageMemory
 
   // Memory that a ring of `capacity` data bytes takes; a multiple of 64.
   static std::size_t memory_bytes(std::size_t capacity) {

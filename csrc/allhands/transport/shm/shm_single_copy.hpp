@@ -20,8 +20,11 @@ namespace allhands {
 // Sends large messages by single copies; takes their slices from the end.
 class ShmSender final : public SingleCopySender {
  public:
-  ShmSender(Slices slices, const ProcessIdentity& receiver, const Tuning& tuning)
-      : slices_(slices), pid_(receiver.pid), tuning_(tuning) {}
+  ShmSender(const ProcessIdentity& receiver, const Tuning& tuning)
+      : pid_(receiver.pid), tuning_(tuning) {}
+
+  // Before its first message is offered.
+  void open(Slices slices) { slices_ = slices; }
 
   ArrayKey key_of(const Buffer& buffer) const override;
   void join(std::uint32_t message, const Buffer& from, ArrayKey receiver) override;
@@ -45,8 +48,11 @@ class ShmSender final : public SingleCopySender {
 // Receives large messages by single copies; takes their slices from the beginning.
 class ShmReceiver final : public SingleCopyReceiver {
  public:
-  ShmReceiver(Slices slices, const ProcessIdentity& sender, const Tuning& tuning)
-      : slices_(slices), sender_(sender), tuning_(tuning) {}
+  ShmReceiver(const ProcessIdentity& sender, const Tuning& tuning)
+      : sender_(sender), tuning_(tuning) {}
+
+  // Before its first message has come.
+  void open(Slices slices) { slices_ = slices; }
 
   bool can_receive(const Buffer& buffer) const override;
   ArrayKey begin(std::uint32_t message, const Buffer& to, ArrayKey sender) override;

@@ -1,8 +1,8 @@
 #include "allhands/transport/shm/shm_transport.hpp"
 
-#include <numeric>
 #include <utility>
 
+#include "allhands/base/futex.hpp"
 #include "allhands/transport/shm/peer_memory.hpp"
 
 namespace allhands {
@@ -13,7 +13,7 @@ Placement placement_of(const MessageMemory& memory, std::byte* base,
   std::vector<Seat*> seats;
   for (int rank = 0; rank < membership.size(); ++rank)
     seats.push_back(&memory.doorbell(base, rank).seat);
-  return Placement(std::move(seats), memory.moves(base), membership.rank,
+  return Placement(std::move(seats), memory.head(base).moves, membership.rank,
                    tuning.yields_per_look);
 }
 
@@ -26,16 +26,55 @@ ShmTransport::ShmTransport(std::shared_ptr<SharedMemory> memory, std::byte* base
       membership_(membership),
       tuning_(tuning),
       layout_(membership.size()),
+      head_(layout_.head(base)),
       doorbell_(layout_.doorbell(base, membership.rank)),
       placement_(placement_of(layout_, base, membership, tuning)),
-      ranks_(static_cast<std::size_t>(membership.size())) {
-  std::iota(ranks_.begin(), ranks_.end(), 0);
-  for (const int peer : ranks_)
-    links_.emplace_back(layout_, base_, membership_.rank, peer,
-                        membership_.process(peer), tuning_);
+      links_(static_cast<std::size_t>(membership.size())),
+      is_writer_(links_.size()) {
   let_siblings_read();
   doorbell_.is_here.store(1, std::memory_order_release);
-  ring_all();  // some may wait for us before they leave
+  tell_change();  // some may wait for us before they leave
+}
+
+ShmTransport::~ShmTransport() {
+  for (const std::atomic<ShmLink*>& link : links_) delete link.load();
+}
+
+ShmLink& ShmTransport::make_link(int peer) {
+  auto made = std::make_unique<ShmLink>(layout_, base_, membership_.rank, peer,
+                                        membership_.process(peer), tuning_);
+  ShmLink* others = nullptr;
+  if (!links_[static_cast<std::size_t>(peer)].compare_exchange_strong(others,
+                                                                      made.get()))
+    return *others;
+  return *made.release();
+}
+
+void ShmTransport::find_writers(std::uint32_t num) {
+  seen_writers_ = num;
+  for (int peer = 0; peer < membership_.size(); ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    if (is_writer_[i] || layout_.entry(base_, peer, membership_.rank).load() == 0)
+      continue;
+    is_writer_[i] = true;
+    writers_.push_back(peer);
+  }
+}
+
+void ShmTransport::sleep(std::uint32_t seen, std::chrono::nanoseconds limit) {
+  MessageMemory::Word& sleepers = layout_.sleepers(base_, membership_.rank);
+  const MessageMemory::Word::value_type mine = layout_.sleeper_bit(membership_.rank);
+  // Sequentially consistent with who tells of a change and then looks who sleeps:
+  // either it sees us or we see the change.
+  doorbell_.waiters.fetch_add(1, std::memory_order_seq_cst);
+  sleepers.fetch_or(mine, std::memory_order_seq_cst);
+  const std::uint32_t count = doorbell_.count.load(std::memory_order_seq_cst);
+  if (count + head_.num_changes.load(std::memory_order_seq_cst) == seen)
+    futex_wait(doorbell_.count, count, limit);
+  // Another thread of this rank that goes to sleep just now may be missed by who tells
+  // of a change, but not for longer than until it looks around.
+  if (doorbell_.waiters.fetch_sub(1, std::memory_order_seq_cst) == 1)
+    sleepers.fetch_and(~mine, std::memory_order_seq_cst);
 }
 
 Presence ShmTransport::presence(int peer) const {
@@ -47,11 +86,15 @@ Presence ShmTransport::presence(int peer) const {
 
 void ShmTransport::leave(Presence how) {
   doorbell_.presence.store(static_cast<std::uint32_t>(how), std::memory_order_release);
-  ring_all();
+  if (how == Presence::Aborted)
+    head_.num_aborted.fetch_add(1, std::memory_order_release);
+  tell_change();
 }
 
-void ShmTransport::ring_all() {
-  for (const int peer : ranks_) doorbell(peer).ring();
+// Who is awake sees the number, who sleeps is woken.
+void ShmTransport::tell_change() {
+  head_.num_changes.fetch_add(1, std::memory_order_seq_cst);
+  layout_.for_each_sleeper(base_, [this](int rank) { doorbell(rank).ring(); });
 }
 
 }  // namespace allhands

@@ -1,8 +1,9 @@
 // The transport between ranks of one host: rings in the group's segment, doorbells that
-// are futex words, and single copies by system calls.
+// are futex words, and single copies by system calls. What two ranks need for each
+// other is made when one of them first writes.
 #pragma once
 
-#include <deque>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,7 @@
 
 namespace allhands {
 
+// The transport between ranks of one host.
 class ShmTransport final : public Transport {
  public:
   // What it takes of the segment of a group of `size`; zero at first.
@@ -25,37 +27,57 @@ class ShmTransport final : public Transport {
   // `base`: where these bytes are in `memory`. Peers see that this rank is here.
   ShmTransport(std::shared_ptr<SharedMemory> memory, std::byte* base,
                const Membership& membership, const Tuning& tuning);
+  ~ShmTransport() override;
 
-  Link& link(int peer) override { return links_[static_cast<std::size_t>(peer)]; }
-  // A doorbell does not tell who rang: all.
-  std::span<const int> ready() override { return ranks_; }
+  // From any thread.
+  Link& link(int peer) override {
+    ShmLink* const made =
+        links_[static_cast<std::size_t>(peer)].load(std::memory_order_acquire);
+    return made != nullptr ? *made : make_link(peer);
+  }
+  // A doorbell does not tell who rang: all that ever wrote.
+  std::span<const int> ready() override {
+    const std::uint32_t num = doorbell_.num_writers.load(std::memory_order_acquire);
+    if (num != seen_writers_) find_writers(num);
+    return writers_;
+  }
   std::uint32_t num_events() override {
-    return doorbell_.count.load(std::memory_order_seq_cst);
+    return doorbell_.count.load(std::memory_order_seq_cst) +
+           head_.num_changes.load(std::memory_order_seq_cst);
   }
-  void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) override {
-    doorbell_.sleep(seen, limit);
-  }
+  void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) override;
   void wake_self() override { doorbell_.ring(); }
   Placement* placement() override { return &placement_; }
   Presence presence(int peer) const override;
   bool is_alive(int peer) const override {
     return allhands::is_alive(membership_.process(peer));
   }
+  bool was_alive_lately(int peer) override {
+    return allhands::is_alive(membership_.process(peer), doorbell(peer).pulse);
+  }
+  bool has_aborted() const override {
+    return head_.num_aborted.load(std::memory_order_acquire) != 0;
+  }
   void leave(Presence how) override;
 
  private:
   Doorbell& doorbell(int rank) const { return layout_.doorbell(base_, rank); }
-  void ring_all();
+  ShmLink& make_link(int peer);
+  void find_writers(std::uint32_t num);
+  void tell_change();
 
   const std::shared_ptr<SharedMemory> memory_;
   std::byte* const base_;
   const Membership membership_;
   const Tuning tuning_;
   const MessageMemory layout_;
+  MessageMemory::Head& head_;
   Doorbell& doorbell_;  // this rank's
   Placement placement_;
-  std::deque<ShmLink> links_;
-  std::vector<int> ranks_;
+  std::vector<std::atomic<ShmLink*>> links_;  // owned; null before their first use
+  std::vector<int> writers_;                  // ranks that have taken a ring to this
+  std::vector<bool> is_writer_;
+  std::uint32_t seen_writers_ = 0;
 };
 
 }  // namespace allhands

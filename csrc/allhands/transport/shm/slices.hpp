@@ -27,6 +27,7 @@ class Slices {
     std::atomic<std::uint32_t> withdrawn;          // see withdraw()
   };
 
+  Slices() = default;  // none: only to be assigned to
   explicit Slices(std::byte* memory) : control_(reinterpret_cast<Control*>(memory)) {}
 
   // Receiver: message `number`, not 0, has `count` slices, 1 to kMost.
@@ -61,7 +62,7 @@ class Slices {
  private:
   std::uint64_t taken() const;
 
-  Control* control_;
+  Control* control_ = nullptr;
   // The receiver's.
   std::uint32_t number_ = 0;
   std::uint32_t count_ = 0;
