@@ -97,6 +97,24 @@ void a_value_is_handed_to_nobody_who_has_gone() {
   CHECK(store.text(5) == "b");
 }
 
+void a_survey_tells_of_numbered_keys() {
+  Store store;
+  store.ask(1, Op::Set, {"k/0", "v"});
+  store.ask(1, Op::Set, {"k/2", ""});
+  store.ask(1, Op::Set, {"k/10", "v"});
+  store.ask(1, Op::QueuePush, {"k/3", "q"});  // is no key
+  store.ask(1, Op::Survey, {"k/"}, 4);
+  CHECK(store.text(1) == std::string("\2\0\1\0", 4));
+  store.ask(1, Op::Survey, {"k/"}, 11);
+  CHECK(store.text(1).back() == '\2');
+  store.ask(1, Op::Survey, {"k/"}, 0);
+  CHECK(store.text(1).empty());
+  for (const std::int64_t count : {std::int64_t{-1}, std::int64_t{kMaxFields} + 1}) {
+    store.ask(1, Op::Survey, {"k/"}, count);
+    CHECK(store.last(1).status == Status::InvalidValue);
+  }
+}
+
 void barrier_releases_all_and_starts_anew() {
   Store store;
   for (int round = 0; round < 2; ++round) {
@@ -209,6 +227,7 @@ int main() {
   allhands::store::a_cancelled_or_gone_client_waits_no_more();
   allhands::store::queues_are_first_in_first_out_for_values_and_clients();
   allhands::store::a_value_is_handed_to_nobody_who_has_gone();
+  allhands::store::a_survey_tells_of_numbered_keys();
   allhands::store::barrier_releases_all_and_starts_anew();
   allhands::store::barrier_forgets_who_left();
   allhands::store::workers_are_awaited();

@@ -18,6 +18,7 @@ from allhands import (
     QueueEmptyError,
     TCPStore,
 )
+from allhands.store.found import Found
 from harness.ctrl_c import check_ctrl_c_ends
 from harness.pace import patient
 from harness.ranks import LIMIT
@@ -96,6 +97,23 @@ def full(store, key):
 
 
 # Values
+
+
+def test_a_survey_tells_of_numbered_keys(store):
+    store.set("k/0", "v")
+    store.set("k/2", "")
+    store.set("k/10", "v")
+    found = [Found.SOME_VALUE, Found.NOTHING, Found.EMPTY_VALUE, Found.NOTHING]
+    assert [*store._survey("k/", 4)] == found
+    assert [*store._survey("k/", 11)] == found + [0] * 6 + [Found.SOME_VALUE]
+    assert store._survey("k/", 0) == b""
+
+
+def test_a_value_is_got_within_a_limit(store):
+    with pytest.raises(RuntimeError):
+        store._get_within("k", SHORT)
+    threading.Timer(0.05, store.set, ("k", "v")).start()
+    assert store._get_within("k", LONG) == b"v"
 
 
 @pytest.mark.parametrize("value", [b"", b"v", b"\x00\xff\n", b"x" * (9 << 20)])

@@ -171,6 +171,18 @@ void bind_many_keys(nb::class_<Client>& client) {
           },
           nb::arg("keys"), nb::arg("timeout"), GilRelease())
       .def(
+          "survey",
+          [](Client& self, std::string_view prefix, std::int64_t count,
+             double timeout) {
+            std::string found;
+            {
+              const nb::gil_scoped_release no_gil;
+              found = self.survey(prefix, count, after(timeout));
+            }
+            return nb::bytes(found.data(), found.size());
+          },
+          nb::arg("prefix"), nb::arg("count"), nb::arg("timeout"))
+      .def(
           "num_keys",
           [](Client& self, double timeout) { return self.num_keys(after(timeout)); },
           nb::arg("timeout"), GilRelease())

@@ -139,6 +139,12 @@ void Client::wait(const Keys& keys, const Deadline& deadline) {
   call_in_time(Op::Wait, 0, keys, keys, deadline);
 }
 
+std::string Client::survey(std::string_view prefix, std::int64_t count,
+                           const Deadline& deadline) {
+  return std::string(
+      call_in_time(Op::Survey, count, {prefix}, {prefix}, deadline).value());
+}
+
 Client::Reply Client::compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired, const Deadline& deadline) {
   return call_in_time(Op::CompareSet, 0, {key, expected, desired}, {key}, deadline);

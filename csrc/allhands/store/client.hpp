@@ -80,6 +80,9 @@ class Client {
   void append(std::string_view key, std::string_view value, const Deadline& deadline);
   bool check(const Keys& keys, const Deadline& deadline);
   void wait(const Keys& keys, const Deadline& deadline);
+  // What is at each of the keys prefix0 to prefix<count - 1> now: a Found for each.
+  std::string survey(std::string_view prefix, std::int64_t count,
+                     const Deadline& deadline);
   Reply compare_set(std::string_view key, std::string_view expected,
                     std::string_view desired, const Deadline& deadline);
   bool delete_key(std::string_view key, const Deadline& deadline);

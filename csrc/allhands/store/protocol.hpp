@@ -20,7 +20,7 @@
 
 namespace allhands::store {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // What a client asks for: fields of the request -> number and fields of the reply.
 enum class Op : std::uint32_t {
@@ -44,8 +44,12 @@ enum class Op : std::uint32_t {
   AwaitWorkers = 18,  // number = how many -> number = how many came; waits
   Cancel = 19,        // see above
   Will = 20,          // key, value: see below; nothing: withdrawn
+  Survey = 21,        // prefix, number = how many keys -> a Found for each, see below
 };
-inline constexpr std::uint32_t kNumOps = 20;
+inline constexpr std::uint32_t kNumOps = 21;
+
+// What a Survey finds at each of the keys prefix0, prefix1, ...: one byte.
+enum class Found : char { Nothing = 0, EmptyValue = 1, SomeValue = 2 };
 
 // How the server answers.
 enum class Status : std::uint32_t {

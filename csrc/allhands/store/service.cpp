@@ -30,6 +30,7 @@ Shape shape_of(Op op) {
     case Op::QueuePop:
     case Op::QueueLen:
     case Op::Barrier:
+    case Op::Survey:
       return {1, 1, 1};
     case Op::Check:
     case Op::Wait:
@@ -75,6 +76,22 @@ Reply with_keys(const std::vector<std::string>& keys) {
   for (const std::string& key : keys)
     reply.fields.push_back(std::make_shared<const std::string>(key));
   return reply;
+}
+
+Reply survey(const Table& table, const std::string& prefix, std::int64_t count) {
+  if (count < 0 || count > static_cast<std::int64_t>(kMaxFields))
+    return invalid("a survey of " + std::to_string(count) + " keys: from 0 to " +
+                   std::to_string(kMaxFields) + " are possible");
+  std::string found;
+  found.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Value value = table.find(prefix + std::to_string(i));
+    const Found what = value == nullptr ? Found::Nothing
+                       : value->empty() ? Found::EmptyValue
+                                        : Found::SomeValue;
+    found.push_back(static_cast<char>(what));
+  }
+  return {Status::Ok, 0, {std::make_shared<const std::string>(std::move(found))}};
 }
 
 Op op_of(const Message& request) { return static_cast<Op>(request.code); }
@@ -157,6 +174,8 @@ Reply Service::execute(ClientId client, Op op, Message& request) {
       return with_number(table_.queue_length(f[0]));
     case Op::Join:
       return {Status::Ok, ++num_workers_, {}};
+    case Op::Survey:
+      return survey(table_, f[0], request.number);
     case Op::Will:
       wills_.erase(client);
       if (f.empty()) return {};

@@ -27,7 +27,7 @@ from allhands.groups.world import (
 )
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.rendezvous import presence, rendezvous
-from allhands.rendezvous.roster import HostLeft, exchange
+from allhands.rendezvous.exchange import HostLeft, exchange
 from allhands.store import PrefixStore, Store, TCPStore
 
 __all__ = ["destroy_process_group", "init_process_group", "new_group"]

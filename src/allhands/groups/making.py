@@ -23,7 +23,8 @@ from allhands.groups.process_group import ProcessGroup
 from allhands.groups.union import Union
 from allhands.groups.user_group import UserGroupCommunicator
 from allhands.groups.world import current, default_group, is_process_wide
-from allhands.rendezvous.roster import Roster, exchange
+from allhands.rendezvous.exchange import exchange
+from allhands.rendezvous.roster import Roster
 from allhands.store import PrefixStore, Store
 
 __all__ = [

@@ -12,8 +12,11 @@ from contextlib import suppress
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
 from allhands.store.compare_set import look
+from allhands.store.found import Found
 
-__all__ = ["died", "enter", "forget", "leave"]
+__all__ = ["died", "enter", "forget", "leave", "who_died"]
+
+_DIED = "default_pg/died/"  # where the world's other keys are, too
 
 
 def enter(store: Store, rank: int) -> None:
@@ -29,11 +32,25 @@ def leave(store: Store) -> None:
 
 
 def died(store: Store, rank: int) -> int | None:
-    """The pid of the process of `rank` if it ended before `leave`. Never waits."""
+    """The pid of the process of `rank` if it ended before `leave`. Never waits.
+
+    Raises:
+        DistStoreError: no rank wrote what the store has of it.
+    """
     with suppress(NotImplementedError):  # a user's store, which keeps no last wills
         pid = look(store, _key(rank))
+        if pid is not None and not pid.isdigit():
+            raise DistStoreError(
+                f"the store has no pid of rank {rank} at {_key(rank)!r}: {pid[:80]!r}"
+            )
         return None if pid is None else int(pid)
     return None
+
+
+def who_died(store: Store, size: int) -> list[int]:
+    """The ranks of `size` whose process ended before `leave`; one request."""
+    found = store._survey(_DIED, size)
+    return [rank for rank, what in enumerate(found) if what == Found.SOME_VALUE]
 
 
 def forget(store: Store, rank: int) -> None:
@@ -42,4 +59,4 @@ def forget(store: Store, rank: int) -> None:
 
 
 def _key(rank: int) -> str:
-    return f"default_pg/died/{rank}"  # where the world's other keys are, too
+    return f"{_DIED}{rank}"

@@ -28,7 +28,8 @@ from allhands.store.arguments import (
     as_keys,
     wrapped,
 )
-from allhands.store.compare_set import exists, replace
+from allhands.store.compare_set import exists, look, replace
+from allhands.store.found import Found
 from allhands.store.limits import (
     DEFAULT_TIMEOUT,
     as_timeout,
@@ -265,6 +266,33 @@ class Store:
     def has_extended_api(self) -> bool:
         """Whether `append`, `multi_get`, `multi_set` and the queues work natively."""
         return False
+
+    def _look(self, key: str) -> bytes | None:
+        """The value of `key` now, None if it is missing."""
+        try:
+            return look(self, key)
+        except NotImplementedError:  # it cannot compare
+            return self.get(key) if self.check([key]) else None
+
+    def _get_within(self, key: str, limit: timedelta) -> bytes | None:
+        """The value of `key`; waits for it. None if it has vanished meanwhile.
+
+        Raises:
+            RuntimeError: `limit` passed first.
+        """
+        self.wait([key], limit)
+        return self._look(key)
+
+    def _survey(self, prefix: str, count: int) -> bytes:
+        """What is now at the keys `prefix` + "0" and so on: for each a `Found`."""
+
+        def found(key: str) -> Found:
+            value = self._look(key)
+            if value is None:
+                return Found.NOTHING
+            return Found.SOME_VALUE if value else Found.EMPTY_VALUE
+
+        return bytes(found(f"{prefix}{number}") for number in range(count))
 
     def _leave_last_will(self, key: str, value: bytes) -> None:
         """Delete `key` now; it is set to `value` when this process ends, if it can be.

@@ -130,6 +130,12 @@ class PrefixStore(Store):
     def __repr__(self) -> str:
         return f"PrefixStore({self._prefix!r}, {self._store!r})"
 
+    def _get_within(self, key: str, limit: timedelta) -> bytes | None:
+        return self._store._get_within(self._key(key), limit)
+
+    def _survey(self, prefix: str, count: int) -> bytes:
+        return self._store._survey(self._key(prefix), count)
+
     def _leave_last_will(self, key: str, value: bytes) -> None:
         self._store._leave_last_will(self._key(key), value)
 

@@ -267,6 +267,12 @@ class TCPStore(Store):
         """True."""
         return True
 
+    def _get_within(self, key: str, limit: timedelta) -> bytes | None:
+        return self._client.get(as_key(key), to_seconds(limit))
+
+    def _survey(self, prefix: str, count: int) -> bytes:
+        return self._client.survey(as_key(prefix), count, self._limit)
+
     def _leave_last_will(self, key: str, value: bytes) -> None:
         self._last_will = None  # the one before is withdrawn first
         limit = min(self._limit, _LAST_WILL_LIMIT_S)

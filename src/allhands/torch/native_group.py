@@ -26,7 +26,7 @@ from allhands.groups.process_group import GOODBYE_OF_THE_FAILED, LONGEST_GOODBYE
 from allhands.groups.world import headline
 from allhands.options import to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
-from allhands.rendezvous.roster import exchange
+from allhands.rendezvous.exchange import exchange
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of

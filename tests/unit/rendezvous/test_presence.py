@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from allhands import HashStore, TCPStore
+from allhands import DistStoreError, HashStore, TCPStore
 from allhands.rendezvous import presence
 from harness.ranks import LIMIT
 
@@ -100,3 +100,16 @@ def test_what_is_forgotten_meanwhile_is_not_waited_for():
     presence.forget(store, 1)
     assert presence.died(store, 1) is None
     assert store.num_keys() == 0
+
+
+def test_all_that_died_are_told_by_one_request(store):
+    store.set("default_pg/died/1", b"17")
+    store.set("default_pg/died/12", b"18")
+    assert presence.who_died(store, 12) == [1]
+    assert presence.who_died(store, 13) == [1, 12]
+
+
+def test_what_is_no_pid_is_not_taken_for_one(store):
+    store.set("default_pg/died/1", b"x")
+    with pytest.raises(DistStoreError, match=r"no pid of rank 1 .*: b'x'"):
+        presence.died(store, 1)

@@ -1,0 +1,210 @@
+"""How a rank other than 0 meets the others of its world; see `exchange`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+from allhands._C import is_process_alive, process_identity
+from allhands.errors import DistError, DistNetworkError, DistStoreError, RankFailedError
+from allhands.rendezvous.attendance import Attendance
+from allhands.rendezvous.host_copy import HostCopy
+from allhands.rendezvous.identity import Introduction
+from allhands.rendezvous.outcome import Outcome
+from allhands.rendezvous.roster import Roster, decomposed
+from allhands.rendezvous.waiting import Waiting
+from allhands.store import PrefixStore, Store
+from allhands.store.limits import poll
+
+__all__ = ["ANSWER", "OUTCOME", "SLICE_S", "HostLeft", "Meeting"]
+
+OUTCOME = "outcome"
+ANSWER = 2.0
+"""Who does not answer within so many seconds is stopped or dying."""
+
+SLICE_S = 0.3
+"""Seconds of waiting until a rank looks around."""
+# Where ranks are many each looks less often, so that looking around takes little of the
+# CPUs, and of the store's server.
+_LOOKS_PER_SECOND = 1000
+_LONGEST_SLICE_S = 5.0
+
+
+class HostLeft(DistNetworkError):
+    """The store was lost before rank 0 had come.
+
+    Where rank 0 hosts it, this may have been the store of the world before, which was
+    on its way out: to look for the next one is worth a try.
+    """
+
+
+class Meeting:
+    """One attempt of this rank to enter a world; the arguments are `exchange`'s."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        operation: str,
+        start: float,
+        found: Store | None,
+    ) -> None:
+        self._worlds = store
+        self._found = found
+        self._rank, self._size = rank, size
+        self._subject = f"{operation}: rank {rank} (this process)"
+        self._limit = timeout.total_seconds()
+        self._deadline = start + self._limit
+        self._world = 0  # not known yet
+        self._rank_0: Introduction | None = None
+        """What it says of itself, once it has come."""
+        self._is_called_off = False
+        """Whether rank 0 has said that it gives up."""
+
+    def hold(self) -> Roster:
+        """Meet; see `exchange`."""
+        self._world = self._worlds.add(f"join/{self._rank}", 1)
+        self._attendance = attendance = Attendance(
+            self._worlds, self._world, self._size, self._found
+        )
+        self._waiting = Waiting(
+            *(self._subject, self._limit, self._deadline, self._slice_s()),
+            attendance.is_first_to_tell,
+        )
+        self._store = attendance.store
+        self._copy = HostCopy(self._store)
+        attendance.come(self._rank, Introduction.of_this_process(self._size))
+        try:
+            return self._meet()
+        finally:
+            with suppress(DistError):  # the store may be gone, now that all have read
+                self._copy.close()
+
+    def _meet(self) -> Roster:
+        outcome, rank_0 = self._hear_of_rank_0()
+        text = outcome.roster or self._copy.fetch(outcome, rank_0.identity)
+        identities = decomposed(text, self._size)
+        self._forget_the_world_before()
+        self._attendance.have_read(self._rank)
+        if self._copy.is_kept:
+            host, *_ = process_identity()
+            peers = [r for r, (where, *_) in enumerate(identities) if where == host]
+            with suppress(RuntimeError):  # they can get it elsewhere, too
+                keys = self._attendance.keys_of_readers(peers)
+                self._store.wait(keys, timedelta(seconds=ANSWER))
+        return Roster(identities, bytes.fromhex(outcome.token))
+
+    def _slice_s(self) -> float:
+        """How long this rank waits until it looks around."""
+        return max(SLICE_S, min(self._size / _LOOKS_PER_SECOND, _LONGEST_SLICE_S))
+
+    def _hear_of_rank_0(self) -> tuple[Outcome, Introduction]:
+        """Wait for what rank 0 says of this meeting.
+
+        Raises:
+            DistStoreError, ValueError: what rank 0 gave up for.
+        """
+        attendance = self._attendance
+        rank_0 = self._waiting.until(
+            self._wait_for_rank_0, self._look_at_rank_0, attendance.who_is_missing
+        )
+        self._rank_0 = rank_0
+        if rank_0.world_size > self._size:  # it waits for ranks that there are not
+            raise self._other_size(0, rank_0.world_size)
+        outcome = self._waiting.until(
+            self._wait_for_outcome, self._look_at_rank_0, attendance.who_is_missing
+        )
+        if rank_0.world_size != self._size:
+            raise self._other_size(0, rank_0.world_size)
+        self._is_called_off = bool(outcome.problem)
+        if outcome.problem:
+            raise DistStoreError(
+                f"{self._subject} heard from rank 0: it {outcome.problem}"
+            )
+        return outcome, rank_0
+
+    def _wait_for_rank_0(self, limit: timedelta) -> Introduction | None:
+        text = self._store._get_within(self._attendance.key_of_rank_0(), limit)
+        if text:
+            return Introduction.read(0, text)
+        self._waiting.pause(limit)  # it gave up, and may come again
+        return None
+
+    def _wait_for_outcome(self, limit: timedelta) -> Outcome | None:
+        text = self._store._get_within(OUTCOME, limit)
+        if text:
+            return Outcome.read(text)
+        if text is None:  # it did not wait until this rank had read it
+            return Outcome(problem="gave up")
+        self._waiting.pause(limit)  # that was another attempt's
+        return None
+
+    def _look_at_rank_0(self) -> None:
+        """See `_need`; where rank 0 is on this host, nothing is asked of the store."""
+        if self._rank_0 is not None:
+            host, pid, start = self._rank_0.identity
+            is_here = host == process_identity()[0]
+            if is_here and is_process_alive(host, pid, start):
+                return
+        self._need(0, self._attendance.dead_process(0))
+
+    def _need(self, rank: int, dead_pid: int | None) -> None:
+        """Refuse to wait for a rank that has died.
+
+        Raises:
+            RankFailedError: its process, `dead_pid`, has ended.
+        """
+        if dead_pid is None:
+            return
+        error = RankFailedError(
+            f"{self._subject} needs rank {rank} (pid {dead_pid}), which came and died"
+        )
+        error.ranks = [rank]
+        raise error
+
+    def lost(self, error: DistNetworkError) -> DistNetworkError:
+        """The error of this rank where the store is lost."""
+        kind = HostLeft if self._rank_0 is None else DistNetworkError
+        return kind(
+            f"{self._subject} lost the store before all ranks had come: {error}"
+        )
+
+    def give_up(self, error: BaseException) -> None:
+        """Leave the meeting, because of `error`, as if this rank had not come.
+
+        Where rank 0 has called it off, it has left before this returns.
+        """
+        if not self._world:
+            return
+        with suppress(Exception):  # the store itself may be what failed
+            self._leave(error)
+            self._attendance.let_others_tell()
+            self._worlds.add(f"join/{self._rank}", -1)
+            if self._is_called_off:
+                self._let_rank_0_leave()
+
+    def _leave(self, error: BaseException) -> None:
+        self._attendance.give_up(self._rank)
+
+    def _let_rank_0_leave(self) -> None:
+        """Else this rank could come again while its answer is still awaited."""
+        for _ in poll(timedelta(seconds=ANSWER + 1), longest=0.1):
+            if not self._store._look(OUTCOME):
+                return
+
+    def _other_size(self, rank: int, size: int) -> ValueError:
+        return ValueError(
+            f"{self._subject} has world_size {self._size}, rank {rank} has {size}; it "
+            "must be the same on every rank"
+        )
+
+    def _forget_the_world_before(self, *names: str) -> None:
+        """Delete its keys: every rank has left it, since all have come to this one."""
+        if self._world == 1:
+            return
+        before = PrefixStore(str(self._world - 1), self._worlds)
+        with suppress(NotImplementedError):  # a user's store need not be able to
+            for name in (f"identity/{self._rank}", f"read/{self._rank}", *names):
+                before.delete_key(name)

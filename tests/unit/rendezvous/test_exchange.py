@@ -1,0 +1,289 @@
+"""The exchange over the store that a world needs; ranks are threads."""
+
+import json
+import threading
+import time
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from allhands import DistStoreError, HashStore, RankFailedError
+from allhands._C import process_identity
+from allhands.rendezvous import meeting, rank_0
+from allhands.rendezvous.exchange import exchange
+from allhands.rendezvous.identity import Introduction
+from allhands.rendezvous.outcome import Outcome
+from harness.pace import patient
+from harness.ranks import LIMIT
+from harness.stores import DictStore, LeastStore
+
+DEAD = (process_identity()[0], (1 << 30), process_identity()[2])  # no such process
+
+
+class Vanishing(HashStore):
+    """Deletes a key of rank 0 as soon as somebody has waited for it, once."""
+
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+        self.has_vanished = threading.Event()
+
+    def wait(self, keys, timeout=None):
+        super().wait(keys, timeout)
+        if keys == [self.key] and not self.has_vanished.is_set():
+            self.delete_key(self.key)
+            self.has_vanished.set()
+
+
+def come(store, rank, size, identity=None):
+    said = Introduction(size, identity or process_identity())
+    store.set(f"1/identity/{rank}", said.to_bytes())
+
+
+def meet(store, rank, size, limit=LIMIT):
+    return exchange(store, rank, size, timedelta(seconds=limit), "call")
+
+
+def meet_all(stores, limit=LIMIT):
+    """What each rank gets or raises; each has a store of its own on the same data."""
+    outcomes = [None] * len(stores)
+
+    def body(rank):
+        try:
+            outcomes[rank] = meet(stores[rank], rank, len(stores), limit)
+        except Exception as error:
+            outcomes[rank] = error
+
+    threads = [
+        threading.Thread(target=body, args=(rank,), daemon=True)
+        for rank in range(len(stores))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+    return outcomes
+
+
+class Counting(HashStore):
+    """Counts the requests of one rank, and the keys that they name."""
+
+    def __init__(self, data):
+        super().__init__()
+        self._table = data._table
+        self.num_requests = Counter()
+        self.num_keys_named = 0
+
+    def count(self, kind, keys=1):
+        self.num_requests[kind] += 1
+        self.num_keys_named += keys
+
+    def add(self, *args):
+        self.count("add")
+        return super().add(*args)
+
+    def set(self, *args):
+        self.count("set")
+        super().set(*args)
+
+    def multi_get(self, keys):
+        self.count("multi_get", len(keys))
+        return super().multi_get(keys)
+
+    def _get_within(self, *args):
+        self.count("get")
+        return super()._get_within(*args)
+
+    def _survey(self, *args):
+        self.count("survey")
+        return super()._survey(*args)
+
+
+@pytest.mark.parametrize("size", [2, 96])
+def test_what_it_costs_a_rank_does_not_grow_with_the_world(size, monkeypatch):
+    monkeypatch.setattr(meeting, "SLICE_S", LIMIT)  # nobody looks around
+    monkeypatch.setattr(rank_0, "SLICE_S", LIMIT)
+    data = HashStore()
+    stores = [Counting(data) for _ in range(size)]
+    rosters = meet_all(stores)
+    assert all(roster == rosters[0] for roster in rosters)
+    assert rosters[0].identities == [process_identity()] * size
+    for store in stores[1:]:
+        # join, identity; rank 0's identity, the outcome; read
+        assert store.num_requests == {"add": 1, "set": 2, "get": 2}
+        assert store.num_keys_named == 5
+    assert stores[0].num_requests["multi_get"] == 1
+
+
+@pytest.mark.parametrize("kind", [HashStore, DictStore, LeastStore])
+def test_a_long_roster_is_told_apart_from_the_outcome(kind, monkeypatch):
+    monkeypatch.setattr(rank_0, "_SHORT_ROSTER", 10)
+    store = kind()
+    rosters = meet_all([store] * 4)
+    assert all(roster == rosters[0] for roster in rosters)
+    assert rosters[0].identities == [process_identity()] * 4
+    outcome = Outcome.read(store.get("1/outcome"))
+    assert not outcome.roster
+    assert len(store.get("1/outcome")) < 200
+
+
+@pytest.mark.parametrize("kind", [HashStore, DictStore, LeastStore])
+def test_ranks_that_gave_up_meet_again(kind):
+    store = kind()
+    for _ in range(2):
+        for rank in (0, 1):
+            with pytest.raises(DistStoreError, match="did not come"):
+                meet(store, rank, 3, 0.05)
+    first, *others = meet_all([store] * 3)
+    assert [first] * 2 == others
+    assert store.get("join/0") == store.get("join/2")
+
+
+def test_rank_0_gives_up_before_a_slow_rank_has_read_why():
+    store = Vanishing("1/outcome")
+    come(store, 0, 2)
+    store.set("1/outcome", Outcome(problem="waited for nothing").to_bytes())
+    with pytest.raises(DistStoreError, match="heard from rank 0: it gave up"):
+        meet(store, 1, 2)
+
+
+@pytest.mark.parametrize("left", [b"", None])
+def test_rank_0_gives_up_and_comes_again(left):
+    store = Vanishing("1/identity/0")
+
+    def come_again():
+        assert store.has_vanished.wait(LIMIT)
+        if left is not None:
+            store.set("1/identity/0", left)
+        come(store, 0, 2)
+        meet(store, 0, 2)
+
+    come(store, 0, 2)
+    other = threading.Thread(target=come_again, daemon=True)
+    other.start()
+    assert meet(store, 1, 2).identities == [process_identity()] * 2
+    other.join(LIMIT)
+
+
+def test_a_meeting_that_rank_0_calls_off_is_over_when_the_others_hear_it():
+    class Slow(HashStore):
+        def delete_key(self, key):
+            if key == "1/outcome":
+                time.sleep(0.2)
+            return super().delete_key(key)
+
+    def try_to_meet(rank, limit):
+        with pytest.raises(DistStoreError, match="timed out"):
+            meet(store, rank, 3, limit)
+        left.append((rank, store.check(["1/outcome"]), store.get("1/identity/0")))
+
+    store = Slow()
+    left = []
+    other = threading.Thread(target=try_to_meet, args=(1, LIMIT), daemon=True)
+    other.start()
+    store.wait(["1/identity/1"])
+    try_to_meet(0, 0.2)
+    other.join(LIMIT)
+    assert sorted(left) == [(0, False, b""), (1, False, b"")]
+
+
+def test_rank_0_does_not_wait_for_answers_of_the_dead():
+    store = HashStore()
+    for rank in (1, 2):
+        store.set(f"join/{rank}", "1")
+        come(store, rank, 4, DEAD)
+    start = time.monotonic()
+    with pytest.raises(RankFailedError, match=r"rank 1 .* came and died"):
+        meet(store, 0, 4)
+    assert time.monotonic() - start < patient(1.5, start)  # else 2 s more
+    assert [store.get(f"join/{rank}") for rank in range(3)] == [b"0"] * 3
+    assert not any(store.check([f"1/identity/{rank}"]) for rank in (1, 2))
+
+
+def test_rank_0_leaves_also_where_nobody_answers():
+    store = HashStore()
+    come(store, 1, 3)
+    with pytest.raises(DistStoreError, match=r"did not come: \[2\]"):
+        meet(store, 0, 3, 0.1)
+    assert not store.check(["1/outcome"])
+    assert store.get("join/0") == b"0"
+
+
+def test_a_process_in_the_place_of_one_that_gave_up_is_alive():
+    """Rank 1 came as another process, gave up, and came again before rank 0 looked."""
+    store = HashStore()
+    come(store, 1, 3, DEAD)
+    threading.Timer(0.1, come, (store, 1, 3)).start()
+    with pytest.raises(DistStoreError, match=r"1 of 3 ranks, .* come: \[2\]$"):
+        meet(store, 0, 3, 1)
+
+
+def test_many_ranks_are_named_by_ranges():
+    store = HashStore()
+    for rank in {*range(300)} - {7, 8, 150}:
+        come(store, rank, 300)
+    for rank in [*range(100, 120), 200]:
+        store.set(f"1/identity/{rank}", b"")
+    with pytest.raises(DistStoreError) as caught:
+        meet(store, 0, 300, 0.05)
+    text = str(caught.value)
+    assert "3 of 300 ranks, which did not come: [7, 8, 150]; " in text
+    assert "of the others, [100-119, 200] gave up waiting earlier" in text
+    assert "\n" not in text
+    assert len(text) < 250
+
+
+NO_IDENTITIES = [
+    b"\xff",
+    b"{}",
+    b"[]",
+    b"[2]",
+    b'[2, "host", 1]',
+    b'[2, "host", 1, "1"]',
+    b'[2, "host", 0, 1]',
+    b'["2", "host", 1, 1]',
+    b'[0, "host", 1, 1]',
+    b'[true, "host", 1, 1]',
+    b"[2, 7, 1, 1]",
+    b'[2, "host", 1, 1e99]',
+    b'[2, "host", 99999999999, 1]',
+    b'[2, "host", 1, 1, 1]',
+]
+
+
+@pytest.mark.parametrize("text", NO_IDENTITIES)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_bytes_that_no_rank_wrote_are_no_identity(rank, text):
+    store = HashStore()
+    store.set(f"1/identity/{1 - rank}", text)
+    message = rf"the store says of rank {1 - rank} what no rank writes: .*version of"
+    with pytest.raises(DistStoreError, match=message):
+        meet(store, rank, 2)
+
+
+NO_OUTCOMES = [
+    b"[]",
+    b"\xff",
+    b'["", "", "", "", -1]',
+    b'["", "zz", "[]", "", -1]',
+    b'["", "00", "", "", -1]',
+    b'["", "00", "[]", "", "1"]',
+    b'["", "00", "[]"]',
+    b'["", "00", "[[], [], [], []]", "", -1]',
+    b'["", "00", "[[\\"a\\"], [0, 1], [1, 1], [1, 1]]", "", -1]',
+    b'["", "00", "[[\\"a\\"], [0, -1], [1, 1], [1, 1]]", "", -1]',
+    b'["", "00", "[[\\"a\\"], [0, 0], [1, 1], [1, null]]", "", -1]',
+    json.dumps(["", "00", "", "digest of nothing", 0]).encode(),
+]
+
+
+@pytest.mark.parametrize("text", NO_OUTCOMES)
+def test_bytes_that_rank_0_did_not_write_are_no_outcome(text):
+    store = HashStore()
+    come(store, 0, 2)
+    store.set("1/roster", b"[[],[],[],[]]")
+    store.set("1/outcome", text)
+    with pytest.raises(DistStoreError, match="the store"):
+        meet(store, 1, 2)
