@@ -113,21 +113,27 @@ class AllToAll {
   }
 
   void stage_counts() {
-    summary_ = {};
+    for (std::size_t i = 0; i < size_; ++i) {
+      sent_by(arena_.rank())[i] = {inputs_[i].count, offers_[i]};
+      expected_by(arena_.rank())[i] = outputs_[i].count;
+    }
+    summary_of(arena_.rank()) = summary();
+  }
+
+  Summary summary() const {
+    Summary summary = {};
     for (int peer = 0; peer < arena_.size(); ++peer) {
       const auto i = static_cast<std::size_t>(peer);
-      const Share share = {inputs_[i].count, offers_[i]};
-      sent_by(arena_.rank())[i] = share;
-      expected_by(arena_.rank())[i] = outputs_[i].count;
-      summary_.digest += share.count * weight_of(arena_.rank(), peer) -
-                         outputs_[i].count * weight_of(peer, arena_.rank());
+      summary.digest += inputs_[i].count * weight_of(arena_.rank(), peer) -
+                        outputs_[i].count * weight_of(peer, arena_.rank());
       if (peer == arena_.rank()) continue;
-      if (share.address != 0)
-        summary_.is_any_read = 1;
+      if (offers_[i] != 0)
+        summary.is_any_read = 1;
       else
-        summary_.largest_staged = std::max(summary_.largest_staged, share.count);
+        summary.largest_staged =
+            std::max<Count>(summary.largest_staged, inputs_[i].count);
     }
-    summary_of(arena_.rank()) = summary_;
+    return summary;
   }
 
   // Large shares are read where they lie.
@@ -175,11 +181,12 @@ class AllToAll {
   // Checks what the ranks say, and notes what is needed once they may be in the next
   // operation. Reads each word once, and none that this rank has said itself.
   void take_counts() {
+    Summary own = summary();
     std::uint64_t digest = 0;
     bool is_agreed = true;
     addresses_.resize(size_);
     for (int from = 0; from < arena_.size(); ++from) {
-      Summary& summary = from == arena_.rank() ? summary_ : summary_of(from);
+      Summary& summary = from == arena_.rank() ? own : summary_of(from);
       digest += read_once(summary.digest);
       largest_staged_ = std::max(largest_staged_, read_once(summary.largest_staged));
       is_any_read_ = is_any_read_ || read_once(summary.is_any_read) != 0;
@@ -237,7 +244,6 @@ class AllToAll {
   const std::size_t element_;
   const std::size_t most_;             // elements of one part in one round
   std::vector<std::uint64_t> offers_;  // addresses of what this rank sends; 0: staged
-  Summary summary_ = {};               // of this rank
   Count largest_staged_ = 0;
   bool is_any_read_ = false;
   std::vector<std::uint64_t> addresses_;  // of what each rank sends here
