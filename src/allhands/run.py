@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 import uuid
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,7 +24,15 @@ from typing import Any
 
 from allhands import settings
 from allhands.backends.tuned import find_figures
-from allhands.elastic import Agent, Job, LogSpec, Std, check_module, parse_std
+from allhands.elastic import (
+    Agent,
+    Job,
+    LogSpec,
+    Preload,
+    Std,
+    check_module,
+    parse_std,
+)
 from allhands.store import TCPStore
 
 __all__ = [
@@ -109,6 +118,12 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
         "--replace-gloo",
         action="store_true",
         help="programs of torch.distributed that say gloo get this package's engine",
+    )
+    add(
+        "--preload",
+        default="",
+        metavar="MODULES",
+        help="load these once, such as numpy,allhands, and fork the ranks from there",
     )
     add("--run-path", action="store_true", help="run the program with runpy.run_path")
     parser.add_argument("training_script", metavar="program", help="what to start")
@@ -208,6 +223,7 @@ def run(args: argparse.Namespace) -> int:
     num_workers = determine_local_world_size(args.nproc_per_node)
     shown = _shown_ranks(args.local_ranks_filter, num_workers)
     command = _command(args)
+    preload = _preload(args)
     if num_workers > 1:
         find_figures()
     os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
@@ -229,6 +245,7 @@ def run(args: argparse.Namespace) -> int:
             monitor_interval=args.monitor_interval,
             shutdown_timeout=args.shutdown_timeout,
             logs=_logs(args, shown),
+            preload=preload,
         )
         return Agent(job).run()
 
@@ -290,6 +307,33 @@ def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
     if getattr(args, "use_env", True):
         return lambda _: [*start, *rest]
     return lambda local_rank: [*start, f"--local-rank={local_rank}", *rest]
+
+
+def _preload(args: argparse.Namespace) -> Preload | None:
+    modules = [name.strip() for name in args.preload.split(",") if name.strip()]
+    if not modules:
+        return None
+    if args.no_python:
+        raise ValueError("--preload and --no-python exclude each other")
+    if not getattr(args, "use_env", True):
+        raise ValueError(
+            "--preload needs ranks with the same arguments: give --use-env, too"
+        )
+    return Preload(modules, _first_path(args))
+
+
+def _first_path(args: argparse.Namespace) -> str | None:
+    """What Python itself puts first in `sys.path` of a rank."""
+    if sys.version_info >= (3, 11) and os.environ.get("PYTHONSAFEPATH"):
+        return None
+    program: str = args.training_script
+    if args.run_path or program == "-":
+        return ""
+    if args.module:
+        return os.getcwd()
+    if os.path.isdir(program) or zipfile.is_zipfile(program):
+        return program
+    return os.path.dirname(os.path.realpath(program))
 
 
 def _shown_ranks(given: str, num_workers: int) -> frozenset[int]:

@@ -51,7 +51,7 @@ def test_nothing_is_left_of_a_rank_that_was_just_being_started(tmp_path):
     text = """
         import os, signal, sys, time, types
         from allhands import run
-        from allhands.elastic import worker
+        from allhands.elastic import start
 
         class SlowPopen:
             def __init__(self, command, env, **_):
@@ -66,7 +66,7 @@ def test_nothing_is_left_of_a_rank_that_was_just_being_started(tmp_path):
                 time.sleep(1)  # many times the pause between the guard's looks
                 os.execvpe(command[0], command, env)
 
-        worker.subprocess = types.SimpleNamespace(Popen=SlowPopen, DEVNULL=None)
+        start.subprocess = types.SimpleNamespace(Popen=SlowPopen, DEVNULL=None)
         run.main()
     """
     path = program(tmp_path, text, "launcher.py")

@@ -3,7 +3,7 @@
 from allhands.elastic.agent import Agent
 from allhands.elastic.exception_text import Frame, Raised, parse_exception
 from allhands.elastic.failure import Failure
-from allhands.elastic.job import Job
+from allhands.elastic.job import Job, Preload
 from allhands.elastic.logs import LogSpec, Std, parse_std
 from allhands.elastic.program_module import check_module
 
@@ -13,6 +13,7 @@ __all__ = [
     "Frame",
     "Job",
     "LogSpec",
+    "Preload",
     "Raised",
     "Std",
     "check_module",

@@ -72,7 +72,8 @@ class Agent:
         if group.failures:
             self._say(report(group.failures, len(group.stopped), group.done))
             return shell_code(first_failure(group.failures).exit_code)
-        if group.ended_by and any(worker.exit_code for worker in group.workers):
+        codes = [worker.exit_code for worker in group.workers]
+        if group.ended_by and (any(codes) or not codes):
             if group.ended_by != signal.SIGPIPE:
                 self._say([self._ended_line(group)])
             return 128 + group.ended_by

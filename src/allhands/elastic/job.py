@@ -9,11 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from allhands import settings
 from allhands.elastic.logs import LogSpec
 
-__all__ = ["Job"]
+__all__ = ["Job", "Preload"]
+
+_OF_ONE_RANK = ("RANK", "LOCAL_RANK", "ROLE_RANK")
+
+
+class Preload(NamedTuple):
+    """What is loaded once, in a process from which all ranks are forked."""
+
+    modules: Sequence[str]
+    first_path: str | None
+    """What Python puts first in `sys.path` for the job's command, if it does."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Job:
     shutdown_timeout: float = 30.0
     """Seconds from SIGTERM (or the signal that was passed on) to SIGKILL."""
     logs: LogSpec = field(default_factory=LogSpec)
+    preload: Preload | None = None
+    """Needs a command that starts Python and is the same on every rank."""
 
     def environment(
         self, local_rank: int, attempt: int, mark: str, base: Mapping[str, str]
@@ -71,6 +84,13 @@ class Job:
             # makes every one of them slow.
             environment.setdefault("OMP_NUM_THREADS", "1")
         return environment
+
+    def shared_environment(
+        self, attempt: int, mark: str, base: Mapping[str, str]
+    ) -> dict[str, str]:
+        """What the environments of all ranks have in common."""
+        environment = self.environment(0, attempt, mark, base)
+        return {k: v for k, v in environment.items() if k not in _OF_ONE_RANK}
 
     @property
     def _store(self) -> settings.LaunchersStore:

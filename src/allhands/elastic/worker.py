@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.output import RankOutput, Screen
+from allhands.elastic.start import Program, Start
 
 __all__ = ["Stream", "Worker"]
 
@@ -104,9 +104,9 @@ class Worker:
         attempt: int,
         mark: str,
         screens: Mapping[Std, Screen],
-        before_exec: Callable[[], None] | None = None,
+        start: Start,
     ) -> None:
-        """Start it; `before_exec` is called in the new process, once it is there.
+        """Start it.
 
         Raises:
             OSError: its program cannot be started, or a log file not be written.
@@ -125,15 +125,15 @@ class Worker:
             out = self._open(Std.OUT, screens[Std.OUT], given)
             err = self._open(Std.ERR, screens[Std.ERR], given)
             self.started_at = time.monotonic()
-            self._process = subprocess.Popen(
-                list(job.command(local_rank)),
-                env=self._environment(mark, screens[Std.OUT]),
-                # As with mpiexec: what is typed or piped in goes to the first rank.
-                stdin=None if local_rank == 0 else subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=before_exec,
+            self._process = start(
+                Program(
+                    list(job.command(local_rank)),
+                    self._environment(mark, screens[Std.OUT]),
+                    # As with mpiexec: what is typed or piped in goes to the first rank.
+                    is_typed_to=local_rank == 0,
+                    stdout=out,
+                    stderr=err,
+                )
             )
         except BlockingIOError:  # EAGAIN of fork
             self.close_streams()

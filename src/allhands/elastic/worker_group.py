@@ -18,7 +18,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from allhands import settings
 from allhands.elastic.failure import Failure
@@ -27,6 +28,8 @@ from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.oom import oom_kills
 from allhands.elastic.output import Screen
+from allhands.elastic.preloaded import Preloaded
+from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
 
 __all__ = ["ENDING_SIGNALS", "PASSED_ON_SIGNALS", "WorkerGroup"]
@@ -65,6 +68,8 @@ class WorkerGroup:
         """The signal to the launcher that ended the attempt, if one did."""
         self._job, self._attempt = job, attempt
         self._screens, self._before_exec = screens, before_exec
+        self._preloaded: Preloaded | None = None
+        self._is_loading = False
         self._deadline: float | None = None
         self._at_deadline: Callable[[], None] = self._kill
         self._is_stopping = False
@@ -90,8 +95,9 @@ class WorkerGroup:
         try:
             if signals is not None:
                 self._on_readable(signals, lambda: self._take_signals(signals))
-            for local_rank in range(self._job.num_workers):
-                self._start(local_rank, mark, guard)
+            with self._way_to_start(mark, guard) as start:
+                for local_rank in range(0 if self.ended_by else self._job.num_workers):
+                    self._start(local_rank, mark, guard, start)
             while self._running:
                 self._turn()
         finally:
@@ -99,15 +105,48 @@ class WorkerGroup:
             guard.sweep()
             self._finish()
 
-    def _start(self, local_rank: int, mark: str, guard: Guard) -> None:
+    @contextmanager
+    def _way_to_start(self, mark: str, guard: Guard) -> Iterator[Start]:
+        """Yields what starts a rank; those that are forked run afterwards."""
+        job, attempt = self._job, self._attempt
+        if job.preload is None:
+            yield executing(self._before_exec)
+            return
+        environment = job.shared_environment(attempt, mark, os.environ)
+        with guard.starting():
+            preloaded = Preloaded(
+                job.preload, job.command(0), environment, self._before_exec
+            )
+            self._preloaded = preloaded
+            guard.watch(preloaded.pid)
+        try:
+            self._load(preloaded)
+            yield preloaded.start
+        except BaseException:
+            self._kill()  # before a rank goes on
+            raise
+        finally:
+            preloaded.end()
+
+    def _load(self, preloaded: Preloaded) -> None:
+        """Until the modules are loaded, or a signal ends it."""
+        self._is_loading = True
+
+        def loaded() -> None:
+            self._is_loading = False
+
+        self._on_readable(preloaded.fileno(), loaded)
+        while self._is_loading and not self.ended_by:
+            self._turn()
+        self._events.unregister(preloaded.fileno())
+        if not self.ended_by:
+            preloaded.check()
+        self._is_loading = False
+
+    def _start(self, local_rank: int, mark: str, guard: Guard, start: Start) -> None:
         with guard.starting():
             worker = Worker(
-                self._job,
-                local_rank,
-                self._attempt,
-                mark,
-                self._screens,
-                self._before_exec,
+                self._job, local_rank, self._attempt, mark, self._screens, start
             )
             guard.watch(worker.pid)
         self.workers.append(worker)
@@ -252,6 +291,8 @@ class WorkerGroup:
         """Pass on the last output, name what failed, let go of the processes."""
         for worker in self.workers:
             worker.reap()
+        if self._preloaded is not None:
+            self._preloaded.reap()
         self._deadline = None
         if self.ended_by:
             self._set_deadline(self._job.shutdown_timeout, self._drop_output)
@@ -317,7 +358,9 @@ class WorkerGroup:
 
     def _end_by(self, number: int) -> None:
         now = time.monotonic()
-        if not self._running:
+        if self._is_loading:
+            self.ended_by = number
+        elif not self._running:
             self._drop_output()  # all that still waits
         elif not self._is_stopping:
             self.ended_by = number

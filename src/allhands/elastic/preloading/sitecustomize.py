@@ -1,0 +1,150 @@
+"""What a preloaded process runs before its program: it loads modules, then forks.
+
+Python imports this in its own start, just before it runs the program of its command
+line. The process that the launcher started never gets that far: it forks the ranks, and
+they go on from here. So Python runs the program in a rank as it does in any process,
+with nothing of ours below.
+
+The launcher speaks to it by descriptor 0: a message with what to load; then one for
+each rank, with its streams, which is answered by the rank's pid, or an errno. Ranks
+wait until the launcher ends this process, and are the launcher's own children then.
+
+Nothing is imported that is not there in any start of Python: the program might have a
+module of that name.
+"""
+
+import _socket
+import gc
+import marshal
+import os
+import sys
+
+TYPE_CHECKING = False  # `typing` itself would be one more module
+if TYPE_CHECKING:
+    from typing import Any
+
+_MESSAGE_BYTES = 1 << 18
+
+
+def _main() -> None:
+    """Load and fork; returns in each rank only."""
+    launcher = _socket.socket(fileno=os.dup(0))
+    config = marshal.loads(launcher.recv(_MESSAGE_BYTES))
+    _forget_this_folder(config["folder"], config["python_path"])
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    problem = _load(config["modules"], config["first_path"])
+    launcher.send(marshal.dumps(problem))
+    if problem:
+        os._exit(1)
+    _fork_ranks(launcher)
+
+
+def _forget_this_folder(folder: str, python_path: str | None) -> None:
+    """Let no other process that starts here meet this file."""
+    sys.path.remove(folder)
+    sys.path_importer_cache.pop(folder, None)
+    if python_path is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = python_path
+
+
+def _load(modules: list[str], first_path: str | None) -> str:
+    """Import them from where the program would; says why ranks cannot be forked."""
+    if first_path is not None:
+        sys.path.insert(0, first_path)
+    for name in modules:
+        try:
+            __import__(name)
+        except BaseException as error:
+            return " ".join(f"{type(error).__name__}: {error}".split())
+        num_threads = len(os.listdir("/proc/self/task"))
+        if num_threads > 1:
+            noun = "thread" if num_threads == 2 else "threads"
+            return (
+                f"{name} has started {num_threads - 1} {noun}, which a fork does not "
+                f"copy"
+            )
+    if first_path is not None:
+        sys.path.remove(first_path)
+    if sys.gettrace() or sys.getprofile():
+        return "a tracer or profiler runs, which would take all ranks for one process"
+    return ""
+
+
+def _fork_ranks(launcher: _socket.socket) -> None:
+    # A rank that ends would copy all these pages, only to find nothing to collect.
+    gc.collect()
+    gc.freeze()
+    gate, held = os.pipe()
+    parent = os.getpid()
+    size = _socket.CMSG_SPACE(3 * 4)
+    while True:
+        message, received, _, _ = launcher.recvmsg(_MESSAGE_BYTES, size)
+        if not message:
+            os._exit(0)
+        streams = memoryview(received[0][2]).cast("i").tolist()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            launcher.send(marshal.dumps(-(error.errno or 0)))
+            os._exit(1)
+        if pid == 0:
+            os.close(held)
+            launcher.close()
+            return _become(marshal.loads(message), streams, gate, parent)
+        for fd in streams:
+            os.close(fd)
+        launcher.send(marshal.dumps(pid))
+
+
+def _become(
+    environment: dict[str, str], streams: list[int], gate: int, parent: int
+) -> None:
+    """Make this process the rank that `environment` tells of."""
+    os.setsid()
+    for target, fd in enumerate(streams):
+        os.dup2(fd, target)
+        os.close(fd)
+    os.environ.update(environment)
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = _opened(fd, getattr(sys, name))
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    if "numpy.random" in sys.modules:  # Python's own generator sees to it
+        sys.modules["numpy.random"].seed()
+    os.read(gate, 1)
+    os.close(gate)
+    while os.getppid() == parent:  # its files are closed just before it is gone
+        os.sched_yield()
+
+
+def _opened(fd: int, like: "Any") -> "Any":
+    """A standard stream as Python's start makes it, for another file behind `fd`."""
+    import io
+
+    buffer: Any = open(fd, f"{like.mode}b", 0 if fd else -1, closefd=False)  # noqa: SIM115
+    (buffer if fd else buffer.raw).name = like.name
+    text: Any = io.TextIOWrapper(
+        buffer,
+        like.encoding,
+        like.errors,
+        newline="\n",
+        line_buffering=like.line_buffering,
+        write_through=like.write_through,
+    )
+    text.mode = like.mode
+    return text
+
+
+try:
+    _main()
+except BaseException:
+    # Not further up: Python would go on, and run the program.
+    sys.excepthook(*sys.exc_info())
+    os._exit(1)
+# What the program would have met under this name, if there is one.
+del sys.modules["sitecustomize"]
+import sitecustomize  # type: ignore[import-not-found]  # noqa: E402, F401
