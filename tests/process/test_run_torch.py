@@ -145,13 +145,13 @@ def test_a_start_under_torchrun_reads_nothing_of_one_that_died_as_it_met(tmp_pat
         import torch
         import torch.distributed as dist
 
-        dist.init_process_group("allhands")
         if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-            place = dist.distributed_c10d._get_default_store()
-            if dist.get_rank() == 1:
+            if os.environ["RANK"] == "1":
+                store, *_ = next(dist.rendezvous("env://"))
                 # Rank 0 has entered the world's meeting, which this one never will.
-                place.wait(["cpu//allhands/attempt_0/join/0"])
+                store.wait(["default_pg/0//cpu//allhands/attempt_0/join/0"])
                 os._exit(3)
+        dist.init_process_group("allhands")
         x = torch.ones(1)
         dist.all_reduce(x)
         os.write(1, b"%d\\n" % x.item())
@@ -159,3 +159,26 @@ def test_a_start_under_torchrun_reads_nothing_of_one_that_died_as_it_met(tmp_pat
     """
     path = program(tmp_path, text)
     assert torchrun(*OPTIONS, "--max-restarts=1", path) == ["2", "2"]
+
+
+def test_worlds_one_after_another_under_torchrun(tmp_path):
+    """torch's names begin anew with each, and the store is the same."""
+    text = """
+        import os
+        import torch
+        import torch.distributed as dist
+
+        seen = []
+        for members in ([0, 1], [0, 1, 2], [1, 2]):
+            dist.init_process_group("allhands")
+            group = dist.new_group(members)
+            if dist.get_rank() in members:
+                x = torch.ones(1)
+                dist.all_reduce(x, group=group)
+                seen.append(int(x))
+            dist.destroy_process_group()
+        os.write(1, f"{seen}\\n".encode())
+    """
+    options = ["--standalone", "--nproc-per-node=3"]
+    lines = torchrun(*options, program(tmp_path, text))
+    assert lines == ["[2, 3, 2]", "[2, 3]", "[3, 2]"]

@@ -25,6 +25,7 @@ from allhands.store.limits import poll
 __all__ = ["meet_at_agent"]
 
 _FIRST = "rank_0"
+_Process = tuple[str, int, int]
 # The agent has listened before it started this process.
 _AGENT_LIMIT = timedelta(seconds=20)
 
@@ -34,16 +35,17 @@ def meet_at_agent(host: str, port: int, rank: int, timeout: timedelta) -> Store:
 
     Raises:
         DistNetworkError: torch cannot be imported, or there is no store of its kind.
-        DistStoreError: rank 0 did not come within `timeout`.
+        DistStoreError: rank 0 did not come within `timeout`, or something else wrote
+            where it says so.
     """
     ours = PrefixStore("allhands", _connect(host, port, min(timeout, _AGENT_LIMIT)))
     ours.set_timeout(timeout)
     if rank == 0:
-        start = json.dumps(process_identity())
-        ours.set(_FIRST, start)
+        first = process_identity()
+        ours.set(_FIRST, json.dumps(first))
     else:
-        start = _wait_for_rank_0(ours, rank, timeout)
-    return PrefixStore(start, ours)
+        first = _wait_for_rank_0(ours, rank, timeout)
+    return PrefixStore(json.dumps(first), ours)
 
 
 def _connect(host: str, port: int, limit: timedelta) -> Store:
@@ -65,7 +67,7 @@ def _connect(host: str, port: int, limit: timedelta) -> Store:
         ) from error
 
 
-def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> str:
+def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> _Process:
     """Which process rank 0 of this start is."""
     begin, patience = time.monotonic(), settings.patience.get()
     limit = round(timeout.total_seconds(), 2)
@@ -73,9 +75,10 @@ def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> str:
     subject = f"init_process_group: rank {rank} (this process)"
     last = None
     for _ in poll(timeout):
-        last = look(ours, _FIRST)
-        if last is not None and is_process_alive(*json.loads(last)):
-            return last.decode()
+        said = look(ours, _FIRST)
+        last = None if said is None else _read(said, subject)
+        if last is not None and is_process_alive(*last):
+            return last
         if not is_told and time.monotonic() - begin >= patience:
             is_told = True
             sys.stderr.write(
@@ -84,8 +87,22 @@ def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> str:
             )
     earlier = ""
     if last is not None:
-        earlier = f" (pid {json.loads(last)[1]}, which was rank 0, has ended)"
+        earlier = f" (pid {last[1]}, which was rank 0, has ended)"
     raise DistStoreError(
         f"{subject} timed out: waited {limit:g} s (its timeout) for rank 0, which did "
         f"not come{earlier}"
+    )
+
+
+def _read(said: bytes, subject: str) -> _Process:
+    try:
+        host, pid, start = json.loads(said)
+        kinds = type(host), type(pid), type(start)
+        if kinds == (str, int, int) and 0 < pid < 1 << 31 and 0 <= start < 1 << 64:
+            return host, pid, start
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise DistStoreError(
+        f"{subject} found {said[:80]!r} at key {_FIRST!r} of the store, which is no "
+        f"process's identity: something other than allhands has written it"
     )

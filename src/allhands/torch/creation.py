@@ -10,6 +10,7 @@ from typing import Any
 
 import torch.distributed
 
+from allhands.groups.making import hashed
 from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
 from allhands.torch.identity import NAME
 from allhands.torch.native_group import AllhandsProcessGroup
@@ -39,8 +40,12 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
     _warn_of_untested_torch()
     backends = _backends_by_device()
     _check(backends)
+    store = options.store
+    if options.global_ranks_in_group:  # its name may come again in a later world
+        members = hashed(options.global_ranks_in_group)
+        store = torch.distributed.PrefixStore(members, store)
     group = AllhandsProcessGroup(
-        options.store, options.group_rank, options.group_size, options.timeout
+        store, options.group_rank, options.group_size, options.timeout
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
     if len(backends) > 1 or is_recorded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch.distributed
 
 from allhands.backends.communicator import Communicator
+from allhands.groups.making import hashed
 from allhands.groups.merge import find_place
 from allhands.store.torch_store import TorchStore
 from allhands.torch.identity import GroupIdentity
@@ -70,8 +70,8 @@ class ParentGroup(GroupIdentity):
         """
         ranks = tuple(new_ranks)
         self._splits[ranks] += 1
-        key = hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
-        name = group_name or f"{self._group_name}:split:{key}:{self._splits[ranks]}"
+        alike = f"{hashed(ranks)}:{self._splits[ranks]}"
+        name = group_name or f"{self._group_name}:split:{alike}"
         store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
         group = self.part(store, list(ranks), timeout or self._timeout, name)
         if group is not None:

@@ -73,6 +73,35 @@ def test_what_an_earlier_start_left_is_not_read(agent):
     assert not meet(1).check(["k"])
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\xff",
+        b"1",
+        b"{}",
+        b'["host", 1]',
+        b'["host", 1, 2, 3]',
+        b'["host", "1", 2]',
+        b'["host", true, 2]',
+        b'["host", 0, 2]',
+        b'["host", 2147483648, 2]',
+        b'["host", 1, -1]',
+        b'["host", 1, 18446744073709551616]',
+        b'["host", 1, 2.5]',
+        b"[1, 1, 2]",
+        b'{"host": 0, "1": 0, "2": 0}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_rank_0_has_not_written_is_refused(agent, said):
+    agent.set("allhands/rank_0", said)
+    with pytest.raises(DistStoreError, match="which is no process's identity"):
+        meet(1)
+    meet(0).set("k", "v")  # writes over it
+    assert meet(1).get("k") == b"v"
+
+
 def test_a_rank_that_waits_for_long_says_so(agent, monkeypatch, capfd):
     monkeypatch.setenv("ALLHANDS_PATIENCE", "0.1")
     with pytest.raises(DistStoreError, match="for rank 0, which did not come"):
