@@ -324,6 +324,9 @@ def test_backends_are_combined(tmp_path):
         work = dist.all_reduce(x, async_op=True, group=group)
         work.wait()
         future = dist.all_reduce(x, async_op=True, group=group).get_future()
+        with dist._coalescing_manager(group, torch.device("cpu")):
+            for part in y:
+                dist.all_reduce(part, group=group)
         given.append([y.tolist(), objects, future.wait()[0].tolist()])
     module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
     module(torch.ones(1, 2) * rank).sum().backward()
@@ -331,7 +334,7 @@ def test_backends_are_combined(tmp_path):
     dist.destroy_process_group()
     give(given)
     """
-    ascending = [[[3] * 3, [4] * 3], [0, 1], [12] * 3]
+    ascending = [[[6] * 3, [8] * 3], [0, 1], [12] * 3]
     expected = ["ProcessGroup", ascending, ascending, [[0.5, 0.5]]]
     with TorchJob(tmp_path, 2, source) as job:
         assert job.join() == [expected] * 2

@@ -12,12 +12,12 @@ def test_operations_are_events_of_a_profile(tmp_path):
     from torch.profiler import ProfilerActivity, profile
 
     def profiled(step):
-        with profile(activities=[ProfilerActivity.CPU]) as taken:
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as taken:
             step()
-        return [(event.name, event.time_range) for event in taken.events()]
+        return [e for e in taken.events() if e.name.startswith("allhands:")]
 
     def names(events):
-        return [name for name, _ in events if name.startswith("allhands:")]
+        return [event.name for event in events]
 
     init("allhands")
     x, y = torch.ones(4), torch.ones(8)
@@ -35,7 +35,9 @@ def test_operations_are_events_of_a_profile(tmp_path):
             dist.recv(x, 0)
         dist.barrier()
 
-    seen = names(profiled(step))
+    events = profiled(step)
+    seen = names(events)
+    shapes = [event.input_shapes for event in events[:4]]
     step()  # with no profile taken
     backward = names(profiled(lambda: module(torch.ones(1, 2)).sum().backward()))
 
@@ -50,8 +52,8 @@ def test_operations_are_events_of_a_profile(tmp_path):
         work.wait()
 
     [waited] = [
-        span.elapsed_us() for name, span in profiled(slow)
-        if name == "allhands:all_reduce"]
+        event.time_range.elapsed_us() for event in profiled(slow)
+        if event.name == "allhands:all_reduce"]
     given = []
     def fail():
         try:
@@ -59,11 +61,12 @@ def test_operations_are_events_of_a_profile(tmp_path):
         except RuntimeError as error:
             given.append("called different things" in str(error))
     given += names(profiled(fail))
-    give([seen, backward, rank == 1 or waited > 150_000, given])
+    give([seen, shapes, backward, rank == 1 or waited > 150_000, given])
     """
     message = {0: "send", 1: "recv"}
     with TorchJob(tmp_path, 2, source) as job:
-        for rank, (seen, backward, has_waited, failed) in enumerate(job.join()):
+        for rank, given in enumerate(job.join()):
+            seen, shapes, backward, has_waited, failed = given
             assert seen == [
                 f"allhands:{name}"
                 for name in (
@@ -71,6 +74,7 @@ def test_operations_are_events_of_a_profile(tmp_path):
                     *("all_reduce", message[rank], "barrier"),
                 )
             ]
+            assert shapes == [[[4]], [[4]], [[8]], [[8]]]
             assert "allhands:all_reduce" in backward
             assert has_waited
             assert failed == [True, "allhands:all_reduce"]

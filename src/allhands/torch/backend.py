@@ -106,6 +106,8 @@ class AllhandsBackend(_Backend):  # type: ignore[misc]
     supports_window = property(_no)
     _supports_time_estimate = property(_no)
 
+    start_coalescing = _of_the_group("_start_coalescing")
+    end_coalescing = _of_the_group("_end_coalescing")
     _get_sequence_number_for_group = _of_the_group("_get_sequence_number_for_group")
     _set_sequence_number_for_group = _of_the_group("_set_sequence_number_for_group")
     all_gather_single = _of_the_group("all_gather_single")

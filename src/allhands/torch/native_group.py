@@ -32,7 +32,7 @@ from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
 from allhands.torch.identity import NAME
 from allhands.torch.parent import ParentGroup
-from allhands.torch.profiled import profiled
+from allhands.torch.profiled import ProfiledCommunicator
 from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
 
@@ -398,7 +398,7 @@ class AllhandsProcessGroup(ParentGroup):
         if engine is None:
             raise RuntimeError(f"group {self._group_name!r} was destroyed")
         if profiler._is_profiler_enabled:
-            return profiled(engine, self.getBackendName())
+            return ProfiledCommunicator(engine, self.getBackendName())
         return engine
 
     def _meet(self) -> None:

@@ -2,55 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any
 
 import torch
+from torch._C._profiler import _RecordFunctionFast
 from torch.autograd import profiler
 
+from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
 from allhands.backends.work import Work
 
-__all__ = ["profiled"]
-
-_NAMES = {"isend": "send", "irecv": "recv"}
-_FORMS = ("_coalesced", "_single")  # which torch shows under one name
+__all__ = ["ProfiledCommunicator"]
 
 
-def profiled(communicator: Communicator, backend: str) -> Communicator:
-    """`communicator`, whose operations are events of a profile while one is taken.
+class ProfiledCommunicator(Communicator):
+    """Makes events of a profile of the operations that `communicator` carries out.
 
     They are named as Gloo's are: `gloo:all_reduce`, with the name of the `backend`. An
-    event lasts until the operation has ended.
+    event lasts until the operation has ended. One that is not asynchronous has the
+    shapes of what it reads, where the profile has shapes; torch takes none for others.
     """
-    return cast(Communicator, _Profiled(communicator, backend))
 
-
-class _Profiled:
     def __init__(self, communicator: Communicator, backend: str) -> None:
         self._communicator = communicator
         self._backend = backend
 
-    def __getattr__(self, name: str) -> Callable[..., Work | None]:
-        return partial(self._record, name, getattr(self._communicator, name))
-
-    def _record(
-        self, name: str, operation: Callable[..., Work | None], *arguments: Any
-    ) -> Work | None:
-        if name == "submit":
-            name = arguments[0].op
-        event = profiler.record_function(f"{self._backend}:{_shown(name)}")
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        # Under whose name torch shows the forms of an operation.
+        shown = call.op.removesuffix("_coalesced").removesuffix("_single")
+        name = f"{self._backend}:{shown}"
+        if not call.async_op:
+            with _RecordFunctionFast(name, call.inputs()):
+                return self._communicator.submit(call)
+        event = profiler.record_function(name)
         with event:
-            work = operation(*arguments)
+            work = self._communicator.submit(call)
             if work is not None:
                 ended: Any = torch.futures.Future()
                 event._call_end_callbacks_on_future(ended)
                 work.add_done_callback(lambda: ended.set_result(None))
         return work
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        self._communicator.set_timeout(timeout)
 
-def _shown(name: str) -> str:
-    for form in _FORMS:
-        name = name.removesuffix(form)
-    return _NAMES.get(name, name)
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        self._communicator.abort(reason)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        self._communicator.close(grace)

@@ -30,7 +30,7 @@ from allhands.store import PrefixStore
 from allhands.torch.identity import NAME
 from allhands.torch.lent_store import LentStore
 from allhands.torch.native_group import AllhandsProcessGroup
-from allhands.torch.profiled import profiled
+from allhands.torch.profiled import ProfiledCommunicator
 from allhands.torch.uncompiled import uncompiled
 
 __all__ = ["process_group"]
@@ -61,7 +61,7 @@ class LentProcessGroup(AllhandsProcessGroup):
                 f"group again"
             )
         if profiler._is_profiler_enabled:
-            return profiled(self.lent.communicator, self.getBackendName())
+            return ProfiledCommunicator(self.lent.communicator, self.getBackendName())
         return self.lent.communicator
 
     def set_timeout(self, timeout: timedelta) -> None:
