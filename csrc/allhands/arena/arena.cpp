@@ -128,11 +128,17 @@ void Arena::check_match() const {
   std::string text = "the ranks of group '" + group_.name +
                      "' called different things as operation #" +
                      std::to_string(sequence_) + ":";
-  for (int peer = 0; peer < size(); ++peer)
-    text += (peer == 0 ? " rank " : "; rank ") + std::to_string(group_rank(peer)) +
-            (peer == rank() ? " (this process): " : ": ") +
-            allhands::describe(line(peer).descriptor);
-  throw Error(ErrorKind::Mismatch, text, group_ranks(different));
+  const auto name = [this](int peer) {
+    return peer == rank() ? describe_self()
+                          : "rank " + std::to_string(group_rank(peer));
+  };
+  const auto called = [this](int peer, bool) {
+    return ": " + allhands::describe(line(peer).descriptor);
+  };
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  throw Error(ErrorKind::Mismatch, text + " " + tell_of(all, name, called, "; "),
+              group_ranks(different));
 }
 
 }  // namespace allhands

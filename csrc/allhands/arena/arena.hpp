@@ -34,6 +34,7 @@
 #include "allhands/arena/shared_arrays.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/rank_text.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/host/membership.hpp"
@@ -161,6 +162,13 @@ class Arena {
 
   // "all_reduce(float32, count 10, SUM) #17 on group 'dp'", for messages.
   std::string describe_call() const;
+  // allhands::tell_of() of local ranks, for messages.
+  template <class One, class FactOf>
+  std::string tell_of(const std::vector<int>& local, One one, FactOf fact_of,
+                      const std::string& separator = ", ") const {
+    const auto number_of = [this](int rank) { return group_rank(rank); };
+    return allhands::tell_of(local, group_.size(), number_of, one, fact_of, separator);
+  }
 
  private:
   Line& line(int rank) const { return control(rank).lines[parity_]; }

@@ -21,9 +21,9 @@ void Arena::fail(const Error& error) {
   const bool is_interrupt = error.kind() == ErrorKind::Interrupted;
   record.kind = is_interrupt ? ErrorKind::Backend : error.kind();
   record.reporter = group_.rank;
-  record.num_ranks = static_cast<std::uint32_t>(
-      std::min(error.ranks().size(), SharedFailure::kMaxRanks));
-  std::copy_n(error.ranks().begin(), record.num_ranks, record.ranks);
+  for (const int rank : error.ranks())
+    if (const auto bit = static_cast<std::size_t>(rank); bit < SharedFailure::kMaxRanks)
+      record.ranks[bit / 64] |= std::uint64_t{1} << bit % 64;
   const std::size_t length =
       std::min(std::strlen(error.what()), SharedFailure::kMaxText - 1);
   std::memcpy(record.text, error.what(), length);
@@ -44,10 +44,11 @@ std::optional<Error> Arena::told_failure() const {
   const ErrorKind told = record.kind;
   const bool is_kind = told == ErrorKind::RankFailed || told == ErrorKind::Mismatch ||
                        told == ErrorKind::Timeout;
-  std::vector<int> ranks(
-      record.ranks,
-      record.ranks + std::min<std::size_t>(record.num_ranks, SharedFailure::kMaxRanks));
-  std::erase_if(ranks, [this](int rank) { return rank < 0 || rank >= group_.size(); });
+  std::vector<int> ranks;
+  const auto size = static_cast<std::size_t>(group_.size());
+  for (std::size_t bit = 0; bit < std::min(size, SharedFailure::kMaxRanks); ++bit)
+    if ((record.ranks[bit / 64] >> bit % 64 & 1) != 0)
+      ranks.push_back(static_cast<int>(bit));
   const std::string text(record.text, strnlen(record.text, SharedFailure::kMaxText));
   return Error(is_kind ? told : ErrorKind::Backend,
                "rank " + std::to_string(record.reporter) + " reports: " + text,

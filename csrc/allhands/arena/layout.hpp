@@ -62,13 +62,12 @@ struct alignas(64) RankControl {
 // the group's.
 struct SharedFailure {
   static constexpr std::uint32_t kNone = 0, kWriting = 1, kComplete = 2;
-  static constexpr std::size_t kMaxRanks = 256, kMaxText = 2048;
+  static constexpr std::size_t kMaxRanks = 1 << 16, kMaxText = 2048;
 
   std::atomic<std::uint32_t> state;
   ErrorKind kind;
   std::int32_t reporter;
-  std::uint32_t num_ranks;
-  std::int32_t ranks[kMaxRanks];
+  std::uint64_t ranks[kMaxRanks / 64];  // a bit for each
   char text[kMaxText];
 };
 

@@ -6,7 +6,7 @@
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/futex.hpp"
-#include "allhands/base/joined.hpp"
+#include "allhands/base/rank_text.hpp"
 #include "allhands/base/seconds.hpp"
 #include "allhands/host/wait_awake.hpp"
 
@@ -72,10 +72,12 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
     return std::find(absent.begin(), absent.end(), peer) == absent.end();
   });
   if (!gone.empty()) {
-    const std::string problem = joined(gone, [&](int peer) {
+    const auto name = [this](int peer) { return describe(peer); };
+    const auto end_of = [this](int peer, bool) {
       const bool left = control(peer).has_left.load(std::memory_order_acquire) != 0;
-      return describe(peer) + (left ? " left the group" : " died");
-    });
+      return std::string(left ? " left the group" : " died");
+    };
+    const std::string problem = tell_of(gone, name, end_of);
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);
   }
   if (end == WaitEnd::Expired && !absent.empty())
@@ -128,22 +130,25 @@ std::string Arena::describe_call() const {
 std::string Arena::describe_wait(Deadline::Duration waited,
                                  const std::vector<int>& absent) const {
   return "waited " + seconds(waited) + " (limit " + seconds(limits_.deadline.limit()) +
-         "); missing [" + joined(group_ranks(absent)) + "]" + describe_missing(absent);
+         "); missing [" + counted_ranges(group_ranks(absent), group_.size()) + "]" +
+         describe_missing(absent);
 }
 
-// "; rank 3 was last in broadcast #16, rank 4 has not called anything yet"
+// "; rank 3 was last in broadcast #16, rank 4 has called nothing on this group yet"
 std::string Arena::describe_missing(const std::vector<int>& ranks) const {
-  std::string text;
-  for (const int peer : ranks) {
-    const std::uint64_t entered = control(peer).entered.load(std::memory_order_relaxed);
-    text += (text.empty() ? "; rank " : ", rank ") + std::to_string(group_rank(peer));
+  const auto name = [this](int rank) {
+    return "rank " + std::to_string(group_rank(rank));
+  };
+  const auto last = [this](int rank, bool is_plural) -> std::string {
+    const std::uint64_t entered = control(rank).entered.load(std::memory_order_relaxed);
     if (entered == 0)
-      text += " has called nothing on this group yet";
-    else
-      text += std::string(" was last in ") + name_of(static_cast<Op>(entered & 0xff)) +
-              " #" + std::to_string(entered >> 8);
-  }
-  return text;
+      return std::string(is_plural ? " have" : " has") +
+             " called nothing on this group yet";
+    return std::string(is_plural ? " were" : " was") + " last in " +
+           name_of(static_cast<Op>(entered & 0xff)) + " #" +
+           std::to_string(entered >> 8);
+  };
+  return "; " + tell_of(ranks, name, last);
 }
 
 }  // namespace allhands

@@ -146,11 +146,13 @@ void SharedArrayMaker::reserve(const Arena& arena) const {
 }
 
 std::string SharedArrayMaker::failures(const Arena& arena) const {
-  std::string text;
+  std::vector<int> failed;
   for (int rank = 0; rank < arena.size(); ++rank)
-    if (const std::string one = told(arena, rank, 1); !one.empty())
-      text += (text.empty() ? "" : "; ") + failure_of(arena, rank, one);
-  return text;
+    if (!told(arena, rank, 1).empty()) failed.push_back(rank);
+  return arena.tell_of(
+      failed,
+      [&](int rank) { return "rank " + std::to_string(arena.group_rank(rank)); },
+      [&](int rank, bool) { return ": " + told(arena, rank, 1); }, "; ");
 }
 
 std::shared_ptr<SharedArray> SharedArrayMaker::result() const {

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "allhands/base/joined.hpp"
 #include "allhands/base/thread_mark.hpp"
 #include "allhands/engine/transfer_text.hpp"
 #include "allhands/host/wait_awake.hpp"
@@ -387,8 +386,7 @@ void ProgressEngine::flush(const Limits& limits) {
     const WaitEnd end = wait.look();
     if (end == WaitEnd::Interrupted) throw interrupted();
     if (end == WaitEnd::None) continue;
-    const std::string ranks =
-        joined(waiting, [&](int peer) { return members_.describe(peer); });
+    const std::string ranks = members_.describe(waiting);
     throw Error(ErrorKind::Timeout,
                 "group '" + members_.name + "': messages to " + ranks +
                     " timed out: they were not received before this rank left",
@@ -430,9 +428,9 @@ void ProgressEngine::throw_losses() {
       lost.push_back(peer);
   std::sort(lost.begin(), lost.end());
   if (lost.empty()) return;
-  const std::string ranks = joined(lost, [&](int p) { return members_.describe(p); });
   throw Error(ErrorKind::RankFailed,
-              "group '" + members_.name + "': small messages were sent to " + ranks +
+              "group '" + members_.name + "': small messages were sent to " +
+                  members_.describe(lost) +
                   ", which died or left the group without receiving them",
               lost);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "allhands/base/rank_text.hpp"
 #include "allhands/host/process.hpp"
 
 namespace allhands {
@@ -21,6 +22,13 @@ struct Membership {
   std::string describe(int peer) const {
     return "rank " + std::to_string(peer) + " (pid " +
            std::to_string(process(peer).pid) + ")";
+  }
+  // The same of each; of many "ranks 0-38, 41 (40 of 256)".
+  std::string describe(const std::vector<int>& some) const {
+    const auto number_of = [](int peer) { return peer; };
+    return tell_of(
+        some, size(), number_of, [this](int peer) { return describe(peer); },
+        [](int, bool) { return std::string(); });
   }
 };
 
