@@ -17,7 +17,7 @@ constexpr std::size_t kKiB = std::size_t{1} << 10, kMiB = kKiB << 10;
 Way best_of(const Case& c, const Tuning& tuning) {
   const Ways ways = select(c, tuning);
   for (const Way way :
-       {Way::Mapped, Way::Cooperative, Way::Read, Way::OnePhase, Way::Slots})
+       {Way::Mapped, Way::Cooperative, Way::Read, Way::Tree, Way::OnePhase, Way::Slots})
     if (ways.may(way)) return way;
   CHECK(!"no way");
   std::abort();
@@ -29,6 +29,9 @@ Way best(Op op, std::size_t bytes, int ranks, bool reads = true, bool shared = f
 
 void test_the_table() {
   CHECK(best(Op::AllReduce, 8, 2) == Way::OnePhase);
+  CHECK(best(Op::AllReduce, 32, 32) == Way::OnePhase);
+  CHECK(best(Op::AllReduce, 32, 33) == Way::Tree);
+  CHECK(best(Op::AllReduce, 33, 33) == Way::OnePhase);
   CHECK(best(Op::AllReduce, 16 * kKiB, 2) == Way::OnePhase);
   CHECK(best(Op::AllReduce, 16 * kKiB + 8, 2) == Way::Slots);
   CHECK(best(Op::AllReduce, 16 * kKiB, 4) == Way::Slots);

@@ -37,18 +37,35 @@ class AllReduce {
 
   // In one phase, where everybody reduces all of it, or in two.
   void run(const Ways& ways) {
+    if (ways.may(Way::Tree) && input_.num_bytes() <= kInlineBytes) return run_in_tree();
     if (!ways.may(Way::OnePhase)) return run_two_phases();
-    const std::size_t bytes = input_.num_bytes();
-    arena_.enter([&] {
-      pack(input_, 0, input_.count, arena_.staging(arena_.rank(), 0, bytes));
-    });
+    arena_.enter([&] { stage_all(); });
     if (output_ == nullptr) return;
-    for (int rank = 0; rank < arena_.size(); ++rank)
-      reduction_.source(rank) = arena_.staging(rank, 0, bytes);
+    set_staged_sources();
     reduction_.run(*output_, 0, output_->count);
   }
 
  private:
+  void run_in_tree() {
+    const std::byte* const result =
+        arena_.enter_for_result([&] { stage_all(); },
+                                [&](std::byte* to) {
+                                  set_staged_sources();
+                                  reduction_.run(to, input_.count);
+                                });
+    unpack(result, *output_, 0, output_->count);
+  }
+
+  void stage_all() {
+    std::byte* const to = arena_.staging(arena_.rank(), 0, input_.num_bytes());
+    pack(input_, 0, input_.count, to);
+  }
+
+  void set_staged_sources() {
+    for (int rank = 0; rank < arena_.size(); ++rank)
+      reduction_.source(rank) = arena_.staging(rank, 0, input_.num_bytes());
+  }
+
   // The staging of chunk i + 1 overlaps the peers' reduction of chunk i. That is safe:
   // it writes only parts that this rank does not own, and nobody reads those of chunk
   // i - 1 once all have published their results of it.

@@ -47,7 +47,7 @@ class IndexExchange {
     collect(0);
     for (std::size_t i = 1; i < rounds; ++i) {
       stage(i);
-      arena_.wait_all(arena_.publish());
+      arena_.meet();
       collect(i);
     }
     for (int rank = 0; rank < arena_.size(); ++rank)

@@ -72,7 +72,7 @@ class AllToAll {
     collect(0);
     for (std::size_t i = 1; i < rounds; ++i) {
       stage(i);
-      arena_.wait_all(arena_.publish());
+      arena_.meet();
       collect(i);
     }
     if (is_any_read_) arena_.part_from_peers();

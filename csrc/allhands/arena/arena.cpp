@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "allhands/base/error.hpp"
-#include "allhands/base/futex.hpp"
 #include "allhands/base/random.hpp"
 
 namespace allhands {
@@ -69,6 +68,8 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
                                            layout_.header(memory_->data()).moves, rank_,
                                            tuning_.yields_per_look);
   let_peers_read();
+  tell_place();
+  arrange(false);
 }
 
 bool Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,
@@ -99,20 +100,17 @@ void Arena::set_factor(const Factor& factor) {
 
 const Factor& Arena::factor(int rank) const { return control(rank).factors[parity_]; }
 
-void Arena::enter() {
-  wait_all(std::exchange(is_suspended_, false) ? clock_ : publish());
-  may_suspend_ = false;
-  if (!can_read_peers_) try_to_read_peers();
-  check_match();
-}
+void Arena::enter() { enter_with(nullptr); }
 
-std::uint32_t Arena::publish() {
-  Line& mine = line(rank());
-  // Sequentially consistent with the waiter's increment and re-read: either it sees the
-  // new clock or we see that it sleeps.
-  mine.clock.exchange(++clock_, std::memory_order_seq_cst);
-  if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake_all(mine.clock);
-  return clock_;
+void Arena::enter_with(const Make* make) {
+  if (!std::exchange(is_suspended_, false)) publish();
+  const bool may_differ = gather_and_release(true, make);
+  may_suspend_ = false;
+  if (!can_read_peers_) {
+    try_to_read_peers();
+    arrange(true);
+  }
+  if (may_differ) check_match();
 }
 
 void Arena::wait_all(std::uint32_t clock) {

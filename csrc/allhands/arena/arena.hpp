@@ -25,12 +25,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "allhands/arena/layout.hpp"
+#include "allhands/arena/meeting_tree.hpp"
 #include "allhands/arena/shared_arrays.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
@@ -102,6 +104,16 @@ class Arena {
     if (!is_suspended_) stage();
     enter();
   }
+  // The same where all ranks get a result of up to kInlineBytes, which one of them
+  // makes of what all have staged: where it is, until this rank publishes again. Only
+  // of ranks that meet in a tree.
+  using Make = std::function<void(std::byte* result)>;
+  template <class Stage>
+  const std::byte* enter_for_result(Stage stage, const Make& make) {
+    if (!is_suspended_) stage();
+    enter_with(&make);
+    return control(rank()).released.payload;
+  }
   // Tells how many chunks the operation uses; needed when it is more than one.
   void use_chunks(std::uint64_t count) { next_chunk_ = first_chunk_ + count; }
   // After enter: the operation goes on as if nothing of it had been staged yet. It may
@@ -116,6 +128,11 @@ class Arena {
   // Interrupted, and tells the local ranks, or throws what one of them has told.
   void wait(int rank, std::uint32_t clock);
   void wait_all(std::uint32_t clock);
+  // Publishes, and returns when every rank has.
+  void meet() {
+    publish();
+    gather_and_release(false, nullptr);
+  }
   // No rank uses another's array any more: returns when all have said so. Throws where
   // the group was given up meanwhile: a rank that did so in this wait may have changed
   // its array while others still read it.
@@ -185,10 +202,18 @@ class Arena {
   std::string describe_self() const;
   std::vector<int> group_ranks(std::vector<int> ranks) const;
 
+  void enter_with(const Make* make);
+  bool gather_and_release(bool is_entering, const Make* make);
+  bool gather(bool is_entering);
+  Signal& passed_up(int rank) const;
+  std::vector<int> holding_up(std::uint32_t clock) const;
+  void tell_place() const;
+  void arrange(bool have_met);
   void check_match() const;
   void let_peers_read();
   void try_to_read_peers();
-  void wait_asleep(int rank, std::uint32_t clock);
+  void wait(Signal& theirs, std::uint32_t clock);
+  void wait_asleep(Signal& theirs, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
   bool is_gone(int rank) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
@@ -196,6 +221,7 @@ class Arena {
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
                                    const std::vector<int>& local);
   void wake_everybody() const;
+  void wake_waiters_for(int rank) const;
   std::vector<int> missing(std::uint32_t clock) const;
   std::string describe_wait(Deadline::Duration waited,
                             const std::vector<int>& absent) const;
@@ -210,6 +236,8 @@ class Arena {
   Tuning tuning_;
   std::size_t chunk_bytes_;
   std::unique_ptr<Placement> placement_;
+  std::optional<MeetingTree> tree_;       // of many ranks
+  std::optional<std::uint32_t> meeting_;  // the clock of the one in it that goes on
   // What the others read first, and whether all could.
   const std::unique_ptr<const std::uint64_t> probe_;
   std::optional<bool> can_read_peers_;

@@ -33,8 +33,15 @@ void Arena::fail(const Error& error) {
 }
 
 void Arena::wake_everybody() const {
-  for (int peer = 0; peer < size(); ++peer)
-    for (Line& line : control(peer).lines) futex_wake_all(line.clock);
+  for (int peer = 0; peer < size(); ++peer) wake_waiters_for(peer);
+}
+
+void Arena::wake_waiters_for(int rank) const {
+  RankControl& theirs = control(rank);
+  for (Line& line : theirs.lines) futex_wake_all(line.clock);
+  if (!tree_) return;
+  futex_wake_all(theirs.gathered.clock);
+  futex_wake_all(theirs.released.clock);
 }
 
 // Whatever the record holds, also where a rank has written over it.
@@ -88,7 +95,7 @@ Error Arena::nonsense_of(int rank) const {
 
 void Arena::leave() {
   control(rank()).has_left.store(1, std::memory_order_release);
-  for (Line& line : control(rank()).lines) futex_wake_all(line.clock);
+  wake_waiters_for(rank());
 }
 
 }  // namespace allhands

@@ -25,16 +25,37 @@ namespace allhands {
 // Bytes small enough to travel in the cache line that announces them.
 inline constexpr std::size_t kInlineBytes = 32;
 
+// How far a rank has come, for those who wait for it.
+struct Signal {
+  std::atomic<std::uint32_t> clock;    // futex word; see Arena
+  std::atomic<std::uint32_t> waiters;  // threads asleep on `clock`
+
+  // Clocks wrap around; no rank is ever 2^31 publications ahead of another.
+  bool has_reached(std::uint32_t target) const {
+    const std::uint32_t now = clock.load(std::memory_order_acquire);
+    return static_cast<std::int32_t>(now - target) >= 0;
+  }
+};
+
 // What a rank last published, in one of two that operations use in turn. One cache
 // line: a peer that sees the clock move has the descriptor and a small payload with the
 // same miss.
-struct alignas(64) Line {
-  std::atomic<std::uint32_t> clock;    // futex word; see Arena
-  std::atomic<std::uint32_t> waiters;  // threads asleep on `clock`
+struct alignas(64) Line : Signal {
   Descriptor descriptor;
   std::byte payload[kInlineBytes];
 };
 static_assert(sizeof(Line) == 64);
+
+// What a rank tells the one above it in a MeetingTree: those below have published.
+struct alignas(64) Gathered : Signal {
+  std::uint64_t is_different;  // two of them have entered different operations
+};
+
+// What it tells those below it: all ranks have published.
+struct alignas(64) Released : Signal {
+  std::uint64_t is_different;
+  std::byte payload[kInlineBytes];  // a result for all
+};
 
 // What a rank sends in the current operation, while both it and its receiver copy; see
 // CooperativeReceives. Written by both.
@@ -55,6 +76,9 @@ struct alignas(64) RankControl {
   std::uint64_t probe;                     // what is there
   Seat seat;                               // see Placement
   Pulse pulse;                             // of the rank, by those who wait for it
+  std::atomic<std::uint32_t> place;        // socket << 16 | cache; see Place
+  Gathered gathered;
+  Released released;
   Handover handover;
 };
 

@@ -42,7 +42,7 @@ std::optional<SharedArrays::Held> PeerArrays::hold(Arena& arena, int root) {
   auto held = arena.shared_arrays()->hold(said(arena, root).region);
   const auto has_it = [&](int rank) -> std::byte& { return *arena.slot(rank, 1); };
   has_it(arena.rank()) = std::byte{held.has_value()};
-  arena.wait_all(arena.publish());
+  arena.meet();
   for (int rank = 0; rank < arena.size(); ++rank)
     if (has_it(rank) != std::byte{1}) return std::nullopt;
   return held;

@@ -45,7 +45,7 @@ void Arena::try_to_read_peers() {
                             sizeof(seen)) == PeerRead::Done &&
              seen == control(next).probe;
   control(rank()).reads_peers.store(can ? kReads : kCannot, std::memory_order_relaxed);
-  wait_all(publish());
+  meet();
   for (int peer = 0; peer < size(); ++peer)
     can = can && control(peer).reads_peers.load(std::memory_order_relaxed) == kReads;
   can_read_peers_ = can;
@@ -95,7 +95,7 @@ void Arena::part_from_peers() {
   std::atomic_thread_fence(std::memory_order_acquire);
   if (failure().state.load(std::memory_order_relaxed) != SharedFailure::kNone)
     fail_and_throw(ErrorKind::Backend, "the group was given up", {});
-  wait_all(publish());
+  meet();
 }
 
 }  // namespace allhands

@@ -18,7 +18,7 @@ void run_rounds(Arena& arena, std::size_t rounds, Stage stage, Collect collect) 
   collect(std::size_t{0});
   for (std::size_t i = 1; i < rounds; ++i) {
     stage(i);
-    arena.wait_all(arena.publish());
+    arena.meet();
     collect(i);
   }
 }

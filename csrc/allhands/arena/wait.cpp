@@ -11,35 +11,25 @@
 #include "allhands/host/wait_awake.hpp"
 
 namespace allhands {
-namespace {
 
-// Clocks wrap around; no rank is ever 2^31 publications ahead of another.
-bool has_reached(std::uint32_t clock, std::uint32_t target) {
-  return static_cast<std::int32_t>(clock - target) >= 0;
-}
+void Arena::wait(int rank, std::uint32_t clock) { wait(line(rank), clock); }
 
-}  // namespace
-
-void Arena::wait(int rank, std::uint32_t clock) {
-  const Line& theirs = line(rank);
-  const auto is_there = [&] {
-    return has_reached(theirs.clock.load(std::memory_order_acquire), clock);
-  };
+void Arena::wait(Signal& theirs, std::uint32_t clock) {
+  const auto is_there = [&] { return theirs.has_reached(clock); };
   const auto yield = [this] { placement_->yield(); };
-  if (!wait_awake(tuning_, is_there, yield)) wait_asleep(rank, clock);
+  if (!wait_awake(tuning_, is_there, yield)) wait_asleep(theirs, clock);
 }
 
-void Arena::wait_asleep(int rank, std::uint32_t clock) {
+void Arena::wait_asleep(Signal& theirs, std::uint32_t clock) {
   placement_->leave_seat();
-  Line& theirs = line(rank);
   const Wait wait(limits_, &late_notice_);
   while (true) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.clock.load(std::memory_order_seq_cst);
-    if (!has_reached(seen, clock) && !has_failed())
+    if (!theirs.has_reached(clock) && !has_failed())
       futex_wait(theirs.clock, seen, wait.slice());
     theirs.waiters.fetch_sub(1, std::memory_order_relaxed);
-    if (has_reached(theirs.clock.load(std::memory_order_acquire), clock)) return;
+    if (theirs.has_reached(clock)) return;
     look_around(wait, clock);
     wait.tell_if_late(
         [&](Deadline::Duration waited) { return late_text(clock, waited); });
@@ -106,10 +96,8 @@ std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) con
 std::vector<int> Arena::missing(std::uint32_t clock) const {
   std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank() &&
-        !has_reached(line(peer).clock.load(std::memory_order_acquire), clock))
-      ranks.push_back(peer);
-  return ranks;
+    if (peer != rank() && !line(peer).has_reached(clock)) ranks.push_back(peer);
+  return ranks.empty() ? holding_up(clock) : ranks;
 }
 
 std::vector<int> Arena::group_ranks(std::vector<int> ranks) const {

@@ -10,6 +10,8 @@ const char* name_of(Way way) {
       return "cooperative";
     case Way::Read:
       return "read";
+    case Way::Tree:
+      return "tree";
     case Way::OnePhase:
       return "one phase";
     case Way::Slots:

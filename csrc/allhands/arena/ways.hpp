@@ -15,6 +15,7 @@ enum class Way : std::uint8_t {
   Mapped,       // all arrays lie in one shared array: plain loads and stores
   Cooperative,  // sender and receiver copy together, by system calls
   Read,         // who needs the data reads it, by system calls
+  Tree,         // staged whole; one rank of many reduces, and passes the result on
   OnePhase,     // staged whole; who needs the result reduces everything
   Slots,        // staged chunk by chunk
 };
@@ -22,7 +23,7 @@ enum class Way : std::uint8_t {
 const char* name_of(Way way);
 
 // What one operation may do, the same on every rank but for `stores`. Whether the ways
-// before OnePhase can be taken depends on everybody's arrays, which the ranks tell each
+// before Tree can be taken depends on everybody's arrays, which the ranks tell each
 // other at their meeting: they take the first that all arrays allow.
 class Ways {
  public:

@@ -35,6 +35,13 @@ constexpr Choice kChoices[] = {
      },
      "inputs and results are read where they lie: slots of this size exceed the "
      "caches"},
+    {Op::AllReduce, Way::Tree,
+     [](const Case& c, const Tuning& t) {
+       return c.bytes <= kInlineBytes &&
+              static_cast<std::uint64_t>(c.ranks) >= t.tree_ranks;
+     },
+     "one of many ranks reduces: the others get the result with the word that all are "
+     "here"},
     {Op::AllReduce, Way::OnePhase, kIsReduced, kOnePhase},
     {Op::AllReduce, Way::Slots, kAlways, kSlots},
 
@@ -126,7 +133,7 @@ Ways select(const Case& c, const Tuning& tuning) {
   for (; choice != std::end(kChoices) && choice->op == c.op; ++choice)
     if (choice->is_worth(c, tuning)) {
       ways.add(choice->way);
-      if (choice->way >= Way::OnePhase) break;
+      if (choice->way >= Way::Tree) break;
     }
   if (c.op == Op::AllToAll && ways.may(Way::Read)) {
     const auto ranks = static_cast<std::uint64_t>(c.ranks);

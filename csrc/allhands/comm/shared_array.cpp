@@ -122,7 +122,7 @@ void SharedArrayMaker::run(Arena& arena, std::uint64_t sequence, const Limits& l
            if (arena.rank() != 0) open(arena, limits);
            reserve(arena);
          }));
-  arena.wait_all(arena.publish());
+  arena.meet();
   failure_ = failure_.empty() ? failures(arena) : failure_of(arena, 0, failure_);
   if (!failure_.empty()) {
     failure_ = arena.describe_call() + ": " + failure_;

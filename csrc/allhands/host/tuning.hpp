@@ -26,6 +26,7 @@ struct Tuning {
   std::uint64_t piece_bytes;
   std::uint64_t handover_bytes;
   std::uint64_t slice_bytes;
+  std::uint64_t tree_ranks;
   std::uint64_t spins;
   std::uint64_t yields;
   std::uint64_t yields_per_look;

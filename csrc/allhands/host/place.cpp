@@ -1,0 +1,66 @@
+#include "allhands/host/place.hpp"
+
+#include <sched.h>
+
+#include <fstream>
+#include <optional>
+#include <vector>
+
+namespace allhands {
+namespace {
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  return cpus;
+}
+
+std::optional<int> number_in(const std::string& path) {
+  int number = 0;
+  if (!(std::ifstream(path) >> number)) return std::nullopt;
+  return number;
+}
+
+// The first CPU with which `cpu` shares its last cache, which stands for all of these.
+std::optional<int> cache_of(const std::string& cpu) {
+  std::optional<int> first;
+  for (int i = 0; const auto shared = number_in(cpu + "/cache/index" +
+                                                std::to_string(i) + "/shared_cpu_list");
+       ++i)
+    first = shared;
+  return first;
+}
+
+// 0 where some CPU does not tell, or two differ.
+class Common {
+ public:
+  void add(std::optional<int> number) {
+    const int next = number.value_or(-1) + 1;
+    value_ = value_ == kNone || value_ == next ? next : 0;
+  }
+  std::uint16_t value() const {
+    return value_ <= 0 || value_ > UINT16_MAX ? 0 : static_cast<std::uint16_t>(value_);
+  }
+
+ private:
+  static constexpr int kNone = -1;
+  int value_ = kNone;
+};
+
+}  // namespace
+
+Place place_of_this_process(const std::string& folder) {
+  Common socket, cache;
+  for (const int number : allowed_cpus()) {
+    const std::string cpu = folder + "/cpu" + std::to_string(number);
+    socket.add(number_in(cpu + "/topology/physical_package_id"));
+    cache.add(cache_of(cpu));
+    if (socket.value() == 0) return {};
+  }
+  return {socket.value(), cache.value()};
+}
+
+}  // namespace allhands

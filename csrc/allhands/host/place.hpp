@@ -1,0 +1,22 @@
+// Where on the host a process runs: which CPUs share a cache, and which a socket.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace allhands {
+
+// The socket and the cache that the CPUs of a process share. Numbers from 1 on; 0: they
+// share none.
+struct Place {
+  std::uint16_t socket = 0;
+  std::uint16_t cache = 0;  // that of the last level, within the host
+
+  bool operator==(const Place&) const = default;
+};
+
+// Of the CPUs that this process may run on: what they have in common, as `folder`
+// tells, the kernel's description of the CPUs. Anywhere, where they are all CPUs there.
+Place place_of_this_process(const std::string& folder = "/sys/devices/system/cpu");
+
+}  // namespace allhands
