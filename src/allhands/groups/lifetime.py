@@ -189,10 +189,11 @@ def new_group(
     the same order; with `use_local_synchronization` only the members need to, whatever
     else they make in between.
 
-    That order is checked by one operation on the world's store: the n-th calls of all
-    ranks must have the same ranks, `backend` and `group_desc`. A rank whose call
-    differs from that of the rank which came first raises `CollectiveMismatchError`, as
-    do those that come after it; they get no group. Ranks that came before have theirs.
+    That order is checked, by the world's store or by what ranks of this host found
+    there: the n-th calls of all ranks must have the same ranks, `backend` and
+    `group_desc`. A rank whose call differs from that of the rank which came first
+    raises `CollectiveMismatchError`, as do those that come after it; they get no group.
+    Ranks that came before have theirs.
     Where such a group, or one made by a later call, should have had a rank that raised,
     it is broken: its next operation, or the one that waits in it, raises the same.
 

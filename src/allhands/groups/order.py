@@ -2,8 +2,10 @@
 
 A group that some ranks make as their third and others as their fourth is not the same
 group, so `new_group` compares: the rank that comes first to the n-th call leaves in the
-world's store what it makes, and who comes later looks. That is one operation on the
-store for each rank and call. Nobody waits, and nothing is deleted until the store is.
+world's store what it makes, and who comes later looks. Where a rank of the same host
+has found already that they agree, it looks in memory of the host (`agreed_calls`), else
+in the store. So a call costs the store one operation for each host, and some more where
+ranks come at once. Nobody waits, and nothing is deleted until the store is.
 
 Where ranks differ,
 
@@ -33,9 +35,11 @@ from typing import NamedTuple, NoReturn
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.registry import Backend, BackendConfig, make_communicator
-from allhands.errors import CollectiveMismatchError, DistError
+from allhands.errors import CollectiveMismatchError, DistError, DistStoreError
+from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.making import hashed
 from allhands.groups.world import current, default_group
+from allhands.rendezvous.ranges import in_ranges
 from allhands.store import PrefixStore, Store
 
 __all__ = ["name_in_order", "tell_parent"]
@@ -53,7 +57,7 @@ class _Call(NamedTuple):
         more = "" if self.group_desc is None else f", group_desc={self.group_desc!r}"
         if self.backend != default_group().backend:
             more += f", backend={self.backend!r}"
-        return f"new_group({self.members}{more})"
+        return f"new_group({in_ranges(self.members)}{more})"
 
 
 def name_in_order(
@@ -69,22 +73,27 @@ def name_in_order(
     world = current()
     if not world.has_met:  # the backends in use do not need to know who the ranks are
         return world.next_name()
-    store = _store()
     mine = _Call(default_group().rank(), members, backend, group_desc)
+    what = json.dumps(mine[1:])
     while True:
         name = world.next_name()
         try:
+            agreed = _agreed_calls()
+            if agreed.have(int(name), what):
+                return name
+            store = agreed.store
             found = store.compare_set(name, "", json.dumps([mine]))
         except (NotImplementedError, DistError):
             return name
-        first, *others = [_Call(*call) for call in json.loads(found)]
+        first, *others = _calls(name, found)
         if others or first[1:] != mine[1:]:
             if not others and _need_not_count(store, mine):
                 world.take_back_name()
                 return None
             if not others and _need_not_count(store, first):
                 continue
-            _disagree(store, name, mine, first, others)
+            _disagree(agreed, name, mine, first, others)
+        agreed.add(int(name), what)
         return name
 
 
@@ -95,8 +104,8 @@ def tell_parent(parent: Sequence[int], parts: Sequence[Sequence[int]]) -> None:
     """
     if not current().has_met:
         return
-    store = _store()
     with suppress(NotImplementedError, DistError):
+        store = _agreed_calls().store
         for members in parts:
             _tell_parent(store, f"parent/{hashed(sorted(members))}", set(parent))
 
@@ -112,11 +121,43 @@ def _tell_parent(store: Store, key: str, parent: set[int]) -> None:
         known, parent = found, parent & set(json.loads(found))
 
 
-def _store() -> Store:
-    """Where the calls of this world's ranks are compared."""
+def _agreed_calls() -> AgreedCalls:
+    """Where the calls of this world's ranks are compared, and what is known of them."""
     world = current()
-    token = world.roster().token_for("group order").hex()[:16]
-    return PrefixStore(f"groups/{token}", world.store)
+    if world.agreed_calls is None:
+        token = world.roster().token_for("group order").hex()[:16]
+        store = PrefixStore(f"groups/{token}", world.store)
+        world.agreed_calls = AgreedCalls(store, token)
+    return world.agreed_calls
+
+
+def _calls(name: str, text: bytes) -> list[_Call]:
+    """What the store has of the call of this name: the first that was made, and others.
+
+    Raises:
+        DistStoreError: no rank wrote that.
+    """
+    try:
+        calls = [_Call(*call) for call in json.loads(text)]
+        is_right = bool(calls) and all(map(_is_right, calls))
+    except (ValueError, TypeError):
+        is_right = False
+    if not is_right:
+        raise DistStoreError(
+            f"new_group: what the store has of the ranks' call #{name} is none: "
+            f"{text[:80]!r}; no other program may write there"
+        )
+    return calls
+
+
+def _is_right(call: _Call) -> bool:
+    size = default_group().size()
+    return (
+        isinstance(call.members, list)
+        and all(type(r) is int and 0 <= r < size for r in [call.rank, *call.members])
+        and isinstance(call.backend, str)
+        and isinstance(call.group_desc, str | None)
+    )
 
 
 def _need_not_count(store: Store, call: _Call) -> bool:
@@ -128,13 +169,14 @@ def _need_not_count(store: Store, call: _Call) -> bool:
 
 
 def _disagree(
-    store: Store, name: str, mine: _Call, first: _Call, others: list[_Call]
+    agreed: AgreedCalls, name: str, mine: _Call, first: _Call, others: list[_Call]
 ) -> NoReturn:
     """Raise, and see to it that nobody waits for this rank."""
     is_same = first[1:] == mine[1:]
     if not others:
         with suppress(DistError):  # then only those who use the groups will know
-            store.set(name, json.dumps([first, mine]))
+            agreed.store.set(name, json.dumps([first, mine]))
+    agreed.forget(int(name))
     other = others[0] if is_same else mine
     text = (
         f"new_group: rank {first.rank}'s call #{name} was {first}, rank {other.rank}'s "

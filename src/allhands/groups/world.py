@@ -25,6 +25,7 @@ from allhands.backends.communicator import Communicator
 from allhands.backends.observer import Observer, observing
 from allhands.backends.work import Work
 from allhands.errors import DistError
+from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.process_group import (
     GOODBYE_OF_THE_FAILED,
     LONGEST_GOODBYE,
@@ -58,6 +59,8 @@ class World:
         """What was set; None until somebody asks for it."""
         self.observer: Observer | None = None
         """What is told of each operation; see `observe`."""
+        self.agreed_calls: AgreedCalls | None = None
+        """Of `new_group`; see `order`. None until the first."""
         self._ending = threading.Lock()
         self._reset()
 
@@ -73,6 +76,9 @@ class World:
         self._roster: Roster | None = None
         self._others: list[Communicator] = []
         self._before_ends: dict[str, Callable[[], None]] = {}
+        if self.agreed_calls is not None:
+            self.agreed_calls.close()
+        self.agreed_calls = None
 
     def open(self, store: Store, exchange: Callable[[], Roster]) -> None:
         """Begin: the ranks share `store`, and `exchange` tells who they are."""

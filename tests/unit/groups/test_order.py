@@ -1,6 +1,7 @@
 """Ranks that make their groups in different orders; ranks are threads."""
 
 import contextlib
+import re
 import threading
 import time
 from functools import partial
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.groups import agreed_calls
 from harness.pace import patient
 from harness.ranks import LIMIT, outcomes, run_ranks
 from harness.stores import DictStore
@@ -141,19 +143,110 @@ class CountingStore(DictStore):
         return super().compare_set(key, *arguments)
 
 
-def test_what_it_costs():
-    store, size = CountingStore(), 4
+def num_compared(num_groups, size=4):
+    """How often ranks ask the store, the others after rank 0."""
+    store = CountingStore()
 
     def body(rank):
         dist.init_process_group(store=store, rank=rank, world_size=size)
         dist.init_device_mesh("cpu", (2, 2))
         dist.new_group([0, 1], use_local_synchronization=True)
         dist.split_group(split_ranks=[[0, 1], [2, 3]])
-        for _ in range(5):
+        if rank:
+            dist.barrier()
+        for _ in range(num_groups):
             dist.new_group([0, 1])
+        if rank == 0:
+            dist.barrier()
+        dist.barrier()  # the host's page is rank 0's
 
     run_ranks(size, body, init=False)
-    assert store.num_compared == 5 * size
+    return store.num_compared
+
+
+def test_what_it_costs():
+    """A look at the host's page for each rank, and one comparison for each call."""
+    assert num_compared(0) == 0
+    assert num_compared(5) == 4 + 5
+
+
+def test_what_it_costs_a_rank_that_is_far_behind(monkeypatch):
+    monkeypatch.setattr(agreed_calls, "_NUM_WORDS", 8)
+    assert num_compared(16) > 4 + 16  # the first rank after rank 0 asks again
+
+
+def no_memory(*_):
+    raise OSError("no such memory here")
+
+
+def test_without_a_page_every_rank_asks_the_store(monkeypatch):
+    monkeypatch.setattr("os.memfd_create", no_memory)
+    assert num_compared(5) == 4 * 5
+    test_both_sides_get_both_calls(total, is_waiting=False)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_mismatch_is_found_though_ranks_of_the_host_agreed(seed):
+    """One of four ranks makes another group, whenever it comes."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(4).tolist()
+    deviant = int(random.integers(4))
+    turn = threading.Condition()
+    errors = {}
+
+    def body(rank):
+        with turn:
+            assert turn.wait_for(lambda: order[0] == rank, LIMIT)
+            for number in range(3):
+                members = [0, 1, 2] if (rank, number) == (deviant, 2) else [0, 1]
+                try:
+                    dist.new_group(members)
+                except Mismatch as error:
+                    errors[rank] = str(error)
+            order.append(order.pop(0))
+            turn.notify_all()
+
+    come_late = order[order.index(deviant) :]
+    run_ranks(4, body)
+    # The deviant and all after it; where it was the first, all others.
+    assert [*errors] == (come_late if len(come_late) < 4 else come_late[1:])
+    for text in errors.values():
+        assert f"rank {deviant}'s" in text
+        assert "call #3 was new_group(" in text
+
+
+NO_CALLS = [
+    b"\xff",
+    b"7",
+    b"[]",
+    b"[7]",
+    b'[["0", [0], "native", null]]',
+    b'[[0, "0", "native", null]]',
+    b'[[0, [2], "native", null]]',
+    b"[[0, [0], 1, null]]",
+    b'[[0, [0], "native", 1]]',
+    b'[[0, [0], "native"]]',
+]
+
+
+@pytest.mark.parametrize("text", NO_CALLS)
+def test_bytes_that_no_rank_wrote_are_no_call(text):
+    store = DictStore()
+
+    def body(rank):
+        dist.init_process_group(store=store, rank=rank, world_size=2)
+        dist.new_group([0])
+        dist.barrier()
+        if rank == 0:
+            [first] = [
+                key for key in store.list_keys() if re.search("groups/.*/1$", key)
+            ]
+            store.set(first[:-1] + "2", text)
+        dist.barrier()
+        with pytest.raises(dist.DistStoreError, match="call #2 is none: b'"):
+            dist.new_group([0])
+
+    run_ranks(2, body, init=False)
 
 
 class StoreThatCannot(DictStore):
