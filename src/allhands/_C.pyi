@@ -265,6 +265,22 @@ class Communicator:
     def all_reduce_parts(self, array: SparseArray, op: Any, timeout: datetime.timedelta | None, async_op: bool) -> Any:
         """all_reduce of a sparse array, which holds the result afterwards."""
 
+class StoreTraffic:
+    """What a store's server has counted."""
+
+    @property
+    def connections(self) -> int: ...
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def bytes_received(self) -> int:
+        """With handshakes; what TCP adds is not counted."""
+
+    @property
+    def bytes_sent(self) -> int: ...
+
 class StoreServer:
     """
     A store's server; serves until it is deleted. Its thread never takes the GIL.
@@ -277,6 +293,9 @@ class StoreServer:
 
     @property
     def port(self) -> int: ...
+
+    def traffic(self) -> StoreTraffic:
+        """What it has met since it began."""
 
 class StoreClient:
     """

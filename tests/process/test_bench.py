@@ -217,3 +217,51 @@ def test_a_rank_that_dies_ends_it():
     assert process.returncode == 1
     assert "allhands: a rank " in error
     assert not any(map(is_alive, ranks))
+
+
+def scale(*options, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "allhands", "bench", "--rounds=2", *options],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+
+
+def test_what_more_ranks_cost(tmp_path):
+    path, picture = tmp_path / "figures.json", tmp_path / "figures.png"
+    done = scale("--scale=2,4", f"--json={path}", f"--plot={picture}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert max(map(len, done.stdout.split("Linux")[0].splitlines()[:-2])) <= 80
+    record = json.loads(path.read_text())
+    assert record["rounds"] == 2
+    two, four = record["scale"]
+    assert (two.pop("ranks"), four.pop("ranks")) == (2, 4)
+    for row in two, four:
+        assert all(len(values) == 2 for values in row.values())
+        assert all(value > 0 for values in row.values() for value in values)
+    # A rank that meets others asks the store for something, and tells it who it is.
+    assert min(two["requests"]) >= 2
+    assert min(four["requests"]) > max(two["requests"])
+    assert min(four["store_bytes"]) > max(two["store_bytes"]) > 100
+    assert min(four["segment"]) >= max(two["segment"]) > 4096
+    again = scale(f"--from={path}")
+    assert again.returncode == 2
+    assert "it has what --scale measured" in again.stderr
+
+
+def test_ranks_that_fail_as_they_are_scaled_say_why():
+    done = scale("--scale=3", ALLHANDS_TUNING="no_such_number=1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("allhands bench: 3 ranks failed:\n")
+    assert "no_such_number" in done.stderr
+
+
+def test_what_scale_does_not_go_with():
+    done = scale("--scale=2", "--sizes=8")
+    assert done.returncode == 2
+    assert "--scale does not go with --sizes; it takes --rounds, --json, --plot" in (
+        " ".join(done.stderr.split())
+    )

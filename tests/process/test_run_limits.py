@@ -68,7 +68,7 @@ def test_a_low_hard_limit_is_refused_before_any_rank_starts(tmp_path, options, n
     own = all_needed - needed * RANKS
     assert 32 < own < 50
     assert rest == (
-        f"{all_needed} file descriptors in the launcher, which may have 50: raise the "
+        f"{all_needed} file descriptors in this process, which may have 50: raise the "
         f"hard limit (`ulimit -n {all_needed}` as root), or start at most "
         f"{(50 - own) // needed}"
     )

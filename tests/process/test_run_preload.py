@@ -401,3 +401,22 @@ def test_many_ranks_fork_at_a_low_limit_of_descriptors(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["50"] * 40
+
+
+def test_a_first_group_loads_nothing_more(tmp_path):
+    path = program(
+        tmp_path,
+        """
+        import sys
+        import allhands as dist
+        import numpy as np
+        before = set(sys.modules)
+        dist.init_process_group()
+        dist.all_reduce(np.ones(3))
+        dist.destroy_process_group()
+        print(sorted(set(sys.modules) - before))
+        """,
+    )
+    done = launch("-n2", PRELOAD, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["[rank0] []", "[rank1] []"]

@@ -30,6 +30,7 @@ namespace {
 using store::Client;
 using store::LastWill;
 using store::Server;
+using store::Traffic;
 using GilRelease = nb::call_guard<nb::gil_scoped_release>;
 
 Deadline after(double seconds) { return Deadline::after(duration_of(seconds)); }
@@ -97,6 +98,12 @@ std::vector<nb::bytes> multi_get(Client& self, const std::vector<std::string>& k
 }
 
 void bind_server(nb::module_& m) {
+  nb::class_<Traffic>(m, "StoreTraffic", "What a store's server has counted.")
+      .def_ro("connections", &Traffic::connections)
+      .def_ro("requests", &Traffic::requests)
+      .def_ro("bytes_received", &Traffic::bytes_received,
+              "With handshakes; what TCP adds is not counted.")
+      .def_ro("bytes_sent", &Traffic::bytes_sent);
   nb::class_<Server>(m, "StoreServer", nb::is_weak_referenceable(),
                      "A store's server; serves until it is deleted. Its thread never "
                      "takes the GIL.")
@@ -104,7 +111,8 @@ void bind_server(nb::module_& m) {
            nb::arg("secret"), nb::arg("timeout"), nb::arg("listen_fd") = -1,
            "Listens at `host`:`port`, or on the bound socket `listen_fd`, which it "
            "takes over.")
-      .def_prop_ro("port", &Server::port);
+      .def_prop_ro("port", &Server::port)
+      .def("traffic", &Server::traffic, "What it has met since it began.");
 }
 
 void bind_keys(nb::class_<Client>& client) {

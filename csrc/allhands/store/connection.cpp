@@ -68,6 +68,7 @@ void Connection::send_small(std::string_view bytes) {
       ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent != static_cast<ssize_t>(bytes.size()))
     throw Error(ErrorKind::Network, "the client does not read");
+  sent_ += bytes.size();
 }
 
 bool Connection::reply(Reply reply) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allhands/base/fd.hpp"
@@ -33,6 +34,8 @@ class Connection {
   bool reply(Reply reply);
   bool flush();
   bool is_flushed() const { return writer_.is_done(); }
+  // How many bytes it has sent since this was asked last.
+  std::size_t take_sent() { return std::exchange(sent_, 0) + writer_.take_sent(); }
 
  private:
   enum class State { Greeting, Proving, Open };
@@ -50,6 +53,7 @@ class Connection {
   std::string server_hello_;
   MessageReader reader_{/*is_trusted=*/false};
   MessageWriter writer_;
+  std::size_t sent_ = 0;        // of the handshake
   std::vector<Value> sending_;  // what the writer points into
 };
 

@@ -143,6 +143,7 @@ bool MessageWriter::send(int socket) {
 }
 
 void MessageWriter::drop_sent(std::size_t num_bytes) {
+  sent_ += num_bytes;
   while (!is_done() && num_bytes >= pieces_[next_].size()) {
     num_bytes -= pieces_[next_].size();
     ++next_;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace allhands::store {
@@ -55,6 +56,8 @@ class MessageWriter {
   void start(std::uint32_t code, std::int64_t number,
              const std::vector<std::string_view>& fields);
   bool is_done() const { return next_ == pieces_.size(); }
+  // How many bytes it has sent since this was asked last.
+  std::size_t take_sent() { return std::exchange(sent_, 0); }
   // True: done. False: the socket takes no more now. Throws Error(Network).
   bool send(int socket);
 
@@ -65,6 +68,7 @@ class MessageWriter {
   std::vector<std::string_view>
       pieces_;  // head_, then the fields; the next one trimmed
   std::size_t next_ = 0;
+  std::size_t sent_ = 0;
 };
 
 }  // namespace allhands::store

@@ -77,12 +77,26 @@ class Server::Loop {
     for (const Fd& listener : listeners_) ::shutdown(listener.get(), SHUT_RDWR);
   }
 
+  Traffic traffic() const {  // from any thread
+    const auto now = [](const Counter& counter) {
+      return counter.load(std::memory_order_relaxed);
+    };
+    return {now(connections_), now(requests_), now(bytes_received_), now(bytes_sent_)};
+  }
+
   void stop() {  // from any thread
     is_stopping_.store(true, std::memory_order_relaxed);
     wakeup_.notify();
   }
 
  private:
+  using Counter = std::atomic<std::uint64_t>;  // one thread adds, others look
+
+  static void add(Counter& counter, std::uint64_t count) {
+    const auto before = counter.load(std::memory_order_relaxed);
+    counter.store(before + count, std::memory_order_relaxed);
+  }
+
   struct Client {
     Connection connection;
     std::uint64_t serial;  // tells it from a later one with the same fd
@@ -111,6 +125,7 @@ class Server::Loop {
     guard(client, [&] {
       if (ready.is_writable && client.connection.flush())
         poller_.watch_writable(ready.fd, false);
+      add(bytes_sent_, client.connection.take_sent());
       if (ready.is_readable) read(client);
     });
   }
@@ -133,6 +148,7 @@ class Server::Loop {
       const bool is_cancel = request.code == static_cast<std::uint32_t>(Op::Cancel);
       if (!is_cancel && !connection.is_flushed())
         throw Error(ErrorKind::Network, "a request before the last reply was read");
+      add(requests_, 1);
       service_.handle(connection.fd(), std::move(request));
     };
     for (int turn = 0; turn < kMaxTurns && !client.is_dropped; ++turn) {
@@ -142,7 +158,9 @@ class Server::Loop {
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (count <= 0) throw Error(ErrorKind::Network, "the client has gone");
       const auto num_bytes = static_cast<std::size_t>(count);
+      add(bytes_received_, num_bytes);
       connection.receive({scratch_.data(), num_bytes}, on_request);
+      add(bytes_sent_, connection.take_sent());
       if (num_bytes < wanted) return;
     }
   }
@@ -152,6 +170,7 @@ class Server::Loop {
     if (client.is_dropped) return;
     try {
       if (!client.connection.reply(std::move(reply))) poller_.watch_writable(fd, true);
+      add(bytes_sent_, client.connection.take_sent());
     } catch (const std::exception&) {
       drop(client);  // the service is busy here; close_dropped() tells it
     }
@@ -192,6 +211,7 @@ class Server::Loop {
       clients_.emplace(fd, Client{Connection(std::move(socket), secret_, identity_),
                                   ++last_serial_});
       strangers_.push_back({Clock::now() + handshake_limit_, fd, last_serial_});
+      add(connections_, 1);
     } catch (const std::exception&) {
       return false;
     }
@@ -263,6 +283,10 @@ class Server::Loop {
   std::vector<int> dropped_;
   bool is_accepting_ = true;
   Clock::time_point accept_again_;
+  Counter connections_ = 0;
+  Counter requests_ = 0;
+  Counter bytes_received_ = 0;
+  Counter bytes_sent_ = 0;
   std::array<char, kScratchBytes> scratch_;
 };
 
@@ -275,6 +299,8 @@ Server::Server(std::vector<Fd> listeners, std::string secret,
   const SignalsBlocked blocked;
   thread_ = std::make_unique<std::thread>([loop = loop_.get()] { loop->run(); });
 }
+
+Traffic Server::traffic() const { return loop_->traffic(); }
 
 Server::~Server() {
   if (::getpid() != owner_) {

@@ -17,6 +17,15 @@
 
 namespace allhands::store {
 
+// What a server has met since it began.
+struct Traffic {
+  std::uint64_t connections;
+  std::uint64_t requests;
+  std::uint64_t bytes_received;  // handshakes are counted, what TCP adds is not
+  std::uint64_t bytes_sent;
+};
+
+// Serves a store, from a thread of its own.
 class Server {
  public:
   // Serves at once. `listeners` listen on one port; `secret` may be empty. A stranger
@@ -28,6 +37,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   std::uint16_t port() const { return port_; }
+  // What was counted by now; any thread may ask.
+  Traffic traffic() const;
 
  private:
   class Loop;

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,10 +39,14 @@ from allhands.bench.job import JobError
 from allhands.bench.limits import measure_limits
 from allhands.bench.machine import describe
 from allhands.bench.measure import Effort
+from allhands.bench.page import check_plot
 from allhands.bench.peers import OURS, PEERS
-from allhands.bench.plot import check_plot, plot
+from allhands.bench.plot import plot
 from allhands.bench.record import read_record, write_record
 from allhands.bench.results import Result
+from allhands.bench.scale import Scale, measure_scale, parse_ranks
+from allhands.bench.scale_plot import plot_scale
+from allhands.bench.scale_table import scale_tables
 from allhands.bench.suite import Suite
 from allhands.bench.table import form, results_table, summary_table
 from allhands.bench.training import measure_training, training_table
@@ -51,7 +56,10 @@ __all__ = ["main"]
 _OTHERS = [name for name in PEERS if name != OURS]
 _OPS = "all_reduce,broadcast,all_gather_single,reduce_scatter_single,send_recv,barrier"
 _SIZES = "8,1K,16K,256K,1M,16M,64M"
-_OF_TORCH = ("ranks", "rounds", "json")  # options that --torch takes
+_TAKEN = {  # options that what is measured instead takes
+    "torch": ("ranks", "rounds", "json"),
+    "scale": ("rounds", "json", "plot"),
+}
 _WIDTH = 120  # of the tables, where the output is no terminal
 
 T = TypeVar("T")
@@ -94,6 +102,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="measure steps of training with PyTorch instead, on Gloo and on this "
         "engine; takes --ranks, --rounds and --json",
+    )
+    add(
+        "--scale",
+        type=_scale,
+        metavar="2,4,...,512",
+        help="measure what more ranks cost instead: start, end, small operations, "
+        "store and memory; takes --rounds, --json and --plot",
     )
     add("--json", type=_file, metavar="FILE", help="write every figure there")
     add("--plot", type=_picture, metavar="FILE.png", help="draw a picture there")
@@ -141,6 +156,13 @@ def _ranks(text: str) -> int:
     return _number(text, 2)
 
 
+def _scale(text: str) -> list[int]:
+    try:
+        return parse_ranks(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _positive(text: str) -> int:
     return _number(text, 1)
 
@@ -185,9 +207,13 @@ def main(args: Sequence[str] | None = None) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)
+    _check_taken(parser, options)
     if options.torch:
-        _check_torch(parser, options)
-    act = _train if options.torch else _show if options.source else _run
+        act = _train
+    elif options.scale:
+        act = _grow
+    else:
+        act = _show if options.source else _run
     return carried_out(parser.prog, partial(act, options, console))
 
 
@@ -210,16 +236,18 @@ def _run(options: argparse.Namespace, console: Console) -> None:
         write_record(options.json, asdict(effort), machine, rows)
 
 
-def _check_torch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exits where that cannot be, or was given what has no meaning for it."""
-    if problem := PEERS["gloo"].missing():
+def _check_taken(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exits where --torch or --scale cannot be, or got what has no meaning for it."""
+    if options.torch and (problem := PEERS["gloo"].missing()):
         parser.error(f"--torch: {problem}")
     defaults = vars(parser.parse_args([]))
-    for name, value in vars(options).items():
-        if value != defaults[name] and name not in ("torch", *_OF_TORCH):
-            option = {"source": "from"}.get(name, name).replace("_", "-")
-            takes = ", ".join(f"--{name}" for name in _OF_TORCH)
-            parser.error(f"--torch does not go with --{option}; it takes {takes}")
+    given = [name for name, value in vars(options).items() if value != defaults[name]]
+    for mode, taken in _TAKEN.items():
+        for name in given:
+            if mode in given and name not in (mode, *taken):
+                option = {"source": "from"}.get(name, name).replace("_", "-")
+                takes = ", ".join(f"--{name}" for name in taken)
+                parser.error(f"--{mode} does not go with --{option}; it takes {takes}")
 
 
 def _train(options: argparse.Namespace, console: Console) -> None:
@@ -237,6 +265,33 @@ def _train(options: argparse.Namespace, console: Console) -> None:
     console.print(_title(machine), highlight=False, soft_wrap=True)
     if options.json:
         record = {"machine": machine, "rounds": options.rounds, "training": measured}
+        options.json.write_text(json.dumps(record, indent=1))
+
+
+def _grow(options: argparse.Namespace, console: Console) -> None:
+    """What more ranks cost; where one number fails, what those before it did."""
+    find_figures()
+    machine = {**describe(), "versions": {"allhands": version("allhands")}}
+    rows: list[Scale] = []
+    try:
+        with console.status("starting") as status:
+
+            def tell(ranks: int, turn: int) -> None:
+                status.update(f"{ranks} ranks, {turn + 1} of {options.rounds}")
+
+            for row in measure_scale(options.scale, options.rounds, tell):
+                rows.append(row)
+    finally:
+        if rows:
+            for title, table in scale_tables(rows):
+                console.print(title, style="bold")
+                console.print(table)
+            console.print(_title(machine), highlight=False, soft_wrap=True)
+    if options.plot:
+        plot_scale(options.plot, rows, _title(machine))
+    if options.json:
+        measured = [{"ranks": row.ranks, **row.figures} for row in rows]
+        record = {"machine": machine, "rounds": options.rounds, "scale": measured}
         options.json.write_text(json.dumps(record, indent=1))
 
 

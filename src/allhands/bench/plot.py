@@ -1,50 +1,23 @@
-"""The picture: time and bus bandwidth over size, a curve per peer, and the limits.
-
-It is as wide as a page, so that its letters can be read there.
-"""
+"""The picture: time and bus bandwidth over size, a curve per peer, and the limits."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from allhands.bench.cells import Cell, readable_size
+from allhands.bench.page import MEDIUM, SMALL, STYLES, new_page, write
 from allhands.bench.results import Result
 
-__all__ = ["check_plot", "plot"]
+__all__ = ["plot"]
 
-_WIDTH, _HEIGHT = 7.0, 1.8  # inches: of the picture, of a line of panels
-_LETTERS = 16  # of the title on an inch
-_DOTS = 150  # on an inch
-_SMALL, _MEDIUM = 7.5, 8.5  # letters, in points
 # Bandwidths below a hundredth of the best say the same as the times beside them.
 _BANDWIDTH_RANGE = 100
 _LABEL_DISTANCE = 3  # doublings of the size between two that are named
-_STYLES = (  # in the order of the peers, ours first
-    {"color": "#d1495b", "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 3},
-    {"color": "#30638e", "linewidth": 1.4, "marker": "s", "markersize": 3},
-    {"color": "#6a994e", "linewidth": 1.4, "marker": "^", "markersize": 3},
-)
 _LIMIT = {"color": "0.45", "linewidth": 1, "linestyle": "--"}
 
 Row = Sequence[Result]
-
-
-def check_plot(path: Path) -> None:
-    """Find out before hours of measuring whether the picture can be made.
-
-    Raises:
-        ValueError: matplotlib is missing, or cannot write files of that kind.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("a picture needs matplotlib: pip install matplotlib") from None
-    known = Figure().canvas.get_supported_filetypes()
-    if path.suffix.removeprefix(".") not in known:
-        raise ValueError(f"{str(path)!r}: want a name that ends in .png, .svg or .pdf")
 
 
 def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) -> None:
@@ -53,31 +26,26 @@ def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) ->
     `rows` have the results of all peers, ours first; barriers have no size and are left
     out. `limits` is what `measure_limits` returns.
     """
-    from matplotlib.figure import Figure
-
     lines: dict[str, list[Row]] = {}
     for row in rows:
         if row[0].cell.size:
             lines.setdefault(_name(row[0].cell), []).append(row)
-    count = max(1, len(lines))
-    figure = Figure((_WIDTH, _HEIGHT * count + 0.7), layout="constrained")
-    panels = figure.subplots(count, 2, squeeze=False)
+    figure, panels = new_page(max(1, len(lines)))
     for (time, bandwidth), (name, members) in zip(panels, lines.items(), strict=False):
         _draw_time(time, members, limits)
         _draw_bandwidth(bandwidth, members, limits)
-        time.set_title(f"{name}: µs", fontsize=_MEDIUM, loc="left")
-        bandwidth.set_title("bus bandwidth, GB/s", fontsize=_MEDIUM, loc="left")
+        time.set_title(f"{name}: µs", fontsize=MEDIUM, loc="left")
+        bandwidth.set_title("bus bandwidth, GB/s", fontsize=MEDIUM, loc="left")
     labels = dict(_labelled(panels))
     figure.legend(
         labels.values(),
         labels,
         loc="outside lower left",
         ncols=len(labels),
-        fontsize=_MEDIUM,
+        fontsize=MEDIUM,
         frameon=False,
     )
-    figure.suptitle(_wrapped(title), x=0.01, ha="left", fontsize=_SMALL)
-    figure.savefig(path, dpi=_DOTS)
+    write(figure, title, path)
 
 
 def _name(cell: Cell) -> str:
@@ -85,12 +53,6 @@ def _name(cell: Cell) -> str:
     usual = {"float32", "numpy", "sync"}
     forms = [x for x in (cell.dtype, cell.arrays, cell.mode) if x not in usual]
     return ", ".join([cell.op, f"{cell.ranks} ranks", *forms])
-
-
-def _wrapped(title: str) -> str:
-    """The lines of `title`, broken where they are longer than the picture is wide."""
-    width = int(_LETTERS * _WIDTH)
-    return "\n".join(textwrap.fill(line, width) for line in title.splitlines())
 
 
 def _draw_time(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> None:
@@ -117,7 +79,7 @@ def _draw_curves(
     panel: Any, rows: Sequence[Row], value: Callable[[Result], float]
 ) -> None:
     """A curve per peer; what a peer has not is left out."""
-    for style, results in zip(_STYLES, zip(*rows, strict=True), strict=False):
+    for style, results in zip(STYLES, zip(*rows, strict=True), strict=False):
         shown = [result for result in results if not result.absent]
         sizes = [result.cell.size for result in shown]
         panel.plot(sizes, [*map(value, shown)], label=results[0].peer, **style)
@@ -131,7 +93,7 @@ def _set_axes(panel: Any, rows: Sequence[Row]) -> None:
     named = _apart(sizes)
     panel.set_xticks(sizes, [readable_size(s) if s in named else "" for s in sizes])
     panel.minorticks_off()
-    panel.tick_params(labelsize=_SMALL)
+    panel.tick_params(labelsize=SMALL)
     panel.grid(alpha=0.25)
 
 

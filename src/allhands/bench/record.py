@@ -40,8 +40,11 @@ def read_record(path: Path) -> tuple[dict[str, Any], list[list[Result]]]:
     """
     try:
         record = json.loads(path.read_bytes())
-        if "training" in record:
-            raise ValueError("it has what --torch measured, which is not shown again")
+        for option, key in (("--torch", "training"), ("--scale", "scale")):
+            if key in record:
+                raise ValueError(
+                    f"it has what {option} measured, which is not shown again"
+                )
         if record["format"] != _FORMAT:
             raise ValueError(f"format {record['format']!r}, want {_FORMAT}")
         machine = dict(record["machine"])

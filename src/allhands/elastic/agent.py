@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from allhands.elastic.descriptors import room_for
+from allhands.elastic.descriptors import num_held, room_for
 from allhands.elastic.failure import first_failure, shell_code, signal_name
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
@@ -51,7 +51,8 @@ class Agent:
             OSError: a rank could not be started, or there are too few descriptors for
                 all of them; then none was.
         """
-        with room_for(self._job) as before_exec, _signals() as signals:
+        ranks, held = self._job.num_workers, num_held(self._job)
+        with room_for(ranks, held) as before_exec, _signals() as signals:
             for attempt in range(self._job.max_restarts + 1):
                 group = WorkerGroup(self._job, attempt, self._screens, before_exec)
                 group.run(signals)

@@ -15,7 +15,7 @@ from functools import partial
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 
-__all__ = ["room_for"]
+__all__ = ["num_held", "room_for"]
 
 # A pidfd, and the rank's connection to the store.
 _PER_RANK = 2
@@ -26,8 +26,8 @@ _STREAMS = (Std.OUT, Std.ERR)
 
 
 @contextmanager
-def room_for(job: Job) -> Iterator[Callable[[], None] | None]:
-    """Hold the limit at what `job` needs; yields what gives a new process its own.
+def room_for(ranks: int, needed: int) -> Iterator[Callable[[], None] | None]:
+    """Have room for what `ranks` need; yields what gives a new process its own limit.
 
     It yields None where the limit is high enough as it is.
 
@@ -35,15 +35,15 @@ def room_for(job: Job) -> Iterator[Callable[[], None] | None]:
         OSError: the hard limit is too low.
     """
     limits = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    own, needed = _num_open() + _SPARE, _num_needed(job)
+    own = len(os.listdir("/proc/self/fd")) + _SPARE
     if _is_within(own + needed, soft):
         yield None
         return
     if not _is_within(own + needed, hard):
-        ranks, num_fit = job.num_workers, (hard - own) * job.num_workers // needed
+        num_fit = (hard - own) * ranks // needed
         raise OSError(
             f"{ranks} {'rank' if ranks == 1 else 'ranks'} need {own + needed} file "
-            f"descriptors in the launcher, which may have {hard}: raise the hard limit "
+            f"descriptors in this process, which may have {hard}: raise the hard limit "
             f"(`ulimit -n {own + needed}` as root), or start at most {max(0, num_fit)}"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -54,12 +54,8 @@ def room_for(job: Job) -> Iterator[Callable[[], None] | None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def _num_open() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def _num_needed(job: Job) -> int:
-    """What the ranks' streams, ends and connections take."""
+def num_held(job: Job) -> int:
+    """What the launcher holds for the ranks' streams, ends and connections."""
     ranks = range(job.num_workers)
     streams = sum(_num_of(job, rank, std) for rank in ranks for std in _STREAMS)
     return _PER_RANK * job.num_workers + streams

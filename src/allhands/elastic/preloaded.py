@@ -16,13 +16,25 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from allhands.elastic.job import Preload
 from allhands.elastic.start import Process, Program
 
-__all__ = ["Preloaded"]
+__all__ = ["LOADED_LATER", "Preloaded"]
+
+LOADED_LATER = {
+    "allhands": [
+        "allhands.arrays._exported",
+        "allhands.arrays._numpy",
+        "allhands.arrays.future",
+        "allhands.backends.native",
+        "allhands.backends.tuned",
+        "hashlib",
+    ]
+}
+"""Of a module, what a program that imports it loads sooner or later anyway."""
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "preloading")
 _MESSAGE_BYTES = 1 << 18
@@ -77,7 +89,7 @@ class Preloaded:
             config = {
                 "folder": _FOLDER,
                 "python_path": python_path,
-                "modules": list(preload.modules),
+                "modules": [*_completed(preload.modules)],
                 "first_path": preload.first_path,
             }
             self._socket.send(marshal.dumps(config))
@@ -154,6 +166,12 @@ class Preloaded:
                 return answer
             problem = "has ended"
         raise OSError(f"--preload {self._modules}: the process that forks {problem}")
+
+
+def _completed(modules: Sequence[str]) -> Iterator[str]:
+    for module in modules:
+        yield module
+        yield from LOADED_LATER.get(module, [])
 
 
 def _is_open(fd: int) -> bool:

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from allhands.bench.cells import Cell
-from allhands.bench.plot import check_plot, plot
+from allhands.bench.page import check_plot
+from allhands.bench.plot import plot
 from allhands.bench.results import Result
 from allhands.bench.table import results_table, summary_table
 

@@ -12,9 +12,12 @@ from datetime import timedelta
 import pytest
 
 from allhands import DistNetworkError, DistStoreError, TCPStore
+from allhands._C import StoreServer
 from harness.ctrl_c import check_ctrl_c_ends
+from harness.launcher import wait_until
 from harness.pace import patient
 from harness.ports import needs_ipv6, reserved_port
+from harness.store_wire import GET, SET, connect, message, receive, shake_hands
 
 HOST = "127.0.0.1"
 SHORT = timedelta(milliseconds=50)
@@ -334,3 +337,29 @@ def test_not_a_store_server():
         with pytest.raises(DistNetworkError, match="no store server of ours"):
             TCPStore(HOST, listener.getsockname()[1])
         answering.join()
+
+
+def test_a_server_counts_what_passes():
+    server = StoreServer(HOST, 0, "", 20.0)
+
+    def counts():
+        traffic = server.traffic()
+        return (
+            *(traffic.connections, traffic.requests),
+            *(traffic.bytes_received, traffic.bytes_sent),
+        )
+
+    assert counts() == (0, 0, 0, 0)
+    value = bytes(100_000)
+    requests = message(SET, b"key", value), message(GET, b"key")
+    replies = message(0), message(0, value)
+    with connect(server.port) as peer:
+        verdict, proof, _ = shake_hands(peer)
+        for request, reply in zip(requests, replies, strict=True):
+            peer.sendall(request)
+            assert receive(peer, len(reply)) == reply
+        received = 64 + 32 + len(b"".join(requests))
+        sent = 64 + len(verdict + proof) + len(b"".join(replies))
+        expected = (1, 2, received, sent)
+        # With the last reply there, the server may still be about to count it.
+        wait_until(lambda: counts() == expected, 20, f"{expected}")

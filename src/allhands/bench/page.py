@@ -1,0 +1,54 @@
+"""What the pictures have in common: as wide as a page, letters to be read there."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MEDIUM", "SMALL", "STYLES", "check_plot", "new_page", "write"]
+
+_WIDTH, _HEIGHT = 7.0, 1.8  # inches: of the picture, of a line of panels
+_LETTERS = 16  # of the title on an inch
+_DOTS = 150  # on an inch
+SMALL, MEDIUM = 7.5, 8.5  # letters, in points
+STYLES = (  # in the order of the peers, ours first
+    {"color": "#d1495b", "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 3},
+    {"color": "#30638e", "linewidth": 1.4, "marker": "s", "markersize": 3},
+    {"color": "#6a994e", "linewidth": 1.4, "marker": "^", "markersize": 3},
+)
+
+
+def check_plot(path: Path) -> None:
+    """Find out before hours of measuring whether the picture can be made.
+
+    Raises:
+        ValueError: matplotlib is missing, or cannot write files of that kind.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("a picture needs matplotlib: pip install matplotlib") from None
+    known = Figure().canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in known:
+        raise ValueError(f"{str(path)!r}: want a name that ends in .png, .svg or .pdf")
+
+
+def new_page(lines: int) -> tuple[Any, Any]:
+    """A picture of so many lines, and its panels, two in each."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((_WIDTH, _HEIGHT * lines + 0.7), layout="constrained")
+    return figure, figure.subplots(lines, 2, squeeze=False)
+
+
+def write(figure: Any, title: str, path: Path) -> None:
+    """Give the picture its title, and write it."""
+    figure.suptitle(_wrapped(title), x=0.01, ha="left", fontsize=SMALL)
+    figure.savefig(path, dpi=_DOTS)
+
+
+def _wrapped(title: str) -> str:
+    """The lines of `title`, broken where they are longer than the picture is wide."""
+    width = int(_LETTERS * _WIDTH)
+    return "\n".join(textwrap.fill(line, width) for line in title.splitlines())
