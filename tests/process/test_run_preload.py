@@ -274,6 +274,22 @@ def test_no_two_ranks_draw_the_same_numbers(tmp_path):
         assert len(set(drawn)) == 3
 
 
+def test_no_two_ranks_draw_the_same_numbers_from_torch(tmp_path):
+    pytest.importorskip("torch")
+    path = program(
+        tmp_path,
+        """
+        import torch
+        print(torch.rand(1).item(), torch.initial_seed())
+        """,
+    )
+    done = launch("-n3", "--preload=torch", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split()[1:] for line in done.stdout.splitlines()]
+    for drawn in zip(*rows, strict=True):
+        assert len(set(drawn)) == 3
+
+
 def test_the_ranks_meet(tmp_path):
     path = program(
         tmp_path,
@@ -321,7 +337,8 @@ def test_ranks_start_again_from_a_new_process(tmp_path):
         (
             "import threading; threading.Thread(target=threading.Event().wait, "
             "daemon=True).start()",
-            "loaded has started 1 thread, which a fork does not copy",
+            "loaded has started 1 thread, which a fork does not copy; with "
+            "OMP_NUM_THREADS=1 NumPy and torch start none",
         ),
         (
             "import sys; sys.setprofile(lambda *a: None)",

@@ -65,7 +65,7 @@ def _load(modules: list[str], first_path: str | None) -> str:
             noun = "thread" if num_threads == 2 else "threads"
             return (
                 f"{name} has started {num_threads - 1} {noun}, which a fork does not "
-                f"copy"
+                f"copy; with OMP_NUM_THREADS=1 NumPy and torch start none"
             )
     if first_path is not None:
         sys.path.remove(first_path)
@@ -113,12 +113,19 @@ def _become(
         stream = _opened(fd, getattr(sys, name))
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    if "numpy.random" in sys.modules:  # Python's own generator sees to it
-        sys.modules["numpy.random"].seed()
+    _draw_new_seeds()
     os.read(gate, 1)
     os.close(gate)
     while os.getppid() == parent:  # its files are closed just before it is gone
         os.sched_yield()
+
+
+def _draw_new_seeds() -> None:
+    """For the generators that were seeded at random; Python's own sees to it itself."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
 
 
 def _opened(fd: int, like: "Any") -> "Any":
