@@ -13,6 +13,7 @@ import re
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from allhands import errors
 
@@ -20,11 +21,11 @@ __all__ = ["Frame", "Raised", "last_line", "parse_exception"]
 
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _RANK = re.compile(r"^\[rank\d+\]:? ?", re.MULTILINE)
+_HEADER_END = "Traceback (most recent call last):"
 # After an unended line (a progress bar) the header does not begin its line; in margins
 # and indented, it is part of another exception's text.
 _HEADER = re.compile(
-    r"(?:[^\s|].*?)??(?P<group>  \+ Exception Group )?"
-    r"Traceback \(most recent call last\):"
+    r"(?:[^\s|].*?)??(?P<group>  \+ Exception Group )?" + re.escape(_HEADER_END)
 )
 _FRAME = re.compile(
     r'\s+File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<name>.+))?$'
@@ -112,7 +113,8 @@ def _start(lines: list[str]) -> int | None:
     """Index of the line before the frames of the last exception that counts."""
     start = None
     for index, line in enumerate(lines):
-        if _HEADER.fullmatch(line):
+        # The cheap look first: there may be thousands of lines of many ranks.
+        if line.endswith(_HEADER_END) and _HEADER.fullmatch(line):
             before = lines[index - 1] if index else ""
             if not before.startswith(_SURVIVED):
                 start = index
@@ -211,6 +213,7 @@ def _is_foreign(file: str, foreign: Sequence[str]) -> bool:
     return file.startswith(tuple(foreign))
 
 
+@cache
 def _foreign() -> list[str]:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     stdlib = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from allhands.elastic.exception_text import Raised, parse_exception
 from allhands.errors import RankFailedError
@@ -53,7 +54,7 @@ class Failure:
     oom_kills: int = 0
     """Processes that the kernel killed here for lack of memory during the run."""
 
-    @property
+    @cached_property
     def raised(self) -> Raised | None:
         """The exception that its stderr tells of."""
         return parse_exception(self.stderr)
