@@ -208,13 +208,13 @@ void test_who_cannot_look_for_the_segment_makes_none() {
   const Token token = fresh_token();
   const auto lost = SharedMemory::create(kBytes, segment_name(token));
   *lost->data() = std::byte{'a'};
-  Membership member = membership(1, 2);
+  const ProcessIdentity parent = this_process();
   in_a_child([&] {
-    member.peers[1] = this_process();
+    const Membership member = {"test", 1, std::vector{parent, this_process()}};
     rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
     const int next = Fd(dup(0)).get();
-    // One for the socket, one to read who lives and to look at the folder, none to open
+    // One for the socket, one to look at the folder, none to open
     // what is there.
     const rlimit room = {static_cast<rlim_t>(next) + 2, limit.rlim_max};
     if (setrlimit(RLIMIT_NOFILE, &room) != 0) return false;

@@ -47,10 +47,10 @@ Membership meet(Aside& aside, int rank) {
   aside.starts[rank] = self.start;
   ++aside.num_here;
   while (aside.num_here < kSize) std::this_thread::yield();
-  Membership members{"test", rank, {}};
+  std::vector<ProcessIdentity> peers;
   for (int peer = 0; peer < kSize; ++peer)
-    members.peers.push_back({self.host, aside.pids[peer], aside.starts[peer]});
-  return members;
+    peers.push_back({self.host, aside.pids[peer], aside.starts[peer]});
+  return {"test", rank, peers};
 }
 
 // Eager messages, single copies and, of every other element, pieces; some that others

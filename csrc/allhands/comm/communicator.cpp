@@ -23,10 +23,8 @@ Communicator::Communicator(Membership membership, const Token& token,
                     const Limits* waiter) {
                run_queued(ticket, operation, deadline, waiter);
              }) {
-  const auto self = static_cast<std::size_t>(membership_.rank);
   for (int peer = 0; peer < size(); ++peer)
-    if (membership_.peers[static_cast<std::size_t>(peer)].host !=
-        membership_.peers[self].host)
+    if (membership_.process(peer).host != membership_.process(rank()).host)
       throw Error(ErrorKind::Backend,
                   "group '" + name() + "': rank " + std::to_string(peer) +
                       " is on another host than rank " + std::to_string(rank()) +

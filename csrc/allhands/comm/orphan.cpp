@@ -55,9 +55,10 @@ Fd open_from(int pid, const std::string& target) {
 
 Fd find_orphan(const Membership& membership, const std::string& name) {
   for (int peer = 0; peer < membership.size(); ++peer) {
-    const ProcessIdentity& process = membership.process(peer);
-    if (peer == membership.rank || !is_alive(process)) continue;
-    if (Fd found = open_from(process.pid, "/memfd:" + name + " (deleted)");
+    if (peer == membership.rank) continue;
+    // The name is known to the group alone: whoever has that pid now, it is this one.
+    if (Fd found =
+            open_from(membership.process(peer).pid, "/memfd:" + name + " (deleted)");
         found.is_open())
       return found;
   }

@@ -1,7 +1,9 @@
 // Who is in a group, as this rank sees it.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allhands/base/rank_text.hpp"
@@ -9,14 +11,30 @@
 
 namespace allhands {
 
-struct Membership {
-  std::string name;                    // of the group, for messages
-  int rank = 0;                        // this rank
-  std::vector<ProcessIdentity> peers;  // by rank, this one included
+// The processes of a group by rank, which all copies share.
+class Peers {
+ public:
+  Peers() = default;
+  Peers(std::vector<ProcessIdentity> peers)  // NOLINT: it is one
+      : peers_(std::make_shared<const std::vector<ProcessIdentity>>(std::move(peers))) {
+  }
 
-  int size() const { return static_cast<int>(peers.size()); }
+  const std::vector<ProcessIdentity>& all() const { return *peers_; }
+
+ private:
+  std::shared_ptr<const std::vector<ProcessIdentity>> peers_ =
+      std::make_shared<const std::vector<ProcessIdentity>>();
+};
+
+// Who is in a group, as one rank sees it.
+struct Membership {
+  std::string name;  // of the group, for messages
+  int rank = 0;      // this rank
+  Peers peers;       // this one included
+
+  int size() const { return static_cast<int>(peers.all().size()); }
   const ProcessIdentity& process(int peer) const {
-    return peers[static_cast<std::size_t>(peer)];
+    return peers.all()[static_cast<std::size_t>(peer)];
   }
   // "rank 3 (pid 4711)"
   std::string describe(int peer) const {

@@ -29,10 +29,10 @@ namespace {
 
 Membership membership_of(int rank, const std::string& name,
                          const std::vector<PyCommunicator::Peer>& peers) {
-  Membership membership{name, rank, {}};
-  for (const auto& [host, pid, start] : peers)
-    membership.peers.push_back({host, pid, start});
-  return membership;
+  std::vector<ProcessIdentity> processes;
+  processes.reserve(peers.size());
+  for (const auto& [host, pid, start] : peers) processes.push_back({host, pid, start});
+  return {name, rank, std::move(processes)};
 }
 
 Token token_of(const nb::bytes& bytes) {
@@ -60,6 +60,14 @@ LateNotice notice_after(double seconds) {
 // In seconds, where the program was told by Ctrl-C to wait no more for what is queued.
 constexpr double kGoodbyeOfTheInterrupted = 0.2;
 
+std::unique_ptr<Communicator> make_core(const Membership& membership,
+                                        const Token& token, const TuningChanges& tuning,
+                                        const std::string& figures, double patience) {
+  return std::make_unique<Communicator>(membership, token,
+                                        tuning_of(membership, tuning, figures),
+                                        notice_after(patience));
+}
+
 // How many forks lie between this process and the one that loaded this module.
 std::atomic<int> num_forks = 0;
 
@@ -69,10 +77,8 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
                                const TuningChanges& tuning, const std::string& figures,
                                nb::handle timeout, double patience)
-    : core_(std::make_unique<Communicator>(
-          membership_of(rank, name, peers), token_of(token),
-          tuning_of(membership_of(rank, name, peers), tuning, figures),
-          notice_after(patience))),
+    : core_(make_core(membership_of(rank, name, peers), token_of(token), tuning,
+                      figures, patience)),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())

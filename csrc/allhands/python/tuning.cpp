@@ -56,7 +56,8 @@ std::function<Tuning()> tuning_of(const Membership& membership,
                                   const TuningChanges& changes,
                                   const std::string& folder) {
   changed(Tuning::for_ranks(membership.size()), changes);
-  return [peers = membership.peers, changes, folder] {
+  return [members = membership.peers, changes, folder] {
+    const std::vector<ProcessIdentity>& peers = members.all();
     const cpu_set_t cpus = cpus_of(peers);
     // Only ranks with a CPU each have use for it, and leave it alone.
     const bool is_crowded = static_cast<int>(peers.size()) > CPU_COUNT(&cpus);
