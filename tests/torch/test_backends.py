@@ -266,7 +266,11 @@ def test_an_untested_torch_is_told(monkeypatch, recwarn, version, is_tested):
     monkeypatch.setattr(torch, "__version__", version)
     store = torch.distributed.HashStore()
     options = SimpleNamespace(
-        store=store, group_rank=0, group_size=1, timeout=timedelta(seconds=5)
+        store=store,
+        group_rank=0,
+        group_size=1,
+        timeout=timedelta(seconds=5),
+        global_ranks_in_group=[],
     )
     creation.create(options, None)
     texts = [str(warning.message) for warning in recwarn]
