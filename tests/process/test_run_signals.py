@@ -11,6 +11,7 @@ import pytest
 from harness.launcher import (
     environment,
     is_alive,
+    launch,
     launched,
     program,
     read_until,
@@ -162,6 +163,18 @@ def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
         output, _ = job.communicate(timeout=LIMIT)
         assert job.returncode == 143
         assert "still running and killed: rank 0" in output
+
+
+def ignore_children():
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("options", [[], ["--preload=json"]])
+def test_exit_codes_are_told_where_the_launcher_got_sigchld_ignored(tmp_path, options):
+    path = program(tmp_path, "import sys; sys.exit(3)")
+    done = launch(*options, path, preexec_fn=ignore_children)
+    assert done.returncode == 3
+    assert "rank 0 failed: exit code 3" in done.stderr
 
 
 def test_a_reader_that_leaves_ends_the_job(tmp_path):

@@ -126,6 +126,8 @@ def _signals() -> Iterator[int | None]:
         # nohup: the ranks are to outlive the terminal, too.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     }
+    # Where it is ignored, the kernel keeps no exit codes.
+    before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
         yield reading

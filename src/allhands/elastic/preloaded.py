@@ -41,6 +41,7 @@ _MESSAGE_BYTES = 1 << 18
 # Of a fork; it was ready before.
 _ANSWER_LIMIT_S = 30.0
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Preloaded:
             OSError: it cannot be started.
         """
         self._modules = ",".join(preload.modules)
+        self._adopted = False
         self._environment = environment
         python_path = environment.get("PYTHONPATH")
         paths = [_FOLDER, *([python_path] if python_path else [])]
@@ -116,7 +118,7 @@ class Preloaded:
         """
         if problem := self._answer():
             raise OSError(f"--preload {self._modules}: {problem}")
-        _adopt_orphans(True)
+        self._adopted = _adopt_orphans(True)
 
     def start(self, program: Program) -> Process:
         """Fork a rank; it waits for `end`.
@@ -147,7 +149,7 @@ class Preloaded:
         os.kill(self.pid, signal.SIGKILL)
         # Its pid stays its own until `reap`: its process group is still to be swept.
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        _adopt_orphans(False)
+        _adopt_orphans(self._adopted)
 
     def reap(self) -> None:
         """Let go of its pid."""
@@ -181,9 +183,18 @@ def _is_open(fd: int) -> bool:
         return False
 
 
-def _adopt_orphans(is_wanted: bool) -> None:
-    """Whether a process below this one becomes its child when its parent has ended."""
+def _adopt_orphans(is_wanted: bool) -> bool:
+    """Have processes below become this one's children when their parent ends, or not.
+
+    Returns what was so before.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, int(is_wanted), 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"prctl: {os.strerror(code)}")
+    before = ctypes.c_int()
+    for option, value in (
+        (_PR_GET_CHILD_SUBREAPER, ctypes.byref(before)),
+        (_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(is_wanted)),
+    ):
+        if libc.prctl(option, value, 0, 0, 0) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"prctl: {os.strerror(code)}")
+    return bool(before.value)
