@@ -10,7 +10,7 @@ import pytest
 
 from allhands import DistStoreError, HashStore, RankFailedError
 from allhands._C import process_identity
-from allhands.rendezvous import meeting, rank_0
+from allhands.rendezvous import host_copy, identity, meeting, rank_0
 from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.identity import Introduction
 from allhands.rendezvous.outcome import Outcome
@@ -127,6 +127,38 @@ def test_a_long_roster_is_told_apart_from_the_outcome(kind, monkeypatch):
     outcome = Outcome.read(store.get("1/outcome"))
     assert not outcome.roster
     assert len(store.get("1/outcome")) < 200
+
+
+def test_a_long_roster_goes_to_each_host_once(monkeypatch):
+    """Six ranks, two on each of three hosts, as they believe."""
+    monkeypatch.setattr(rank_0, "_SHORT_ROSTER", 10)
+    _, pid, start = process_identity()
+    me = threading.local()
+
+    def here():
+        return f"host {me.rank // 2}", pid, start
+
+    for module in (identity, meeting, host_copy):
+        monkeypatch.setattr(module, "process_identity", here)
+
+    class Place(HashStore):
+        def add(self, key, amount):
+            if key.startswith("join/") and amount:  # what a rank does first
+                me.rank = int(key.removeprefix("join/"))
+            return super().add(key, amount)
+
+        def get(self, key):
+            num_fetched[key == "1/roster", me.rank // 2] += 1
+            return super().get(key)
+
+    num_fetched = Counter()
+    store = Place()
+    first, *others = meet_all([store] * 6)
+    assert first.identities == [(f"host {r // 2}", pid, start) for r in range(6)]
+    assert [first] * 5 == others
+    assert num_fetched[True, 0] == 0
+    assert num_fetched[True, 1] == num_fetched[True, 2] == 1
+    assert not [key for key in store.list_keys() if key.startswith("1/host/")]
 
 
 @pytest.mark.parametrize("kind", [HashStore, DictStore, LeastStore])
