@@ -165,6 +165,18 @@ def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
         assert "still running and killed: rank 0" in output
 
 
+def test_many_ranks_that_had_to_be_killed_are_a_short_line(tmp_path):
+    path = program(tmp_path, STUBBORN)
+    with launched("-n6", "--shutdown-timeout=0.3", path) as job:
+        read_until(job, 6, "ready")
+        job.send_signal(signal.SIGTERM)
+        output, _ = job.communicate(timeout=LIMIT)
+    assert output.splitlines()[-1] == (
+        "allhands run: ended by SIGTERM; still running and killed: rank 0, 1, 2, 3, "
+        "... (6 ranks)"
+    )
+
+
 def ignore_children():
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 

@@ -18,7 +18,7 @@ from allhands.elastic.failure import first_failure, shell_code, signal_name
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.output import Screen
-from allhands.elastic.report import headline, report
+from allhands.elastic.report import headline, report, some
 from allhands.elastic.worker_group import (
     ENDING_SIGNALS,
     PASSED_ON_SIGNALS,
@@ -84,8 +84,9 @@ class Agent:
         line = f"allhands run: ended by {signal_name(group.ended_by)}"
         if not group.killed:
             return line
-        ranks = ", ".join(map(str, group.killed))
-        return f"{line}; still running and killed: rank {ranks}"
+        killed = sorted(set(group.killed))
+        count = f" ({len(killed)} ranks)" if len(killed) > 4 else ""
+        return f"{line}; still running and killed: rank {some(killed)}{count}"
 
     def _say(self, lines: list[str]) -> None:
         """Write to stderr, after everything that the ranks have written."""

@@ -15,7 +15,7 @@ from allhands.elastic.exception_text import Raised, last_line
 from allhands.elastic.failure import Failure, first_failure
 from allhands.errors import CollectiveTimeoutError
 
-__all__ = ["headline", "report"]
+__all__ = ["headline", "report", "some"]
 
 _TELLER = re.compile(r"\d+ (?:\(this process\)|reports)(?:: | )")
 _MESSAGE_LINES = 5
@@ -44,7 +44,7 @@ def report(
     if first.stderr_path:
         lines.append(f"  its stderr: {first.stderr_path}")
     if first.is_secondary and done:
-        lines.append(f"  ended before it, with exit code 0: rank {_some(done)}")
+        lines.append(f"  ended before it, with exit code 0: rank {some(done)}")
     others = [f for f in failures if f is not first and not f.was_stopped]
     if others:
         lines.append(f"  {len(others)} more failed after it: {_grouped(others)}")
@@ -127,11 +127,12 @@ def _grouped(others: Sequence[Failure]) -> str:
     ranks: dict[str, list[int]] = {}
     for failure in others:
         ranks.setdefault(_short(failure), []).append(failure.rank)
-    shown = [f"rank {_some(members)} ({cause})" for cause, members in ranks.items()]
+    shown = [f"rank {some(members)} ({cause})" for cause, members in ranks.items()]
     return "; ".join(shown[:4]) + ("; ..." if len(shown) > 4 else "")
 
 
-def _some(ranks: Sequence[object]) -> str:
+def some(ranks: Sequence[object]) -> str:
+    """The first four of them, and whether there are more."""
     return ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
 
 
