@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 from allhands import settings
 from allhands._C import is_process_alive, process_identity
 from allhands.errors import DistNetworkError, DistStoreError
+from allhands.rendezvous.identity import Identity, is_identity
 from allhands.store import PrefixStore, Store
 from allhands.store.compare_set import look
 from allhands.store.limits import poll
@@ -25,7 +27,6 @@ from allhands.store.limits import poll
 __all__ = ["meet_at_agent"]
 
 _FIRST = "rank_0"
-_Process = tuple[str, int, int]
 # The agent has listened before it started this process.
 _AGENT_LIMIT = timedelta(seconds=20)
 
@@ -67,7 +68,7 @@ def _connect(host: str, port: int, limit: timedelta) -> Store:
         ) from error
 
 
-def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> _Process:
+def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> Identity:
     """Which process rank 0 of this start is."""
     begin, patience = time.monotonic(), settings.patience.get()
     limit = round(timeout.total_seconds(), 2)
@@ -94,14 +95,12 @@ def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> _Process:
     )
 
 
-def _read(said: bytes, subject: str) -> _Process:
-    try:
-        host, pid, start = json.loads(said)
-        kinds = type(host), type(pid), type(start)
-        if kinds == (str, int, int) and 0 < pid < 1 << 31 and 0 <= start < 1 << 64:
+def _read(said: bytes, subject: str) -> Identity:
+    with suppress(ValueError, RecursionError):
+        parts = json.loads(said)
+        if isinstance(parts, list) and is_identity(*parts):
+            host, pid, start = parts
             return host, pid, start
-    except (ValueError, TypeError, RecursionError):
-        pass
     raise DistStoreError(
         f"{subject} found {said[:80]!r} at key {_FIRST!r} of the store, which is no "
         f"process's identity: something other than allhands has written it"
