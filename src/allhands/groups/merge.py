@@ -12,16 +12,19 @@ from __future__ import annotations
 import json
 import operator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 
+from allhands._C import is_process_alive, process_identity
 from allhands.backends.communicator import Communicator
 from allhands.errors import DistError, DistStoreError
+from allhands.rendezvous.identity import Identity, is_identity
 from allhands.store import Store
-from allhands.store.compare_set import look, replace
+from allhands.store.compare_set import look
+from allhands.store.compare_set import replace as change
 from allhands.store.limits import poll
 
 __all__ = ["Place", "find_place"]
@@ -66,8 +69,9 @@ def find_place(
         name: of the group, for errors.
 
     Raises:
-        DistStoreError: other groups did not come within `timeout`, or one that came
-            gave up; on other ranks than 0 also where rank 0 could not use the store.
+        DistStoreError: other groups did not come within `timeout`, one that came gave
+            up, or its rank 0 died; on other ranks than 0 also where rank 0 could not
+            use the store.
         ValueError: the groups have more ranks together than `size`, or do not agree
             about it.
     """
@@ -127,33 +131,50 @@ class _Record:
     come: int = 0
     failures: dict[int, str] = field(default_factory=dict)
     """By attempt, the last ones."""
+    processes: list[Identity] = field(default_factory=list)
+    """Of each group that has come, its rank 0."""
 
     @staticmethod
     def read(data: bytes | None) -> _Record:
         if data is None:
             return _Record()
         try:
-            attempt, size, come, failures = json.loads(data)
+            attempt, size, come, failures, processes = json.loads(data)
             numbers = [attempt, size, come, *map(int, failures)]
             texts = failures.values()
             if not all(type(n) is int and n >= 0 for n in numbers) or come > size:
                 raise ValueError("numbers out of range")
             if not all(isinstance(text, str) for text in texts):
                 raise ValueError("failures without text")
+            if not all(is_identity(*parts) for parts in processes):
+                raise ValueError("no identities of processes")
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DistStoreError(
                 f"{_CALL}: key {_KEY!r} of the store holds {data[:80]!r}, which no "
                 f"merge has written ({error}); use a store, or a prefix, that serves "
                 f"nothing else"
             ) from None
-        return _Record(attempt, size, come, dict(zip(numbers[3:], texts, strict=True)))
+        failures = dict(zip(numbers[3:], texts, strict=True))
+        return _Record(attempt, size, come, failures, [tuple(p) for p in processes])
 
     def write(self) -> bytes:
         failures = {str(n): text for n, text in self.failures.items()}
-        return json.dumps([self.attempt, self.size, self.come, failures]).encode()
+        said = [self.attempt, self.size, self.come, failures, self.processes]
+        return json.dumps(said).encode()
 
     def is_full(self) -> bool:
         return 0 < self.size == self.come
+
+    def death(self) -> str:
+        """What to say of a group whose rank 0 came and died; empty where none did."""
+        dead = [
+            pid
+            for host, pid, start in self.processes
+            if not is_process_alive(host, pid, start)
+        ]
+        if not dead:
+            return ""
+        return f"{_CALL}: pid {dead[0]}, rank 0 of a group that had come, died"
 
     def next(self, failure: str = "") -> _Record:
         failures = dict(self.failures)
@@ -203,14 +224,20 @@ class _Arrival:
             found = _Record.read(data)
             if found.is_full():
                 found = found.next()
+            if death := found.death():
+                found = found.next(f"DistStoreError:{death}")
             self._found = found
             problem = self._problem(found)
             if problem:
                 return found.next(f"ValueError:{problem}").write()
-            come = found.come + self._num_ranks
-            return _Record(found.attempt, self._size, come, found.failures).write()
+            return replace(
+                found,
+                size=self._size,
+                come=found.come + self._num_ranks,
+                processes=[*found.processes, process_identity()],
+            ).write()
 
-        replace(self._store, _KEY, with_this_group)
+        change(self._store, _KEY, with_this_group)
         problem = self._problem(found)
         if problem:
             raise ValueError(problem)
@@ -255,7 +282,11 @@ class _Arrival:
         """
         if attempt in now.failures:
             raise _error(now.failures[attempt])
-        return now.attempt > attempt or now.is_full()
+        if now.attempt > attempt or now.is_full():
+            return True
+        if death := now.death():
+            raise DistStoreError(death)
+        return False
 
     def _give_up(self, attempt: int, failure: str) -> None:
         """End the attempt for all, unless it has ended."""
@@ -265,4 +296,4 @@ class _Arrival:
             has_ended = now.attempt != attempt or now.is_full()
             return (now if has_ended else now.next(failure)).write()
 
-        replace(self._store, _KEY, without_it)
+        change(self._store, _KEY, without_it)

@@ -1,5 +1,8 @@
 """Groups of several worlds merge, and what goes wrong with that; ranks as threads."""
 
+import json
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 
@@ -7,6 +10,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.store.limits import poll
 from harness.ranks import LIMIT, run_ranks
 
 
@@ -230,18 +234,61 @@ def test_a_merge_names_who_did_not_come():
     in_two_worlds(body)
 
 
+PROGRAM = """
+import sys
+import allhands as dist
+
+dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+dist.group.WORLD.merge_remote_group(dist.FileStore(sys.argv[1], -1), 6)
+"""
+
+
+def test_a_group_that_dies_as_it_waits(tmp_path):
+    """Those that wait with it are told; later ones merge as if it had not come."""
+    path = str(tmp_path / "store")
+    dying = subprocess.Popen([sys.executable, "-c", PROGRAM, path])
+    has_died = threading.Event()
+
+    def kill():
+        shared = dist.FileStore(path, -1)
+        for _ in poll(timedelta(seconds=LIMIT)):
+            if shared.check(["merge"]) and json.loads(shared.get("merge"))[2] == 3:
+                break  # that group, and the two ranks of world 0
+        dying.kill()
+        dying.wait()
+
+    def body(rank, world, _):
+        store = dist.FileStore(path, -1)
+        if world == 0:
+            text = refusal(dist.DistStoreError, store, 6)
+            assert f"pid {dying.pid}, rank 0 of a group that had come, died" in text
+            has_died.set()
+        has_died.wait(LIMIT)
+        check_merges(store)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    try:
+        in_two_worlds(body)
+    finally:
+        killing.join()
+
+
 @pytest.mark.parametrize(
     "record",
     [
         b"\xff",
         b"{}",
-        b"[0, 5, 2]",
-        b"[0, 5, 2, []]",
-        b'[0, 5, 2, {"x": ""}]',
-        b'[0, 5, 2, {"1": 1}]',
-        b"[0, 5, true, {}]",
-        b"[0, 5, 6, {}]",
-        b"[-1, 5, 2, {}]",
+        b"[0, 5, 2, {}]",
+        b"[0, 5, 2, [], []]",
+        b'[0, 5, 2, {"x": ""}, []]',
+        b'[0, 5, 2, {"1": 1}, []]',
+        b"[0, 5, true, {}, []]",
+        b"[0, 5, 6, {}, []]",
+        b"[-1, 5, 2, {}, []]",
+        b"[0, 5, 2, {}, 1]",
+        b"[0, 5, 2, {}, [1]]",
+        b'[0, 5, 2, {}, [["host", 0, 1]]]',
         b"[" * 100_000,
     ],
 )
