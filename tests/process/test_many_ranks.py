@@ -32,10 +32,11 @@ ANY_SOURCE = """
 
 
 # Where each rank asked the kernel for each that was late, or went on to wait awake, it
-# was 60 ms in the barrier and 200 ms in recv, in all ranks together.
+# was 160 ms in the barrier and 530 ms in recv, in all ranks together; 20 to 40 ms are
+# the start and the end of the wait.
 @pytest.mark.parametrize(
     ("wait", "limit"),
-    [(BARRIER, 0.04), (RECV, 0.08), (ANY_SOURCE, 0.08)],
+    [(BARRIER, 0.1), (RECV, 0.2), (ANY_SOURCE, 0.2)],
     ids=["barrier", "recv", "recv from any"],
 )
 def test_ranks_that_wait_leave_the_cpus_alone(wait, limit):
@@ -44,7 +45,7 @@ def test_ranks_that_wait_leave_the_cpus_alone(wait, limit):
     def work(rank):
         before = cpu_seconds()
         if rank in late:
-            time.sleep(1.5)
+            time.sleep(4)
         wait(rank)
         return cpu_seconds() - before
     """
@@ -68,9 +69,9 @@ def test_all_ranks_are_told_of_a_death_within_a_second(wait):
         os.kill(pids[7], signal.SIGKILL)
         return time.monotonic()
     """
-    results = run_forked(32, source)
+    results = run_forked(48, source)  # which meet in a tree
     killed = results.pop("meanwhile")
-    assert sorted(results) == [rank for rank in range(32) if rank != 7]
+    assert sorted(results) == [rank for rank in range(48) if rank != 7]
     assert all(ranks == [7] for _, ranks in results.values())
     last = max(told for told, _ in results.values())
     assert last - killed < patient(1, killed)
