@@ -9,19 +9,18 @@ a failed one left is in nobody's way.
 
 from __future__ import annotations
 
-import json
 import operator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 
-from allhands._C import is_process_alive, process_identity
+from allhands._C import process_identity
 from allhands.backends.communicator import Communicator
 from allhands.errors import DistError, DistStoreError
-from allhands.rendezvous.identity import Identity, is_identity
+from allhands.groups.merge_record import CALL, KEY, MergeRecord
 from allhands.store import Store
 from allhands.store.compare_set import look
 from allhands.store.compare_set import replace as change
@@ -29,12 +28,9 @@ from allhands.store.limits import poll
 
 __all__ = ["Place", "find_place"]
 
-_KEY = "merge"
-_CALL = "merge_remote_group"
 _MESSAGE_BYTES = 1024
 # Within these rank 0 tells its group what it has waited for; the group has come.
 _GRACE = timedelta(seconds=60)
-_NUM_FAILURES = 16  # that a record keeps
 
 
 class Place(NamedTuple):
@@ -112,76 +108,14 @@ def _kept(error: BaseException, raised: str) -> str:
     """`error` as text, from which `_error` makes one like it."""
     kind = "ValueError" if isinstance(error, ValueError) else "DistStoreError"
     text = str(error)
-    if not text.startswith(_CALL):
-        text = f"{_CALL}: {raised}{error!r}"
+    if not text.startswith(CALL):
+        text = f"{CALL}: {raised}{error!r}"
     return f"{kind}:{text}"
 
 
 def _error(kept: str) -> Exception:
     kind, _, text = kept.partition(":")
     return ValueError(text) if kind == "ValueError" else DistStoreError(text)
-
-
-@dataclass
-class _Record:
-    """What the groups have in their store; see the module."""
-
-    attempt: int = 0
-    size: int = 0
-    come: int = 0
-    failures: dict[int, str] = field(default_factory=dict)
-    """By attempt, the last ones."""
-    processes: list[Identity] = field(default_factory=list)
-    """Of each group that has come, its rank 0."""
-
-    @staticmethod
-    def read(data: bytes | None) -> _Record:
-        if data is None:
-            return _Record()
-        try:
-            attempt, size, come, failures, processes = json.loads(data)
-            numbers = [attempt, size, come, *map(int, failures)]
-            texts = failures.values()
-            if not all(type(n) is int and n >= 0 for n in numbers) or come > size:
-                raise ValueError("numbers out of range")
-            if not all(isinstance(text, str) for text in texts):
-                raise ValueError("failures without text")
-            if not all(is_identity(*parts) for parts in processes):
-                raise ValueError("no identities of processes")
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DistStoreError(
-                f"{_CALL}: key {_KEY!r} of the store holds {data[:80]!r}, which no "
-                f"merge has written ({error}); use a store, or a prefix, that serves "
-                f"nothing else"
-            ) from None
-        failures = dict(zip(numbers[3:], texts, strict=True))
-        return _Record(attempt, size, come, failures, [tuple(p) for p in processes])
-
-    def write(self) -> bytes:
-        failures = {str(n): text for n, text in self.failures.items()}
-        said = [self.attempt, self.size, self.come, failures, self.processes]
-        return json.dumps(said).encode()
-
-    def is_full(self) -> bool:
-        return 0 < self.size == self.come
-
-    def death(self) -> str:
-        """What to say of a group whose rank 0 came and died; empty where none did."""
-        dead = [
-            pid
-            for host, pid, start in self.processes
-            if not is_process_alive(host, pid, start)
-        ]
-        if not dead:
-            return ""
-        return f"{_CALL}: pid {dead[0]}, rank 0 of a group that had come, died"
-
-    def next(self, failure: str = "") -> _Record:
-        failures = dict(self.failures)
-        if failure:
-            failures[self.attempt] = failure
-        last = sorted(failures)[-_NUM_FAILURES:]
-        return _Record(self.attempt + 1, 0, 0, {n: failures[n] for n in last})
 
 
 class _Arrival:
@@ -195,7 +129,7 @@ class _Arrival:
         self._size = size
         self._timeout = timeout
         self._name = name
-        self._found: _Record | None = None
+        self._found: MergeRecord | None = None
         """The record before this group was added."""
 
     def place(self) -> Place:
@@ -215,13 +149,13 @@ class _Arrival:
     def _subject(self) -> str:
         return f"rank 0 of group {self._name!r}"
 
-    def _come(self) -> _Record:
+    def _come(self) -> MergeRecord:
         """Add this group to the attempt, or end that; the record as it was before."""
-        found = _Record()
+        found = MergeRecord()
 
         def with_this_group(data: bytes | None) -> bytes:
             nonlocal found
-            found = _Record.read(data)
+            found = MergeRecord.read(data)
             if found.is_full():
                 found = found.next()
             if death := found.death():
@@ -237,21 +171,21 @@ class _Arrival:
                 processes=[*found.processes, process_identity()],
             ).write()
 
-        change(self._store, _KEY, with_this_group)
+        change(self._store, KEY, with_this_group)
         problem = self._problem(found)
         if problem:
             raise ValueError(problem)
         return found
 
-    def _problem(self, found: _Record) -> str:
+    def _problem(self, found: MergeRecord) -> str:
         if found.come and found.size != self._size:
             return (
-                f"{_CALL}: group {self._name!r} is to be merged to {self._size} ranks, "
+                f"{CALL}: group {self._name!r} is to be merged to {self._size} ranks, "
                 f"a group that came before to {found.size}; it must be the same number"
             )
         if found.come + self._num_ranks > self._size:
             return (
-                f"{_CALL}: the groups have more than {self._size} ranks together: "
+                f"{CALL}: the groups have more than {self._size} ranks together: "
                 f"{found.come} came before, and group {self._name!r} has "
                 f"{self._num_ranks}"
             )
@@ -263,7 +197,7 @@ class _Arrival:
                 return
         missing = list(range(now.come, self._size))
         problem = (
-            f"{_CALL}: {self._subject} timed out: waited "
+            f"{CALL}: {self._subject} timed out: waited "
             f"{self._timeout.total_seconds():g} s (its timeout) for {len(missing)} of "
             f"{self._size} ranks, which did not come: {missing}"
         )
@@ -271,10 +205,10 @@ class _Arrival:
         if not self._has_ended(self._look(), attempt):  # in the last moment
             raise DistStoreError(problem)
 
-    def _look(self) -> _Record:
-        return _Record.read(look(self._store, _KEY))
+    def _look(self) -> MergeRecord:
+        return MergeRecord.read(look(self._store, KEY))
 
-    def _has_ended(self, now: _Record, attempt: int) -> bool:
+    def _has_ended(self, now: MergeRecord, attempt: int) -> bool:
         """Whether all have come.
 
         Raises:
@@ -292,8 +226,8 @@ class _Arrival:
         """End the attempt for all, unless it has ended."""
 
         def without_it(data: bytes | None) -> bytes:
-            now = _Record.read(data)
+            now = MergeRecord.read(data)
             has_ended = now.attempt != attempt or now.is_full()
             return (now if has_ended else now.next(failure)).write()
 
-        change(self._store, _KEY, without_it)
+        change(self._store, KEY, without_it)

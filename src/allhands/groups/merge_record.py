@@ -1,0 +1,88 @@
+"""The record that groups of several worlds keep in their store while they merge."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from allhands._C import is_process_alive
+from allhands.errors import DistStoreError
+from allhands.rendezvous.identity import Identity, is_identity
+
+__all__ = ["CALL", "KEY", "MergeRecord"]
+
+KEY = "merge"
+"""Where the store has it."""
+CALL = "merge_remote_group"
+"""What errors name."""
+_NUM_FAILURES = 16  # that a record keeps
+
+
+@dataclass
+class MergeRecord:
+    """See the module."""
+
+    attempt: int = 0
+    size: int = 0
+    come: int = 0
+    failures: dict[int, str] = field(default_factory=dict)
+    """By attempt, the last ones."""
+    processes: list[Identity] = field(default_factory=list)
+    """Of each group that has come, its rank 0."""
+
+    @staticmethod
+    def read(data: bytes | None) -> MergeRecord:
+        """What the store has; None: nothing yet.
+
+        Raises:
+            DistStoreError: no merge wrote that.
+        """
+        if data is None:
+            return MergeRecord()
+        try:
+            attempt, size, come, failures, processes = json.loads(data)
+            numbers = [attempt, size, come, *map(int, failures)]
+            texts = failures.values()
+            if not all(type(n) is int and n >= 0 for n in numbers) or come > size:
+                raise ValueError("numbers out of range")
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError("failures without text")
+            if not all(is_identity(*parts) for parts in processes):
+                raise ValueError("no identities of processes")
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DistStoreError(
+                f"{CALL}: key {KEY!r} of the store holds {data[:80]!r}, which no "
+                f"merge has written ({error}); use a store, or a prefix, that serves "
+                f"nothing else"
+            ) from None
+        failures = dict(zip(numbers[3:], texts, strict=True))
+        return MergeRecord(attempt, size, come, failures, [tuple(p) for p in processes])
+
+    def write(self) -> bytes:
+        """As the store has it."""
+        failures = {str(n): text for n, text in self.failures.items()}
+        said = [self.attempt, self.size, self.come, failures, self.processes]
+        return json.dumps(said).encode()
+
+    def is_full(self) -> bool:
+        """Whether all have come."""
+        return 0 < self.size == self.come
+
+    def death(self) -> str:
+        """What to say of a group whose rank 0 came and died; empty where none did."""
+        dead = [
+            pid
+            for host, pid, start in self.processes
+            if not is_process_alive(host, pid, start)
+        ]
+        if not dead:
+            return ""
+        return f"{CALL}: pid {dead[0]}, rank 0 of a group that had come, died"
+
+    def next(self, failure: str = "") -> MergeRecord:
+        """That of the next attempt; `failure` says why this one ended, if it failed."""
+        failures = dict(self.failures)
+        if failure:
+            failures[self.attempt] = failure
+        last = sorted(failures)[-_NUM_FAILURES:]
+        return MergeRecord(self.attempt + 1, 0, 0, {n: failures[n] for n in last})
