@@ -258,6 +258,30 @@ def test_no_other_module_is_there_than_without(tmp_path):
     assert seen[1] - seen[0] == {"zlib", "_socket", "gc"} - seen[0]
 
 
+def test_ranks_have_streams_whatever_a_module_has_put_there(tmp_path):
+    program(
+        tmp_path,
+        """
+        import io, sys
+        sys.stdin = None
+        sys.stdout = io.StringIO()
+        sys.stderr = io.TextIOWrapper(sys.stderr.detach(), encoding="ascii")
+        """,
+        "loaded.py",
+    )
+    path = program(
+        tmp_path,
+        """
+        import sys
+        print(sys.stdin.read(), sys.stdout.name)
+        print(sys.stderr.name, sys.stderr.encoding, file=sys.stderr)
+        """,
+    )
+    done = launch("--preload=loaded", path, env=environment(PYTHONUTF8="1"))
+    assert (done.returncode, done.stdout) == (0, "[rank0]  <stdout>\n")
+    assert done.stderr == "[rank0] <stderr> utf-8\n"
+
+
 def test_no_two_ranks_draw_the_same_numbers(tmp_path):
     path = program(
         tmp_path,

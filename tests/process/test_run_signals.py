@@ -189,6 +189,28 @@ def test_exit_codes_are_told_where_the_launcher_got_sigchld_ignored(tmp_path, op
     assert "rank 0 failed: exit code 3" in done.stderr
 
 
+def test_a_launcher_whose_signals_c_code_handles_ends_well(tmp_path):
+    text = """
+        import ctypes, signal, sys
+        from allhands import run
+
+        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: None)
+        ctypes.CDLL(None).signal(signal.SIGUSR2, handler)
+        # As where Python starts in a process that has this handler already.
+        del sys.modules["_signal"]
+        import _signal
+        assert signal.getsignal(signal.SIGUSR2) is None
+        run.main()
+    """
+    path = program(tmp_path, text, "launcher.py")
+    command = [sys.executable, path, "--no-python", "/bin/echo", "good"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=LIMIT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[rank0] good\n"
+
+
 def test_a_reader_that_leaves_ends_the_job(tmp_path):
     text = """
         import time

@@ -135,6 +135,7 @@ def _signals() -> Iterator[int | None]:
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # else it was C code's, which Python cannot name
+                signal.signal(number, handler)
         os.close(reading)
         os.close(writing)

@@ -74,7 +74,7 @@ class Preloaded:
             OSError: it cannot be started.
         """
         self._modules = ",".join(preload.modules)
-        self._adopted = False
+        self._adopted_before: bool | None = None  # None: nothing was changed
         self._environment = environment
         python_path = environment.get("PYTHONPATH")
         paths = [_FOLDER, *([python_path] if python_path else [])]
@@ -118,7 +118,7 @@ class Preloaded:
         """
         if problem := self._answer():
             raise OSError(f"--preload {self._modules}: {problem}")
-        self._adopted = _adopt_orphans(True)
+        self._adopted_before = _adopt_orphans(True)
 
     def start(self, program: Program) -> Process:
         """Fork a rank; it waits for `end`.
@@ -149,7 +149,8 @@ class Preloaded:
         os.kill(self.pid, signal.SIGKILL)
         # Its pid stays its own until `reap`: its process group is still to be swept.
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        _adopt_orphans(self._adopted)
+        if self._adopted_before is not None:
+            _adopt_orphans(self._adopted_before)
 
     def reap(self) -> None:
         """Let go of its pid."""

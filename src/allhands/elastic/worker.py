@@ -176,7 +176,12 @@ class Worker:
         """Send it a signal; `to_group`: also to the processes that it has started."""
         # Gone, or only children that belong to another user are left.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            (os.killpg if to_group else os.kill)(self.pid, number)
+            if to_group:
+                # A rank that was just forked may be on its way to a group of its own.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, number)
+                    return
+            os.kill(self.pid, number)
 
     def close_streams(self) -> None:
         """Stop reading its output."""

@@ -136,12 +136,14 @@ class WorkerGroup:
             self._is_loading = False
 
         self._on_readable(preloaded.fileno(), loaded)
-        while self._is_loading and not self.ended_by:
-            self._turn()
-        self._events.unregister(preloaded.fileno())
+        try:
+            while self._is_loading and not self.ended_by:
+                self._turn()
+        finally:
+            self._is_loading = False
+            self._events.unregister(preloaded.fileno())
         if not self.ended_by:
             preloaded.check()
-        self._is_loading = False
 
     def _start(self, local_rank: int, mark: str, guard: Guard, start: Start) -> None:
         with guard.starting():

@@ -89,8 +89,8 @@ def _fork_ranks(launcher: _socket.socket) -> None:
         try:
             pid = os.fork()
         except OSError as error:
-            launcher.send(marshal.dumps(-(error.errno or 0)))
-            os._exit(1)
+            # Ranks wait as long as this process lives; the launcher ends them first.
+            pid = -error.args[0]
         if pid == 0:
             os.close(held)
             launcher.close()
@@ -110,7 +110,8 @@ def _become(
         os.close(fd)
     os.environ.update(environment)
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        stream = _opened(fd, getattr(sys, name))
+        # Not by the other name: a module may have put anything there.
+        stream = _opened(fd, name, getattr(sys, f"__{name}__"))
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     _draw_new_seeds()
@@ -128,12 +129,13 @@ def _draw_new_seeds() -> None:
         sys.modules["torch"].default_generator.seed()
 
 
-def _opened(fd: int, like: "Any") -> "Any":
+def _opened(fd: int, name: str, like: "Any") -> "Any":
     """A standard stream as Python's start makes it, for another file behind `fd`."""
     import io
 
     buffer: Any = open(fd, f"{like.mode}b", 0 if fd else -1, closefd=False)  # noqa: SIM115
-    (buffer if fd else buffer.raw).name = like.name
+    # Its own name is gone with its buffer where a module has detached that.
+    (buffer if fd else buffer.raw).name = f"<{name}>"
     text: Any = io.TextIOWrapper(
         buffer,
         like.encoding,
