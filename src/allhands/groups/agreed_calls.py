@@ -1,8 +1,9 @@
 """Which calls of `new_group` the ranks of a host have found to be alike.
 
 The first rank of a host that finds so, by the store, notes it in a page of memory that
-the ranks of the host share; the others then need not ask the store. The page says
-nothing that the store does not: where it says nothing, or cannot be had, one asks.
+the ranks of the host share; the others then need not ask the store. Where
+the page says nothing, or cannot be had, one asks. It may say still that ranks agreed
+where one that came later, on another host or at the same moment, did not.
 
 A memfd: the rank that comes first makes it and keeps it open, the others open its
 descriptor. They learn from the store which that is. One descriptor a rank, from its
@@ -107,7 +108,7 @@ def _open(host: str, owner: bytes, name: str) -> int:
     """
     try:
         pid, start, fd = json.loads(owner)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         pid = start = fd = None
     if not is_identity(host, pid, start) or type(fd) is not int:
         raise OSError(f"no process keeps a page: {owner[:80]!r}")

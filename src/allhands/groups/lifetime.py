@@ -192,7 +192,7 @@ def new_group(
     That order is checked, by the world's store or by what ranks of this host found
     there: the n-th calls of all ranks must have the same ranks, `backend` and
     `group_desc`. A rank whose call differs from that of the rank which came first
-    raises `CollectiveMismatchError`, as do those that come after it; they get no group.
+    raises `CollectiveMismatchError`, as do most that come after it; they get no group.
     Ranks that came before have theirs.
     Where such a group, or one made by a later call, should have had a rank that raised,
     it is broken: its next operation, or the one that waits in it, raises the same.

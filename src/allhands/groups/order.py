@@ -10,7 +10,8 @@ ranks come at once. Nobody waits, and nothing is deleted until the store is.
 Where ranks differ,
 
 - a rank that comes later and makes something else raises `CollectiveMismatchError`;
-- it leaves a note, so that ranks that come to this call after it raise too;
+- it leaves a note, so that ranks that come to this call after it raise too, unless
+  ranks of their host had found before that they agree, and their call is alike;
 - ranks that came before it have their groups already. If one of these, or a group they
   make later, is one that a rank which raised was to be in by either call, then that
   rank breaks it, and whoever waits in it or uses it raises the same error.
@@ -140,7 +141,7 @@ def _calls(name: str, text: bytes) -> list[_Call]:
     try:
         calls = [_Call(*call) for call in json.loads(text)]
         is_right = bool(calls) and all(map(_is_right, calls))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         is_right = False
     if not is_right:
         raise DistStoreError(

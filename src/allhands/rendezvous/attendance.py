@@ -47,6 +47,7 @@ class Attendance:
     def give_up(self, rank: int) -> None:
         """Say that `rank` is there no more."""
         self.store.set(f"{_IDENTITY}{rank}", b"")
+        self.retract(f"{_READ}{rank}")
 
     def have_read(self, rank: int) -> None:
         """Say that `rank` has read all that it needs."""
@@ -125,7 +126,7 @@ class Attendance:
     def let_others_tell(self) -> None:
         """From now on another rank may be that."""
         if self._is_telling:
-            self.retract(_NUM_TOLD)
+            self.store.set(_NUM_TOLD, b"0")
 
     def retract(self, key: str) -> None:
         """Delete a key of the world; in a store that cannot, leave it empty."""

@@ -107,6 +107,8 @@ class HostCopy:
             return b""
         if type(said) is not list or len(said) != 4 or not is_identity(*said[:3]):
             return b""
+        if type(said[3]) is not int:
+            return b""
         return _open(said[1], said[3])
 
     def _keep(self, data: bytes) -> None:
@@ -123,7 +125,7 @@ def digest_of(roster: bytes) -> str:
     return hashlib.sha256(roster).hexdigest()
 
 
-def _open(pid: int, fd: object) -> bytes:
+def _open(pid: int, fd: int) -> bytes:
     """What a descriptor of a process has, nothing where that cannot be read.
 
     The process may have gone, and the number be another's.

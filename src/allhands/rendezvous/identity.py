@@ -38,7 +38,7 @@ class Introduction(NamedTuple):
         """
         try:
             size, *identity = json.loads(text)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             size, identity = 0, []
         if type(size) is not int or size < 1 or not is_identity(*identity):
             raise DistStoreError(

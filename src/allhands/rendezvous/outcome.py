@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from allhands.errors import DistStoreError
 
-__all__ = ["Outcome"]
+__all__ = ["TOKEN_BYTES", "Outcome"]
+
+TOKEN_BYTES = 16
 
 
 class Outcome(NamedTuple):
@@ -41,11 +43,11 @@ class Outcome(NamedTuple):
         try:
             outcome = Outcome(*json.loads(text))
             bytes.fromhex(outcome.token)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             outcome = Outcome()
         if (
             tuple(map(type, outcome)) != (str, str, str, str, int)
-            or not (outcome.problem or outcome.token)
+            or not (outcome.problem or len(outcome.token) == 2 * TOKEN_BYTES)
             or not (outcome.problem or outcome.roster or outcome.digest)
         ):
             raise DistStoreError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
-from allhands.errors import DistNetworkError
+from allhands.errors import DistNetworkError, DistStoreError
 from allhands.rendezvous.host_copy import digest_of
 from allhands.rendezvous.identity import Introduction
 from allhands.rendezvous.meeting import ANSWER, OUTCOME, SLICE_S, Meeting
-from allhands.rendezvous.outcome import Outcome
+from allhands.rendezvous.outcome import TOKEN_BYTES, Outcome
 from allhands.rendezvous.roster import Roster, composed
 from allhands.store.limits import poll
 
@@ -30,7 +30,7 @@ class MeetingOfRank0(Meeting):
         for rank, (size, _) in enumerate(said):
             if size != self._size:
                 raise self._other_size(rank, size)
-        roster = Roster([identity for _, identity in said], os.urandom(16))
+        roster = Roster([identity for _, identity in said], os.urandom(TOKEN_BYTES))
         self._forget_the_world_before(OUTCOME, "roster", "num_told")
         self._store.set(OUTCOME, self._outcome(roster).to_bytes())
         self._waiting.until(
@@ -86,7 +86,7 @@ class MeetingOfRank0(Meeting):
         is_ours = text.startswith(self._subject)
         reason = text.removeprefix(self._subject) if is_ours else f"raised {error!r}"
         attendance = self._attendance
-        listeners = {*attendance.present()} - {0, *attendance.who_died()}
+        listeners = {*attendance.present()} - {0, *self._dead()}
         problem = reason.strip() or "gave up"
         self._store.set(OUTCOME, Outcome(problem=problem).to_bytes())
         patience = ANSWER if isinstance(error, Exception) else 0.2  # Ctrl-C acts soon
@@ -94,13 +94,20 @@ class MeetingOfRank0(Meeting):
             if not listeners.intersection(attendance.present()):
                 return
 
+    def _dead(self) -> list[int]:
+        """Ranks that died; none where what rank 0 gives up for hides them."""
+        try:
+            return [*self._attendance.who_died()]
+        except DistStoreError:  # the store has of some rank what no rank writes
+            return []
+
     def _take_out_the_dead(self) -> None:
         """Leave the meeting for ranks that could not, so that others may replace them.
 
         The others have heard of them, and only rank 0 looks for their traces.
         """
         attendance, worlds = self._attendance, self._worlds
-        for rank in attendance.who_died():
+        for rank in self._dead():
             attendance.take_out(rank)
             if worlds.add(f"join/{rank}", 0) == self._world:  # it had come so far
                 worlds.add(f"join/{rank}", -1)

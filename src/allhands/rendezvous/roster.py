@@ -53,7 +53,7 @@ def decomposed(text: str | bytes, size: int) -> list[Identity]:
             for number, pid, start in zip(numbers, pids, starts, strict=True)
             if number >= 0
         ]
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         identities = []
     if len(identities) != size or not all(is_identity(*each) for each in identities):
         raise DistStoreError(

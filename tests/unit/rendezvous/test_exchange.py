@@ -282,6 +282,7 @@ NO_IDENTITIES = [
     b'[2, "host", 1, 1e99]',
     b'[2, "host", 99999999999, 1]',
     b'[2, "host", 1, 1, 1]',
+    b"[" * 100_000,
 ]
 
 
@@ -293,6 +294,35 @@ def test_bytes_that_no_rank_wrote_are_no_identity(rank, text):
     message = rf"the store says of rank {1 - rank} what no rank writes: .*version of"
     with pytest.raises(DistStoreError, match=message):
         meet(store, rank, 2)
+
+
+def test_the_others_hear_of_bytes_that_no_rank_wrote():
+    store = HashStore()
+    store.set("1/identity/2", b"?")
+    heard = []
+
+    def listen():
+        with pytest.raises(DistStoreError) as caught:
+            meet(store, 1, 3)
+        heard.append(str(caught.value))
+
+    other = threading.Thread(target=listen, daemon=True)
+    other.start()
+    store.wait(["1/identity/1"])
+    with pytest.raises(DistStoreError, match="of rank 2 what no rank writes"):
+        meet(store, 0, 3)
+    other.join(LIMIT)
+    assert "heard from rank 0: it raised" in heard[0]
+    assert [store.get(f"join/{rank}") for rank in range(2)] == [b"0", b"0"]
+
+
+def test_who_told_may_give_up_where_nothing_can_be_deleted(monkeypatch, capfd):
+    monkeypatch.setenv("ALLHANDS_PATIENCE", "0.05")
+    store = LeastStore()
+    for _ in range(2):  # the second has to tell anew
+        with pytest.raises(DistStoreError, match=r"did not come: \[1\]"):
+            meet(store, 0, 2, 0.8)
+    assert capfd.readouterr().err.count("has waited") == 2
 
 
 NO_OUTCOMES = [
