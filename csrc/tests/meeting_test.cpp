@@ -240,6 +240,27 @@ void test_who_does_not_pass_on_is_named(const Places& places) {
   });
 }
 
+// It has come, and is gone before it has passed the word on: nobody waits for the rank
+// that is still to come.
+void test_who_is_gone_is_named_while_another_is_late(const Places& places) {
+  const int top = MeetingTree(places).top();
+  const int late = static_cast<int>(places.size()) - 1;
+  CHECK(top != late);
+  run_at(places, [&](Arena& arena) {
+    barrier(arena, soon());
+    if (arena.rank() == late) return;
+    if (arena.rank() == top) {
+      arena.begin(arena.sequence() + 1, {.op = Op::Barrier}, soon());
+      arena.publish();
+      arena.leave();
+      return;
+    }
+    const Error error = error_of([&] { barrier(arena, soon()); });
+    CHECK(error.kind() == ErrorKind::RankFailed);
+    CHECK(error.ranks() == std::vector<int>{top});
+  });
+}
+
 }  // namespace
 
 int main() {
@@ -261,4 +282,6 @@ int main() {
   for (const int late : {0, 4, 8})
     test_who_does_not_come_is_named(host(9, 2, 2, false), late);
   test_who_does_not_pass_on_is_named(host(9, 2, 2, false));
+  for (const Places& places : {nowhere(40), host(9, 2, 2, false)})
+    test_who_is_gone_is_named_while_another_is_late(places);
 }

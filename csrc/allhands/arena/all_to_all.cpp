@@ -33,6 +33,12 @@ struct Summary {
   std::uint64_t digest;
   Count largest_staged;       // of what it sends
   std::uint64_t is_any_read;  // of what it sends
+  std::uint64_t check;        // of the other three, which something may write over
+
+  std::uint64_t mixed() const {
+    const std::uint64_t mix = (digest ^ largest_staged) * 0xff51afd7ed558ccd;
+    return (mix ^ mix >> 32 ^ is_any_read) * 0x9e3779b97f4a7c15;
+  }
 };
 
 // Odd, and another number for each pair of ranks. So what one pair sends less what it
@@ -133,6 +139,7 @@ class AllToAll {
         summary.largest_staged =
             std::max<Count>(summary.largest_staged, inputs_[i].count);
     }
+    summary.check = summary.mixed();
     return summary;
   }
 
@@ -181,23 +188,37 @@ class AllToAll {
   // Checks what the ranks say, and notes what is needed once they may be in the next
   // operation. Reads each word once, and none that this rank has said itself.
   void take_counts() {
-    Summary own = summary();
     std::uint64_t digest = 0;
-    bool is_agreed = true;
+    int unlike = -1;
     addresses_.resize(size_);
     for (int from = 0; from < arena_.size(); ++from) {
-      Summary& summary = from == arena_.rank() ? own : summary_of(from);
-      digest += read_once(summary.digest);
-      largest_staged_ = std::max(largest_staged_, read_once(summary.largest_staged));
-      is_any_read_ = is_any_read_ || read_once(summary.is_any_read) != 0;
+      const Summary summary = told_by(from);
+      digest += summary.digest;
+      largest_staged_ = std::max(largest_staged_, summary.largest_staged);
+      is_any_read_ = is_any_read_ || summary.is_any_read != 0;
       const auto i = static_cast<std::size_t>(from);
       const Share share = sent(from, arena_.rank());
-      is_agreed = is_agreed && share.count == outputs_[i].count;
-      if (from != arena_.rank()) addresses_[i] = share.address;
+      if (share.count != outputs_[i].count) unlike = from;
+      if (from == arena_.rank()) continue;
+      addresses_[i] = share.address;
+      if (share.address == 0 ? share.count > summary.largest_staged
+                             : summary.is_any_read == 0)
+        unlike = from;
     }
-    if (!is_agreed || digest != 0) throw_disagreement();
+    if (digest != 0) throw_disagreement();
+    if (unlike >= 0) throw arena_.nonsense_of(unlike);
   }
 
+  Summary told_by(int rank) const {
+    if (rank == arena_.rank()) return summary();
+    Summary& said = summary_of(rank);
+    const Summary told = {read_once(said.digest), read_once(said.largest_staged),
+                          read_once(said.is_any_read), read_once(said.check)};
+    if (told.check != told.mixed()) throw arena_.nonsense_of(rank);
+    return told;
+  }
+
+  // A mismatch leaves all ranks at the same point, so it is one only where all find it.
   [[noreturn]] void throw_disagreement() const {
     std::string text;
     std::vector<int> ranks;
@@ -208,9 +229,10 @@ class AllToAll {
           note_disagreement(from, to, count, expected, text, ranks);
       }
     if (text.empty())
-      text =
-          "what the ranks say of their counts does not hold together; something has "
-          "written over it in shared memory";
+      throw Error(ErrorKind::Backend,
+                  arena_.describe_call() +
+                      ": what the ranks say of their counts does not hold together; "
+                      "something has written over it in shared memory");
     throw Error(ErrorKind::Mismatch, arena_.describe_call() + ": " + text, ranks);
   }
 

@@ -111,6 +111,12 @@ void Arena::enter_with(const Make* make) {
     arrange(true);
   }
   if (may_differ) check_match();
+  if (tree_ && may_differ)  // or there is a result that nobody has made
+    throw Error(ErrorKind::Backend,
+                describe_call() +
+                    ": some rank says that ranks called different things, "
+                    "which they did not; something has written over it "
+                    "in shared memory");
 }
 
 void Arena::wait_all(std::uint32_t clock) {

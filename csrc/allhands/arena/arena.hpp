@@ -209,6 +209,7 @@ class Arena {
   std::vector<int> holding_up(std::uint32_t clock) const;
   void tell_place() const;
   void arrange(bool have_met);
+  bool are_many() const;
   void check_match() const;
   void let_peers_read();
   void try_to_read_peers();
@@ -222,6 +223,8 @@ class Arena {
                                    const std::vector<int>& local);
   void wake_everybody() const;
   void wake_waiters_for(int rank) const;
+  void throw_timeout(std::uint32_t clock);
+  std::vector<int> needed(std::uint32_t clock) const;
   std::vector<int> missing(std::uint32_t clock) const;
   std::string describe_wait(Deadline::Duration waited,
                             const std::vector<int>& absent) const;

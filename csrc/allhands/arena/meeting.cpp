@@ -95,9 +95,14 @@ std::vector<int> Arena::holding_up(std::uint32_t clock) const {
   return ranks;
 }
 
+// They meet in a tree.
+bool Arena::are_many() const {
+  return static_cast<std::uint64_t>(size()) >= tuning_.tree_ranks;
+}
+
 void Arena::tell_place() const {
-  if (static_cast<std::uint64_t>(size()) < tuning_.tree_ranks) return;
-  const Place place = place_of_this_process();
+  if (!are_many()) return;
+  const Place place = place_here();
   const auto word = static_cast<std::uint32_t>(place.socket << 16 | place.cache);
   control(rank()).place.store(word, std::memory_order_relaxed);
 }
@@ -105,7 +110,7 @@ void Arena::tell_place() const {
 // Of many ranks. Before they have met for the first time, none knows where the others
 // are.
 void Arena::arrange(bool have_met) {
-  if (static_cast<std::uint64_t>(size()) < tuning_.tree_ranks) return;
+  if (!are_many()) return;
   std::vector<Place> places(static_cast<std::size_t>(size()));
   for (int peer = 0; have_met && peer < size(); ++peer) {
     const std::uint32_t place = control(peer).place.load(std::memory_order_relaxed);

@@ -9,6 +9,8 @@
 // itself, which then breaks the group.
 #include "allhands/transport/shm/peer_memory.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -25,6 +27,9 @@ constexpr std::uint32_t kReads = 1, kCannot = 2;
 
 // Between two of them we look whether the group has failed.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
+
+// Until a failure that a rank is telling of is told.
+constexpr int kMostYields = 10'000;
 
 // What is read for a strided array passes through a block of this size.
 constexpr std::size_t kBlock = std::size_t{64} << 10;
@@ -93,8 +98,12 @@ bool Arena::write_peer(int rank, std::uint64_t address, void* from, std::size_t 
 void Arena::part_from_peers() {
   // What was read is older than what it says now: who gives up tells of it first.
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (failure().state.load(std::memory_order_relaxed) != SharedFailure::kNone)
+  if (failure().state.load(std::memory_order_relaxed) != SharedFailure::kNone) {
+    // It is being written: a matter of microseconds, unless the writer dies there.
+    for (int i = 0; i < kMostYields && !has_failed(); ++i) sched_yield();
+    if (has_failed()) throw_failure();
     fail_and_throw(ErrorKind::Backend, "the group was given up", {});
+  }
   meet();
 }
 

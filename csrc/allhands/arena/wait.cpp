@@ -11,6 +11,15 @@
 #include "allhands/host/wait_awake.hpp"
 
 namespace allhands {
+namespace {
+
+// Of a sleep, at least, also where the limit has passed.
+constexpr std::chrono::milliseconds kPause{1};
+// How much longer than its limit a rank waits where all have come, for ranks that have
+// the word to pass on and may have no CPU just now.
+constexpr std::chrono::milliseconds kPassing{1000};
+
+}  // namespace
 
 void Arena::wait(int rank, std::uint32_t clock) { wait(line(rank), clock); }
 
@@ -27,7 +36,8 @@ void Arena::wait_asleep(Signal& theirs, std::uint32_t clock) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.clock.load(std::memory_order_seq_cst);
     if (!theirs.has_reached(clock) && !has_failed())
-      futex_wait(theirs.clock, seen, wait.slice());
+      futex_wait(theirs.clock, seen,
+                 std::max<Deadline::Duration>(wait.slice(), kPause));
     theirs.waiters.fetch_sub(1, std::memory_order_relaxed);
     if (theirs.has_reached(clock)) return;
     look_around(wait, clock);
@@ -54,12 +64,12 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
     fail_and_throw(ErrorKind::Backend,
                    "rank " + std::to_string(group_.rank) + " closed the group", {});
   std::vector<int> gone;
-  for (const int peer : missing(clock))
+  for (const int peer : needed(clock))
     if (is_gone(peer)) gone.push_back(peer);
   // What they published before they went still counts: look once more.
-  const std::vector<int> absent = missing(clock);
+  const std::vector<int> still_needed = needed(clock);
   std::erase_if(gone, [&](int peer) {
-    return std::find(absent.begin(), absent.end(), peer) == absent.end();
+    return !std::binary_search(still_needed.begin(), still_needed.end(), peer);
   });
   if (!gone.empty()) {
     const auto name = [this](int peer) { return describe(peer); };
@@ -70,10 +80,19 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
     const std::string problem = tell_of(gone, name, end_of);
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);
   }
-  if (end == WaitEnd::Expired && !absent.empty())
-    fail_and_throw(ErrorKind::Timeout,
-                   "timed out: " + describe_wait(limits_.deadline.elapsed(), absent),
-                   absent);
+  if (end == WaitEnd::Expired) throw_timeout(clock);
+}
+
+// Where all have come it is a matter of moments until this rank is told so, but for a
+// rank that is stopped.
+void Arena::throw_timeout(std::uint32_t clock) {
+  const std::vector<int> absent = missing(clock);
+  if (absent.empty()) return;
+  const Deadline::Duration waited = limits_.deadline.elapsed();
+  const bool have_all_come = line(absent.front()).has_reached(clock);
+  if (have_all_come && waited < limits_.deadline.limit() + kPassing) return;
+  fail_and_throw(ErrorKind::Timeout, "timed out: " + describe_wait(waited, absent),
+                 absent);
 }
 
 // It left, or has ended, as of a moment ago.
@@ -93,6 +112,20 @@ std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) con
          describe_wait(waited, absent);
 }
 
+// Ranks of which this one, or one that it waits for, needs something yet; in order.
+std::vector<int> Arena::needed(std::uint32_t clock) const {
+  std::vector<int> ranks;
+  const bool is_in_tree = tree_ && meeting_ == clock;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const bool must_tell = is_in_tree && !tree_->is_leaf(peer) &&
+                           !control(peer).released.has_reached(clock);
+    if (must_tell || !line(peer).has_reached(clock)) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+// Ranks that others wait for: those that have not come.
 std::vector<int> Arena::missing(std::uint32_t clock) const {
   std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer)

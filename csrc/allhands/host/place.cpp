@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace allhands {
@@ -61,6 +62,17 @@ Place place_of_this_process(const std::string& folder) {
     if (socket.value() == 0) return {};
   }
   return {socket.value(), cache.value()};
+}
+
+Place place_here() {
+  // Of the thread, whose CPUs they are; a lock would bother forked children.
+  thread_local std::vector<int> cpus;
+  thread_local Place place;
+  if (std::vector<int> now = allowed_cpus(); now != cpus) {
+    place = place_of_this_process();
+    cpus = std::move(now);
+  }
+  return place;
 }
 
 }  // namespace allhands

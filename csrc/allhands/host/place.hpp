@@ -19,4 +19,7 @@ struct Place {
 // tells, the kernel's description of the CPUs. Anywhere, where they are all CPUs there.
 Place place_of_this_process(const std::string& folder = "/sys/devices/system/cpu");
 
+// The same of this host, looked up once as long as those CPUs stay the same.
+Place place_here();
+
 }  // namespace allhands
