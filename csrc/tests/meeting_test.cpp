@@ -100,17 +100,17 @@ void test_places_are_what_all_cpus_have_in_common() {
     if (CPU_ISSET(cpu, &all)) cpus.push_back(cpu);
   const int last = cpus.back();
   const std::string one = description(last + 1, last + 1, last + 1);
-  CHECK((place_of_this_process(one) == Place{1, 1}));
+  CHECK((place_of_this_thread(one) == Place{1, 1}));
   std::filesystem::remove_all(one);
-  CHECK((place_of_this_process(one) == Place{}));
+  CHECK((place_of_this_thread(one) == Place{}));
   if (cpus.size() < 2) return;
   const std::string sockets = description(last + 1, last, last);
-  CHECK((place_of_this_process(sockets) == Place{}));
+  CHECK((place_of_this_thread(sockets) == Place{}));
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(last, &only);
   CHECK(sched_setaffinity(0, sizeof(only), &only) == 0);
-  CHECK((place_of_this_process(sockets) ==
+  CHECK((place_of_this_thread(sockets) ==
          Place{2, static_cast<std::uint16_t>(last + 1)}));
   CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
   std::filesystem::remove_all(sockets);

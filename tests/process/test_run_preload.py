@@ -426,6 +426,7 @@ def test_nothing_is_left_of_a_killed_launcher(tmp_path):
         job.kill()
         pids = [int(line.split()[-1]) for line in lines]
         wait_until(lambda: not any(map(is_alive, pids)), 20, "ranks end")
+        assert len(set(pids)) == 3
 
 
 def test_many_ranks_fork_at_a_low_limit_of_descriptors(tmp_path):

@@ -308,9 +308,9 @@ def test_group_works_on_after_a_mismatch():
 
 @pytest.mark.parametrize("async_op", [False, True])
 def test_timeout_names_the_rank_that_did_not_come(async_op):
-    def body(rank):
-        if rank == 1:
-            return
+    is_told = threading.Event()
+
+    def wait_in_vain(rank):
         tensor = torch.ones(4).to_sparse()
 
         def call():
@@ -327,6 +327,15 @@ def test_timeout_names_the_rank_that_did_not_come(async_op):
         for work in works:
             assert isinstance(work.exception(), dist.CollectiveTimeoutError)
             assert not work.is_success()
+
+    def body(rank):
+        if rank == 1:  # stays in the group until rank 0 has given up
+            assert is_told.wait(LIMIT)
+            return
+        try:
+            wait_in_vain(rank)
+        finally:
+            is_told.set()
 
     run_ranks(2, body)
 

@@ -14,6 +14,7 @@
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/single_copy.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/mixed.hpp"
 #include "allhands/base/read_once.hpp"
 #include "allhands/kernels/pack.hpp"
 
@@ -35,20 +36,19 @@ struct Summary {
   std::uint64_t is_any_read;  // of what it sends
   std::uint64_t check;        // of the other three, which something may write over
 
-  std::uint64_t mixed() const {
-    const std::uint64_t mix = (digest ^ largest_staged) * 0xff51afd7ed558ccd;
-    return (mix ^ mix >> 32 ^ is_any_read) * 0x9e3779b97f4a7c15;
+  std::uint64_t right_check() const {
+    return mixed({digest, largest_staged, is_any_read});
   }
 };
 
 // Odd, and another number for each pair of ranks. So what one pair sends less what it
-// expects, times this, is nothing only where they agree; the sum over pairs, where
-// several do not, once in 2^64 times.
+// expects, times this, is nothing only where they agree. Where several pairs do not,
+// they would have to cancel out, by 64 bits of chance, or fewer by as many bits as all
+// their differences end in zeros.
 std::uint64_t weight_of(int from, int to) {
   const auto pair = static_cast<std::uint64_t>(from) << 32 |
                     static_cast<std::uint64_t>(static_cast<std::uint32_t>(to));
-  const std::uint64_t mixed = (pair + 1) * 0x9e3779b97f4a7c15;
-  return (mixed ^ mixed >> 32) * 0xff51afd7ed558ccd | 1;
+  return mixed({pair}) | 1;
 }
 
 class AllToAll {
@@ -139,7 +139,7 @@ class AllToAll {
         summary.largest_staged =
             std::max<Count>(summary.largest_staged, inputs_[i].count);
     }
-    summary.check = summary.mixed();
+    summary.check = summary.right_check();
     return summary;
   }
 
@@ -214,7 +214,7 @@ class AllToAll {
     Summary& said = summary_of(rank);
     const Summary told = {read_once(said.digest), read_once(said.largest_staged),
                           read_once(said.is_any_read), read_once(said.check)};
-    if (told.check != told.mixed()) throw arena_.nonsense_of(rank);
+    if (told.check != told.right_check()) throw arena_.nonsense_of(rank);
     return told;
   }
 

@@ -1,5 +1,6 @@
 #include "allhands/arena/cooperative_copy.hpp"
 
+#include "allhands/base/mixed.hpp"
 #include "allhands/base/read_once.hpp"
 #include "allhands/transport/shm/slicing.hpp"
 
@@ -14,11 +15,9 @@ std::uint32_t number_of(const Arena& arena) {
   return static_cast<std::uint32_t>(arena.sequence());
 }
 
-// No proof against an attacker, who is a process of the same user: nobody writes to
-// another process where something has written over the address by accident.
+// Nobody writes to another process where something has written over the address.
 std::uint64_t check_of(std::uint64_t address, std::uint32_t number) {
-  const std::uint64_t mixed = (address ^ number) * 0xff51afd7ed558ccd;
-  return mixed ^ mixed >> 32;
+  return mixed({address, number});
 }
 
 }  // namespace

@@ -105,8 +105,13 @@ bool Arena::is_gone(int rank) const {
 // One line for all ranks that wait, from the first of them.
 std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) const {
   const std::vector<int> absent = missing(clock);
+  if (absent.empty()) return "";
   int first = 0;
-  while (std::find(absent.begin(), absent.end(), first) != absent.end()) ++first;
+  while (std::binary_search(absent.begin(), absent.end(), first)) ++first;
+  // Where one holds the word back, the others may be through; who is below it waits.
+  const int late = absent.front();
+  if (tree_ && !tree_->is_leaf(late) && line(late).has_reached(clock))
+    first = tree_->children(late).front();
   if (first != rank()) return "";
   return describe_call() + ": " + describe_self() + " has " +
          describe_wait(waited, absent);

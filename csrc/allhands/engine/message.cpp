@@ -3,29 +3,23 @@
 #include <cstring>
 #include <string>
 
+#include "allhands/base/mixed.hpp"
 #include "allhands/transport/link.hpp"
 
 namespace allhands {
 namespace {
 
-// Of all that comes before it. No proof against an attacker, who is a process of the
-// same user: it tells what was written by accident.
+// Of all that comes before it.
 std::uint64_t check_of(const ControlMessage& control) {
   const Message& message = control.message;
-  const std::uint64_t words[] = {
+  return mixed({
       control.key,
       message.count,
       static_cast<std::uint64_t>(message.tag),
       std::uint64_t{message.send_id} << 32 | message.recv_id,
       static_cast<std::uint64_t>(message.kind) << 8 |
           static_cast<std::uint64_t>(message.dtype),
-  };
-  std::uint64_t check = 0x9e3779b97f4a7c15;
-  for (const std::uint64_t word : words) {
-    check = (check ^ word) * 0xff51afd7ed558ccd;
-    check ^= check >> 32;
-  }
-  return check;
+  });
 }
 
 bool has_data(MessageKind kind) {

@@ -40,26 +40,28 @@ class Common {
  public:
   void add(std::optional<int> number) {
     const int next = number.value_or(-1) + 1;
-    value_ = value_ == kNone || value_ == next ? next : 0;
+    value_ = value_ == kUnknown || value_ == next ? next : 0;
   }
+  // For good.
+  bool is_none() const { return value_ == 0; }
   std::uint16_t value() const {
     return value_ <= 0 || value_ > UINT16_MAX ? 0 : static_cast<std::uint16_t>(value_);
   }
 
  private:
-  static constexpr int kNone = -1;
-  int value_ = kNone;
+  static constexpr int kUnknown = -1;
+  int value_ = kUnknown;
 };
 
 }  // namespace
 
-Place place_of_this_process(const std::string& folder) {
+Place place_of_this_thread(const std::string& folder) {
   Common socket, cache;
   for (const int number : allowed_cpus()) {
     const std::string cpu = folder + "/cpu" + std::to_string(number);
     socket.add(number_in(cpu + "/topology/physical_package_id"));
-    cache.add(cache_of(cpu));
-    if (socket.value() == 0) return {};
+    if (socket.is_none()) return {};
+    if (!cache.is_none()) cache.add(cache_of(cpu));
   }
   return {socket.value(), cache.value()};
 }
@@ -69,7 +71,7 @@ Place place_here() {
   thread_local std::vector<int> cpus;
   thread_local Place place;
   if (std::vector<int> now = allowed_cpus(); now != cpus) {
-    place = place_of_this_process();
+    place = place_of_this_thread();
     cpus = std::move(now);
   }
   return place;

@@ -1,4 +1,4 @@
-// Where on the host a process runs: which CPUs share a cache, and which a socket.
+// Where on the host a rank runs: which CPUs share a cache, and which a socket.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace allhands {
 
-// The socket and the cache that the CPUs of a process share. Numbers from 1 on; 0: they
+// The socket and the cache that the CPUs of a rank share. Numbers from 1 on; 0: they
 // share none.
 struct Place {
   std::uint16_t socket = 0;
@@ -15,9 +15,9 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// Of the CPUs that this process may run on: what they have in common, as `folder`
-// tells, the kernel's description of the CPUs. Anywhere, where they are all CPUs there.
-Place place_of_this_process(const std::string& folder = "/sys/devices/system/cpu");
+// What the CPUs that this thread may run on have in common, as `folder` tells, the
+// kernel's description of the CPUs.
+Place place_of_this_thread(const std::string& folder = "/sys/devices/system/cpu");
 
 // The same of this host, looked up once as long as those CPUs stay the same.
 Place place_here();

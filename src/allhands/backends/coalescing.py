@@ -7,37 +7,25 @@ noted for the end of the block. What is no operation does not come here.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.front import FrontCommunicator
 from allhands.backends.work import Work
 
 __all__ = ["CoalescingCommunicator"]
 
 
-class CoalescingCommunicator(Communicator):
+class CoalescingCommunicator(FrontCommunicator):
     """Stands in front of `communicator`; adds to `works`. For one thread."""
 
     def __init__(self, communicator: Communicator, works: list[Work]) -> None:
-        self._communicator = communicator
+        super().__init__(communicator)
         self._works = works
 
     def submit(self, call: Call) -> Work | None:
         """Start `call`; its Work only where the caller asked for it."""
-        work = self._communicator.submit(replace(call, async_op=True))
+        work = self.communicator.submit(replace(call, async_op=True))
         if work is not None:  # a rank outside the group starts nothing
             self._works.append(work)
         return work if call.async_op else None
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """See `Communicator.set_timeout`."""
-        self._communicator.set_timeout(timeout)
-
-    def abort(self, reason: str) -> None:
-        """See `Communicator.abort`."""
-        self._communicator.abort(reason)
-
-    def close(self, grace: float) -> None:
-        """See `Communicator.close`."""
-        self._communicator.close(grace)

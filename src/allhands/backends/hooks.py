@@ -10,14 +10,13 @@ import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias
 
 from allhands.arrays import Array
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
-from allhands.backends.observer import Observer
+from allhands.backends.front import FrontCommunicator
 from allhands.backends.work import Work
 from allhands.errors import CollectiveMismatchError, DistBackendError
 
@@ -124,7 +123,7 @@ class Hooks:
             hook()
 
 
-class HookedCommunicator(Communicator):
+class HookedCommunicator(FrontCommunicator):
     """Tells `hooks` of each operation that `communicator` carries out.
 
     What a pre-hook raises keeps the operation from beginning on this rank; the peers
@@ -132,7 +131,7 @@ class HookedCommunicator(Communicator):
     """
 
     def __init__(self, communicator: Communicator, hooks: Hooks) -> None:
-        self.communicator = communicator
+        super().__init__(communicator)
         self._hooks = hooks
 
     def submit(self, call: Call) -> Work | None:
@@ -161,36 +160,10 @@ class HookedCommunicator(Communicator):
             after(PostHookArgs(name, call.op, call.async_op, work, op_id))
         return work
 
-    def empty_shared(
-        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
-    ) -> Array:
-        """See `Communicator.empty_shared`; hooks are not told."""
-        return self.communicator.empty_shared(shape, dtype, timeout)
-
-    def peer_array(self, array: Array, peer: int) -> Array:
-        """See `Communicator.peer_array`."""
-        return self.communicator.peer_array(array, peer)
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """See `Communicator.set_timeout`."""
-        self.communicator.set_timeout(timeout)
-
     def abort(self, reason: str) -> None:
         """See `Communicator.abort`; abort hooks come first."""
         self._hooks.abort()
-        self.communicator.abort(reason)
-
-    def observe(self, observer: Observer | None) -> None:
-        """See `Communicator.observe`."""
-        self.communicator.observe(observer)
-
-    def note_failure(self, reason: str) -> None:
-        """See `Communicator.note_failure`."""
-        self.communicator.note_failure(reason)
-
-    def close(self, grace: float) -> None:
-        """See `Communicator.close`."""
-        self.communicator.close(grace)
+        super().abort(reason)
 
     def _watch(self, work: Work) -> None:
         def look() -> None:

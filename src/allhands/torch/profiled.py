@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -11,12 +10,13 @@ from torch.autograd import profiler
 
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.front import FrontCommunicator
 from allhands.backends.work import Work
 
 __all__ = ["ProfiledCommunicator"]
 
 
-class ProfiledCommunicator(Communicator):
+class ProfiledCommunicator(FrontCommunicator):
     """Makes events of a profile of the operations that `communicator` carries out.
 
     They are named as Gloo's are: `gloo:all_reduce`, with the name of the `backend`. An
@@ -25,7 +25,7 @@ class ProfiledCommunicator(Communicator):
     """
 
     def __init__(self, communicator: Communicator, backend: str) -> None:
-        self._communicator = communicator
+        super().__init__(communicator)
         self._backend = backend
 
     def submit(self, call: Call) -> Work | None:
@@ -35,24 +35,12 @@ class ProfiledCommunicator(Communicator):
         name = f"{self._backend}:{shown}"
         if not call.async_op:
             with _RecordFunctionFast(name, call.inputs()):
-                return self._communicator.submit(call)
+                return self.communicator.submit(call)
         event = profiler.record_function(name)
         with event:
-            work = self._communicator.submit(call)
+            work = self.communicator.submit(call)
             if work is not None:
                 ended: Any = torch.futures.Future()
                 event._call_end_callbacks_on_future(ended)
                 work.add_done_callback(lambda: ended.set_result(None))
         return work
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """See `Communicator.set_timeout`."""
-        self._communicator.set_timeout(timeout)
-
-    def abort(self, reason: str) -> None:
-        """See `Communicator.abort`."""
-        self._communicator.abort(reason)
-
-    def close(self, grace: float) -> None:
-        """See `Communicator.close`."""
-        self._communicator.close(grace)

@@ -1,0 +1,55 @@
+"""A communicator in front of another one, which it changes in some way."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allhands.arrays import Array
+from allhands.backends.call import Call
+from allhands.backends.communicator import Communicator
+from allhands.backends.observer import Observer
+from allhands.backends.work import Work
+
+__all__ = ["FrontCommunicator"]
+
+
+class FrontCommunicator(Communicator):
+    """Passes everything on to `communicator`; a subclass does more where it wants."""
+
+    def __init__(self, communicator: Communicator) -> None:
+        self.communicator = communicator
+
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        return self.communicator.submit(call)
+
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
+        """See `Communicator.empty_shared`."""
+        return self.communicator.empty_shared(shape, dtype, timeout)
+
+    def peer_array(self, array: Array, peer: int) -> Array:
+        """See `Communicator.peer_array`."""
+        return self.communicator.peer_array(array, peer)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        self.communicator.set_timeout(timeout)
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        self.communicator.abort(reason)
+
+    def observe(self, observer: Observer | None) -> None:
+        """See `Communicator.observe`."""
+        self.communicator.observe(observer)
+
+    def note_failure(self, reason: str) -> None:
+        """See `Communicator.note_failure`."""
+        self.communicator.note_failure(reason)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        self.communicator.close(grace)
