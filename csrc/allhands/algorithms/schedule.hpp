@@ -1,0 +1,80 @@
+// An algorithm as data: what one participant of a collective does, as rounds of steps,
+// without any I/O.
+//
+// A function of this folder makes the schedule of one participant from the numbers that
+// all participants know alike. Whoever runs the schedules, the executor between hosts
+// or a simulator, holds to these rules, and every schedule may count on them:
+//
+// - The steps of a round are begun together, in their order; the next round begins when
+//   all have ended. Participants may have different numbers of rounds.
+// - Between two participants the k-th Send of one meets the k-th receive (Receive or
+//   ReceiveReduce) of the other, of the same count. So messages need no tags.
+// - A Send may wait until its receive has begun. No schedule counts on buffers.
+// - No step writes what another step of its round reads or writes.
+// - Input is only read. It may be the same memory as Output: all of it where the two
+//   have the same length, or else the own part within the longer one. Then a Copy onto
+//   itself is nothing to do. all_to_all needs an Output of its own.
+// - A participant without an array (an Output where it is not the root) is asked for
+//   none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace allhands {
+
+// One of the memories that an operation works on.
+enum class Memory : std::uint8_t { Input, Output, Scratch };
+
+// Elements [at, at + count) of a memory.
+struct Range {
+  Memory memory = Memory::Input;
+  std::size_t at = 0;
+  std::size_t count = 0;
+
+  bool operator==(const Range&) const = default;
+
+  Range part(std::size_t offset, std::size_t length) const {
+    return {memory, at + offset, length};
+  }
+};
+
+// What a step does.
+enum class StepKind : std::uint8_t {
+  Send,           // `from` goes to the peer; of no elements it still is a message
+  Receive,        // what the peer sends becomes `to`
+  ReceiveReduce,  // to = op(from, received), or op(received, from)
+  Copy,           // to = from
+  Reduce,         // to = op over the parts of `from`
+};
+
+// One step of a participant. `from` and `to` of a ReceiveReduce are the same range or
+// have nothing in common.
+struct Step {
+  StepKind kind;
+  int peer = -1;  // of Send and the receives
+  Range from = {};
+  Range to = {};
+  // ReceiveReduce: the left operand is the received one. Participants that compute the
+  // same element by different steps agree on the order, so they get the same bits.
+  bool is_received_first = false;
+  // Reduce: `from` has `num_parts` parts as long as `to`. They are reduced in their
+  // order, from `first_part` round to the one before it, rounded as one reduction.
+  int num_parts = 0;
+  int first_part = 0;
+
+  bool operator==(const Step&) const = default;
+};
+
+using Round = std::vector<Step>;
+
+// What one participant does.
+struct Schedule {
+  std::size_t scratch = 0;  // elements
+  std::vector<Round> rounds;
+
+  bool operator==(const Schedule&) const = default;
+};
+
+}  // namespace allhands
