@@ -140,6 +140,28 @@ void test_tags_match_in_any_order() {
   });
 }
 
+// Large and small, sent in another order than they are received.
+void test_contexts_are_apart() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    const int peer = 1 - rank;
+    for (const std::size_t count : {5, 100000}) {
+      const Tag apart(7, Context::Collectives);
+      std::vector<float> plain = values(1, count), other = values(2, count);
+      if (rank == 0) {
+        const auto first = engine.post_send(buffer_of(plain), peer, 7, soon().deadline);
+        engine.send(buffer_of(other), peer, apart, soon());
+        wait(engine, first, soon());
+        continue;
+      }
+      std::fill(plain.begin(), plain.end(), 0.0f);
+      std::fill(other.begin(), other.end(), 0.0f);
+      engine.recv(buffer_of(other), peer, apart, soon());
+      engine.recv(buffer_of(plain), kAnySource, 7, soon());
+      CHECK(are_values(1, plain) && are_values(2, other));
+    }
+  });
+}
+
 // A blocking receive that could take the next message leaves it to those before it, and
 // takes what came before that.
 void test_blocking_receives_do_not_overtake() {
@@ -503,6 +525,7 @@ void test_who_waits_awake_takes_a_seat() {
 void test_messages() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
+  test_contexts_are_apart();
   test_order_is_kept();
   test_blocking_receives_do_not_overtake();
   test_blocking_sends_do_not_overtake();

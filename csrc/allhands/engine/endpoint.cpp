@@ -38,20 +38,20 @@ Endpoint::Channel& Endpoint::channel(int peer) {
   return *slot;
 }
 
-bool Endpoint::send_at_once(const Buffer& buffer, int to, std::int64_t tag) {
+bool Endpoint::send_at_once(const Buffer& buffer, int to, Tag tag) {
   if (!channel(to).outbox.send_at_once(buffer, tag, next_id_)) return false;
   ++next_id_;
   return true;
 }
 
-bool Endpoint::recv_at_once(const Buffer& buffer, int from, std::int64_t tag) {
+bool Endpoint::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   if (!matching_.is_empty()) return false;
   Channel& peer = channel(from);
   if (peer.refusal) return false;
   const std::span<const std::byte> record = peer.link.front();
   if (record.empty()) return false;
   const Message message = read_message(record);
-  if (message.kind != MessageKind::Eager || message.tag != tag ||
+  if (message.kind != MessageKind::Eager || message.tag() != tag ||
       message.dtype != buffer.dtype || message.count != buffer.count)
     return false;
   unpack(data_of(record), buffer, 0, buffer.count);
@@ -145,7 +145,7 @@ void Endpoint::handle(int source, std::span<const std::byte> record, Ended& ende
   switch (message.kind) {
     case MessageKind::Eager:
     case MessageKind::Offer:
-      if (TransferPtr receive = matching_.match(source, message.tag))
+      if (TransferPtr receive = matching_.match(source, message.tag()))
         start(source, message, record, std::move(receive), ended);
       else
         matching_.keep({source, message, kept_part(message, record)});
@@ -177,7 +177,7 @@ void Endpoint::start(int source, const Message& message,
   if (is_eager) peer.link.settle(kept_bytes(message));
   if (message.dtype != buffer.dtype || message.count != buffer.count) {
     peer.outbox.post_control({MessageKind::Refuse, buffer.dtype, message.send_id, 0,
-                              message.tag, buffer.count});
+                              message.context, message.number, buffer.count});
     const Error error = mismatch_error(*receive, source, message, members_);
     return ended.add(std::move(receive), error);
   }
@@ -189,11 +189,11 @@ void Endpoint::start(int source, const Message& message,
 }
 
 // The peer's receive has another dtype or count than our send. If that has returned
-// already, the oldest receive from this peer fails instead, since it may never get an
-// answer now, or the oldest send to it, or else the next call with it.
+// already, the oldest receive from this peer in that context fails instead, since it
+// may never get an answer now, or the oldest send to it, or else the next call with it.
 void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
-                           std::to_string(message.tag) + ", on group '" +
+                           std::to_string(message.number) + ", on group '" +
                            members_.name + "': its recv is for " +
                            name_of(message.dtype) + ", count " +
                            std::to_string(message.count);
@@ -208,9 +208,9 @@ void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) 
   }
   const Error error(ErrorKind::Mismatch, text + "; an earlier send did not fit it",
                     {source});
-  if (TransferPtr receive = matching_.take_waiting_for(source))
+  if (TransferPtr receive = matching_.take_waiting_for(source, message.context))
     ended.add(std::move(receive), error);
-  else if (const TransferPtr send = peer.outbox.oldest())
+  else if (const TransferPtr send = peer.outbox.oldest(message.context))
     withdraw(send, error, ended);
   else if (!peer.refusal)
     peer.refusal = error;

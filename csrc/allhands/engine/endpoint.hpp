@@ -27,10 +27,10 @@ class Endpoint {
   Endpoint(Transport& transport, const Membership& members, const Tuning& tuning);
 
   // Writes the whole message now; false: it cannot, and nothing happened.
-  bool send_at_once(const Buffer& buffer, int to, std::int64_t tag);
+  bool send_at_once(const Buffer& buffer, int to, Tag tag);
   // Copies the next record of `from` to `buffer`, if that is the message for it and
   // nothing else waits to be matched; else false, and nothing happened.
-  bool recv_at_once(const Buffer& buffer, int from, std::int64_t tag);
+  bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
   void post_send(const TransferPtr& send, Ended& ended);
   void post_recv(const TransferPtr& receive, Ended& ended);

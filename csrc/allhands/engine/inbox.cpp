@@ -19,8 +19,8 @@ void Inbox::start(TransferPtr receive, std::uint32_t send_id, ArrayKey sender) {
 void Inbox::accept(TransferPtr receive, std::uint32_t send_id) {
   const std::uint32_t id = receive->id;
   const std::size_t count = receive->buffer.count;
-  outbox_.post_control(
-      {MessageKind::Accept, receive->buffer.dtype, send_id, id, receive->tag, count});
+  outbox_.post_control({MessageKind::Accept, receive->buffer.dtype, send_id, id,
+                        receive->tag.context, receive->tag.number, count});
   in_pieces_[id] = {std::move(receive), send_id, count};
 }
 
@@ -30,9 +30,10 @@ void Inbox::begin_next() {
   waiting_.pop_front();
   const Buffer& buffer = copying_.transfer->buffer;
   const ArrayKey key = single_copy_->begin(copying_.send_id, buffer, copying_.sender);
-  outbox_.post_control({MessageKind::Join, buffer.dtype, copying_.send_id, 0,
-                        copying_.transfer->tag, buffer.count},
-                       key);
+  outbox_.post_control(
+      {MessageKind::Join, buffer.dtype, copying_.send_id, 0,
+       copying_.transfer->tag.context, copying_.transfer->tag.number, buffer.count},
+      key);
 }
 
 void Inbox::take_piece(const Message& message, const std::byte* data, Ended& ended) {
@@ -106,8 +107,8 @@ TransferPtr Inbox::end_single_copy(std::uint32_t send_id) {
     receive = std::move(found->transfer);
     waiting_.erase(found);
   }
-  outbox_.post_control(
-      {MessageKind::Over, receive->buffer.dtype, send_id, 0, receive->tag, 0});
+  outbox_.post_control({MessageKind::Over, receive->buffer.dtype, send_id, 0,
+                        receive->tag.context, receive->tag.number, 0});
   begin_next();
   return receive;
 }

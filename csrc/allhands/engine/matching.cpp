@@ -9,7 +9,7 @@ bool takes_from(const Transfer& receive, int source) {
   return receive.peer == kAnySource || receive.peer == source;
 }
 
-bool fits(const Transfer& receive, int source, std::int64_t tag) {
+bool fits(const Transfer& receive, int source, Tag tag) {
   return takes_from(receive, source) && receive.tag == tag;
 }
 
@@ -25,33 +25,34 @@ TransferPtr take(std::list<TransferPtr>& posted, Predicate is_it) {
 
 }  // namespace
 
-TransferPtr Matching::match(int source, std::int64_t tag) {
+TransferPtr Matching::match(int source, Tag tag) {
   return take(posted_,
               [&](const TransferPtr& receive) { return fits(*receive, source, tag); });
 }
 
-bool Matching::has_receive_for(int source, std::int64_t tag) const {
+bool Matching::has_receive_for(int source, Tag tag) const {
   return std::any_of(posted_.begin(), posted_.end(), [&](const TransferPtr& receive) {
     return fits(*receive, source, tag);
   });
 }
 
 bool Matching::has_message_for(const Transfer& receive) const {
-  return std::any_of(unexpected_.begin(), unexpected_.end(),
-                     [&](const Unexpected& unexpected) {
-                       return fits(receive, unexpected.source, unexpected.message.tag);
-                     });
+  return std::any_of(
+      unexpected_.begin(), unexpected_.end(), [&](const Unexpected& unexpected) {
+        return fits(receive, unexpected.source, unexpected.message.tag());
+      });
 }
 
-TransferPtr Matching::take_waiting_for(int source) {
-  return take(posted_,
-              [&](const TransferPtr& receive) { return takes_from(*receive, source); });
+TransferPtr Matching::take_waiting_for(int source, Context context) {
+  return take(posted_, [&](const TransferPtr& receive) {
+    return takes_from(*receive, source) && receive->tag.context == context;
+  });
 }
 
 std::optional<Unexpected> Matching::match(const Transfer& receive) {
   const auto found = std::find_if(
       unexpected_.begin(), unexpected_.end(), [&](const Unexpected& unexpected) {
-        return fits(receive, unexpected.source, unexpected.message.tag);
+        return fits(receive, unexpected.source, unexpected.message.tag());
       });
   if (found == unexpected_.end()) return std::nullopt;
   std::optional<Unexpected> message = std::move(*found);

@@ -24,20 +24,20 @@ struct Unexpected {
 class Matching {
  public:
   // The receive for a message from `source`, which is then no longer posted; or null.
-  TransferPtr match(int source, std::int64_t tag);
+  TransferPtr match(int source, Tag tag);
   // The message for a new receive, which is then no longer kept; or none.
   std::optional<Unexpected> match(const Transfer& receive);
 
   // Whether there is one for it now.
-  bool has_receive_for(int source, std::int64_t tag) const;
+  bool has_receive_for(int source, Tag tag) const;
   bool has_message_for(const Transfer& receive) const;
 
   void post(TransferPtr receive) { posted_.push_back(std::move(receive)); }
   void keep(Unexpected message) { unexpected_.push_back(std::move(message)); }
 
-  // The oldest receive that could get a message from `source`, no longer posted; or
-  // null.
-  TransferPtr take_waiting_for(int source);
+  // The oldest receive in `context` that could get a message from `source`, no longer
+  // posted; or null.
+  TransferPtr take_waiting_for(int source, Context context);
   // If it is among the posted.
   void withdraw(const Transfer& receive);
   // Drops the unmatched offer that its sender has given up.

@@ -15,9 +15,10 @@ std::uint64_t check_of(const ControlMessage& control) {
   return mixed({
       control.key,
       message.count,
-      static_cast<std::uint64_t>(message.tag),
+      static_cast<std::uint64_t>(message.number),
       std::uint64_t{message.send_id} << 32 | message.recv_id,
-      static_cast<std::uint64_t>(message.kind) << 8 |
+      static_cast<std::uint64_t>(message.context) << 16 |
+          static_cast<std::uint64_t>(message.kind) << 8 |
           static_cast<std::uint64_t>(message.dtype),
   });
 }
@@ -46,6 +47,8 @@ Message read_message(std::span<const std::byte> record) {
     throw_senseless("its kind", static_cast<std::uint64_t>(message.kind));
   if (static_cast<int>(message.dtype) >= kNumDTypes)
     throw_senseless("its dtype", static_cast<std::uint64_t>(message.dtype));
+  if (static_cast<std::uint32_t>(message.context) >= kNumContexts)
+    throw_senseless("its context", static_cast<std::uint64_t>(message.context));
   if (!has_data(message.kind) && record.size() < sizeof(ControlMessage))
     throw_senseless("its length", record.size());
   if (has_data(message.kind) &&

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "allhands/base/dtype.hpp"
+#include "allhands/engine/tag.hpp"
 #include "allhands/transport/single_copy.hpp"
 
 namespace allhands {
@@ -36,8 +37,11 @@ struct Message {
   DType dtype;
   std::uint32_t send_id;
   std::uint32_t recv_id;
-  std::int64_t tag;
+  Context context;
+  std::int64_t number;  // of its tag
   std::uint64_t count;  // elements: of the whole message; of the piece in Data
+
+  Tag tag() const { return {number, context}; }
 };
 static_assert(sizeof(Message) == 32, "header and 24 bytes of data in one cache line");
 

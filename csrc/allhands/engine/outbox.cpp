@@ -53,12 +53,16 @@ void Outbox::withdraw(const Transfer& send) {
                          }) != 0;
   if (!streaming && !is_it(take(send.id))) return;
   if (single_copy_ != nullptr) single_copy_->withdraw();
-  post_control({MessageKind::Cancel, send.buffer.dtype, send.id, 0, send.tag, 0});
+  post_control({MessageKind::Cancel, send.buffer.dtype, send.id, 0, send.tag.context,
+                send.tag.number, 0});
 }
 
-TransferPtr Outbox::oldest() const {
-  if (!offered_.empty()) return offered_.begin()->second;
-  return fresh_.empty() ? nullptr : fresh_.front();
+TransferPtr Outbox::oldest(Context context) const {
+  for (const auto& [id, send] : offered_)
+    if (send->tag.context == context) return send;
+  for (const TransferPtr& send : fresh_)
+    if (send->tag.context == context) return send;
+  return nullptr;
 }
 
 std::vector<TransferPtr> Outbox::sends() const {
@@ -69,7 +73,7 @@ std::vector<TransferPtr> Outbox::sends() const {
   return all;
 }
 
-bool Outbox::send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id) {
+bool Outbox::send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id) {
   if (!control_.empty() || !fresh_.empty() || !is_eager(buffer)) return false;
   if (!write_eager(buffer, tag, id)) return false;
   link_.wake_peer();
@@ -101,8 +105,8 @@ bool Outbox::write_fresh(Ended& ended) {
     ended.add(std::move(send));
     return true;
   }
-  const Message offer = {MessageKind::Offer, buffer.dtype, send->id, 0,
-                         send->tag,          buffer.count};
+  const Message offer = {MessageKind::Offer, buffer.dtype,     send->id,    0,
+                         send->tag.context,  send->tag.number, buffer.count};
   if (!write_control(ControlMessage(offer, key_of(buffer)))) return false;
   offered_[send->id] = std::move(send);
   return true;
@@ -134,10 +138,11 @@ bool Outbox::write_control(const ControlMessage& control) {
   return true;
 }
 
-bool Outbox::write_eager(const Buffer& buffer, std::int64_t tag, std::uint32_t id) {
+bool Outbox::write_eager(const Buffer& buffer, Tag tag, std::uint32_t id) {
   std::byte* record = link_.reserve(sizeof(Message) + buffer.num_bytes());
   if (record == nullptr) return false;
-  const Message message = {MessageKind::Eager, buffer.dtype, id, 0, tag, buffer.count};
+  const Message message = {MessageKind::Eager, buffer.dtype, id,          0,
+                           tag.context,        tag.number,   buffer.count};
   std::memcpy(record, &message, sizeof(message));
   pack(buffer, 0, buffer.count, data_of(record));
   eager_bytes_ += kept_bytes(message);
@@ -152,8 +157,9 @@ bool Outbox::write_piece(Streaming& stream) {
   const std::size_t count = std::min(most, send.buffer.count - send.moved);
   std::byte* record = link_.reserve(sizeof(Message) + count * element);
   if (record == nullptr) return false;
-  const Message message = {MessageKind::Data, send.buffer.dtype, send.id,
-                           stream.recv_id,    send.tag,          count};
+  const Message message = {
+      MessageKind::Data, send.buffer.dtype, send.id, stream.recv_id,
+      send.tag.context,  send.tag.number,   count};
   std::memcpy(record, &message, sizeof(message));
   pack(send.buffer, send.moved, count, data_of(record));
   link_.commit();

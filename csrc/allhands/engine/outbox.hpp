@@ -22,7 +22,7 @@ class Outbox {
 
   // Writes the whole message now. False, and nothing happened: it is large, or others
   // are before it, or the link has no room.
-  bool send_at_once(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
+  bool send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id);
   void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
   void post_control(const Message& message, ArrayKey key = kNoKey) {
     control_.emplace_back(message, key);
@@ -35,8 +35,8 @@ class Outbox {
 
   // Gives a send up, if it is still here.
   void withdraw(const Transfer& send);
-  // The oldest send that the peer has not accepted, or null.
-  TransferPtr oldest() const;
+  // The oldest send in `context` that the peer has not accepted, or null.
+  TransferPtr oldest(Context context) const;
   // All sends that have not ended.
   std::vector<TransferPtr> sends() const;
 
@@ -64,7 +64,7 @@ class Outbox {
   bool is_eager(const Buffer& buffer);
   bool write_fresh(Ended& ended);
   bool write_control(const ControlMessage& control);
-  bool write_eager(const Buffer& buffer, std::int64_t tag, std::uint32_t id);
+  bool write_eager(const Buffer& buffer, Tag tag, std::uint32_t id);
   bool write_piece(Streaming& stream);
   ArrayKey key_of(const Buffer& buffer) const;
 

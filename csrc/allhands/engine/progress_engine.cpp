@@ -119,8 +119,7 @@ void ProgressEngine::throw_ended() {
   throw ended_.value_or(Error(ErrorKind::Backend, "messages cannot be moved any more"));
 }
 
-void ProgressEngine::send(const Buffer& buffer, int to, std::int64_t tag,
-                          const Limits& limits) {
+void ProgressEngine::send(const Buffer& buffer, int to, Tag tag, const Limits& limits) {
   bool is_sent = false;
   step([&](Ended&) {
     check_sendable(buffer, to, tag);
@@ -134,7 +133,7 @@ void ProgressEngine::send(const Buffer& buffer, int to, std::int64_t tag,
   wait(post_send(buffer, to, tag, limits.deadline), limits, AtEnd::GiveUp);
 }
 
-int ProgressEngine::recv(const Buffer& buffer, int from, std::int64_t tag,
+int ProgressEngine::recv(const Buffer& buffer, int from, Tag tag,
                          const Limits& limits) {
   if (recv_at_once(buffer, from, tag)) return from;
   if (from == members_.rank) check_counterpart(false, buffer, tag);
@@ -147,7 +146,7 @@ int ProgressEngine::recv(const Buffer& buffer, int from, std::int64_t tag,
 // a spin, is the next one from its source and fits, and nothing else waits to be
 // matched. It goes from its record to its array without a Transfer. False: it is not
 // so, and nothing happened.
-bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, std::int64_t tag) {
+bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   if (from == kAnySource) return false;
   const Link& link = transport_->link(from);
   for (std::uint64_t i = 0; !link.has_record(); ++i) {
@@ -163,8 +162,7 @@ bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, std::int64_t t
 
 // A blocking call of this rank with itself must not have to wait, as only another
 // thread could end that.
-void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer,
-                                       std::int64_t tag) {
+void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer, Tag tag) {
   const Transfer transfer(is_send, buffer, members_.rank, tag, Deadline::never());
   bool has_counterpart = false;
   step([&](Ended& ended) {
@@ -181,16 +179,16 @@ void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer,
 }
 
 // Of a message that is about to go.
-void ProgressEngine::check_sendable(const Buffer& buffer, int to, std::int64_t tag) {
+void ProgressEngine::check_sendable(const Buffer& buffer, int to, Tag tag) {
   if (ended_) throw *ended_;
-  endpoint_.throw_refusal(to);
+  if (tag.context == Context::Program) endpoint_.throw_refusal(to);
   if (!watch_.was_gone_lately(to)) return;
   if (const auto abortion = watch_.abortion(to)) throw *abortion;
   is_told_[static_cast<std::size_t>(to)] = true;
   throw gone_error(Transfer(true, buffer, to, tag, Deadline::never()), {to}, members_);
 }
 
-TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t tag,
+TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
                                       Deadline deadline) {
   auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline);
   const bool is_posted = step([&](Ended& ended) {
@@ -201,13 +199,14 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, std::int64_t
   return send;
 }
 
-TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, std::int64_t tag,
+TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, Tag tag,
                                       Deadline deadline) {
   auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
   const bool is_posted = step([&](Ended& ended) {
     if (ended_) throw *ended_;
-    for (const int peer : endpoint_.open())
-      if (from == peer || from == kAnySource) endpoint_.throw_refusal(peer);
+    if (tag.context == Context::Program)
+      for (const int peer : endpoint_.open())
+        if (from == peer || from == kAnySource) endpoint_.throw_refusal(peer);
     endpoint_.post_recv(receive, ended);
   });
   if (!is_posted) throw_ended();

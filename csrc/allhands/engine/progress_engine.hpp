@@ -54,19 +54,17 @@ class ProgressEngine {
 
   // Returns when `buffer` may be changed again; throws as post_send and wait, and Value
   // where a send to this rank itself would wait for a receive that is not posted.
-  void send(const Buffer& buffer, int to, std::int64_t tag, const Limits& limits);
+  void send(const Buffer& buffer, int to, Tag tag, const Limits& limits);
   // Returns the source, when `buffer` has its message; throws as post_recv and wait,
   // and Value where a receive from this rank itself would wait for a send.
-  int recv(const Buffer& buffer, int from, std::int64_t tag, const Limits& limits);
+  int recv(const Buffer& buffer, int from, Tag tag, const Limits& limits);
 
   // Posts without waiting. Throws RankFailed where the destination is gone, the
   // Mismatch of an earlier message that the peer could not take, and after leave() its
   // reason.
-  TransferPtr post_send(const Buffer& buffer, int to, std::int64_t tag,
-                        Deadline deadline);
+  TransferPtr post_send(const Buffer& buffer, int to, Tag tag, Deadline deadline);
   // `from` may be kAnySource.
-  TransferPtr post_recv(const Buffer& buffer, int from, std::int64_t tag,
-                        Deadline deadline);
+  TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline);
 
   // Returns when the transfer has succeeded; throws why it failed: Mismatch,
   // RankFailed, Timeout, Interrupted. The last two give the transfer up.
@@ -99,9 +97,9 @@ class ProgressEngine {
   void break_off(std::exception_ptr cause);
   [[noreturn]] void throw_ended();
 
-  void check_sendable(const Buffer& buffer, int to, std::int64_t tag);
-  void check_counterpart(bool is_send, const Buffer& buffer, std::int64_t tag);
-  bool recv_at_once(const Buffer& buffer, int from, std::int64_t tag);
+  void check_sendable(const Buffer& buffer, int to, Tag tag);
+  void check_counterpart(bool is_send, const Buffer& buffer, Tag tag);
+  bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
   bool has_record_from(int peer) const;
   bool wait_for_news(std::uint32_t seen, const Transfer& transfer);

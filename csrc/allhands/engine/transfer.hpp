@@ -10,6 +10,7 @@
 
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/deadline.hpp"
+#include "allhands/engine/tag.hpp"
 #include "allhands/engine/work.hpp"
 
 namespace allhands {
@@ -22,7 +23,7 @@ struct Transfer {
   bool is_send;
   Buffer buffer;
   int peer;  // destination or source; may be kAnySource
-  std::int64_t tag;
+  Tag tag;
   Deadline deadline;
   std::uint32_t id = 0;
   int source = kAnySource;  // of the message that a receive got

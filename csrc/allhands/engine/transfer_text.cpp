@@ -22,7 +22,7 @@ std::string describe(const Transfer& transfer, const Membership& members) {
           (transfer.is_send ? ", to " : ", from ") +
           (transfer.peer == kAnySource ? "any rank"
                                        : "rank " + std::to_string(transfer.peer)) +
-          ", tag " + std::to_string(transfer.tag) + ")";
+          ", tag " + std::to_string(transfer.tag.number) + ")";
   return text + " on group '" + members.name + "'";
 }
 

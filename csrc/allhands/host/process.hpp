@@ -14,6 +14,9 @@ struct ProcessIdentity {
   std::string host;  // this boot of this machine and its pid namespace
   int pid = 0;
   std::uint64_t start = 0;  // clock ticks since boot, /proc/<pid>/stat field 22
+  // Where it listens for ranks of other hosts: "10.0.0.3:4471", or several between
+  // commas; empty: nowhere.
+  std::string endpoints = {};
 };
 
 ProcessIdentity this_process();
