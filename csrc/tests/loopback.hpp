@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -27,6 +28,7 @@ class LoopbackRank {
       ++num_events_;
     }
     changed_.notify_all();
+    if (wake) wake();
   }
   void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) {
     std::unique_lock lock(mutex_);
@@ -34,6 +36,7 @@ class LoopbackRank {
   }
 
   std::atomic<Presence> presence = Presence::Here;
+  std::function<void()> wake;  // is told of each event, too; set before any
 
  private:
   std::atomic<std::uint32_t> num_events_ = 0;
@@ -122,6 +125,7 @@ class Loopback {
   std::unique_ptr<Transport> transport(int rank) {
     return std::make_unique<Here>(*this, static_cast<std::size_t>(rank));
   }
+  LoopbackRank& rank(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
  private:
   class Here final : public Transport {

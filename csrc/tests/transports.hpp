@@ -1,12 +1,14 @@
 // Every transport there is, for what is to run on each of them.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/host/tuning.hpp"
+#include "allhands/transport/routed_transport.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
 #include "loopback.hpp"
 #include "ranks.hpp"
@@ -36,9 +38,41 @@ inline MakeTransport loopback_group(int size, const Tuning&) {
   return [=](int rank) { return group->transport(rank); };
 }
 
+// Ranks 0, 2, ... on one host and 1, 3, ... on another one.
+class TwoHosts {
+ public:
+  explicit TwoHosts(int size) : size_(size), between_(size) {
+    for (int rank = 0; rank < size; ++rank) ranks_[rank % 2].push_back(rank);
+    for (const std::vector<int>& ranks : ranks_)
+      within_.push_back(std::make_unique<Loopback>(static_cast<int>(ranks.size())));
+    for (int rank = 0; rank < size; ++rank)
+      between_.rank(rank).wake = [&local = within_[rank % 2]->rank(rank / 2)] {
+        local.tell();
+      };
+  }
+
+  std::unique_ptr<Transport> transport(int rank) {
+    return std::make_unique<RoutedTransport>(within_[rank % 2]->transport(rank / 2),
+                                             ranks_[rank % 2], size_,
+                                             between_.transport(rank));
+  }
+
+ private:
+  const int size_;
+  std::array<std::vector<int>, 2> ranks_;
+  Loopback between_;
+  std::vector<std::unique_ptr<Loopback>> within_;
+};
+
+inline MakeTransport routed_group(int size, const Tuning&) {
+  const auto hosts = std::make_shared<TwoHosts>(size);
+  return [=](int rank) { return hosts->transport(rank); };
+}
+
 inline const std::vector<TransportKind> kTransports = {
     {"shm", &shm_group},
     {"loopback", &loopback_group},
+    {"routed", &routed_group},
 };
 
 }  // namespace allhands::testing
