@@ -159,20 +159,20 @@ class SparseArray:
     def sums(self) -> numpy.typing.NDArray[numpy.uint8]:
         """The bytes of these rows, reduced."""
 
-def process_identity() -> tuple[str, int, int]:
-    """(host, pid, start time) of this process, by which its peers know it."""
+def process_identity() -> tuple[str, int, int, str]:
+    """
+    (host, pid, start time, endpoints) of this process, by which its peers know it; it listens nowhere.
+    """
 
-def is_process_alive(host: str, pid: int, start: int) -> bool:
-    """
-    False once the process of this identity has ended, as far as this host can tell.
-    """
+def is_process_alive(pid: int, start: int) -> bool:
+    """False once this process of this host has ended."""
 
 class Communicator:
     """A group of ranks, seen by one."""
 
-    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int]], tuning: Mapping[str, int], figures: str, timeout: object, patience: float) -> None:
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, timeout: object, patience: float) -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never.
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never.
         """
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
@@ -470,7 +470,7 @@ def figures(folder: str, *, rehearse: bool) -> list[tuple[int, int, int]] | None
 def cpu_model() -> str:
     """As the kernel names it."""
 
-def num_cpus(peers: Sequence[tuple[str, int, int]]) -> int:
+def num_cpus(peers: Sequence[tuple[str, int, int, str]]) -> int:
     """CPUs that at least one of these processes of this host may run on."""
 
 def ways(op: str, bytes: int, ranks: int, *, can_read_peers: bool, has_shared_arrays: bool, tuning: Mapping[str, int], figures: str = '') -> list[tuple[str, bool, str]]:

@@ -16,6 +16,7 @@ __all__ = [
     "LaunchersStore",
     "Setting",
     "calibration",
+    "host_id",
     "job_mark",
     "patience",
     "replace_gloo",
@@ -176,6 +177,26 @@ patience = Setting(
     "group takes twice as long. 0: there is none.",
 )
 
+_LONGEST_HOST_ID = 255
+
+
+def _host_id(text: str) -> str:
+    if not (text.isascii() and text.isprintable() and len(text) <= _LONGEST_HOST_ID):
+        raise ValueError(
+            f"it must be up to {_LONGEST_HOST_ID} printable ASCII characters"
+        )
+    return text
+
+
+host_id = Setting(
+    "ALLHANDS_HOST_ID",
+    _host_id,
+    "",
+    "Ranks of one machine with another text here count as on another host: they share "
+    "no memory and do not look at each other's processes. For containers that share a "
+    "machine and nothing else, and to try on one machine what runs on several.",
+)
+
 ALL: tuple[Setting[Any], ...] = (
-    *(calibration, secret, job_mark, patience, replace_gloo, store, tuning),
+    *(calibration, host_id, secret, job_mark, patience, replace_gloo, store, tuning),
 )

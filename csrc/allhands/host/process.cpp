@@ -72,7 +72,7 @@ ProcessIdentity this_process() {
   std::string boot = read_file("/proc/sys/kernel/random/boot_id");
   while (!boot.empty() && boot.back() == '\n') boot.pop_back();
   const int pid = getpid();
-  return {boot + "/" + pid_namespace(), pid, read_stat(pid).start};
+  return {boot + "/" + pid_namespace(), pid, read_stat(pid).start, {}};
 }
 
 bool is_alive(const ProcessIdentity& process) {

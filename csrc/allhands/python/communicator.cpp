@@ -31,7 +31,8 @@ Membership membership_of(int rank, const std::string& name,
                          const std::vector<PyCommunicator::Peer>& peers) {
   std::vector<ProcessIdentity> processes;
   processes.reserve(peers.size());
-  for (const auto& [host, pid, start] : peers) processes.push_back({host, pid, start});
+  for (const auto& [host, pid, start, endpoints] : peers)
+    processes.push_back({host, pid, start, endpoints});
   return {name, rank, std::move(processes)};
 }
 
@@ -206,17 +207,16 @@ void bind_communicator(nb::module_& m) {
       "process_identity",
       [] {
         const ProcessIdentity self = this_process();
-        return Peer(self.host, self.pid, self.start);
+        return Peer(self.host, self.pid, self.start, self.endpoints);
       },
-      "(host, pid, start time) of this process, by which its peers know it.");
+      "(host, pid, start time, endpoints) of this process, by which its peers know "
+      "it; it listens nowhere.");
   m.def(
       "is_process_alive",
-      [](const std::string& host, int pid, std::uint64_t start) {
-        return host != this_process().host || is_alive({host, pid, start});
+      [](int pid, std::uint64_t start) {
+        return is_alive({.host = {}, .pid = pid, .start = start});
       },
-      "host"_a, "pid"_a, "start"_a,
-      "False once the process of this identity has ended, as far as this host can "
-      "tell.");
+      "pid"_a, "start"_a, "False once this process of this host has ended.");
 
   pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
@@ -226,7 +226,8 @@ void bind_communicator(nb::module_& m) {
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
         "figures"_a, "timeout"_a, "patience"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
-        "only this group's ranks know; `peers`: process_identity() of each rank; "
+        "only this group's ranks know; `peers`: process_identity() of each rank, with "
+        "where it listens; "
         "`tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have "
         "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "

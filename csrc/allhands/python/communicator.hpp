@@ -22,7 +22,8 @@ namespace allhands::python {
 
 class PyCommunicator {
  public:
-  using Peer = std::tuple<std::string, int, std::uint64_t>;
+  // Host, pid, start time, endpoints.
+  using Peer = std::tuple<std::string, int, std::uint64_t, std::string>;
 
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,

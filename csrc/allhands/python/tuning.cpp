@@ -14,6 +14,7 @@
 #include "allhands/calibration/figures_file.hpp"
 #include "allhands/calibration/fit.hpp"
 #include "allhands/host/caches.hpp"
+#include "allhands/python/communicator.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -90,10 +91,10 @@ void bind_tuning(nb::module_& m) {
   m.def("cpu_model", cpu_model, "As the kernel names it.");
   m.def(
       "num_cpus",
-      [](const std::vector<std::tuple<std::string, int, std::uint64_t>>& peers) {
+      [](const std::vector<PyCommunicator::Peer>& peers) {
         std::vector<ProcessIdentity> processes;
-        for (const auto& [host, pid, start] : peers)
-          processes.push_back({host, pid, start});
+        for (const auto& [host, pid, start, endpoints] : peers)
+          processes.push_back({host, pid, start, endpoints});
         return num_cpus(processes);
       },
       "peers"_a, "CPUs that at least one of these processes of this host may run on.");

@@ -63,13 +63,14 @@ class NativeCommunicator(_C.Communicator):
         roster = options.roster()
         ranks = options.global_ranks_in_group
         peers = [roster.identities[rank] for rank in ranks]
+        host = peers[options.group_rank].host
         super().__init__(
             options.group_rank,
             options.group_size,
             name=options.group_id,
             token=roster.token_for(ranks, options.num_alike),
             peers=peers,
-            tuning=tuning_changes(peers),
+            tuning=tuning_changes([each for each in peers if each.host == host]),
             figures=figures_folder(),
             timeout=options.timeout,
             patience=settings.patience.get(),

@@ -48,7 +48,7 @@ class Tuned:
         return self.crowded if ranks > cpus else self.roomy
 
 
-def tuning_changes(peers: Sequence[tuple[str, int, int]]) -> dict[str, int]:
+def tuning_changes(peers: Sequence[tuple[str, int, int, str]]) -> dict[str, int]:
     """The changes for a group of these processes; see `_C.Communicator`.
 
     Raises:

@@ -16,8 +16,7 @@ import json
 import os
 from contextlib import suppress
 
-from allhands._C import process_identity
-from allhands.rendezvous.identity import is_identity
+from allhands.rendezvous.identity import is_identity, process_identity
 from allhands.store import Store
 
 __all__ = ["AgreedCalls"]
@@ -85,14 +84,14 @@ def _shared_page(store: Store, name: str) -> int:
     Raises:
         OSError: there is none to be had.
     """
-    host, *process = process_identity()
+    process = process_identity()
     own = os.memfd_create(name)
     try:
         os.ftruncate(own, _NUM_BYTES)
-        mine = json.dumps([*process, own]).encode()
-        owner = store.compare_set(f"page/{host}", "", mine)
+        mine = json.dumps([process.pid, process.start, own]).encode()
+        owner = store.compare_set(f"page/{process.host}", "", mine)
         if owner != mine:
-            return _open(host, owner, name)
+            return _open(owner, name)
         own, page = -1, own
         return page
     finally:
@@ -100,7 +99,7 @@ def _shared_page(store: Store, name: str) -> int:
             os.close(own)
 
 
-def _open(host: str, owner: bytes, name: str) -> int:
+def _open(owner: bytes, name: str) -> int:
     """The page that another process has open.
 
     Raises:
@@ -110,7 +109,7 @@ def _open(host: str, owner: bytes, name: str) -> int:
         pid, start, fd = json.loads(owner)
     except (ValueError, TypeError, RecursionError):
         pid = start = fd = None
-    if not is_identity(host, pid, start) or type(fd) is not int:
+    if not is_identity("", pid, start, "") or type(fd) is not int:
         raise OSError(f"no process keeps a page: {owner[:80]!r}")
     # What has the number now may be another file, in which nothing is to be written.
     link = f"/proc/{pid}/fd/{fd}"

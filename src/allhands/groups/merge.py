@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from allhands._C import process_identity
 from allhands.backends.communicator import Communicator
 from allhands.errors import DistError, DistStoreError
 from allhands.groups.merge_record import CALL, KEY, MergeRecord
+from allhands.rendezvous.identity import process_identity
 from allhands.store import Store
 from allhands.store.compare_set import look
 from allhands.store.compare_set import replace as change

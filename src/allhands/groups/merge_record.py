@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from allhands._C import is_process_alive
 from allhands.errors import DistStoreError
-from allhands.rendezvous.identity import Identity, is_identity
+from allhands.rendezvous.identity import Identity, is_alive, is_identity
 
 __all__ = ["CALL", "KEY", "MergeRecord"]
 
@@ -56,7 +55,8 @@ class MergeRecord:
                 f"nothing else"
             ) from None
         failures = dict(zip(numbers[3:], texts, strict=True))
-        return MergeRecord(attempt, size, come, failures, [tuple(p) for p in processes])
+        identities = [Identity(*parts) for parts in processes]
+        return MergeRecord(attempt, size, come, failures, identities)
 
     def write(self) -> bytes:
         """As the store has it."""
@@ -70,11 +70,7 @@ class MergeRecord:
 
     def death(self) -> str:
         """What to say of a group whose rank 0 came and died; empty where none did."""
-        dead = [
-            pid
-            for host, pid, start in self.processes
-            if not is_process_alive(host, pid, start)
-        ]
+        dead = [each.pid for each in self.processes if not is_alive(each)]
         if not dead:
             return ""
         return f"{CALL}: pid {dead[0]}, rank 0 of a group that had come, died"

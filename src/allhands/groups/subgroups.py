@@ -265,7 +265,7 @@ def _by_host(ranks: list[int]) -> list[list[int]]:
     identities = current().roster().identities
     hosts: dict[str, list[int]] = {}
     for rank in ranks:
-        hosts.setdefault(identities[rank][0], []).append(rank)
+        hosts.setdefault(identities[rank].host, []).append(rank)
     return list(hosts.values())
 
 

@@ -17,9 +17,13 @@ from contextlib import suppress
 from datetime import timedelta
 
 from allhands import settings
-from allhands._C import is_process_alive, process_identity
 from allhands.errors import DistNetworkError, DistStoreError
-from allhands.rendezvous.identity import Identity, is_identity
+from allhands.rendezvous.identity import (
+    Identity,
+    is_alive,
+    is_identity,
+    process_identity,
+)
 from allhands.store import PrefixStore, Store
 from allhands.store.compare_set import look
 from allhands.store.limits import poll
@@ -78,7 +82,7 @@ def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> Identity:
     for _ in poll(timeout):
         said = look(ours, _FIRST)
         last = None if said is None else _read(said, subject)
-        if last is not None and is_process_alive(*last):
+        if last is not None and is_alive(last):
             return last
         if not is_told and time.monotonic() - begin >= patience:
             is_told = True
@@ -88,7 +92,7 @@ def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> Identity:
             )
     earlier = ""
     if last is not None:
-        earlier = f" (pid {last[1]}, which was rank 0, has ended)"
+        earlier = f" (pid {last.pid}, which was rank 0, has ended)"
     raise DistStoreError(
         f"{subject} timed out: waited {limit:g} s (its timeout) for rank 0, which did "
         f"not come{earlier}"
@@ -99,8 +103,7 @@ def _read(said: bytes, subject: str) -> Identity:
     with suppress(ValueError, RecursionError):
         parts = json.loads(said)
         if isinstance(parts, list) and is_identity(*parts):
-            host, pid, start = parts
-            return host, pid, start
+            return Identity(*parts)
     raise DistStoreError(
         f"{subject} found {said[:80]!r} at key {_FIRST!r} of the store, which is no "
         f"process's identity: something other than allhands has written it"

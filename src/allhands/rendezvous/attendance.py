@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from allhands._C import is_process_alive
 from allhands.rendezvous import presence
-from allhands.rendezvous.identity import Introduction
+from allhands.rendezvous.identity import Introduction, is_alive
 from allhands.rendezvous.ranges import in_ranges
 from allhands.store import PrefixStore, Store
 from allhands.store.found import Found
@@ -87,7 +86,7 @@ class Attendance:
         suspects = {
             rank
             for rank in present
-            if rank in self._known and not is_process_alive(*self._known[rank].identity)
+            if rank in self._known and not is_alive(self._known[rank].identity)
         }
         if self._found:
             suspects.update(presence.who_died(self._found, self._size))
@@ -104,10 +103,10 @@ class Attendance:
         pid = presence.died(self._found, rank) if self._found else None
         if pid is None:
             said = self._introduction(rank)
-            is_alive = said is None or is_process_alive(*said.identity)
+            has_ended = said is not None and not is_alive(said.identity)
             # It may have given up in order meanwhile.
-            if said is not None and not is_alive and self._introduction(rank) == said:
-                pid = said.identity[1]
+            if said is not None and has_ended and self._introduction(rank) == said:
+                pid = said.identity.pid
         return None if self.store.check([f"{_READ}{rank}"]) else pid
 
     def take_out(self, rank: int) -> None:

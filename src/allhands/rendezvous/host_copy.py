@@ -17,9 +17,8 @@ import stat
 from contextlib import suppress
 from datetime import timedelta
 
-from allhands._C import process_identity
 from allhands.errors import DistNetworkError, DistStoreError
-from allhands.rendezvous.identity import Identity, is_identity
+from allhands.rendezvous.identity import Identity, is_identity, process_identity
 from allhands.rendezvous.outcome import Outcome
 from allhands.store import PrefixStore, Store
 
@@ -65,9 +64,9 @@ class HostCopy:
         Raises:
             DistStoreError: what the store has is another one.
         """
-        host, *_ = process_identity()
-        if host == rank_0[0]:
-            found = _open(rank_0[1], outcome.copy)
+        host = process_identity().host
+        if host == rank_0.host:
+            found = _open(rank_0.pid, outcome.copy)
         else:
             found = self._from_first_of_host(host, outcome)
         if digest_of(found) != outcome.digest:
@@ -105,11 +104,11 @@ class HostCopy:
             raise
         except (RuntimeError, ValueError):  # nothing was said, or no such thing
             return b""
-        if type(said) is not list or len(said) != 4 or not is_identity(*said[:3]):
+        if type(said) is not list or len(said) != 5 or not is_identity(*said[:4]):
             return b""
-        if type(said[3]) is not int:
+        if type(said[4]) is not int:
             return b""
-        return _open(said[1], said[3])
+        return _open(said[1], said[4])
 
     def _keep(self, data: bytes) -> None:
         with suppress(OSError):  # out of descriptors or memory

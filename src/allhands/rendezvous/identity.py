@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from allhands._C import process_identity
+from allhands import _C, settings
 from allhands.errors import DistStoreError
+from allhands.rendezvous.endpoints import are_endpoints
 
-__all__ = ["Identity", "Introduction", "is_identity"]
+__all__ = ["Identity", "Introduction", "is_alive", "is_identity", "process_identity"]
 
-Identity: TypeAlias = tuple[str, int, int]
-"""Host, pid and start time of a process: who it is among all hosts."""
+_LONGEST_HOST = 512
+
+
+class Identity(NamedTuple):
+    """A process: who it is among all hosts, and how ranks of others reach it.
+
+    Attributes:
+        host: this boot of a machine, the pid namespace, and `settings.host_id`.
+        pid: its number on that host.
+        start: when it began, in clock ticks since that boot.
+        endpoints: where it listens for ranks of other hosts; empty: nowhere.
+    """
+
+    host: str
+    pid: int
+    start: int
+    endpoints: str = ""
 
 
 class Introduction(NamedTuple):
@@ -19,11 +35,6 @@ class Introduction(NamedTuple):
 
     world_size: int
     identity: Identity
-
-    @staticmethod
-    def of_this_process(world_size: int) -> Introduction:
-        """What this process posts."""
-        return Introduction(world_size, process_identity())
 
     def to_bytes(self) -> bytes:
         """As the store has it."""
@@ -46,17 +57,36 @@ class Introduction(NamedTuple):
                 f"every rank needs the same version of allhands, and no other program "
                 f"may write there"
             )
-        return Introduction(size, tuple(identity))
+        return Introduction(size, Identity(*identity))
+
+
+def process_identity(endpoints: str = "") -> Identity:
+    """This process, which listens at `endpoints` for ranks of other hosts."""
+    host, pid, start, _ = _C.process_identity()
+    if own := settings.host_id.get():
+        host = f"{host}/{own}"
+    return Identity(host, pid, start, endpoints)
+
+
+def is_alive(process: Identity) -> bool:
+    """False once it has ended, as far as this host can tell."""
+    if process.host != process_identity().host:
+        return True
+    return _C.is_process_alive(process.pid, process.start)
 
 
 def is_identity(*parts: Any) -> bool:
-    """Whether these can be a process's host, pid and start time."""
-    if len(parts) != 3:
+    """Whether these can be the parts of an `Identity`."""
+    if len(parts) != 4:
         return False
-    host, pid, start = parts
+    host, pid, start, endpoints = parts
     return (
-        type(host) is str
+        type(host) is type(endpoints) is str
+        and len(host) <= _LONGEST_HOST
+        and host.isascii()
+        and host.isprintable()
         and type(pid) is type(start) is int
         and 0 < pid < 1 << 31
         and 0 <= start < 1 << 63
+        and are_endpoints(endpoints)
     )

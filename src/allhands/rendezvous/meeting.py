@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 
-from allhands._C import is_process_alive, process_identity
 from allhands.errors import DistError, DistNetworkError, DistStoreError, RankFailedError
 from allhands.rendezvous.attendance import Attendance
 from allhands.rendezvous.host_copy import HostCopy
-from allhands.rendezvous.identity import Introduction
+from allhands.rendezvous.identity import Introduction, is_alive, process_identity
 from allhands.rendezvous.outcome import Outcome
 from allhands.rendezvous.roster import Roster, decomposed
 from allhands.rendezvous.waiting import Waiting
@@ -75,7 +74,7 @@ class Meeting:
         )
         self._store = attendance.store
         self._copy = HostCopy(self._store)
-        attendance.come(self._rank, Introduction.of_this_process(self._size))
+        attendance.come(self._rank, Introduction(self._size, process_identity()))
         try:
             return self._meet()
         finally:
@@ -89,8 +88,8 @@ class Meeting:
         self._forget_the_world_before()
         self._attendance.have_read(self._rank)
         if self._copy.is_kept:
-            host, *_ = process_identity()
-            peers = [r for r, (where, *_) in enumerate(identities) if where == host]
+            host = process_identity().host
+            peers = [r for r, each in enumerate(identities) if each.host == host]
             with suppress(RuntimeError):  # they can get it elsewhere, too
                 keys = self._attendance.keys_of_readers(peers)
                 self._store.wait(keys, timedelta(seconds=ANSWER))
@@ -144,9 +143,8 @@ class Meeting:
     def _look_at_rank_0(self) -> None:
         """See `_need`; where rank 0 is on this host, nothing is asked of the store."""
         if self._rank_0 is not None:
-            host, pid, start = self._rank_0.identity
-            is_here = host == process_identity()[0]
-            if is_here and is_process_alive(host, pid, start):
+            process = self._rank_0.identity
+            if process.host == process_identity().host and is_alive(process):
                 return
         self._need(0, self._attendance.dead_process(0))
 

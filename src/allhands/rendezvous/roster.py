@@ -29,13 +29,14 @@ class Roster(NamedTuple):
 
 def composed(identities: Sequence[Identity]) -> str:
     """The identities as one value: each host once, then columns by rank."""
-    hosts = {host: 0 for host, _, _ in identities}
+    hosts = {each.host: 0 for each in identities}
     hosts = {host: number for number, host in enumerate(hosts)}
     columns = [
         list(hosts),
-        [hosts[host] for host, _, _ in identities],
-        [pid for _, pid, _ in identities],
-        [start for _, _, start in identities],
+        [hosts[each.host] for each in identities],
+        [each.pid for each in identities],
+        [each.start for each in identities],
+        [each.endpoints for each in identities],
     ]
     return json.dumps(columns, separators=(",", ":"))
 
@@ -47,10 +48,10 @@ def decomposed(text: str | bytes, size: int) -> list[Identity]:
         DistStoreError: `text` is not what `composed` makes of so many.
     """
     try:
-        hosts, numbers, pids, starts = json.loads(text)
+        hosts, numbers, *columns = json.loads(text)
         identities = [
-            (hosts[number], pid, start)
-            for number, pid, start in zip(numbers, pids, starts, strict=True)
+            Identity(hosts[number], pid, start, endpoints)
+            for number, pid, start, endpoints in zip(numbers, *columns, strict=True)
             if number >= 0
         ]
     except (ValueError, TypeError, LookupError, RecursionError):

@@ -8,11 +8,11 @@ import pytest
 
 import allhands as dist
 from allhands import HashStore
-from allhands._C import process_identity
 from allhands.groups import agreed_calls
 from allhands.groups.agreed_calls import AgreedCalls
+from allhands.rendezvous.identity import process_identity
 
-HOST, PID, START = process_identity()
+HOST, PID, START, _ = process_identity()
 KEY = f"page/{HOST}"
 
 

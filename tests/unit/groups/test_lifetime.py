@@ -248,7 +248,7 @@ def test_a_store_that_is_lost_once_rank_0_has_come_is_not_waited_for(monkeypatch
     monkeypatch.setenv("ALLHANDS_PATIENCE", "0.05")
     with reserved_port() as port:
         servers = [dist.TCPStore("127.0.0.1", port, is_master=True)]
-        servers[0].set("default_pg/0//1/identity/0", '[3, "host", 1, 1]')
+        servers[0].set("default_pg/0//1/identity/0", '[3, "host", 1, 1, ""]')
 
         def body(rank):
             if rank == 0:  # rank 1 looks at this once it waits for the others

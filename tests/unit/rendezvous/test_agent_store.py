@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from allhands._C import process_identity
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.rendezvous import rendezvous
+from allhands.rendezvous.identity import process_identity
 from allhands.store import TCPStore
 from harness.ports import reserved_port
 
@@ -60,8 +60,7 @@ def test_the_ranks_share_a_part_of_it(agent):
 def test_what_an_earlier_start_left_is_not_read(agent):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    host, _, start = process_identity()
-    stale = json.dumps([host, ended.pid, start])
+    stale = json.dumps(process_identity()._replace(pid=ended.pid))
     agent.set("allhands/rank_0", stale)
     agent.set(f"allhands/{stale}/k", "stale")
     with pytest.raises(DistStoreError) as raised:
@@ -80,17 +79,17 @@ def test_what_an_earlier_start_left_is_not_read(agent):
         b"\xff",
         b"1",
         b"{}",
-        b'["host", 1]',
-        b'["host", 1, 2, 3]',
-        b'["host", "1", 2]',
-        b'["host", true, 2]',
-        b'["host", 0, 2]',
-        b'["host", 2147483648, 2]',
-        b'["host", 1, -1]',
-        b'["host", 1, 18446744073709551616]',
-        b'["host", 1, 2.5]',
-        b"[1, 1, 2]",
-        b'{"host": 0, "1": 0, "2": 0}',
+        b'["host", 1, 2]',
+        b'["host", 1, 2, "", 3]',
+        b'["host", "1", 2, ""]',
+        b'["host", true, 2, ""]',
+        b'["host", 0, 2, ""]',
+        b'["host", 2147483648, 2, ""]',
+        b'["host", 1, -1, ""]',
+        b'["host", 1, 18446744073709551616, ""]',
+        b'["host", 1, 2.5, ""]',
+        b'[1, 1, 2, ""]',
+        b'{"host": 0, "1": 0, "2": 0, "": 0}',
         b"[" * 100_000,
     ],
 )

@@ -9,16 +9,15 @@ from datetime import timedelta
 import pytest
 
 from allhands import DistStoreError, HashStore, RankFailedError
-from allhands._C import process_identity
-from allhands.rendezvous import host_copy, identity, meeting, rank_0
+from allhands.rendezvous import host_copy, meeting, rank_0
 from allhands.rendezvous.exchange import exchange
-from allhands.rendezvous.identity import Introduction
+from allhands.rendezvous.identity import Identity, Introduction, process_identity
 from allhands.rendezvous.outcome import Outcome
 from harness.pace import patient
 from harness.ranks import LIMIT
 from harness.stores import DictStore, LeastStore
 
-DEAD = (process_identity()[0], (1 << 30), process_identity()[2])  # no such process
+DEAD = process_identity()._replace(pid=1 << 30)  # no such process
 
 
 class Vanishing(HashStore):
@@ -132,13 +131,13 @@ def test_a_long_roster_is_told_apart_from_the_outcome(kind, monkeypatch):
 def test_a_long_roster_goes_to_each_host_once(monkeypatch):
     """Six ranks, two on each of three hosts, as they believe."""
     monkeypatch.setattr(rank_0, "_SHORT_ROSTER", 10)
-    _, pid, start = process_identity()
+    _, pid, start, _ = process_identity()
     me = threading.local()
 
     def here():
-        return f"host {me.rank // 2}", pid, start
+        return Identity(f"host {me.rank // 2}", pid, start)
 
-    for module in (identity, meeting, host_copy):
+    for module in (meeting, host_copy):
         monkeypatch.setattr(module, "process_identity", here)
 
     class Place(HashStore):
@@ -154,7 +153,7 @@ def test_a_long_roster_goes_to_each_host_once(monkeypatch):
     num_fetched = Counter()
     store = Place()
     first, *others = meet_all([store] * 6)
-    assert first.identities == [(f"host {r // 2}", pid, start) for r in range(6)]
+    assert first.identities == [(f"host {r // 2}", pid, start, "") for r in range(6)]
     assert [first] * 5 == others
     assert num_fetched[True, 0] == 0
     assert num_fetched[True, 1] == num_fetched[True, 2] == 1
@@ -272,16 +271,21 @@ NO_IDENTITIES = [
     b"{}",
     b"[]",
     b"[2]",
-    b'[2, "host", 1]',
-    b'[2, "host", 1, "1"]',
-    b'[2, "host", 0, 1]',
-    b'["2", "host", 1, 1]',
-    b'[0, "host", 1, 1]',
-    b'[true, "host", 1, 1]',
-    b"[2, 7, 1, 1]",
-    b'[2, "host", 1, 1e99]',
-    b'[2, "host", 99999999999, 1]',
-    b'[2, "host", 1, 1, 1]',
+    b'[2, "host", 1, 1]',
+    b'[2, "host", 1, "1", ""]',
+    b'[2, "host", 0, 1, ""]',
+    b'["2", "host", 1, 1, ""]',
+    b'[0, "host", 1, 1, ""]',
+    b'[true, "host", 1, 1, ""]',
+    b'[2, 7, 1, 1, ""]',
+    b'[2, "host", 1, 1e99, ""]',
+    b'[2, "host", 99999999999, 1, ""]',
+    b'[2, "host", 1, 1, "", 1]',
+    b'[2, "host", 1, 1, 7]',
+    b'[2, "host", 1, 1, "10.0.0.3"]',
+    b'[2, "\\ud800", 1, 1, ""]',
+    b'[2, "a\\nb", 1, 1, ""]',
+    b'[2, "%s", 1, 1, ""]' % (b"h" * 1000),
     b"[" * 100_000,
 ]
 
@@ -325,6 +329,10 @@ def test_who_told_may_give_up_where_nothing_can_be_deleted(monkeypatch, capfd):
     assert capfd.readouterr().err.count("has waited") == 2
 
 
+def no_roster(*columns):
+    return json.dumps(["", "00" * 16, json.dumps(columns), "", -1]).encode()
+
+
 NO_OUTCOMES = [
     b"[]",
     b"\xff",
@@ -333,10 +341,14 @@ NO_OUTCOMES = [
     b'["", "00", "", "", -1]',
     b'["", "00", "[]", "", "1"]',
     b'["", "00", "[]"]',
-    b'["", "00", "[[], [], [], []]", "", -1]',
-    b'["", "00", "[[\\"a\\"], [0, 1], [1, 1], [1, 1]]", "", -1]',
-    b'["", "00", "[[\\"a\\"], [0, -1], [1, 1], [1, 1]]", "", -1]',
-    b'["", "00", "[[\\"a\\"], [0, 0], [1, 1], [1, null]]", "", -1]',
+    no_roster([], [], [], [], []),
+    no_roster(["a"], [0, 0], [1, 1], [1, 1]),
+    no_roster(["a"], [0, 1], [1, 1], [1, 1], ["", ""]),
+    no_roster(["a"], [0, -1], [1, 1], [1, 1], ["", ""]),
+    no_roster(["a"], [0, 0], [1, 1], [1, None], ["", ""]),
+    no_roster(["a"], [0, 0], [1, 1], [1, 1], ["", "10.0.0.3:0"]),
+    no_roster(["a"], [0, 0], [1, 1], [1, 1], [""]),
+    no_roster(["a"], [0, 0], [1, 1], [1, 1], ["", ""], []),
     json.dumps(["", "00", "", "digest of nothing", 0]).encode(),
 ]
 

@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 
 from allhands import DistStoreError, HashStore
-from allhands._C import process_identity
 from allhands.rendezvous import host_copy
 from allhands.rendezvous.host_copy import HostCopy, digest_of
+from allhands.rendezvous.identity import Identity, process_identity
 from allhands.rendezvous.outcome import Outcome
 
 TEXT = "a long list of ranks" * 100
 HERE = process_identity()
-ELSEWHERE = ("another host", 1, 1)
+ELSEWHERE = Identity("another host", 1, 1)
 
 
 class Counting(HashStore):
@@ -68,7 +68,9 @@ def test_who_cannot_open_the_copy_gets_it_from_the_store(tmp_path):
     assert store.num_fetched == 5
 
 
-@pytest.mark.parametrize("said", [b"[]", b"\xff", b'["x", 1, 1, 1]', b"[1, 2, 3, 4]"])
+@pytest.mark.parametrize(
+    "said", [b"[]", b"\xff", b'["x", 1, 1, "", "1"]', b"[1, 2, 3, 4, 5]"]
+)
 def test_who_is_told_nonsense_gets_it_from_the_store(said):
     store = Counting()
     store.set("roster", TEXT)
