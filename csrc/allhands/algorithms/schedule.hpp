@@ -65,6 +65,35 @@ struct Step {
   int first_part = 0;
 
   bool operator==(const Step&) const = default;
+
+  static Step send(int peer, Range from) {
+    return {.kind = StepKind::Send, .peer = peer, .from = from};
+  }
+  static Step receive(int peer, Range to) {
+    return {.kind = StepKind::Receive, .peer = peer, .to = to};
+  }
+  // to = op(from, received)
+  static Step reduce_with(Range from, int peer, Range to) {
+    return {.kind = StepKind::ReceiveReduce, .peer = peer, .from = from, .to = to};
+  }
+  // to = op(received, from)
+  static Step reduce_onto(int peer, Range from, Range to) {
+    return {.kind = StepKind::ReceiveReduce,
+            .peer = peer,
+            .from = from,
+            .to = to,
+            .is_received_first = true};
+  }
+  static Step copy(Range from, Range to) {
+    return {.kind = StepKind::Copy, .from = from, .to = to};
+  }
+  static Step reduce(Range from, int num_parts, int first_part, Range to) {
+    return {.kind = StepKind::Reduce,
+            .from = from,
+            .to = to,
+            .num_parts = num_parts,
+            .first_part = first_part};
+  }
 };
 
 using Round = std::vector<Step>;
@@ -75,6 +104,14 @@ struct Schedule {
   std::vector<Round> rounds;
 
   bool operator==(const Schedule&) const = default;
+
+  // Adds a round, without its steps that have no elements or copy a range onto itself;
+  // none where nothing is left. Makes scratch large enough.
+  void add(const Round& round);
+  // Adds the rounds of what is done next, in the same scratch.
+  void append(const Schedule& next);
+  // The same with all that is in `memory` from `at` of `elsewhere` on.
+  Schedule moved(Memory memory, Memory elsewhere, std::size_t at) const;
 };
 
 }  // namespace allhands

@@ -1,0 +1,17 @@
+// The root exchanges with each participant itself, with all at once. Data goes to its
+// destination at once, so it takes as long as the root's own link needs: for large
+// arrays.
+#pragma once
+
+#include "allhands/algorithms/partition.hpp"
+#include "allhands/algorithms/schedule.hpp"
+
+namespace allhands {
+
+// The Inputs, one part each, become Output of the root, which has all parts.
+Schedule direct_gather(int rank, int root, const Partition& parts);
+
+// The parts of the root's Input become Output of each.
+Schedule direct_scatter(int rank, int root, const Partition& parts);
+
+}  // namespace allhands

@@ -1,0 +1,14 @@
+// The barrier by dissemination (Hensgen, Finkel & Manber, 1988): in each round a
+// participant tells that all have come of whom it knows that they have.
+//
+// ceil(log_radix size) rounds of radix - 1 messages without elements; with a radix of
+// `size` or more one round, in which each tells each.
+#pragma once
+
+#include "allhands/algorithms/schedule.hpp"
+
+namespace allhands {
+
+Schedule dissemination_barrier(int rank, int size, int radix);
+
+}  // namespace allhands
