@@ -305,6 +305,10 @@ class StoreClient:
     def __init__(self, host: str, port: int, secret: str, timeout: float) -> None:
         """Connects; keeps trying until the limit."""
 
+    @property
+    def own_address(self) -> str:
+        """This process's address on its way to the server."""
+
     def set(self, key: str, value: bytes, timeout: float) -> None: ...
 
     def get(self, key: str, timeout: float) -> bytes: ...
@@ -456,6 +460,16 @@ class StoreTable:
 
     def clear(self) -> None:
         """Forget everything, the changes too."""
+
+def interface_addresses() -> list[tuple[str, str, int, bool, bool]]:
+    """
+    (interface, address, prefix length, is up, is loopback) of each address of this machine.
+    """
+
+def addresses_towards(host: str, timeout: float) -> list[str]:
+    """
+    The address that what this machine sends to `host` comes from, for each address that it means; nothing where no name is found within the limit.
+    """
 
 def tuning_here(size: int, *, changes: Mapping[str, int] = {}, figures: str = '') -> dict[str, int]:
     """

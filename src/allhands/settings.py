@@ -15,10 +15,13 @@ __all__ = [
     "ALL",
     "LaunchersStore",
     "Setting",
+    "advertise",
     "calibration",
     "host_id",
+    "interfaces",
     "job_mark",
     "patience",
+    "port_range",
     "replace_gloo",
     "secret",
     "store",
@@ -197,6 +200,46 @@ host_id = Setting(
     "machine and nothing else, and to try on one machine what runs on several.",
 )
 
+interfaces = Setting(
+    "ALLHANDS_INTERFACES",
+    str,
+    "",
+    "On which network interfaces a rank listens for ranks of other hosts: names or how "
+    "they begin, `=name` for that one alone, or networks, as in `ib,=eth1` or "
+    "`10.1.0.0/16`; after `^` what is not to be taken, as in `^docker,virbr`. Unset: "
+    "what `GLOO_SOCKET_IFNAME` says, or else `NCCL_SOCKET_IFNAME`; unset too: where "
+    "the rank reached the store.",
+)
+
+advertise = Setting(
+    "ALLHANDS_ADVERTISE",
+    str,
+    "",
+    "Addresses or names at which ranks of other hosts reach this one, where they are "
+    "not those at which it listens, as behind NAT: `203.0.113.7`, or "
+    "`203.0.113.7:4471` where the port differs, too; several with commas between.",
+)
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    last = last if dash else first
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ValueError("it must be first-last, as in 29600-29699")
+    if not 0 < int(first) <= int(last) < 1 << 16:
+        raise ValueError("ports are from 1 to 65535, the first not above the last")
+    return int(first), int(last)
+
+
+port_range: Setting[tuple[int, int] | None] = Setting(
+    "ALLHANDS_PORT_RANGE",
+    _port_range,
+    None,
+    "The ports, as `first-last`, of which each rank takes one where it listens for "
+    "ranks of other hosts: what a firewall has to let through. Unset: any.",
+)
+
 ALL: tuple[Setting[Any], ...] = (
-    *(calibration, host_id, secret, job_mark, patience, replace_gloo, store, tuning),
+    *(advertise, calibration, host_id, interfaces, secret, job_mark, patience),
+    *(port_range, replace_gloo, store, tuning),
 )

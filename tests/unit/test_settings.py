@@ -38,6 +38,24 @@ def test_a_patience_that_is_none_is_refused(monkeypatch, text):
         settings.patience.get()
 
 
+@pytest.mark.parametrize(
+    ("text", "ports"),
+    [("29600-29699", (29600, 29699)), ("4471", (4471, 4471)), ("1-65535", (1, 65535))],
+)
+def test_a_range_of_ports(monkeypatch, text, ports):
+    monkeypatch.setenv("ALLHANDS_PORT_RANGE", text)
+    assert settings.port_range.get() == ports
+
+
+@pytest.mark.parametrize(
+    "text", ["many", "0", "5-4", "1-65536", "4471-", "-4471", "1-2-3"]
+)
+def test_a_range_of_ports_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("ALLHANDS_PORT_RANGE", text)
+    with pytest.raises(ValueError, match=f"ALLHANDS_PORT_RANGE is '{text}': "):
+        settings.port_range.get()
+
+
 def test_every_tuning_is_on_the_settings_page():
     page = SETTINGS_PAGE.read_text().partition("## Tuning")[2]
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.tuning_here(2))

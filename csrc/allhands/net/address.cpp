@@ -83,10 +83,10 @@ bool Address::is_any_ipv6() const {
   return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
 }
 
-std::string Address::text() const {
+std::string Address::host() const {
   char host[NI_MAXHOST] = "?";
   ::getnameinfo(data(), size_, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return endpoint_text(host, port());
+  return host;
 }
 
 std::vector<Address> resolve(const std::string& host, std::uint16_t port,

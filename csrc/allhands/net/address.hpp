@@ -11,6 +11,9 @@
 
 namespace allhands {
 
+// "host:4471", "[::1]:4471": an endpoint as a user writes it.
+std::string endpoint_text(const std::string& host, std::uint16_t port);
+
 class Address {
  public:
   Address(const sockaddr* address, socklen_t size);
@@ -22,8 +25,10 @@ class Address {
   void set_port(std::uint16_t port);
   // The IPv6 wildcard, which stands for IPv4 too.
   bool is_any_ipv6() const;
+  // "10.0.0.3", "::1" or "fe80::1%eth0"
+  std::string host() const;
   // "10.0.0.3:4471" or "[::1]:4471"
-  std::string text() const;
+  std::string text() const { return endpoint_text(host(), port()); }
 
  private:
   sockaddr_storage storage_ = {};
@@ -36,8 +41,5 @@ class Address {
 // so it runs in a thread of its own; an interrupt or the deadline ends the waiting.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port,
                              const Limits& limits, std::string& problem);
-
-// "host:4471", "[::1]:4471": an endpoint as a user writes it.
-std::string endpoint_text(const std::string& host, std::uint16_t port);
 
 }  // namespace allhands

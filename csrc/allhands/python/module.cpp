@@ -7,6 +7,7 @@
 #include "allhands/python/errors.hpp"
 #include "allhands/python/exported_array.hpp"
 #include "allhands/python/finalizer.hpp"
+#include "allhands/python/interfaces.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/sparse.hpp"
 #include "allhands/python/store.hpp"
@@ -38,6 +39,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_store_file(m);
   allhands::python::bind_store_record(m);
   allhands::python::bind_store_table(m);
+  allhands::python::bind_interfaces(m);
   allhands::python::bind_tuning(m);
   allhands::python::bind_ways(m);
 }

@@ -288,6 +288,8 @@ void bind_store(nb::module_& m) {
   client.def("__init__", &make_client, nb::arg("host"), nb::arg("port"),
              nb::arg("secret"), nb::arg("timeout"),
              "Connects; keeps trying until the limit.");
+  client.def_prop_ro("own_address", &Client::own_address,
+                     "This process's address on its way to the server.");
   bind_keys(client);
   bind_many_keys(client);
   bind_queues(client);

@@ -58,6 +58,7 @@ Client::Client(std::string host, std::uint16_t port, std::string secret,
     : target_{std::move(host), port, std::move(secret), interrupt}, owner_(::getpid()) {
   auto link = std::make_unique<Link>(target_, deadline);
   target_.identity = link->server_identity();
+  own_address_ = link->own_address();
   idle_.push_back(std::move(link));
 }
 

@@ -74,6 +74,9 @@ class Client {
   Client(std::string host, std::uint16_t port, std::string secret, Interrupt interrupt,
          const Deadline& deadline);
 
+  // This process's address on its first way to the server.
+  const std::string& own_address() const { return own_address_; }
+
   void set(std::string_view key, std::string_view value, const Deadline& deadline);
   Reply get(std::string_view key, const Deadline& deadline);
   std::int64_t add(std::string_view key, std::int64_t amount, const Deadline& deadline);
@@ -119,6 +122,7 @@ class Client {
   void give_back(std::unique_ptr<Link> link);
 
   Target target_;
+  std::string own_address_;
   std::mutex mutex_;  // of what follows; held for moments only
   bool is_lost_ = false;
   pid_t owner_;  // the process that the idle links belong to

@@ -149,6 +149,8 @@ std::string Link::receive_bytes(std::size_t count, const Deadline& deadline) {
   return bytes;
 }
 
+std::string Link::own_address() const { return local_address(socket_.get()).host(); }
+
 Message& Link::exchange(Op op, std::int64_t number,
                         const std::vector<std::string_view>& fields,
                         const Deadline& deadline) {

@@ -50,6 +50,8 @@ class Link {
   // Given up in the middle of a message; good for nothing more.
   bool is_spent() const { return !socket_.is_open(); }
   const std::string& server_identity() const { return identity_; }
+  // This process's address on the way to the server.
+  std::string own_address() const;
 
  private:
   bool dial(const Address& address, const Deadline& deadline, std::string& problem);

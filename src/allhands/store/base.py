@@ -37,6 +37,7 @@ from allhands.store.limits import (
     poll,
     wait_timeout,
 )
+from allhands.store.route import Route
 
 __all__ = ["Store"]
 
@@ -293,6 +294,10 @@ class Store:
             return Found.SOME_VALUE if value else Found.EMPTY_VALUE
 
         return bytes(found(f"{prefix}{number}") for number in range(count))
+
+    def _route(self) -> Route | None:
+        """How this process reaches the data; None where that is not known."""
+        return None
 
     def _leave_last_will(self, key: str, value: bytes) -> None:
         """Delete `key` now; it is set to `value` when this process ends, if it can be.

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from allhands.store.arguments import as_bytes, as_key, as_keys
 from allhands.store.base import Store
+from allhands.store.route import Route
 
 __all__ = ["PrefixStore"]
 
@@ -135,6 +136,9 @@ class PrefixStore(Store):
 
     def _survey(self, prefix: str, count: int) -> bytes:
         return self._store._survey(self._key(prefix), count)
+
+    def _route(self) -> Route | None:
+        return self._store._route()
 
     def _leave_last_will(self, key: str, value: bytes) -> None:
         self._store._leave_last_will(self._key(key), value)

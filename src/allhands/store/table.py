@@ -11,6 +11,7 @@ from allhands.errors import QueueEmptyError
 from allhands.store.arguments import as_keys
 from allhands.store.base import Store
 from allhands.store.limits import as_timeout, poll, wait_timeout
+from allhands.store.route import Route
 
 __all__ = ["TableStore"]
 
@@ -39,6 +40,9 @@ class TableStore(Store):
             if found is not None:
                 return found
         return None
+
+    def _route(self) -> Route:
+        return Route()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled: every process makes its own")

@@ -29,6 +29,7 @@ from allhands.store.arguments import (
 )
 from allhands.store.base import Store
 from allhands.store.limits import DEFAULT_TIMEOUT, as_timeout
+from allhands.store.route import Route
 
 __all__ = ["TCPStore"]
 
@@ -272,6 +273,9 @@ class TCPStore(Store):
 
     def _survey(self, prefix: str, count: int) -> bytes:
         return self._client.survey(as_key(prefix), count, self._limit)
+
+    def _route(self) -> Route:
+        return Route(self._host, self._client.own_address)
 
     def _leave_last_will(self, key: str, value: bytes) -> None:
         self._last_will = None  # the one before is withdrawn first

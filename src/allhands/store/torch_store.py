@@ -9,10 +9,14 @@ from typing import Any, TypeVar
 
 import torch.distributed
 
+from allhands._C import addresses_towards
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store.base import Store
+from allhands.store.route import Route
 
 __all__ = ["TorchStore"]
+
+_LOOK_UP_LIMIT_S = 5.0
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -95,3 +99,16 @@ class TorchStore(Store):
     @_in_our_words
     def delete_key(self, key: str) -> bool:
         return bool(self._store.delete_key(key))
+
+    def _route(self) -> Route | None:
+        store = self._store
+        while isinstance(store, torch.distributed.PrefixStore):
+            store = store.underlying_store
+        if isinstance(
+            store, (torch.distributed.FileStore, torch.distributed.HashStore)
+        ):
+            return Route()
+        if not isinstance(store, torch.distributed.TCPStore):
+            return None
+        own = addresses_towards(store.host, _LOOK_UP_LIMIT_S)
+        return Route(store.host, own[0] if own else "")

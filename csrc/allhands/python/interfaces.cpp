@@ -1,0 +1,50 @@
+// The network interfaces of this machine, for the choice of where to listen.
+#include "allhands/python/interfaces.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "allhands/net/interfaces.hpp"
+#include "allhands/python/errors.hpp"
+#include "allhands/python/time_limits.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+using Row = std::tuple<std::string, std::string, int, bool, bool>;
+
+std::vector<Row> rows() {
+  std::vector<Row> found;
+  for (const InterfaceAddress& each : interface_addresses())
+    found.emplace_back(each.interface, each.address, each.prefix_length, each.is_up,
+                       each.is_loopback);
+  return found;
+}
+
+}  // namespace
+
+void bind_interfaces(nb::module_& m) {
+  m.def("interface_addresses", &rows, nb::call_guard<nb::gil_scoped_release>(),
+        "(interface, address, prefix length, is up, is loopback) of each address of "
+        "this machine.");
+  m.def(
+      "addresses_towards",
+      [](const std::string& host, double timeout) {
+        const nb::gil_scoped_release no_gil;
+        return addresses_towards(
+            host, {Deadline::after(duration_of(timeout)), &python_interrupt});
+      },
+      "host"_a, "timeout"_a,
+      "The address that what this machine sends to `host` comes from, for each address "
+      "that it means; nothing where no name is found within the limit.");
+}
+
+}  // namespace allhands::python

@@ -1,0 +1,118 @@
+"""At which addresses a rank listens for ranks of other hosts.
+
+Those of the interfaces that the user names; else the one by which it reached the store,
+which leads to where the others are for sure. Where the store is on this very host, the
+way there may tell nothing (a name that means 127.0.1.1 here, an address of the user's
+own store); then what the store's name means besides, then where the default route
+starts, then what the host's own name means.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from allhands import _C, settings
+from allhands.errors import DistNetworkError
+from allhands.rendezvous.interfaces import (
+    InterfaceAddress,
+    InterfaceList,
+    addresses_here,
+)
+from allhands.store.route import Route
+
+__all__ = ["addresses_to_listen_at", "interface_list"]
+
+_LOOK_UP_LIMIT_S = 5.0
+# Addresses far away, of the networks kept for examples; nothing is sent there.
+_FAR_AWAY = ("203.0.113.1", "2001:db8::1")
+# Bridges between what runs on this machine; no other host is behind them.
+_INNER = (
+    *("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "podman", "lxc", "lxdbr"),
+    *("cni", "cali", "flannel", "kube"),
+)
+
+
+def interface_list() -> InterfaceList | None:
+    """Which interfaces the user names, if any.
+
+    Raises:
+        ValueError: the variable has no such list.
+    """
+    if text := settings.interfaces.get():
+        return InterfaceList(settings.interfaces.name, text)
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if text := os.environ.get(name, ""):
+            return InterfaceList(name, text)
+    return None
+
+
+def addresses_to_listen_at(route: Route | None) -> list[str]:
+    """The addresses at which ranks of other hosts reach this one, the best first.
+
+    Args:
+        route: how it reached the store, if that is known.
+
+    Raises:
+        DistNetworkError: there is none; says what was tried, and what to set.
+        ValueError: what the user set is no list of interfaces.
+    """
+    here = addresses_here()
+    named = interface_list()
+    own = route.own_address if route is not None else ""
+    if named is not None and not named.only_excludes:
+        return [a.address for a in named.chosen_of(here, prefers_ipv6=":" in own)]
+    left = [each for each in here if each.is_up]
+    if named is not None:
+        left = named.left_of(left)
+    if route is not None and route.stays_here and own:  # several hosts here, in name
+        return [own]
+    tried = []
+    usable = {each.address for each in left if not each.is_loopback}
+    for what, find in _ways(route):
+        found = find()
+        if address := next((each for each in found if each in usable), None):
+            return [address]
+        tried.append(f"{what} ({' '.join(found) or 'nothing'})")
+    if first := _first_of(left):
+        return [first.address]
+    excluded = f" that {named} leaves" if named is not None else ""
+    raise DistNetworkError(
+        f"this machine has no address{excluded} at which ranks of other hosts could "
+        f"reach this one. Tried: {', '.join(tried)}. It has "
+        f"{', '.join(map(str, here))}. Set {settings.interfaces.name} to the name or "
+        f"network of one that leads to the other hosts"
+    )
+
+
+def _ways(route: Route | None) -> Iterator[tuple[str, Callable[[], Sequence[str]]]]:
+    """What may lead to an address: what to call it, and how to get some."""
+    if route is not None and route.own_address:
+        own = [route.own_address]
+        yield "the address by which the store was reached", lambda: own
+    if route is not None and route.host:
+        yield f"what {route.host!r} means", partial(_towards, route.host)
+    for far in _FAR_AWAY:
+        yield f"where the way to {far} starts", partial(_towards, far)
+    name = os.uname().nodename
+    yield f"what this host's name {name!r} means", partial(_towards, name)
+
+
+def _towards(host: str) -> Sequence[str]:
+    return _C.addresses_towards(host, _LOOK_UP_LIMIT_S)
+
+
+def _first_of(addresses: Sequence[InterfaceAddress]) -> InterfaceAddress | None:
+    """The one that others reach most likely."""
+    if not addresses:
+        return None
+    return min(
+        addresses,
+        key=lambda a: (
+            a.is_loopback,
+            a.interface.startswith(_INNER),
+            a.is_link_local,
+            a.is_ipv6,
+        ),
+    )
