@@ -6,12 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "allhands/net/address.hpp"
+#include "allhands/net/listener.hpp"
 #include "check.hpp"
 
+using allhands::Address;
 using allhands::addresses_towards;
 using allhands::Deadline;
 using allhands::interface_addresses;
 using allhands::InterfaceAddress;
+using allhands::is_own_name_for_loopback;
+using allhands::resolve;
 
 namespace {
 
@@ -48,9 +53,38 @@ void a_name_leads_where_its_address_does() {
   CHECK(towards("a..b").empty());
 }
 
+std::vector<Address> meant(const std::string& literal) {
+  std::string problem;
+  return resolve(literal, 1, {Deadline::after(std::chrono::seconds(60))}, problem);
+}
+
+void a_machine_may_have_its_own_name_for_the_loopback() {
+  const std::vector<Address> loopback = meant("127.0.1.1");
+  CHECK(is_own_name_for_loopback("node-3", loopback));
+  CHECK(is_own_name_for_loopback("node-3", meant("::1")));
+  CHECK(!is_own_name_for_loopback("localhost", loopback));
+  CHECK(!is_own_name_for_loopback("localhost.localdomain", loopback));
+  CHECK(!is_own_name_for_loopback("ip6-localhost", meant("::1")));
+  CHECK(!is_own_name_for_loopback("127.0.1.1", loopback));
+  CHECK(!is_own_name_for_loopback("::1", meant("::1")));
+  std::vector<Address> both = loopback;
+  both.push_back(meant("10.0.0.3").front());
+  CHECK(!is_own_name_for_loopback("node-3", both));
+  CHECK(!is_own_name_for_loopback("node-3", {}));
+}
+
+void the_loopback_has_many_addresses() {
+  for (const char* text : {"127.0.0.1", "127.255.0.1", "::1", "::ffff:127.0.0.1"})
+    CHECK(meant(text).front().is_loopback());
+  for (const char* text : {"126.0.0.1", "128.0.0.1", "::", "::2", "::ffff:10.0.0.3"})
+    CHECK(!meant(text).front().is_loopback());
+}
+
 }  // namespace
 
 int main() {
+  a_machine_may_have_its_own_name_for_the_loopback();
+  the_loopback_has_many_addresses();
   the_loopback_is_one_of_them();
   each_address_leads_to_itself();
   a_name_leads_where_its_address_does();

@@ -83,6 +83,17 @@ bool Address::is_any_ipv6() const {
   return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
 }
 
+bool Address::is_loopback() const {
+  constexpr std::uint8_t kLoopback = 127;
+  if (family() != AF_INET6) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage_);
+    return ntohl(v4->sin_addr.s_addr) >> 24 == kLoopback;
+  }
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kLoopback);
+}
+
 std::string Address::host() const {
   char host[NI_MAXHOST] = "?";
   ::getnameinfo(data(), size_, host, sizeof host, nullptr, 0, NI_NUMERICHOST);

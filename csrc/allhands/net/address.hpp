@@ -25,6 +25,8 @@ class Address {
   void set_port(std::uint16_t port);
   // The IPv6 wildcard, which stands for IPv4 too.
   bool is_any_ipv6() const;
+  // 127.0.0.0/8 or ::1, also as IPv6 writes IPv4.
+  bool is_loopback() const;
   // "10.0.0.3", "::1" or "fe80::1%eth0"
   std::string host() const;
   // "10.0.0.3:4471" or "[::1]:4471"

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "allhands/base/error.hpp"
 #include "allhands/net/address.hpp"
+#include "allhands/net/interfaces.hpp"
 #include "allhands/net/port_owner.hpp"
 #include "allhands/net/socket.hpp"
 
@@ -37,6 +39,21 @@ Error cannot_listen(const std::string& host, std::uint16_t port, int code) {
                                        errno_text(code) + remedy);
 }
 
+bool is_literal(const std::string& host) {
+  return host.find(':') != std::string::npos ||
+         host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+// Those of this machine that other hosts know.
+void add_outer_addresses(std::vector<Address>& addresses, std::uint16_t port,
+                         const Limits& limits) {
+  std::string problem;
+  for (const InterfaceAddress& each : interface_addresses())
+    if (each.is_up && !each.is_loopback)
+      for (const Address& address : resolve(each.address, port, limits, problem))
+        addresses.push_back(address);
+}
+
 struct Attempt {
   std::vector<Fd> sockets;
   int code = 0;  // why an address got none
@@ -59,13 +76,24 @@ Attempt listen_at_each(std::vector<Address> addresses, std::uint16_t port) {
 
 }  // namespace
 
+bool is_own_name_for_loopback(const std::string& host,
+                              const std::vector<Address>& addresses) {
+  const std::string localhost = "localhost";
+  return !is_literal(host) && host.compare(0, localhost.size(), localhost) != 0 &&
+         host != "ip6-localhost" && !addresses.empty() &&
+         std::all_of(addresses.begin(), addresses.end(),
+                     [](const Address& address) { return address.is_loopback(); });
+}
+
 std::vector<Fd> listen_on(const std::string& host, std::uint16_t port,
                           const Limits& limits) {
   std::string problem;
-  const std::vector<Address> addresses = resolve(host, port, limits, problem);
+  std::vector<Address> addresses = resolve(host, port, limits, problem);
   if (addresses.empty())
     throw Error(ErrorKind::Network, "The server socket has failed to listen on " +
                                         endpoint_text(host, port) + ": " + problem);
+  if (is_own_name_for_loopback(host, addresses))
+    add_outer_addresses(addresses, port, limits);
   Attempt attempt;
   for (int i = 0; i < kMaxPicks; ++i) {
     attempt = listen_at_each(addresses, port);

@@ -46,7 +46,9 @@ class TCPStore(Store):
     """A store served over TCP by one process, the master, to all processes of a job.
 
     The master listens at the address that `host_name` stands for, and at no other: with
-    "0.0.0.0" at every IPv4 address of the machine, with "::" at every address. Clients
+    "0.0.0.0" at every IPv4 address of the machine, with "::" at every address. Where
+    its machine has that name for 127.0.1.1, as Debian names itself, it stands for all
+    addresses of the machine: other hosts mean one of these by it. Clients
     keep trying until `timeout`, so they may start before the master does. Where the
     environment variable ALLHANDS_SECRET is set, both sides prove that they know it
     before any data passes.
