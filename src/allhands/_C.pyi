@@ -170,9 +170,9 @@ def is_process_alive(pid: int, start: int) -> bool:
 class Communicator:
     """A group of ranks, seen by one."""
 
-    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, timeout: object, patience: float) -> None:
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, timeout: object, patience: float, record_length: int) -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never.
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never; `record_length`: how many collectives and messages the flight recorder keeps.
         """
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
@@ -264,6 +264,11 @@ class Communicator:
 
     def all_reduce_parts(self, array: SparseArray, op: Any, timeout: datetime.timedelta | None, async_op: bool) -> Any:
         """all_reduce of a sparse array, which holds the result afterwards."""
+
+    def flight_entries(self) -> list[dict[str, Any]]:
+        """
+        The group's last operations, those that wait in its queue last; times in nanoseconds since 1970, `thread` as threading.get_ident() has it.
+        """
 
 class StoreTraffic:
     """What a store's server has counted."""

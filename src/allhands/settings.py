@@ -22,6 +22,7 @@ __all__ = [
     "job_mark",
     "patience",
     "port_range",
+    "record_length",
     "replace_gloo",
     "secret",
     "store",
@@ -239,7 +240,25 @@ port_range: Setting[tuple[int, int] | None] = Setting(
     "ranks of other hosts: what a firewall has to let through. Unset: any.",
 )
 
+_MOST_RECORDS = 1 << 24
+
+
+def _length(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= _MOST_RECORDS):
+        raise ValueError(f"it must be a number from 0 to {_MOST_RECORDS}")
+    return int(text)
+
+
+record_length = Setting(
+    "ALLHANDS_RECORD_LENGTH",
+    _length,
+    2048,
+    "How many collectives and how many messages the flight recorder keeps of each "
+    "group, rounded up to a power of two; each takes 64 bytes of memory, once a group "
+    "has so many. 0: nothing is recorded.",
+)
+
 ALL: tuple[Setting[Any], ...] = (
     *(advertise, calibration, host_id, interfaces, secret, job_mark, patience),
-    *(port_range, replace_gloo, store, tuning),
+    *(port_range, record_length, replace_gloo, store, tuning),
 )

@@ -56,6 +56,13 @@ def test_a_range_of_ports_that_is_none_is_refused(monkeypatch, text):
         settings.port_range.get()
 
 
+@pytest.mark.parametrize("text", ["many", "-1", "16777217", "1.5"])
+def test_a_record_length_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("ALLHANDS_RECORD_LENGTH", text)
+    with pytest.raises(ValueError, match=f"ALLHANDS_RECORD_LENGTH is '{text}'.*0 to 1"):
+        settings.record_length.get()
+
+
 def test_every_tuning_is_on_the_settings_page():
     page = SETTINGS_PAGE.read_text().partition("## Tuning")[2]
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.tuning_here(2))

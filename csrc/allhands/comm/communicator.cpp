@@ -12,16 +12,17 @@
 namespace allhands {
 
 Communicator::Communicator(Membership membership, const Token& token,
-                           MakeTuning make_tuning, const LateNotice& late_notice)
+                           MakeTuning make_tuning, const LateNotice& late_notice,
+                           std::size_t record_length)
     : membership_(std::move(membership)),
       token_(token),
       make_tuning_(std::move(make_tuning)),
       late_notice_(late_notice),
       owner_pid_(getpid()),
+      recorder_(record_length),
       queue_(membership_.name, this, turns_,
-             [this](Turns::Ticket ticket, const Operation& operation, Deadline deadline,
-                    const Limits* waiter) {
-               run_queued(ticket, operation, deadline, waiter);
+             [this](const OperationQueue::Entry& entry, const Limits* waiter) {
+               run_queued(entry, waiter);
              }) {
   for (int peer = 0; peer < size(); ++peer)
     if (membership_.process(peer).host != membership_.process(rank()).host)
@@ -43,18 +44,35 @@ void Communicator::check(const Operation& operation) const {
   operation.collective->check(operation, rank(), size());
 }
 
+// While the group opens, the operation that wants it is on record.
+template <class Describe>
+Turns::Ticket Communicator::take_ticket(const Limits& limits, Describe describe) {
+  if (!is_ready_.load(std::memory_order_acquire)) [[unlikely]] {
+    const bool is_refused = stop_ || failure_.error();
+    FlightEnd end(is_refused ? nullptr : recorder_.begin(turns_.next(), describe()));
+    open_before_turn(limits);
+    end.release();  // the operation goes on with it
+  }
+  return turns_.take();
+}
+
 void Communicator::run(const Operation& operation, const Limits& given) {
   const Limits limits = {given.deadline, given.interrupt, &stop_};
   const auto run = [&](Turns::Ticket ticket) {
-    run_in_turn(ticket, limits,
-                [&](Arena& arena) { allhands::run(arena, ticket, operation, limits); });
+    run_in_turn(ticket, limits, [&](Arena& arena) {
+      FlightEnd end(
+          recorder_.begin(ticket, operation.collective->descriptor(operation)));
+      allhands::run(arena, ticket, operation, limits);
+      end.return_from();
+    });
   };
   Observer* const watching = observer();
+  const auto describe = [&] { return operation.collective->descriptor(operation); };
   if (watching == nullptr) [[likely]]
-    return run(take_ticket(limits));
+    return run(take_ticket(limits, describe));
   // It may throw, and then no ticket is lost.
-  const Descriptor descriptor = operation.collective->descriptor(operation);
-  const Turns::Ticket ticket = take_ticket(limits);
+  const Descriptor descriptor = describe();
+  const Turns::Ticket ticket = take_ticket(limits, describe);
   observe_run(*watching, collective_record(ticket, descriptor, false),
               [&] { run(ticket); });
 }
@@ -72,17 +90,22 @@ void Communicator::run_in_turn(Turns::Ticket ticket, const Limits& limits, Body 
   }
 }
 
-void Communicator::run_queued(Turns::Ticket ticket, const Operation& operation,
-                              Deadline deadline, const Limits* waiter) {
+void Communicator::run_queued(const OperationQueue::Entry& entry,
+                              const Limits* waiter) {
+  const Operation& operation = entry.operation;
   // The deadline counts from when the call was issued.
-  const Limits limits = {deadline, waiter ? waiter->interrupt : nullptr, &stop_};
+  const Limits limits = {entry.deadline, waiter ? waiter->interrupt : nullptr, &stop_};
   // What opens the group cannot change threads.
   const bool is_ready = is_ready_.load(std::memory_order_acquire);
   if (waiter != nullptr && !is_ready) throw Suspended{false};
+  FlightEnd end(recorder_.begin(
+      entry.ticket, operation.collective->descriptor(operation), true, entry.issued));
   Arena& arena = opened(limits);
   try {
-    allhands::run(arena, ticket, operation, limits, waiter != nullptr);
+    allhands::run(arena, entry.ticket, operation, limits, waiter != nullptr);
+    end.succeed();
   } catch (const Suspended&) {
+    end.release();
     throw;
   } catch (...) {
     break_by_current_exception();
@@ -106,11 +129,14 @@ std::shared_ptr<SharedArray> Communicator::empty_shared(
     DType dtype, const std::vector<std::size_t>& shape, const Limits& given) {
   const Limits limits = {given.deadline, given.interrupt, &stop_};
   SharedArrayMaker maker(membership_, token_, dtype, shape);
-  const Turns::Ticket ticket = take_ticket(limits);
+  const Turns::Ticket ticket = take_ticket(limits, [&] { return maker.descriptor(); });
   std::shared_ptr<SharedArray> array;
   const auto make = [&] {
-    run_in_turn(ticket, limits,
-                [&](Arena& arena) { maker.run(arena, ticket, limits); });
+    run_in_turn(ticket, limits, [&](Arena& arena) {
+      FlightEnd end(recorder_.begin(ticket, maker.descriptor()));
+      maker.run(arena, ticket, limits);
+      end.return_from();
+    });
     array = maker.result();
   };
   if (Observer* const watching = observer())
@@ -135,11 +161,6 @@ std::byte* Communicator::peer_data(const Buffer& buffer, int peer) const {
                     "view of it");
   const auto* mine = static_cast<const std::byte*>(buffer.data);
   return region->part(peer) + (mine - region->part(rank()));
-}
-
-Turns::Ticket Communicator::take_ticket(const Limits& limits) {
-  if (!is_ready_.load(std::memory_order_acquire)) open_before_turn(limits);
-  return turns_.take();
 }
 
 void Communicator::wait_for_turn(Turns::Ticket ticket, const Limits& limits) {
@@ -172,23 +193,43 @@ void Communicator::check_peer(const char* op, int peer) const {
 void Communicator::send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits) {
   check_peer("send", to);
+  FlightEnd end(recorder_.begin_message(true, buffer, to, tag, false));
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   if (Observer* const watching = observer()) [[unlikely]]
-    return observe_run(*watching, message_record("send", buffer, to, tag, false),
-                       [&] { engine_->send(buffer, to, tag, limits); });
-  engine_->send(buffer, to, tag, limits);
+    observe_run(*watching, message_record("send", buffer, to, tag, false),
+                [&] { engine_->send(buffer, to, tag, limits); });
+  else
+    engine_->send(buffer, to, tag, limits);
+  end.return_from();
 }
 
 int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
                        const Limits& limits) {
   if (from != kAnySource) check_peer("recv", from);
+  FlightEnd end(recorder_.begin_message(false, buffer, from, tag, false));
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
-  Observer* const watching = observer();
-  if (watching == nullptr) return engine_->recv(buffer, from, tag, limits);
   int source = kAnySource;
-  observe_run(*watching, message_record("recv", buffer, from, tag, false),
-              [&] { source = engine_->recv(buffer, from, tag, limits); });
+  if (Observer* const watching = observer()) [[unlikely]]
+    observe_run(*watching, message_record("recv", buffer, from, tag, false),
+                [&] { source = engine_->recv(buffer, from, tag, limits); });
+  else
+    source = engine_->recv(buffer, from, tag, limits);
+  end.return_from();
   return source;
+}
+
+// The record ends with the transfer, or here where there comes none of it.
+template <class Post>
+TransferPtr Communicator::post_recorded(bool is_send, const Buffer& buffer, int peer,
+                                        std::int64_t tag, Post post) {
+  FlightSlot* const record = recorder_.begin_message(is_send, buffer, peer, tag, true);
+  const std::uint64_t number = record == nullptr ? 0 : record->number();
+  try {
+    return post(record);
+  } catch (...) {
+    if (record != nullptr && record->is_under_way(number)) record->end(false);
+    throw;
+  }
 }
 
 TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t tag,
@@ -196,7 +237,9 @@ TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t t
   check_peer("send", to);
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   const auto post = [&] {
-    return engine_->post_send(buffer, to, tag, limits.deadline);
+    return post_recorded(true, buffer, to, tag, [&](FlightSlot* record) {
+      return engine_->post_send(buffer, to, tag, limits.deadline, record);
+    });
   };
   Observer* const watching = observer();
   if (watching == nullptr) return post();
@@ -208,11 +251,27 @@ TransferPtr Communicator::post_recv(const Buffer& buffer, int from, std::int64_t
   if (from != kAnySource) check_peer("recv", from);
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   const auto post = [&] {
-    return engine_->post_recv(buffer, from, tag, limits.deadline);
+    return post_recorded(false, buffer, from, tag, [&](FlightSlot* record) {
+      return engine_->post_recv(buffer, from, tag, limits.deadline, record);
+    });
   };
   Observer* const watching = observer();
   if (watching == nullptr) return post();
   return observe_post(*watching, message_record("recv", buffer, from, tag, true), post);
+}
+
+std::vector<FlightEntry> Communicator::flight_entries() {
+  std::vector<FlightEntry> entries = recorder_.read();
+  queue_.each([&](const OperationQueue::Entry& queued) {
+    const auto has_begun = [&](const FlightEntry& entry) {
+      return !entry.is_message && entry.sequence == queued.ticket;
+    };
+    if (std::ranges::none_of(entries, has_begun))
+      entries.push_back(FlightRecorder::scheduled(
+          queued.ticket, queued.operation.collective->descriptor(queued.operation),
+          queued.issued));
+  });
+  return entries;
 }
 
 OperationRecord Communicator::collective_record(Turns::Ticket ticket,

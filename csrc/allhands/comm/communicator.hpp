@@ -27,6 +27,7 @@
 #include "allhands/base/thread_mark.hpp"
 #include "allhands/comm/bootstrap.hpp"
 #include "allhands/comm/failure_record.hpp"
+#include "allhands/comm/flight_recorder.hpp"
 #include "allhands/comm/observer.hpp"
 #include "allhands/comm/operation_queue.hpp"
 #include "allhands/comm/shared_array.hpp"
@@ -41,9 +42,11 @@ class Communicator {
   // Called if this rank makes the group's segment, while the others wait for that.
   using MakeTuning = std::function<Tuning()>;
 
-  // No communication. Throws Backend where a peer is on another host.
+  // No communication. The flight recorder keeps `record_length` collectives and as many
+  // messages. Throws Backend where a peer is on another host.
   Communicator(Membership membership, const Token& token, MakeTuning make_tuning,
-               const LateNotice& late_notice = {});
+               const LateNotice& late_notice = {},
+               std::size_t record_length = FlightRecorder::kLength);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -57,6 +60,10 @@ class Communicator {
   void observe(Observer* observer) {
     observer_.store(observer, std::memory_order_release);
   }
+
+  // What the flight recorder has. From any thread, while operations run, also after a
+  // failure and after close().
+  std::vector<FlightEntry> flight_entries();
 
   // Throws Value, Type or Unsupported naming what is wrong with an operation. Nothing
   // has happened then.
@@ -117,15 +124,18 @@ class Communicator {
   OperationRecord message_record(const char* op, const Buffer& buffer, int peer,
                                  std::int64_t tag, bool is_async) const;
 
-  Turns::Ticket take_ticket(const Limits& limits);
+  template <class Describe>
+  Turns::Ticket take_ticket(const Limits& limits, Describe describe);
   // body(arena) in the ticket's turn.
   template <class Body>
   void run_in_turn(Turns::Ticket ticket, const Limits& limits, Body body);
   void wait_for_turn(Turns::Ticket ticket, const Limits& limits);
   void open_before_turn(const Limits& limits);
   Arena& opened(const Limits& limits);
-  void run_queued(Turns::Ticket ticket, const Operation& operation, Deadline deadline,
-                  const Limits* waiter);
+  void run_queued(const OperationQueue::Entry& entry, const Limits* waiter);
+  template <class Post>
+  TransferPtr post_recorded(bool is_send, const Buffer& buffer, int peer,
+                            std::int64_t tag, Post post);
   void break_by_current_exception();
   void open(const Limits& limits);
   void adopt(Segment segment);
@@ -149,6 +159,7 @@ class Communicator {
 
   std::atomic<Observer*> observer_ = nullptr;
   FailureRecord failure_;
+  FlightRecorder recorder_;
   // Open, not broken and not closed: an operation may begin.
   std::atomic<bool> is_ready_ = false;
 

@@ -96,7 +96,7 @@ std::optional<Suspended> OperationQueue::run_first(Queued& first, const Limits* 
   Turn turn(turns_);
   std::exception_ptr error;
   try {
-    run_(first.ticket, first.operation, first.deadline, waiter);
+    run_(first, waiter);
   } catch (const Suspended& suspended) {
     turn.keep();
     return suspended;

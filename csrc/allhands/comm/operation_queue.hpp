@@ -24,6 +24,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/thread_mark.hpp"
+#include "allhands/base/ticks.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/work.hpp"
@@ -32,11 +33,16 @@ namespace allhands {
 
 class OperationQueue {
  public:
-  // Runs an operation, whose turn it is, until `deadline`. `waiter`: the thread that
-  // waits for it does, with these limits, and is called off by Suspended; null: the
-  // progress thread does.
-  using Run = std::function<void(Turns::Ticket, const Operation&, Deadline deadline,
-                                 const Limits* waiter)>;
+  // An operation as it was posted, at `issued`.
+  struct Entry {
+    const Operation operation;
+    const Deadline deadline;
+    const Ticks issued = ticks_now();
+    Turns::Ticket ticket = 0;
+  };
+  // Runs one whose turn it is. `waiter`: the thread that waits for it does, with these
+  // limits, and is called off by Suspended; null: the progress thread does.
+  using Run = std::function<void(const Entry&, const Limits* waiter)>;
 
   // `group`: its name, for messages. `mark`: the ThreadMark of callbacks.
   OperationQueue(std::string group, const void* mark, Turns& turns, Run run)
@@ -70,17 +76,19 @@ class OperationQueue {
   void join();
   // Whether some have not ended.
   bool is_busy();
+  // Calls see(entry) of each that has not ended, in their order.
+  template <class See>
+  void each(See see) {
+    const std::lock_guard lock(mutex_);
+    for (const QueuedPtr& queued : queue_) see(*queued);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct Queued {
-    Queued(Operation to_run, Deadline until)
-        : operation(std::move(to_run)), deadline(until) {}
-    const Operation operation;
-    const Deadline deadline;
+  struct Queued : Entry {
+    Queued(Operation to_run, Deadline until) : Entry{std::move(to_run), until} {}
     Clock::time_point postponed_until;
-    Turns::Ticket ticket = 0;
     Work work;
   };
   using QueuedPtr = std::shared_ptr<Queued>;

@@ -25,6 +25,8 @@ class Turns {
   using Ticket = std::uint64_t;  // from 1
 
   Ticket take() { return next_.fetch_add(1, std::memory_order_relaxed); }
+  // What take() would return now.
+  Ticket next() const { return next_.load(std::memory_order_relaxed); }
   // Returns when it is this ticket's turn. Throws Timeout, Interrupted, or Backend
   // where the group is closed meanwhile, and gives the ticket up then.
   void wait(Ticket ticket, const Limits& limits) {

@@ -189,8 +189,8 @@ void ProgressEngine::check_sendable(const Buffer& buffer, int to, Tag tag) {
 }
 
 TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
-                                      Deadline deadline) {
-  auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline);
+                                      Deadline deadline, FlightSlot* record) {
+  auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline, record);
   const bool is_posted = step([&](Ended& ended) {
     check_sendable(buffer, to, tag);
     endpoint_.post_send(send, ended);
@@ -200,8 +200,8 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
 }
 
 TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, Tag tag,
-                                      Deadline deadline) {
-  auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
+                                      Deadline deadline, FlightSlot* record) {
+  auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline, record);
   const bool is_posted = step([&](Ended& ended) {
     if (ended_) throw *ended_;
     if (tag.context == Context::Program)

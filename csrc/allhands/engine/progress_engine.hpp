@@ -61,10 +61,12 @@ class ProgressEngine {
 
   // Posts without waiting. Throws RankFailed where the destination is gone, the
   // Mismatch of an earlier message that the peer could not take, and after leave() its
-  // reason.
-  TransferPtr post_send(const Buffer& buffer, int to, Tag tag, Deadline deadline);
+  // reason. `record` ends with the transfer, unless this throws.
+  TransferPtr post_send(const Buffer& buffer, int to, Tag tag, Deadline deadline,
+                        FlightSlot* record = nullptr);
   // `from` may be kAnySource.
-  TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline);
+  TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline,
+                        FlightSlot* record = nullptr);
 
   // Returns when the transfer has succeeded; throws why it failed: Mismatch,
   // RankFailed, Timeout, Interrupted. The last two give the transfer up.

@@ -10,6 +10,7 @@
 
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/deadline.hpp"
+#include "allhands/base/flight_ring.hpp"
 #include "allhands/engine/tag.hpp"
 #include "allhands/engine/work.hpp"
 
@@ -25,6 +26,7 @@ struct Transfer {
   int peer;  // destination or source; may be kAnySource
   Tag tag;
   Deadline deadline;
+  FlightSlot* record = nullptr;  // of the flight recorder, if it has one
   std::uint32_t id = 0;
   int source = kAnySource;  // of the message that a receive got
   std::size_t moved = 0;    // elements
@@ -44,6 +46,7 @@ struct Ended {
   // `error` null: success.
   void add(TransferPtr transfer, std::exception_ptr error = nullptr) {
     is_any = true;
+    if (transfer->record != nullptr) transfer->record->end(!error);
     if (transfer->work.settle(std::move(error)))
       to_announce.push_back(std::move(transfer));
   }

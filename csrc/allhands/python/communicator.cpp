@@ -17,6 +17,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/finalizer.hpp"
+#include "allhands/python/flight.hpp"
 #include "allhands/python/sparse.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/python/tuning.hpp"
@@ -63,10 +64,11 @@ constexpr double kGoodbyeOfTheInterrupted = 0.2;
 
 std::unique_ptr<Communicator> make_core(const Membership& membership,
                                         const Token& token, const TuningChanges& tuning,
-                                        const std::string& figures, double patience) {
+                                        const std::string& figures, double patience,
+                                        std::size_t record_length) {
   return std::make_unique<Communicator>(membership, token,
                                         tuning_of(membership, tuning, figures),
-                                        notice_after(patience));
+                                        notice_after(patience), record_length);
 }
 
 // How many forks lie between this process and the one that loaded this module.
@@ -77,9 +79,10 @@ std::atomic<int> num_forks = 0;
 PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
                                const TuningChanges& tuning, const std::string& figures,
-                               nb::handle timeout, double patience)
+                               nb::handle timeout, double patience,
+                               std::size_t record_length)
     : core_(make_core(membership_of(rank, name, peers), token_of(token), tuning,
-                      figures, patience)),
+                      figures, patience, record_length)),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
@@ -222,16 +225,17 @@ void bind_communicator(nb::module_& m) {
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const TuningChanges&, const std::string&,
-                 nb::handle, double>(),
+                 nb::handle, double, std::size_t>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
-        "figures"_a, "timeout"_a, "patience"_a,
+        "figures"_a, "timeout"_a, "patience"_a, "record_length"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank, with "
         "where it listens; "
         "`tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have "
         "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
-        "never.")
+        "never; `record_length`: how many collectives and messages the flight recorder "
+        "keeps.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
            "The limit of later calls that have none of their own.")
@@ -252,6 +256,7 @@ void bind_communicator(nb::module_& m) {
   bind_collectives(c);
   bind_calls(c);
   bind_sparse(c);
+  bind_flight(c);
 }
 
 }  // namespace allhands::python

@@ -28,7 +28,7 @@ class PyCommunicator {
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
                  const TuningChanges& tuning, const std::string& figures,
-                 nanobind::handle timeout, double patience);
+                 nanobind::handle timeout, double patience, std::size_t record_length);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.

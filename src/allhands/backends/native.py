@@ -74,6 +74,7 @@ class NativeCommunicator(_C.Communicator):
             figures=figures_folder(),
             timeout=options.timeout,
             patience=settings.patience.get(),
+            record_length=settings.record_length.get(),
         )
 
     def all_reduce_sparse(

@@ -24,6 +24,7 @@ def pair():
             figures="",
             timeout=timedelta(seconds=LIMIT),
             patience=0.0,
+            record_length=0,
         )
         for rank in range(2)
     ]
@@ -63,7 +64,8 @@ def test_a_communicator_that_is_dropped_forgets_messages_that_nobody_received():
         ours, theirs = (
             _C.Communicator(
                 rank, 2, name="pair", token=bytes(32), tuning={}, figures="",
-                peers=[_C.process_identity()] * 2, timeout=timedelta(100), patience=0.0)
+                peers=[_C.process_identity()] * 2, timeout=timedelta(100), patience=0.0,
+                record_length=0)
             for rank in range(2)
         )
         other = threading.Thread(target=theirs.barrier, args=(None, False))

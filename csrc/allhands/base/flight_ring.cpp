@@ -1,0 +1,137 @@
+#include "allhands/base/flight_ring.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <bit>
+
+namespace allhands {
+namespace {
+
+// Of records that have not ended, at most so many are passed over for a free slot.
+constexpr int kMostPassed = 8;
+constexpr int kMostReads = 64;
+
+std::uint64_t packed(const FlightFacts& facts) {
+  return std::uint64_t{static_cast<std::uint32_t>(facts.partner)} << 32 |
+         std::uint64_t{facts.is_async} << 24 |
+         std::uint64_t{static_cast<std::uint8_t>(facts.reduce_op)} << 16 |
+         std::uint64_t{static_cast<std::uint8_t>(facts.dtype)} << 8 | facts.op;
+}
+
+}  // namespace
+
+void FlightSlot::fill(std::uint64_t number, const FlightFacts& facts, Ticks issued,
+                      Ticks started) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  word(kMark).store(mark_of(number, FlightState::Writing), relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  word(kIssued).store(issued, relaxed);
+  word(kStarted).store(started, relaxed);
+  word(kEnded).store(0, relaxed);
+  word(kThread).store(static_cast<std::uint64_t>(pthread_self()), relaxed);
+  word(kWhat).store(packed(facts), relaxed);
+  word(kCount).store(facts.count, relaxed);
+  word(kTag).store(static_cast<std::uint64_t>(facts.tag), relaxed);
+  word(kMark).store(mark_of(number, FlightState::Started), std::memory_order_release);
+}
+
+// Nothing: it has never been used, or was written all the time.
+std::optional<FlightRecord> FlightSlot::read() {
+  for (int i = 0; i < kMostReads; ++i) {
+    const std::uint64_t before = mark();
+    if (before == 0) return std::nullopt;
+    std::uint64_t copy[kWords];
+    for (int w = kMark + 1; w < kWords; ++w)
+      copy[w] = word(w).load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const FlightState state = state_in(before);
+    if (state == FlightState::Writing || mark() != before) continue;
+    const std::uint64_t what = copy[kWhat];
+    const bool has_ended = state >= FlightState::Completed;
+    return FlightRecord{.number = number_in(before),
+                        .state = state,
+                        .facts = {.op = static_cast<std::uint8_t>(what),
+                                  .dtype = static_cast<DType>(what >> 8 & 0xff),
+                                  .reduce_op = static_cast<ReduceOp>(what >> 16 & 0xff),
+                                  .is_async = (what >> 24 & 1) != 0,
+                                  .partner = static_cast<std::int32_t>(what >> 32),
+                                  .count = copy[kCount],
+                                  .tag = static_cast<std::int64_t>(copy[kTag])},
+                        .issued = copy[kIssued],
+                        .started = copy[kStarted],
+                        .ended = has_ended ? copy[kEnded] : 0,
+                        .thread = copy[kThread]};
+  }
+  return std::nullopt;
+}
+
+FlightRing::FlightRing(std::size_t size) : size_(size == 0 ? 0 : std::bit_ceil(size)) {}
+
+FlightRing::~FlightRing() {
+  if (FlightSlot* const slots = slots_.load())
+    munmap(slots, size_ * sizeof(FlightSlot));
+}
+
+// Zero, and no page of it is taken before it is written. Null: there is no memory.
+FlightSlot* FlightRing::allocate() {
+  if (size_ == 0) return nullptr;
+  const std::size_t num_bytes = size_ * sizeof(FlightSlot);
+  void* const memory = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const made = static_cast<FlightSlot*>(memory);
+  FlightSlot* other = nullptr;
+  if (slots_.compare_exchange_strong(other, made)) return made;
+  munmap(memory, num_bytes);
+  return other;
+}
+
+FlightSlot* FlightRing::begin(std::uint64_t number, const FlightFacts& facts,
+                              Ticks issued) {
+  FlightSlot* const all = slots();
+  if (all == nullptr) return nullptr;
+  FlightSlot& slot = all[index_of(number)];
+  if (slot.is_under_way(number)) [[unlikely]]
+    return &slot;
+  const Ticks now = ticks_now();
+  slot.fill(number, facts, issued == 0 ? now : issued, now);
+  return &slot;
+}
+
+// One atomic exchange, of the slot's mark. `next_` is only where to look first: a
+// thread that was held up may set it back.
+FlightSlot* FlightRing::begin_next(const FlightFacts& facts) {
+  FlightSlot* const all = slots();
+  if (all == nullptr) return nullptr;
+  std::uint64_t number = next_.load(std::memory_order_relaxed);
+  for (int num_passed = 0; num_passed < kMostPassed;) {
+    FlightSlot& slot = all[index_of(number)];
+    std::uint64_t mark = slot.mark();
+    if (FlightSlot::number_in(mark) >= number) {
+      number = FlightSlot::number_in(mark) + 1;
+    } else if (FlightSlot::is_under_way_in(mark)) {
+      ++number;
+      ++num_passed;
+    } else if (slot.word(FlightSlot::kMark)
+                   .compare_exchange_strong(
+                       mark, FlightSlot::mark_of(number, FlightState::Writing))) {
+      next_.store(number + 1, std::memory_order_relaxed);
+      const Ticks now = ticks_now();
+      slot.fill(number, facts, now, now);
+      return &slot;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<FlightRecord> FlightRing::read() const {
+  std::vector<FlightRecord> records;
+  FlightSlot* const all = slots_.load(std::memory_order_acquire);
+  if (all == nullptr) return records;
+  for (std::size_t i = 0; i < size_; ++i)
+    if (const auto record = all[i].read()) records.push_back(*record);
+  return records;
+}
+
+}  // namespace allhands
