@@ -159,7 +159,7 @@ class Loopback {
         return rank.presence == Presence::Aborted;
       });
     }
-    void leave(Presence how) override {
+    void leave(Presence how, const Error&) override {
       self_.presence = how;
       for (LoopbackRank& rank : all_.ranks_) rank.tell();
     }

@@ -14,6 +14,8 @@ namespace {
 
 const TransportKind* kind = nullptr;
 
+const Error kEnough(ErrorKind::Backend, "enough");
+
 // Runs body(transport, rank) as every rank of a fresh group.
 template <class Body>
 void run_transports(int size, Body body) {
@@ -148,8 +150,8 @@ void test_a_rank_can_leave_once_its_records_are_safe() {
   CHECK(link.is_safe_to_leave());
   send(*writer, 1, 100, 7);
   const auto reader = make(1);
-  CHECK(link.is_safe_to_leave());
-  writer->leave(Presence::Left);
+  wait_until(*writer, [&] { return link.is_safe_to_leave(); });
+  writer->leave(Presence::Left, kEnough);
   receive(*reader, 0, 100, 7);
 }
 
@@ -177,7 +179,7 @@ void test_a_sleeper_wakes() {
 void test_a_rank_says_that_it_leaves(Presence how) {
   run_transports(3, [&](Transport& transport, int rank) {
     for (int peer = 0; peer < 3; ++peer) CHECK(transport.is_alive(peer));
-    if (rank == 1) return transport.leave(how);
+    if (rank == 1) return transport.leave(how, kEnough);
     wait_until(transport, [&] { return transport.presence(1) == how; });
     CHECK(transport.presence(rank) == Presence::Here);
   });

@@ -10,6 +10,7 @@
 #include "allhands/host/tuning.hpp"
 #include "allhands/transport/routed_transport.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
+#include "allhands/transport/tcp/tcp_port.hpp"
 #include "loopback.hpp"
 #include "ranks.hpp"
 
@@ -69,10 +70,47 @@ inline MakeTransport routed_group(int size, const Tuning&) {
   return [=](int rank) { return hosts->transport(rank); };
 }
 
+// Ports on loopback, as if each rank were on a host of its own.
+class TcpRanks {
+ public:
+  explicit TcpRanks(int size, std::chrono::nanoseconds silence = TcpPort::kSilence) {
+    for (int rank = 0; rank < size; ++rank)
+      ports_.push_back(std::make_unique<TcpPort>(std::vector<std::string>{"127.0.0.1"},
+                                                 std::uint16_t{0}, std::uint16_t{0},
+                                                 silence));
+    for (const auto& port : ports_) port->start(kSecret);
+  }
+
+  TcpPort& port(int rank) { return *ports_[static_cast<std::size_t>(rank)]; }
+  // Of a group of all ranks.
+  Membership members(int rank) const {
+    std::vector<ProcessIdentity> processes;
+    for (const auto& port : ports_) {
+      processes.push_back(this_process());
+      processes.back().endpoints = port->endpoints()[0];
+    }
+    return {"test", rank, std::move(processes)};
+  }
+  std::unique_ptr<Transport> join(int rank, const TcpPort::GroupToken& token = {}) {
+    return port(rank).join(members(rank), token, Tuning::for_ranks(2));
+  }
+
+  static constexpr TcpPort::Secret kSecret = {std::byte{5}, std::byte{7}};
+
+ private:
+  std::vector<std::unique_ptr<TcpPort>> ports_;
+};
+
+inline MakeTransport tcp_group(int size, const Tuning&) {
+  const auto ranks = std::make_shared<TcpRanks>(size);
+  return [=](int rank) { return ranks->join(rank); };
+}
+
 inline const std::vector<TransportKind> kTransports = {
     {"shm", &shm_group},
     {"loopback", &loopback_group},
     {"routed", &routed_group},
+    {"tcp", &tcp_group},
 };
 
 }  // namespace allhands::testing

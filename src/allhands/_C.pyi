@@ -159,6 +159,33 @@ class SparseArray:
     def sums(self) -> numpy.typing.NDArray[numpy.uint8]:
         """The bytes of these rows, reduced."""
 
+class TcpPort:
+    """
+    Where this process listens for ranks of other hosts, and its connections to them.
+    """
+
+    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, heartbeat: float = 5.0) -> None:
+        """
+        Listen on each of `hosts`, addresses of this machine, at one port of `[first_port, last_port]`; 0 and 0: any.
+
+        A peer from which nothing comes for `heartbeat` seconds counts as dead.
+
+        Raises:
+            ValueError: Bad arguments.
+            DistNetworkError: It cannot listen there.
+        """
+
+    def endpoints(self) -> list[str]:
+        """Where it listens: `10.0.0.3:4471`, for each host."""
+
+    def start(self, secret: bytes) -> None:
+        """From now on accept those who prove that they know these 32 bytes."""
+
+    def close(self) -> None:
+        """
+        Send what was written, for a second at most; then no peer is reached any more. Does nothing the second time, and in a forked child.
+        """
+
 def process_identity() -> tuple[str, int, int, str]:
     """
     (host, pid, start time, endpoints) of this process, by which its peers know it; it listens nowhere.

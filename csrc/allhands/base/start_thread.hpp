@@ -1,6 +1,8 @@
 // A new thread, or an Error that says why the system gives none.
 #pragma once
 
+#include <signal.h>
+
 #include <string>
 #include <system_error>
 #include <thread>
@@ -20,6 +22,28 @@ std::thread start_thread(Body body) {
                     "; has the process or its user reached a limit of threads (ulimit "
                     "-u) or of memory (ulimit -v)?");
   }
+}
+
+// While it lives, a thread that is started takes no signal: they are for the program's
+// own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+// The same for a thread of the package's own, which takes no signal.
+template <class Body>
+std::thread start_quiet_thread(Body body) {
+  const SignalsBlocked blocked;
+  return start_thread(std::move(body));
 }
 
 }  // namespace allhands

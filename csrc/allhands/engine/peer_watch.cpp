@@ -11,8 +11,9 @@ bool PeerWatch::is_alone() const {
 std::optional<Error> PeerWatch::abortion(int peer) const {
   if (transport_.presence(peer) != Presence::Aborted) return std::nullopt;
   const std::string who = "group '" + members_.name + "': ";
-  if (const std::optional<Error> told = failure())
-    return Error(told->kind(), who + told->what(), told->ranks());
+  std::optional<Error> told = failure();
+  if (!told) told = transport_.abort_reason(peer);
+  if (told) return Error(told->kind(), who + told->what(), told->ranks());
   return Error(ErrorKind::Backend, who + members_.describe(peer) + " aborted it");
 }
 

@@ -447,7 +447,8 @@ void ProgressEngine::leave(const Error& reason, Presence how) {
     if (ended_) return;
     ended_ = reason;
     endpoint_.end_all(reason, ended);
-    transport_->leave(how);
+    // As it was told first, without what calls say of it.
+    transport_->leave(how, watch_.failure().value_or(reason));
   });
   transport_->wake_self();
 }

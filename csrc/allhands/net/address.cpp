@@ -100,10 +100,16 @@ std::string Address::host() const {
   return host;
 }
 
+std::optional<Address> literal_address(const std::string& host, std::uint16_t port) {
+  std::vector<Address> found;
+  if (get_addresses(host, port, AI_NUMERICHOST, found) != 0 || found.empty())
+    return std::nullopt;
+  return found.front();
+}
+
 std::vector<Address> resolve(const std::string& host, std::uint16_t port,
                              const Limits& limits, std::string& problem) {
-  std::vector<Address> literal;
-  if (get_addresses(host, port, AI_NUMERICHOST, literal) == 0) return literal;
+  if (const auto literal = literal_address(host, port)) return {*literal};
   const auto lookup = std::make_shared<Lookup>();
   start_thread([lookup, host, port] { look_up(host, port, *lookup); }).detach();
   if (!wait_finished(*lookup, limits)) {

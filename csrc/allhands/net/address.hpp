@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Address {
   sockaddr_storage storage_ = {};
   socklen_t size_ = 0;
 };
+
+// The address that `host` is, where it is literal; no name is looked up.
+std::optional<Address> literal_address(const std::string& host, std::uint16_t port);
 
 // Every address of `host`, in the system's order of preference; `host` may be literal
 // ("10.0.0.3", "::1", "fe80::1%eth0") and is then never looked up. Empty where the name

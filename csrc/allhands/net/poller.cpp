@@ -31,8 +31,9 @@ void Poller::control(int operation, int fd, std::uint32_t events) {
 
 void Poller::add(int fd) { control(EPOLL_CTL_ADD, fd, EPOLLIN); }
 
-void Poller::watch_writable(int fd, bool also_writable) {
-  control(EPOLL_CTL_MOD, fd, also_writable ? EPOLLIN | EPOLLOUT : EPOLLIN);
+void Poller::watch(int fd, bool is_readable, bool is_writable) {
+  control(EPOLL_CTL_MOD, fd,
+          (is_readable ? EPOLLIN : 0u) | (is_writable ? EPOLLOUT : 0u));
 }
 
 void Poller::remove(int fd) { control(EPOLL_CTL_DEL, fd, 0); }

@@ -26,7 +26,8 @@ class Poller {
   Poller();
 
   void add(int fd);  // for reading
-  void watch_writable(int fd, bool also_writable);
+  // From now on for these; for neither: only for a failure.
+  void watch(int fd, bool is_readable, bool is_writable);
   void remove(int fd);
   // Waits until something is ready or `limit` has passed; rounds up to milliseconds.
   std::span<const Readiness> wait(std::chrono::nanoseconds limit);

@@ -29,13 +29,6 @@ Fd fail(int code) {
   return Fd();
 }
 
-int pending_error(int socket) {
-  int code = 0;
-  socklen_t size = sizeof code;
-  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
-  return code;
-}
-
 // poll() until something is ready. False when the limits ended first.
 bool poll_until(pollfd* entries, nfds_t count, const Limits& limits) {
   const Wait wait(limits);
@@ -65,18 +58,31 @@ Fd listen_at(const Address& address) {
   return socket;
 }
 
-Fd connect_to(const Address& address, const Limits& limits, std::string& problem) {
+int connection_error(int socket) {
+  int code = 0;
+  socklen_t size = sizeof code;
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
+  return code;
+}
+
+Fd start_connecting(const Address& address, int& code) {
   Fd socket = make_socket(address.family());
-  int code = socket.is_open() ? 0 : errno;
+  code = socket.is_open() ? 0 : errno;
+  if (code == 0 && ::connect(socket.get(), address.data(), address.size()) != 0 &&
+      errno != EINPROGRESS)
+    code = errno;
+  return code == 0 ? std::move(socket) : Fd();
+}
+
+Fd connect_to(const Address& address, const Limits& limits, std::string& problem) {
+  int code = 0;
+  Fd socket = start_connecting(address, code);
   if (code == EMFILE)  // nothing that waiting for the peer would mend
     throw system_error(ErrorKind::Network, "connect to " + address.text(), code);
-  if (code == 0 && ::connect(socket.get(), address.data(), address.size()) != 0) {
-    code = errno;
-    if (code == EINPROGRESS)
-      code = wait_ready(socket.get(), Direction::Write, limits)
-                 ? pending_error(socket.get())
-                 : ETIMEDOUT;
-  }
+  if (code == 0)
+    code = wait_ready(socket.get(), Direction::Write, limits)
+               ? connection_error(socket.get())
+               : ETIMEDOUT;
   if (code != 0) {
     problem = address.text() + ": " + errno_text(code);
     return Fd();

@@ -20,6 +20,13 @@ Fd listen_at(const Address& address);
 // before the deadline. Throws Error(Network) where this process has no descriptor left.
 Fd connect_to(const Address& address, const Limits& limits, std::string& problem);
 
+// A socket that is being connected to `address`: it is writable once connection_error()
+// can tell. Not open, with the reason in `code`, where that has failed at once.
+Fd start_connecting(const Address& address, int& code);
+
+// What has become of it, as errno has it; 0: it is connected.
+int connection_error(int socket);
+
 // The next connection; not open, with errno set, when there is none now.
 Fd accept_from(int listener);
 

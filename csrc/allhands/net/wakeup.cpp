@@ -17,4 +17,9 @@ void Wakeup::notify() {
   (void)::eventfd_write(fd_.get(), 1);
 }
 
+void Wakeup::clear() {
+  eventfd_t count;
+  (void)::eventfd_read(fd_.get(), &count);
+}
+
 }  // namespace allhands

@@ -11,6 +11,7 @@ class Wakeup {
 
   int fd() const { return fd_.get(); }
   void notify();  // from any thread
+  void clear();   // it is readable no more
 
  private:
   Fd fd_;

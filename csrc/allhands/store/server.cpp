@@ -1,6 +1,5 @@
 #include "allhands/store/server.hpp"
 
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/base/random.hpp"
+#include "allhands/base/start_thread.hpp"
 #include "allhands/net/poller.hpp"
 #include "allhands/net/socket.hpp"
 #include "allhands/net/wakeup.hpp"
@@ -34,21 +34,6 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 // No client keeps the thread for longer than this many reads, or accepts, at a time.
 constexpr int kMaxTurns = 16;
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
-
-// While it lives, a thread that is started takes no signal: they are for the program's
-// own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -124,7 +109,7 @@ class Server::Loop {
     Client& client = found->second;
     guard(client, [&] {
       if (ready.is_writable && client.connection.flush())
-        poller_.watch_writable(ready.fd, false);
+        poller_.watch(ready.fd, true, false);
       add(bytes_sent_, client.connection.take_sent());
       if (ready.is_readable) read(client);
     });
@@ -169,7 +154,7 @@ class Server::Loop {
     Client& client = clients_.at(fd);
     if (client.is_dropped) return;
     try {
-      if (!client.connection.reply(std::move(reply))) poller_.watch_writable(fd, true);
+      if (!client.connection.reply(std::move(reply))) poller_.watch(fd, true, true);
       add(bytes_sent_, client.connection.take_sent());
     } catch (const std::exception&) {
       drop(client);  // the service is busy here; close_dropped() tells it
@@ -296,8 +281,8 @@ Server::Server(std::vector<Fd> listeners, std::string secret,
       owner_(::getpid()),
       loop_(std::make_unique<Loop>(std::move(listeners), std::move(secret),
                                    handshake_limit)) {
-  const SignalsBlocked blocked;
-  thread_ = std::make_unique<std::thread>([loop = loop_.get()] { loop->run(); });
+  thread_ = std::make_unique<std::thread>(
+      start_quiet_thread([loop = loop_.get()] { loop->run(); }));
 }
 
 Traffic Server::traffic() const { return loop_->traffic(); }

@@ -21,9 +21,9 @@ std::span<const int> RoutedTransport::ready() {
   return ready_;
 }
 
-void RoutedTransport::leave(Presence how) {
-  local_->leave(how);
-  remote_->leave(how);
+void RoutedTransport::leave(Presence how, const Error& why) {
+  local_->leave(how, why);
+  remote_->leave(how, why);
 }
 
 }  // namespace allhands

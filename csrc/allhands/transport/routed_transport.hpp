@@ -56,7 +56,11 @@ class RoutedTransport final : public Transport {
   bool has_aborted() const override {
     return local_->has_aborted() || remote_->has_aborted();
   }
-  void leave(Presence how) override;
+  std::optional<Error> abort_reason(int peer) const override {
+    const int local = local_rank(peer);
+    return local < 0 ? remote_->abort_reason(peer) : local_->abort_reason(local);
+  }
+  void leave(Presence how, const Error& why) override;
 
  private:
   // -1: on another host.

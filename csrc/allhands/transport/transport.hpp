@@ -1,19 +1,19 @@
 // What carries records between the ranks of a group: a Link to each peer, events that
 // tell when to look at them again, and whether peers are still there.
 //
-// Implementations: transport/shm, for the ranks of one host. One for several hosts has
-// connections in place of rings; this is what the interface leaves room for: a record
-// that does not fit now, or of which a part was written, stays in the link; ready() and
-// num_events() may ask the kernel; sleep() may rest on a descriptor; the end of a
-// connection is the end of its peer.
+// Implementations: transport/shm, for the ranks of one host, and transport/tcp, for
+// those of several. There a connection stands in place of the rings, and its end is the
+// end of its peer.
 //
 // Thread-safe, but for ready(), and for links (see there).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "allhands/base/error.hpp"
 #include "allhands/host/placement.hpp"
 #include "allhands/transport/link.hpp"
 
@@ -51,8 +51,10 @@ class Transport {
   virtual bool was_alive_lately(int peer) { return is_alive(peer); }
   // Whether some rank has said Aborted; costs next to nothing.
   virtual bool has_aborted() const = 0;
-  // Tells the peers that this rank leaves or aborts.
-  virtual void leave(Presence how) = 0;
+  // Why `peer` has aborted, where the transport carries that.
+  virtual std::optional<Error> abort_reason(int) const { return std::nullopt; }
+  // Tells the peers that this rank leaves, or aborts for the reason `why`.
+  virtual void leave(Presence how, const Error& why) = 0;
 };
 
 }  // namespace allhands

@@ -84,7 +84,7 @@ Presence ShmTransport::presence(int peer) const {
                                                                : Presence::Left;
 }
 
-void ShmTransport::leave(Presence how) {
+void ShmTransport::leave(Presence how, const Error&) {
   doorbell_.presence.store(static_cast<std::uint32_t>(how), std::memory_order_release);
   if (how == Presence::Aborted)
     head_.num_aborted.fetch_add(1, std::memory_order_release);

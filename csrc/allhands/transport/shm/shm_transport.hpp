@@ -58,7 +58,8 @@ class ShmTransport final : public Transport {
   bool has_aborted() const override {
     return head_.num_aborted.load(std::memory_order_acquire) != 0;
   }
-  void leave(Presence how) override;
+  // What broke the group is in its arena.
+  void leave(Presence how, const Error& why) override;
 
  private:
   Doorbell& doorbell(int rank) const { return layout_.doorbell(base_, rank); }

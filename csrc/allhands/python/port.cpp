@@ -1,0 +1,75 @@
+#include "allhands/python/port.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allhands/base/error.hpp"
+#include "allhands/python/time_limits.hpp"
+#include "allhands/transport/tcp/tcp_port.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace allhands::python {
+namespace {
+
+std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
+                                   std::uint16_t first, std::uint16_t last,
+                                   double heartbeat) {
+  if (!(heartbeat > 0))
+    throw Error(ErrorKind::Value,
+                "heartbeat must be a number of seconds above 0, got " +
+                    std::to_string(heartbeat));
+  return {new TcpPort(hosts, first, last, duration_of(heartbeat)), [](TcpPort* port) {
+            // It may take a second, and its last owner need not be Python.
+            if (PyGILState_Check() == 0) {
+              delete port;
+              return;
+            }
+            const nb::gil_scoped_release no_gil;
+            delete port;
+          }};
+}
+
+void start(TcpPort& port, const nb::bytes& bytes) {
+  TcpPort::Secret secret;
+  if (bytes.size() != secret.size())
+    throw Error(ErrorKind::Value, "the secret of a port has " +
+                                      std::to_string(secret.size()) + " bytes, got " +
+                                      std::to_string(bytes.size()));
+  std::memcpy(secret.data(), bytes.data(), secret.size());
+  port.start(secret);
+}
+
+}  // namespace
+
+void bind_port(nb::module_& m) {
+  nb::class_<TcpPort>(m, "TcpPort",
+                      "Where this process listens for ranks of other hosts, and its "
+                      "connections to them.")
+      .def(nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a,
+           "heartbeat"_a = 5.0,
+           "Listen on each of `hosts`, addresses of this machine, at one port of "
+           "`[first_port, last_port]`; 0 and 0: any.\n\n"
+           "A peer from which nothing comes for `heartbeat` seconds counts as dead.\n\n"
+           "Raises:\n"
+           "    ValueError: Bad arguments.\n"
+           "    DistNetworkError: It cannot listen there.")
+      .def(
+          "endpoints", [](const TcpPort& port) { return port.endpoints(); },
+          "Where it listens: `10.0.0.3:4471`, for each host.")
+      .def("start", &start, "secret"_a,
+           "From now on accept those who prove that they know these 32 bytes.")
+      .def("close", &TcpPort::close, nb::call_guard<nb::gil_scoped_release>(),
+           "Send what was written, for a second at most; then no peer is reached any "
+           "more. Does nothing the second time, and in a forked child.");
+}
+
+}  // namespace allhands::python

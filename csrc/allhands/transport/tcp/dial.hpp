@@ -1,0 +1,54 @@
+// How a process is reached: its addresses are tried in turn, again and again, until it
+// answers or is known to be gone. Never waits.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "allhands/base/fd.hpp"
+#include "allhands/net/address.hpp"
+#include "allhands/transport/tcp/handshake.hpp"
+
+namespace allhands {
+
+// The name of a process that listens at `endpoints`, as ProcessIdentity has them.
+ProcessName name_of(const std::string& endpoints, int pid, std::uint64_t start);
+
+// The attempts to reach one process.
+class Dial {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `peer` is tried for `limit`.
+  Dial(const ProcessName& peer, Clock::duration limit);
+
+  // Begins an attempt at the next address: a socket that connects, or none, and then
+  // the attempt has failed.
+  Fd begin();
+  // The attempt that was begun has failed. `is_gone`: nobody of that name is there.
+  void fail(const std::string& problem, bool is_gone);
+  // The peer dials this process itself: it is left time for that.
+  void give_way();
+
+  // When to begin the next attempt.
+  Clock::time_point next() const { return next_; }
+  // When an attempt that was begun has to be connected.
+  Clock::time_point attempt_end() const { return attempt_end_; }
+  // No attempt is worth it any more.
+  bool is_over() const;
+  // "it cannot be reached at 10.0.0.3:4471: Connection refused"
+  std::string problem() const;
+
+ private:
+  std::vector<Address> addresses_;
+  const std::string endpoints_;
+  std::size_t at_ = 0;        // the next address
+  std::size_t num_gone_ = 0;  // addresses in a row at which nobody is
+  Clock::time_point next_;
+  Clock::time_point attempt_end_;
+  const Clock::time_point end_;
+  std::string problem_ = "it does not answer";
+};
+
+}  // namespace allhands

@@ -1,0 +1,105 @@
+#include "allhands/transport/tcp/frame_reader.hpp"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "allhands/base/error.hpp"
+#include "allhands/transport/link.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
+// One connection does not keep a thread for longer than this.
+constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+
+}  // namespace
+
+std::size_t FrameReader::read(int socket) {
+  if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
+  std::size_t total = 0;
+  while (total < kMaxBytes) {
+    // The rest of a body goes where it belongs, what follows through the scratch.
+    const bool is_in_body = in_head_ == sizeof(head_) && body_ != nullptr;
+    const std::size_t rest =
+        is_in_body && in_body_ < body_length_ ? body_length_ - in_body_ : 0;
+    iovec parts[2] = {{rest == 0 ? nullptr : body_ + in_body_, rest},
+                      {scratch_.get(), kScratchBytes}};
+    const ssize_t count = ::readv(socket, parts, 2);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (count == 0) throw LinkError("its process closed the connection");
+    if (count < 0) throw LinkError(errno_text(errno));
+    const auto bytes = static_cast<std::size_t>(count);
+    total += bytes;
+    const std::size_t direct = std::min(bytes, rest);
+    in_body_ += direct;
+    if (direct != 0 && in_body_ == padded(body_length_)) end();
+    take({scratch_.get(), bytes - direct});
+    if (bytes < rest + kScratchBytes) break;  // that was all
+  }
+  return total;
+}
+
+void FrameReader::take(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (in_head_ < sizeof(head_)) {
+      const std::size_t count = std::min(bytes.size(), sizeof(head_) - in_head_);
+      std::memcpy(reinterpret_cast<std::byte*>(&head_) + in_head_, bytes.data(), count);
+      in_head_ += count;
+      bytes = bytes.subspan(count);
+      if (in_head_ < sizeof(head_)) return;
+      begin();
+    } else {
+      const std::size_t count = std::min(bytes.size(), padded(body_length_) - in_body_);
+      if (body_ != nullptr && in_body_ < body_length_)
+        std::memcpy(body_ + in_body_, bytes.data(),
+                    std::min(count, body_length_ - in_body_));
+      in_body_ += count;
+      bytes = bytes.subspan(count);
+    }
+    if (in_body_ == padded(body_length_)) end();
+  }
+}
+
+// The head is here.
+void FrameReader::begin() {
+  const auto refuse = [](const std::string& what, std::uint64_t number) {
+    throw LinkError("a frame makes no sense: " + what + " is " +
+                    std::to_string(number));
+  };
+  if (head_.number != next_number_++) refuse("its number", head_.number);
+  body_ = nullptr;
+  in_body_ = 0;
+  body_length_ = head_.length;
+  const bool is_bare = head_.kind < FrameKind::Record;
+  if (head_.kind > FrameKind::Presence || head_.kind == FrameKind::Ready)
+    refuse("its kind", static_cast<std::uint64_t>(head_.kind));
+  const std::size_t most = is_bare                             ? 0
+                           : head_.kind == FrameKind::Presence ? Saying::kMaxBytes
+                                                               : Channel::kMaxRecord;
+  if (body_length_ > most) refuse("its length", body_length_);
+  channel_ = head_.kind == FrameKind::Beat ? nullptr : sink_.on_head(head_);
+  if (channel_ == nullptr) return;
+  if (head_.kind == FrameKind::Record) body_ = channel_->reserve(body_length_);
+  if (head_.kind != FrameKind::Presence) return;
+  saying_.resize(body_length_);
+  body_ = saying_.data();
+}
+
+// The frame is whole.
+void FrameReader::end() {
+  in_head_ = 0;
+  const std::shared_ptr<Channel> channel = std::move(channel_);
+  channel_ = nullptr;
+  body_ = nullptr;
+  if (channel == nullptr) return;
+  if (head_.kind == FrameKind::Record) sink_.on_record(*channel);
+  if (head_.kind == FrameKind::Presence) sink_.on_saying(*channel, saying_);
+}
+
+}  // namespace allhands

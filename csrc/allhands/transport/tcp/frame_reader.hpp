@@ -1,0 +1,53 @@
+// Cuts what comes over a socket into frames, and puts records where they are kept.
+// Lengths are bounded before memory is taken. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "allhands/transport/tcp/channel.hpp"
+#include "allhands/transport/tcp/frame.hpp"
+
+namespace allhands {
+
+// Who takes frames.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  // A frame begins; null: what follows is of no use to anybody. Throws LinkError.
+  virtual std::shared_ptr<Channel> on_head(const FrameHead& head) = 0;
+  virtual void on_record(Channel& channel) = 0;
+  virtual void on_saying(Channel& channel, std::span<const std::byte> body) = 0;
+};
+
+// Cuts what comes over a socket into frames.
+class FrameReader {
+ public:
+  explicit FrameReader(FrameSink& sink) : sink_(sink) {}
+
+  // Reads what `socket` has, but not endlessly. The number of bytes; 0: there are none
+  // now. Throws LinkError where the peer has closed it, it failed, or what came is no
+  // frame.
+  std::size_t read(int socket);
+
+ private:
+  void take(std::span<const std::byte> bytes);
+  void begin();
+  void end();
+
+  FrameSink& sink_;
+  FrameHead head_ = {};
+  std::size_t in_head_ = 0;           // bytes of it that are here
+  std::byte* body_ = nullptr;         // where the frame's body goes; null: nowhere
+  std::size_t body_length_ = 0;       // of the frame, without padding
+  std::size_t in_body_ = 0;           // bytes of it that are here, padding included
+  std::shared_ptr<Channel> channel_;  // of the frame
+  std::vector<std::byte> saying_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::uint64_t next_number_ = 1;
+};
+
+}  // namespace allhands

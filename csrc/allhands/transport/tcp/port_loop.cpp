@@ -1,0 +1,449 @@
+#include "allhands/transport/tcp/port_loop.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/start_thread.hpp"
+#include "allhands/net/socket.hpp"
+
+namespace allhands {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kHandshakeLimit{5};
+// Who has not proved itself; the oldest makes room for the next.
+constexpr std::size_t kMaxStrangers = 256;
+constexpr milliseconds kAcceptPause{50};
+constexpr int kMaxAccepts = 16;
+// How soon this thread reads again what other threads have stopped reading.
+constexpr milliseconds kRest{1};
+constexpr milliseconds kDrainLook{1};
+constexpr milliseconds kLongestBeat{500};
+constexpr std::chrono::seconds kWindingUp{1};
+constexpr std::size_t kMaxPartings = 1 << 16;
+
+}  // namespace
+
+PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence)
+    : self_(std::move(self)),
+      silence_(silence),
+      beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)),
+      listeners_(std::move(listeners)) {
+  poller_.add(wakeup_.fd());
+  for (const Fd& listener : listeners_) poller_.add(listener.get());
+}
+
+PortLoop::~PortLoop() { close(); }
+
+void PortLoop::start(std::string secret) {
+  secret_ = std::move(secret);
+  thread_ = start_quiet_thread([this] { run(); });
+}
+
+void PortLoop::close() {
+  is_stopping_ = true;
+  wakeup_.notify();
+  if (thread_.joinable()) thread_.join();
+  listeners_.clear();
+  // Without a thread nobody has told them.
+  std::vector<std::shared_ptr<Connection>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, connection] : connections_) all.push_back(connection);
+  }
+  for (const auto& connection : all)
+    if (connection->state() != Connection::State::Lost)
+      connection->lose("this process has closed its port");
+}
+
+std::shared_ptr<Connection> PortLoop::connection(const ProcessName& peer) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Connection>& slot = connections_[peer];
+  if (!slot) slot = std::make_shared<Connection>(*this, peer);
+  return slot;
+}
+
+void PortLoop::part(std::uint64_t channel, Saying saying) {
+  const std::lock_guard lock(mutex_);
+  if (partings_.insert_or_assign(channel, std::move(saying)).second)
+    parted_.push_back(channel);
+  if (parted_.size() <= kMaxPartings) return;
+  partings_.erase(parted_.front());
+  parted_.pop_front();
+}
+
+std::optional<Saying> PortLoop::parting(std::uint64_t channel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = partings_.find(channel);
+  if (found == partings_.end()) return std::nullopt;
+  return found->second;
+}
+
+void PortLoop::attend(Connection& connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(connections_.at(connection.peer()));
+  }
+  wakeup_.notify();
+}
+
+void PortLoop::run() {
+  next_beat_ = Clock::now() + beat_every_;
+  while (!is_stopping_.load(std::memory_order_relaxed)) {
+    for (const Readiness& ready : poller_.wait(time_to_next_chore())) serve(ready);
+    do_chores();
+  }
+  wind_up();
+}
+
+std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
+  Clock::time_point next = next_beat_;
+  const auto no_later_than = [&next](Clock::time_point at) {
+    next = std::min(next, at);
+  };
+  if (!is_accepting_) no_later_than(accept_again_);
+  if (num_resting_ != 0) no_later_than(next_look_);
+  if (!draining_.empty()) no_later_than(Clock::now() + kDrainLook);
+  for (const auto& [fd, shaking] : shaking_) no_later_than(shaking.end);
+  for (const auto& [connection, reaching] : reaching_)
+    if (reaching.dial && reaching.answering < 0)
+      no_later_than(reaching.dialing < 0 ? reaching.dial->next()
+                                         : reaching.dial->attempt_end());
+  return std::max(std::chrono::nanoseconds(0),
+                  std::chrono::nanoseconds(next - Clock::now()));
+}
+
+// An event may be of a socket that was closed since, whose number another has now: then
+// that one is looked at for nothing.
+void PortLoop::serve(const Readiness& ready) {
+  const int fd = ready.fd;
+  if (fd == wakeup_.fd()) return wakeup_.clear();
+  if (const auto found = open_.find(fd); found != open_.end()) {
+    if (ready.is_writable && found->second.connection->flush())
+      watch(fd, found->second);
+    if (ready.is_readable) read(fd, found->second);
+    return;
+  }
+  if (shaking_.contains(fd)) return shake(fd);
+  if (connecting_.contains(fd)) return on_connected(fd);
+  accept_peers(fd);
+}
+
+void PortLoop::do_chores() {
+  attend_waiting();
+  end_slow();
+  dial_due();
+  std::erase_if(draining_, [](const auto& each) { return each->tell_arrivals(); });
+  const auto now = Clock::now();
+  if (num_resting_ != 0 && now >= next_look_) look_at_resting();
+  if (now >= next_beat_) beat();
+  if (is_accepting_ || now < accept_again_) return;
+  for (const Fd& listener : listeners_) poller_.add(listener.get());
+  is_accepting_ = true;
+}
+
+// --- who comes ---
+
+void PortLoop::accept_peers(int listener) {
+  const auto is_it = [listener](const Fd& fd) { return fd.get() == listener; };
+  if (std::none_of(listeners_.begin(), listeners_.end(), is_it)) return;
+  for (int turn = 0; turn < kMaxAccepts && is_accepting_; ++turn) {
+    Fd socket = accept_from(listener);
+    if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
+    if (!socket.is_open()) {
+      // Without a descriptor, accept fails even where nobody is left to be accepted;
+      // the poller tells.
+      if (turn == 0) make_room();
+      return;
+    }
+    welcome(std::move(socket));
+  }
+}
+
+// Nothing is left for another: the stranger that came first gives way.
+void PortLoop::make_room() {
+  const auto is_stranger = [](const auto& entry) {
+    return entry.second.connection == nullptr;
+  };
+  int oldest = -1;
+  for (const auto& entry : shaking_)
+    if (is_stranger(entry) &&
+        (oldest < 0 || entry.second.end < shaking_.at(oldest).end))
+      oldest = entry.first;
+  if (oldest >= 0) return end_shaking(oldest, "");
+  for (const Fd& listener : listeners_) poller_.remove(listener.get());
+  is_accepting_ = false;
+  accept_again_ = Clock::now() + kAcceptPause;
+}
+
+void PortLoop::welcome(Fd socket) {
+  if (shaking_.size() >= kMaxStrangers) make_room();
+  const int fd = socket.get();
+  tune(fd);
+  try {
+    poller_.add(fd);
+  } catch (const Error&) {
+    return make_room();  // this one goes, and comes again
+  }
+  shaking_.emplace(fd, Shaking{Handshake::listen(std::move(socket), secret_, self_),
+                               Clock::now() + kHandshakeLimit, nullptr});
+}
+
+// --- whom this process wants ---
+
+PortLoop::Reaching& PortLoop::reaching(const std::shared_ptr<Connection>& connection) {
+  Reaching& found = reaching_[connection.get()];
+  found.connection = connection;
+  return found;
+}
+
+void PortLoop::attend_waiting() {
+  std::vector<std::shared_ptr<Connection>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (const auto& connection : waiting) {
+    connection->begin_attending();
+    if (connection->state() == Connection::State::Wanted) {
+      Reaching& wanted = reaching(connection);
+      if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
+    }
+    if (!connection->tell_arrivals() &&
+        std::find(draining_.begin(), draining_.end(), connection) == draining_.end())
+      draining_.push_back(connection);
+    if (const auto found = open_.find(connection->fd()); found != open_.end()) {
+      if (connection->has_kept()) watch(found->first, found->second);
+      read(found->first, found->second);
+    }
+  }
+}
+
+void PortLoop::dial_due() {
+  const auto now = Clock::now();
+  std::vector<std::shared_ptr<Connection>> lost;
+  for (auto& [key, each] : reaching_) {
+    if (!each.dial || each.answering >= 0) continue;
+    const auto connecting = connecting_.find(each.dialing);
+    if (connecting != connecting_.end() && now >= each.dial->attempt_end())
+      fail_dial(each, "it does not answer", false);
+    if (each.dialing < 0 && each.dial->is_over())
+      lost.push_back(each.connection);
+    else if (each.dialing < 0 && now >= each.dial->next())
+      begin_dial(each);
+  }
+  for (const auto& connection : lost) {
+    const std::string problem = reaching_.at(connection.get()).dial->problem();
+    reaching_.erase(connection.get());
+    connection->lose(problem);
+  }
+}
+
+void PortLoop::begin_dial(Reaching& reaching) {
+  Fd socket = reaching.dial->begin();
+  if (!socket.is_open()) return;
+  const int fd = socket.get();
+  try {
+    poller_.add(fd);
+    poller_.watch(fd, false, true);
+  } catch (const Error& error) {
+    return reaching.dial->fail(error.what(), false);
+  }
+  reaching.dialing = fd;
+  connecting_.emplace(fd, Connecting{std::move(socket), reaching.connection});
+}
+
+void PortLoop::on_connected(int fd) {
+  const int code = connection_error(fd);
+  Connecting connecting = std::move(connecting_.at(fd));
+  Reaching& wanted = reaching(connecting.connection);
+  if (code != 0) return fail_dial(wanted, errno_text(code), code == ECONNREFUSED);
+  connecting_.erase(fd);
+  poller_.watch(fd, true, false);
+  tune(fd);
+  Handshake handshake = Handshake::dial(std::move(connecting.socket), secret_, self_,
+                                        connecting.connection->peer());
+  shaking_.emplace(fd, Shaking{std::move(handshake), Clock::now() + kHandshakeLimit,
+                               connecting.connection});
+  shake(fd);
+}
+
+void PortLoop::fail_dial(Reaching& reaching, const std::string& problem, bool is_gone) {
+  drop_attempt(reaching);
+  reaching.dial->fail(problem, is_gone);
+}
+
+void PortLoop::drop_attempt(Reaching& reaching) {
+  const int fd = std::exchange(reaching.dialing, -1);
+  if (fd < 0) return;
+  poller_.remove(fd);
+  connecting_.erase(fd);
+  shaking_.erase(fd);
+}
+
+// --- handshakes ---
+
+void PortLoop::shake(int fd) {
+  Shaking& shaking = shaking_.at(fd);
+  if (shaking.handshake.advance() == Handshake::State::Asks) admit(fd, shaking);
+  switch (shaking.handshake.state()) {
+    case Handshake::State::Going:
+    case Handshake::State::Asks:
+      return;
+    case Handshake::State::Done:
+      return open(shaking);
+    case Handshake::State::Busy: {
+      Reaching& wanted = reaching(shaking.connection);
+      drop_attempt(wanted);
+      return wanted.dial->give_way();
+    }
+    case Handshake::State::Unwanted:
+      return fail_dial(reaching(shaking.connection), shaking.handshake.problem(), true);
+    case Handshake::State::Failed:
+      return end_shaking(fd, shaking.handshake.problem());
+  }
+}
+
+// Of two that dial each other, the attempt of the one with the smaller name counts.
+void PortLoop::admit(int fd, Shaking& shaking) {
+  const std::shared_ptr<Connection> from = connection(shaking.handshake.peer());
+  const bool is_free = from->state() == Connection::State::Idle ||
+                       from->state() == Connection::State::Wanted;
+  Reaching& wanted = reaching(from);
+  const bool is_accepted =
+      is_free && wanted.answering < 0 && (wanted.dialing < 0 || from->peer() < self_);
+  if (is_accepted) {
+    drop_attempt(wanted);
+    wanted.answering = fd;
+    shaking.connection = from;
+  } else if (!is_free) {
+    reaching_.erase(from.get());
+  }
+  shaking.handshake.answer(is_accepted);
+}
+
+void PortLoop::end_shaking(int fd, const std::string& problem) {
+  const std::shared_ptr<Connection> connection = shaking_.at(fd).connection;
+  if (connection != nullptr) {
+    Reaching& wanted = reaching(connection);
+    if (wanted.dialing == fd) return fail_dial(wanted, problem, false);
+    if (wanted.answering == fd) wanted.answering = -1;
+    if (!wanted.dial) reaching_.erase(connection.get());
+  }
+  poller_.remove(fd);
+  shaking_.erase(fd);
+}
+
+void PortLoop::end_slow() {
+  const auto now = Clock::now();
+  std::vector<int> slow;
+  for (const auto& [fd, shaking] : shaking_)
+    if (now >= shaking.end) slow.push_back(fd);
+  for (const int fd : slow) end_shaking(fd, "it does not answer");
+}
+
+void PortLoop::open(Shaking& shaking) {
+  const std::shared_ptr<Connection> connection = shaking.connection;
+  Fd socket = shaking.handshake.take_socket();
+  const int fd = socket.get();
+  Reaching& wanted = reaching(connection);
+  if (wanted.dialing != fd) drop_attempt(wanted);
+  reaching_.erase(connection.get());
+  shaking_.erase(fd);
+  connection->open(std::move(socket));
+  const Open& opened = open_.emplace(fd, Open{connection}).first->second;
+  watch(fd, opened);
+  read(fd, open_.at(fd));
+}
+
+// --- connections that are made ---
+
+void PortLoop::watch(int fd, const Open& open) {
+  poller_.watch(fd, !open.is_resting, open.connection->has_kept());
+}
+
+void PortLoop::read(int fd, Open& open) {
+  if (!open.connection->read()) return lose(fd, "it was lost");
+  const std::uint64_t drives = open.connection->num_drives();
+  if (std::exchange(open.drives, drives) == drives || open.is_resting) return;
+  if (num_resting_++ == 0) next_look_ = Clock::now() + kRest;
+  open.is_resting = true;
+  watch(fd, open);
+}
+
+void PortLoop::look_at_resting() {
+  next_look_ = Clock::now() + kRest;
+  for (auto& [fd, open] : open_) {
+    if (!open.is_resting) continue;
+    const std::uint64_t drives = open.connection->num_drives();
+    if (std::exchange(open.drives, drives) != drives) continue;
+    open.is_resting = false;
+    --num_resting_;
+    watch(fd, open);
+  }
+}
+
+void PortLoop::beat() {
+  next_beat_ = Clock::now() + beat_every_;
+  const auto most = static_cast<unsigned>(silence_ / beat_every_) - 1;
+  std::vector<std::pair<int, std::string>> lost;
+  for (auto& [fd, open] : open_) {
+    const bool is_whole = open.connection->read();
+    // Beats are counted, not time: when this process was stopped, its peers were not
+    // silent.
+    const bool has_come = open.connection->beat();
+    open.silent_beats = has_come ? 0 : open.silent_beats + 1;
+    if (!is_whole) lost.emplace_back(fd, "it was lost");
+    if (is_whole && open.silent_beats >= most) {
+      const auto limit = std::chrono::duration<double>(silence_).count();
+      lost.emplace_back(fd, "nothing came from it for " + std::to_string(limit) + " s");
+    }
+  }
+  for (const auto& [fd, reason] : lost) lose(fd, reason);
+}
+
+void PortLoop::lose(int fd, const std::string& reason) {
+  const auto found = open_.find(fd);
+  if (found == open_.end()) return;
+  const std::shared_ptr<Connection> connection = found->second.connection;
+  if (found->second.is_resting) --num_resting_;
+  open_.erase(found);
+  poller_.remove(fd);
+  connection->lose(reason);
+}
+
+// --- the end ---
+
+// What was written leaves first, and what has come is read: closing a socket that has
+// unread bytes would take away from the peer what it has not read yet.
+void PortLoop::wind_up() {
+  const auto end = Clock::now() + kWindingUp;
+  if (is_accepting_)
+    for (const Fd& listener : listeners_) poller_.remove(listener.get());
+  listeners_.clear();
+  for (const auto& [fd, shaking] : shaking_) poller_.remove(fd);
+  for (const auto& [fd, connecting] : connecting_) poller_.remove(fd);
+  shaking_.clear();
+  connecting_.clear();
+  for (auto& [fd, open] : open_) {
+    open.is_resting = false;
+    watch(fd, open);
+  }
+  while (!open_.empty() && Clock::now() < end) {
+    for (auto& [fd, open] : open_) {
+      if (open.is_closing || open.connection->has_kept()) continue;
+      open.is_closing = true;
+      open.connection->shut_down();
+    }
+    for (const Readiness& ready : poller_.wait(end - Clock::now()))
+      if (open_.contains(ready.fd) || ready.fd == wakeup_.fd()) serve(ready);
+  }
+  while (!open_.empty()) lose(open_.begin()->first, "this process has closed its port");
+}
+
+}  // namespace allhands

@@ -1,0 +1,137 @@
+// The thread of a TcpPort: it accepts and dials, shakes hands, reads while nobody
+// waits, sends what sockets did not take at once, and finds out who is silent or gone.
+//
+// While threads of the program read a connection themselves, this one leaves it alone
+// and only looks now and then whether they still do.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "allhands/base/fd.hpp"
+#include "allhands/net/poller.hpp"
+#include "allhands/net/wakeup.hpp"
+#include "allhands/transport/tcp/connection.hpp"
+#include "allhands/transport/tcp/dial.hpp"
+#include "allhands/transport/tcp/handshake.hpp"
+
+namespace allhands {
+
+// The thread of a TcpPort.
+class PortLoop final : public ConnectionOwner {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `silence`: a peer from which nothing came for so long is lost.
+  PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence);
+  ~PortLoop() override;
+
+  // Once. Throws Backend where there is no thread.
+  void start(std::string secret);
+  // Gives what was written a moment to leave, and loses all connections. Idempotent.
+  void close();
+
+  const ProcessName& self() const { return self_; }
+  // The connection to `peer`, which is made when it is first used.
+  std::shared_ptr<Connection> connection(const ProcessName& peer);
+  // This process leaves the group of `channel` with these words.
+  void part(std::uint64_t channel, Saying saying);
+
+  void attend(Connection& connection) override;
+  std::optional<Saying> parting(std::uint64_t channel) override;
+
+ private:
+  // How a connection is being made.
+  struct Reaching {
+    std::shared_ptr<Connection> connection;
+    std::optional<Dial> dial;  // this process's attempts
+    int dialing = -1;          // socket of the attempt under way
+    int answering = -1;        // socket of the peer's attempt, which was accepted
+  };
+  struct Shaking {
+    Handshake handshake;
+    Clock::time_point end;
+    std::shared_ptr<Connection> connection;  // null: it is not known who that is
+  };
+  struct Connecting {
+    Fd socket;
+    std::shared_ptr<Connection> connection;
+  };
+  struct Open {
+    std::shared_ptr<Connection> connection;
+    std::uint64_t drives = 0;  // as last seen
+    bool is_resting = false;   // others read it
+    bool is_closing = false;
+    unsigned silent_beats = 0;
+  };
+
+  void run();
+  void serve(const Readiness& ready);
+  std::chrono::nanoseconds time_to_next_chore() const;
+  void do_chores();
+
+  void accept_peers(int listener);
+  void make_room();
+  void pause_accepting();
+  void welcome(Fd socket);
+
+  void attend_waiting();
+  Reaching& reaching(const std::shared_ptr<Connection>& connection);
+  void dial_due();
+  void begin_dial(Reaching& reaching);
+  void on_connected(int fd);
+  void fail_dial(Reaching& reaching, const std::string& problem, bool is_gone);
+  void drop_attempt(Reaching& reaching);
+
+  void shake(int fd);
+  void admit(int fd, Shaking& shaking);
+  void end_shaking(int fd, const std::string& problem);
+  void end_slow();
+  void open(Shaking& shaking);
+
+  void read(int fd, Open& open);
+  void watch(int fd, const Open& open);
+  void look_at_resting();
+  void beat();
+  void lose(int fd, const std::string& reason);
+  void wind_up();
+
+  const ProcessName self_;
+  const Clock::duration silence_;
+  const Clock::duration beat_every_;
+  std::vector<Fd> listeners_;
+  std::string secret_;
+  std::atomic<bool> is_stopping_ = false;
+  Wakeup wakeup_;
+  std::thread thread_;
+
+  std::mutex mutex_;  // guards what follows
+  std::unordered_map<ProcessName, std::shared_ptr<Connection>> connections_;
+  std::vector<std::shared_ptr<Connection>> waiting_;  // for attention
+  std::unordered_map<std::uint64_t, Saying> partings_;
+  std::deque<std::uint64_t> parted_;  // their channels, the oldest first
+
+  // The thread's own.
+  Poller poller_;
+  std::unordered_map<Connection*, Reaching> reaching_;
+  std::unordered_map<int, Connecting> connecting_;
+  std::unordered_map<int, Shaking> shaking_;
+  std::unordered_map<int, Open> open_;
+  std::vector<std::shared_ptr<Connection>> draining_;  // has_arrived() waits for them
+  std::size_t num_resting_ = 0;
+  bool is_accepting_ = true;
+  Clock::time_point accept_again_;
+  Clock::time_point next_look_;  // at those that rest
+  Clock::time_point next_beat_;
+};
+
+}  // namespace allhands

@@ -1,0 +1,74 @@
+#include "allhands/transport/tcp/saying.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+namespace allhands {
+namespace {
+
+constexpr std::size_t kMaxRanks = 4096;
+constexpr std::size_t kMaxText = std::size_t{32} << 10;
+
+struct Head {
+  std::uint32_t how;
+  std::uint32_t has_why;
+  std::uint32_t kind;
+  std::uint32_t num_ranks;
+  std::uint32_t text_bytes;
+};
+
+ErrorKind kind_of(std::uint32_t kind) {
+  // An interrupt is its caller's alone.
+  return kind < static_cast<std::uint32_t>(ErrorKind::Interrupted)
+             ? static_cast<ErrorKind>(kind)
+             : ErrorKind::Backend;
+}
+
+}  // namespace
+
+std::vector<std::byte> Saying::encode() const {
+  Head head = {static_cast<std::uint32_t>(how), why ? 1u : 0u, 0, 0, 0};
+  std::string text;
+  std::vector<std::int32_t> ranks;
+  if (why) {
+    text = std::string(why->what()).substr(0, kMaxText);
+    ranks.assign(why->ranks().begin(),
+                 why->ranks().begin() + static_cast<std::ptrdiff_t>(
+                                            std::min(why->ranks().size(), kMaxRanks)));
+    head.kind = static_cast<std::uint32_t>(why->kind());
+    head.num_ranks = static_cast<std::uint32_t>(ranks.size());
+    head.text_bytes = static_cast<std::uint32_t>(text.size());
+  }
+  const std::size_t rank_bytes = ranks.size() * sizeof(ranks[0]);
+  std::vector<std::byte> bytes(sizeof(head) + rank_bytes + text.size());
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  if (rank_bytes != 0)
+    std::memcpy(bytes.data() + sizeof(head), ranks.data(), rank_bytes);
+  if (!text.empty())
+    std::memcpy(bytes.data() + sizeof(head) + rank_bytes, text.data(), text.size());
+  return bytes;
+}
+
+Saying Saying::decode(std::span<const std::byte> bytes) {
+  Head head = {};
+  if (bytes.size() >= sizeof(head)) std::memcpy(&head, bytes.data(), sizeof(head));
+  std::vector<std::int32_t> ranks(std::min<std::size_t>(head.num_ranks, kMaxRanks));
+  const std::size_t rank_bytes = ranks.size() * sizeof(std::int32_t);
+  if (bytes.size() < sizeof(head) || ranks.size() != head.num_ranks ||
+      head.how > static_cast<std::uint32_t>(Presence::Aborted) ||
+      bytes.size() != sizeof(head) + rank_bytes + head.text_bytes)
+    throw LinkError("what a rank says of itself makes no sense");
+  Saying saying{static_cast<Presence>(head.how)};
+  if (head.has_why == 0) return saying;
+  if (rank_bytes != 0)
+    std::memcpy(ranks.data(), bytes.data() + sizeof(head), rank_bytes);
+  const auto* text =
+      reinterpret_cast<const char*>(bytes.data() + sizeof(head) + rank_bytes);
+  saying.why.emplace(kind_of(head.kind), std::string(text, head.text_bytes),
+                     std::vector<int>(ranks.begin(), ranks.end()));
+  return saying;
+}
+
+}  // namespace allhands

@@ -1,0 +1,53 @@
+// A link over a channel of a connection.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "allhands/transport/link.hpp"
+#include "allhands/transport/tcp/channel.hpp"
+#include "allhands/transport/tcp/connection.hpp"
+
+namespace allhands {
+
+class TcpLink final : public Link {
+ public:
+  TcpLink(std::shared_ptr<Connection> connection, std::shared_ptr<Channel> channel)
+      : connection_(std::move(connection)), channel_(std::move(channel)) {}
+
+  std::size_t max_record() override { return Channel::kMaxRecord; }
+  std::byte* reserve(std::size_t bytes) override;
+  void commit() override;
+  // All that was committed leaves by one system call, if the socket takes it.
+  void wake_peer() override;
+  bool is_safe_to_leave() const override {
+    return staged_ == 0 && connection_->has_arrived(written_);
+  }
+
+  // Whoever asks drives the connection.
+  bool has_record() const override {
+    return channel_->has_record() || (connection_->receive() && channel_->has_record());
+  }
+  std::span<const std::byte> front() override { return channel_->front(); }
+  void pop() override {
+    if (channel_->pop()) connection_->write(FrameKind::Room, {}, *channel_);
+  }
+  void settle(std::size_t bytes) override {
+    if (channel_->settle(bytes)) connection_->write(FrameKind::Room, {}, *channel_);
+  }
+  std::uint64_t settled() const override { return channel_->settled_there(); }
+
+ private:
+  void grow(std::size_t needed);
+
+  const std::shared_ptr<Connection> connection_;
+  const std::shared_ptr<Channel> channel_;
+  std::unique_ptr<std::byte[]> memory_;  // of whole frames, one behind the other
+  std::size_t capacity_ = 0;
+  std::size_t staged_ = 0;     // bytes of frames that were committed, not written
+  std::size_t reserved_ = 0;   // of the record behind these
+  std::uint64_t written_ = 0;  // what the connection had taken after the last
+};
+
+}  // namespace allhands

@@ -1,0 +1,118 @@
+#include "allhands/transport/tcp/tcp_port.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/base/joined.hpp"
+#include "allhands/net/listener.hpp"
+#include "allhands/net/sha256.hpp"
+#include "allhands/net/socket.hpp"
+#include "allhands/transport/tcp/port_loop.hpp"
+#include "allhands/transport/tcp/tcp_transport.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr std::chrono::milliseconds kLeastSilence{100};
+
+Fd listen_at_port(const std::string& host, std::uint16_t port) {
+  const auto address = literal_address(host, port);
+  if (!address)
+    throw Error(ErrorKind::Value, "'" + host +
+                                      "' is no IP address; a process listens for ranks "
+                                      "of other hosts at addresses of this machine");
+  return listen_at(*address);
+}
+
+// On each of `hosts` at `port`, or one that the first picks. Empty, with errno, where
+// one of them is taken.
+std::vector<Fd> listen_at_each(const std::vector<std::string>& hosts,
+                               std::uint16_t port) {
+  std::vector<Fd> sockets;
+  for (const std::string& host : hosts) {
+    Fd socket = listen_at_port(host, port);
+    if (!socket.is_open() && errno == EADDRINUSE) return {};
+    if (!socket.is_open())
+      throw system_error(ErrorKind::Network, "listen at " + endpoint_text(host, port),
+                         errno);
+    port = local_address(socket.get()).port();
+    sockets.push_back(std::move(socket));
+  }
+  return sockets;
+}
+
+std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
+                                std::uint16_t first, std::uint16_t last) {
+  // Where the system picks for the first host, another may have that port taken.
+  constexpr int kMaxPicks = 16;
+  const int attempts = first == 0 ? kMaxPicks : last - first + 1;
+  for (int i = 0; i < attempts; ++i) {
+    const int port = first == 0 ? 0 : first + i;
+    std::vector<Fd> sockets = listen_at_each(hosts, static_cast<std::uint16_t>(port));
+    if (!sockets.empty()) return sockets;
+  }
+  throw Error(ErrorKind::Network,
+              "no port of [" + std::to_string(first) + ", " + std::to_string(last) +
+                  "] is free to listen at for ranks of other hosts; give more ports "
+                  "than the processes of this host need, or none for any");
+}
+
+}  // namespace
+
+TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
+                 std::uint16_t last, std::chrono::nanoseconds silence)
+    : owner_(::getpid()) {
+  if (hosts.empty() || (first == 0) != (last == 0) || first > last)
+    throw Error(ErrorKind::Value, "a port needs a host and a range of ports, got " +
+                                      std::to_string(hosts.size()) +
+                                      " hosts and ports [" + std::to_string(first) +
+                                      ", " + std::to_string(last) + "]");
+  if (silence < kLeastSilence)
+    throw Error(ErrorKind::Value, "the heartbeat limit must be at least 0.1 s");
+  std::vector<Fd> listeners = listen_in_range(hosts, first, last);
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    endpoints_.push_back(
+        endpoint_text(hosts[i], local_address(listeners[i].get()).port()));
+  std::string all;
+  for (const std::string& endpoint : endpoints_)
+    all += (all.empty() ? "" : ",") + endpoint;
+  const ProcessIdentity self = this_process();
+  loop_ = std::make_shared<PortLoop>(std::move(listeners),
+                                     name_of(all, self.pid, self.start), silence);
+}
+
+TcpPort::~TcpPort() {
+  // A forked child: the thread is not here, and its memory was copied in mid-work.
+  if (::getpid() != owner_)
+    new std::shared_ptr<PortLoop>(loop_);
+  else
+    close();
+}
+
+void TcpPort::start(const Secret& secret) {
+  if (std::exchange(is_started_, true))
+    throw Error(ErrorKind::Value, "this port was started before");
+  loop_->start({reinterpret_cast<const char*>(secret.data()), secret.size()});
+}
+
+std::unique_ptr<Transport> TcpPort::join(const Membership& membership,
+                                         const GroupToken& group, const Tuning&,
+                                         std::function<void()> on_event) {
+  std::string text = "allhands channel";
+  text.append(reinterpret_cast<const char*>(group.data()), group.size());
+  const Digest digest = sha256(text);
+  std::uint64_t channel;
+  std::memcpy(&channel, digest.data(), sizeof(channel));
+  return std::make_unique<TcpTransport>(loop_, membership, channel,
+                                        std::move(on_event));
+}
+
+void TcpPort::close() {
+  if (::getpid() == owner_) loop_->close();
+}
+
+}  // namespace allhands

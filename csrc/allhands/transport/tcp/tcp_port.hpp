@@ -1,0 +1,66 @@
+// Where a process listens for processes of other hosts, and its connections to them:
+// one to each that it talks with, made on first use, shared by all groups.
+//
+// A child of fork() has no part in it: it must not use it, and destroying its copy does
+// nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allhands/host/membership.hpp"
+#include "allhands/host/tuning.hpp"
+#include "allhands/transport/transport.hpp"
+
+namespace allhands {
+
+class PortLoop;
+
+// Where a process listens for processes of other hosts.
+class TcpPort {
+ public:
+  using Secret = std::array<std::byte, 32>;
+  using GroupToken = std::array<std::byte, 32>;
+
+  // How long a peer's host may be silent before its ranks count as dead.
+  static constexpr std::chrono::seconds kSilence{5};
+
+  // Listens on each of `hosts`, which are addresses of this machine, at one port of
+  // [first, last]; 0, 0: the system picks. Throws Value for arguments that make no
+  // sense and Network where it cannot listen.
+  TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
+          std::uint16_t last, std::chrono::nanoseconds silence = kSilence);
+  TcpPort(const TcpPort&) = delete;
+  TcpPort& operator=(const TcpPort&) = delete;
+  ~TcpPort();
+
+  // "10.0.0.3:4471", of each host.
+  const std::vector<std::string>& endpoints() const { return endpoints_; }
+  // Once: accepts from now on those who prove that they know it, and no one else.
+  void start(const Secret& secret);
+  // A group's transport to its ranks on other hosts, in the group's numbering; its
+  // links to ranks of this host are never asked for. `group` is known to the group's
+  // ranks only. `on_event` is called for each event, from any thread; it must not
+  // throw.
+  std::unique_ptr<Transport> join(const Membership& membership, const GroupToken& group,
+                                  const Tuning& tuning,
+                                  std::function<void()> on_event = {});
+  // What was written has a second to leave; then all peers count as dead. Idempotent.
+  void close();
+
+ private:
+  const pid_t owner_;
+  std::vector<std::string> endpoints_;
+  std::shared_ptr<PortLoop> loop_;
+  bool is_started_ = false;
+};
+
+}  // namespace allhands

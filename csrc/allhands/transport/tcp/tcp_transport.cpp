@@ -1,0 +1,114 @@
+#include "allhands/transport/tcp/tcp_transport.hpp"
+
+#include <string>
+#include <utility>
+
+namespace allhands {
+namespace {
+
+ProcessName name_of(const ProcessIdentity& process) {
+  return allhands::name_of(process.endpoints, process.pid, process.start);
+}
+
+}  // namespace
+
+TcpTransport::TcpTransport(std::shared_ptr<PortLoop> loop, const Membership& membership,
+                           std::uint64_t channel, GroupEvents::Hook on_event)
+    : loop_(std::move(loop)),
+      membership_(membership),
+      channel_(channel),
+      events_(std::make_shared<GroupEvents>(std::move(on_event))),
+      peers_(std::make_unique<Peer[]>(static_cast<std::size_t>(membership.size()))),
+      self_link_(*events_, membership.rank) {
+  for (int rank = 0; rank < membership.size(); ++rank) {
+    const ProcessIdentity& process = membership.process(rank);
+    if (rank == membership.rank || process.endpoints.empty()) continue;
+    Peer& each = peer(rank);
+    each.connection = loop_->connection(name_of(process));
+    each.channel = each.connection->channel(channel);
+    each.link = std::make_unique<TcpLink>(each.connection, each.channel);
+    each.channel->attach(events_, rank);
+  }
+}
+
+TcpTransport::~TcpTransport() {
+  if (presence_ == Presence::Here)
+    leave(Presence::Left, Error(ErrorKind::Backend, "it was destroyed"));
+  events_->unhook();
+  for (int rank = 0; rank < membership_.size(); ++rank) {
+    const Peer& each = peer(rank);
+    if (each.connection == nullptr) continue;
+    each.channel->detach();
+    each.connection->drop_channel(channel_);
+  }
+}
+
+TcpTransport::Peer& TcpTransport::joined(int rank) const {
+  Peer& each = peer(rank);
+  if (each.connection == nullptr || each.is_joined.load(std::memory_order_acquire))
+    return each;
+  if (!each.is_joined.exchange(true))
+    each.connection->write(FrameKind::Join, {}, *each.channel);
+  return each;
+}
+
+Link& TcpTransport::link(int peer) {
+  if (peer == membership_.rank) return self_link_;
+  const Peer& there = joined(peer);
+  if (there.link == nullptr)
+    throw Error(ErrorKind::Backend,
+                "group '" + membership_.name + "': " + membership_.describe(peer) +
+                    " listens for no ranks of other hosts, so this process cannot "
+                    "reach it");
+  return *there.link;
+}
+
+std::span<const int> TcpTransport::ready() {
+  events_->take_writers(writers_, [this](int rank) {
+    if (rank == membership_.rank)
+      self_link_.unlist();
+    else
+      peer(rank).channel->unlist();
+  });
+  return writers_;
+}
+
+Presence TcpTransport::presence(int peer) const {
+  if (peer == membership_.rank) return presence_;
+  const Peer& there = joined(peer);
+  return there.channel == nullptr ? Presence::Here : there.channel->presence();
+}
+
+bool TcpTransport::is_alive(int peer) const {
+  if (peer == membership_.rank) return true;
+  const Peer& there = joined(peer);
+  return there.connection == nullptr ||
+         there.connection->state() != Connection::State::Lost;
+}
+
+std::optional<Error> TcpTransport::abort_reason(int peer) const {
+  const Peer& there = this->peer(peer);
+  return there.channel == nullptr ? std::nullopt : there.channel->abort_reason();
+}
+
+// Who has no connection to this rank hears of a leave when it asks for it. Of an abort
+// all hear at once.
+void TcpTransport::leave(Presence how, const Error& why) {
+  const bool is_abort = how == Presence::Aborted;
+  Saying saying{how, is_abort ? std::optional<Error>(why) : std::nullopt};
+  const std::vector<std::byte> said = saying.encode();
+  presence_ = how;
+  // First: who joins from now on gets it as an answer.
+  loop_->part(channel_, std::move(saying));
+  const std::string& here = membership_.process(membership_.rank).host;
+  for (int rank = 0; rank < membership_.size(); ++rank) {
+    const Peer& each = peer(rank);
+    if (each.connection == nullptr) continue;
+    const bool is_idle = each.connection->state() == Connection::State::Idle;
+    if (is_idle && !(is_abort && membership_.process(rank).host != here)) continue;
+    each.connection->write(FrameKind::Presence, said, *each.channel);
+  }
+  events_->tell();
+}
+
+}  // namespace allhands

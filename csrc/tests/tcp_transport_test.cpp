@@ -1,0 +1,261 @@
+// What is the TCP transport's own, beside what every transport keeps to: connections
+// that groups share, processes that meet, die and fall silent.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "allhands/engine/progress_engine.hpp"
+#include "transports.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+const Tuning tuning = Tuning::for_ranks(2);
+
+TcpPort::GroupToken token(int number) {
+  return {static_cast<std::byte>(number), std::byte{1}};
+}
+
+template <class Condition>
+void wait_until(Condition is_met) {
+  const Deadline last = Deadline::after(std::chrono::seconds(100));
+  while (!is_met()) {
+    CHECK(!last.is_expired());
+    std::this_thread::yield();
+  }
+}
+
+bool try_send(Link& link, std::size_t bytes, int value) {
+  std::byte* const record = link.reserve(bytes);
+  if (record == nullptr) return false;
+  std::memset(record, value, bytes);
+  link.commit();
+  link.wake_peer();
+  return true;
+}
+
+void receive(Link& link, std::size_t bytes, int value) {
+  wait_until([&] { return link.has_record(); });
+  CHECK(link.front().size() == bytes);
+  CHECK(link.front()[bytes - 1] == static_cast<std::byte>(value));
+  link.pop();
+}
+
+std::size_t num_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+// Of the two sockets that may be made, one is left, and nothing is lost.
+void test_two_that_connect_at_the_same_time_share_one_connection() {
+  for (int round = 0; round < 30; ++round) {
+    TcpRanks ranks(2);
+    const auto a = ranks.join(0), b = ranks.join(1);
+    const std::size_t before = num_descriptors();
+    run_ranks(2, [&](int rank) {
+      Link& link = (rank == 0 ? a : b)->link(1 - rank);
+      for (int i = 0; i < 20; ++i) CHECK(try_send(link, 100, i));
+      for (int i = 0; i < 20; ++i) receive(link, 100, i);
+    });
+    wait_until([&] { return num_descriptors() == before + 2; });
+  }
+}
+
+// A group that does not read holds up no other, and each gets what is its own.
+void test_groups_share_a_connection() {
+  constexpr int kGroups = 20;
+  TcpRanks ranks(2);
+  std::vector<std::unique_ptr<Transport>> a, b;
+  const std::size_t before = num_descriptors();
+  for (int i = 0; i < kGroups; ++i) {
+    a.push_back(ranks.join(0, token(i)));
+    b.push_back(ranks.join(1, token(i)));
+  }
+  Link& slow = a[0]->link(1);
+  std::size_t num_slow = 0;
+  while (try_send(slow, 1000, 7)) ++num_slow;
+  CHECK(num_slow > 100);
+  for (int round = 0; round < 50; ++round)
+    for (std::size_t i = 1; i < kGroups; ++i) {
+      CHECK(try_send(a[i]->link(1), 5000, static_cast<int>(i)));
+      receive(b[i]->link(0), 5000, static_cast<int>(i));
+    }
+  CHECK(num_descriptors() == before + 2);
+  for (std::size_t i = 0; i < num_slow; ++i) receive(b[0]->link(0), 1000, 7);
+  wait_until([&] { return try_send(slow, 1000, 7); });
+}
+
+void test_what_comes_before_the_group_is_joined_is_kept() {
+  TcpRanks ranks(2);
+  const auto a = ranks.join(0);
+  for (int i = 0; i < 100; ++i) CHECK(try_send(a->link(1), 3000, i));
+  wait_until([&] { return a->link(1).is_safe_to_leave(); });
+  const auto b = ranks.join(1);
+  wait_until([&] {
+    const std::span<const int> ready = b->ready();
+    return ready.size() == 1 && ready[0] == 0;
+  });
+  for (int i = 0; i < 100; ++i) receive(b->link(0), 3000, i);
+}
+
+// Also to one that asks only once the other is through with the group.
+void test_who_left_says_so_to_who_comes_later() {
+  TcpRanks ranks(2);
+  {
+    const auto gone = ranks.join(1);
+  }
+  const auto a = ranks.join(0);
+  wait_until([&] { return a->presence(1) == Presence::Left; });
+  CHECK(a->is_alive(1));
+}
+
+void test_an_abort_carries_its_error() {
+  TcpRanks ranks(2);
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(ranks.join(rank), ranks.members(rank), tuning);
+    std::vector<float> data(1);
+    if (rank == 1) {
+      engine.recv(buffer_of(data), 0, 0, soon());
+      engine.leave(Error(ErrorKind::Mismatch, "the shapes differ", {1, 3}),
+                   Presence::Aborted);
+      return;
+    }
+    engine.send(buffer_of(data), 1, 0, soon());
+    const Error error = error_of([&] { engine.recv(buffer_of(data), 1, 0, soon()); });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    CHECK(has(error, "the shapes differ"));
+    CHECK(error.ranks() == (std::vector<int>{1, 3}));
+  });
+}
+
+// --- processes ---
+
+// Runs body(rank, port, members) in as many forked processes, which have not met.
+// Returns their pids; the parent has no part.
+template <class Body>
+std::vector<pid_t> fork_ranks(int size, std::chrono::nanoseconds silence, Body body) {
+  const std::size_t count = static_cast<std::size_t>(size);
+  std::vector<std::array<int, 2>> up(count), down(count);
+  for (std::size_t i = 0; i < count; ++i)
+    CHECK(::pipe(up[i].data()) == 0 && ::pipe(down[i].data()) == 0);
+  struct Card {
+    int pid;
+    std::uint64_t start;
+    char endpoint[64];
+  };
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t pid = ::fork();
+    CHECK(pid >= 0);
+    if (pid != 0) {
+      pids.push_back(pid);
+      continue;
+    }
+    const auto self = static_cast<std::size_t>(rank);
+    TcpPort port({"127.0.0.1"}, 0, 0, silence);
+    Card mine = {this_process().pid, this_process().start, {}};
+    std::strcpy(mine.endpoint, port.endpoints()[0].c_str());
+    CHECK(::write(up[self][1], &mine, sizeof(mine)) == sizeof(mine));
+    std::vector<ProcessIdentity> all;
+    for (int i = 0; i < size; ++i) {
+      Card card;
+      CHECK(::read(down[self][0], &card, sizeof(card)) == sizeof(card));
+      all.push_back({this_process().host, card.pid, card.start, card.endpoint});
+    }
+    port.start(TcpRanks::kSecret);
+    body(rank, port, Membership{"test", rank, std::move(all)});
+    port.close();
+    ::_exit(0);
+  }
+  std::vector<Card> cards(count);
+  for (std::size_t i = 0; i < count; ++i)
+    CHECK(::read(up[i][0], &cards[i], sizeof(Card)) == sizeof(Card));
+  for (std::size_t i = 0; i < count; ++i)
+    for (const Card& card : cards)
+      CHECK(::write(down[i][1], &card, sizeof(card)) == sizeof(card));
+  for (std::size_t i = 0; i < count; ++i)
+    for (const int fd : {up[i][0], up[i][1], down[i][0], down[i][1]}) ::close(fd);
+  return pids;
+}
+
+// Status 0: all checks of that process held.
+void join_process(pid_t pid) {
+  int status = 0;
+  CHECK(::waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void test_processes_exchange_messages() {
+  const auto pids = fork_ranks(
+      3, TcpPort::kSilence, [](int rank, TcpPort& port, const Membership& members) {
+        ProgressEngine engine(port.join(members, token(1), tuning), members, tuning);
+        const int right = (rank + 1) % 3, left = (rank + 2) % 3;
+        for (const std::size_t count :
+             {std::size_t{2}, std::size_t{1000}, std::size_t{300'000}}) {
+          std::vector<float> out = values(rank, count), in(count);
+          for (int i = 0; i < 20; ++i) {
+            std::fill(in.begin(), in.end(), -1.0f);
+            const auto receive =
+                engine.post_recv(buffer_of(in), left, i, soon().deadline);
+            engine.send(buffer_of(out), right, i, soon());
+            engine.wait(receive, soon(), ProgressEngine::AtEnd::GiveUp);
+            CHECK(are_values(left, in));
+          }
+        }
+        engine.flush(soon());
+      });
+  for (const pid_t pid : pids) join_process(pid);
+}
+
+// Rank 1 dies by `signal` once it has got a message; rank 0 waits for another.
+void test_a_peer_that_ends_is_named(int signal, std::chrono::milliseconds silence,
+                                    std::chrono::milliseconds limit) {
+  const auto pids =
+      fork_ranks(2, silence, [&](int rank, TcpPort& port, const Membership& members) {
+        ProgressEngine engine(port.join(members, token(1), tuning), members, tuning);
+        std::vector<float> data(1);
+        if (rank == 1) {
+          engine.recv(buffer_of(data), 0, 0, soon());
+          engine.send(buffer_of(data), 0, 0, soon());
+          engine.recv(buffer_of(data), 0, 1, soon());  // until it is ended
+          ::_exit(3);
+        }
+        engine.send(buffer_of(data), 1, 0, soon());
+        engine.recv(buffer_of(data), 1, 0, soon());
+        const auto start = Deadline::Clock::now();
+        CHECK(::kill(members.process(1).pid, signal) == 0);
+        const Error error =
+            error_of([&] { engine.recv(buffer_of(data), 1, 0, soon()); });
+        CHECK(Deadline::Clock::now() - start < limit);
+        CHECK(error.kind() == ErrorKind::RankFailed);
+        CHECK(error.ranks() == std::vector<int>{1});
+        ::kill(members.process(1).pid, SIGKILL);
+      });
+  join_process(pids[0]);
+  CHECK(::waitpid(pids[1], nullptr, 0) == pids[1]);
+}
+
+}  // namespace
+
+int main() {
+  test_processes_exchange_messages();  // first: forks want no other thread
+  test_a_peer_that_ends_is_named(SIGKILL, TcpPort::kSilence, std::chrono::seconds(4));
+  test_a_peer_that_ends_is_named(SIGSTOP, std::chrono::seconds(2),
+                                 std::chrono::seconds(20));
+  test_two_that_connect_at_the_same_time_share_one_connection();
+  test_groups_share_a_connection();
+  test_what_comes_before_the_group_is_joined_is_kept();
+  test_who_left_says_so_to_who_comes_later();
+  test_an_abort_carries_its_error();
+}
