@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "allhands/transport/transport.hpp"
@@ -35,13 +36,24 @@ class LoopbackRank {
     changed_.wait_for(lock, limit, [&] { return num_events_ != seen; });
   }
 
+  void leave(Presence how, const Error& why) {
+    const std::lock_guard lock(mutex_);
+    if (how == Presence::Aborted) reason_ = why;
+    presence = how;
+  }
+  std::optional<Error> reason() const {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+
   std::atomic<Presence> presence = Presence::Here;
   std::function<void()> wake;  // is told of each event, too; set before any
 
  private:
   std::atomic<std::uint32_t> num_events_ = 0;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::optional<Error> reason_;  // of an abort
 };
 
 // What is on its way from one rank to another.
@@ -159,8 +171,11 @@ class Loopback {
         return rank.presence == Presence::Aborted;
       });
     }
-    void leave(Presence how, const Error&) override {
-      self_.presence = how;
+    std::optional<Error> abort_reason(int peer) const override {
+      return all_.ranks_[static_cast<std::size_t>(peer)].reason();
+    }
+    void leave(Presence how, const Error& why) override {
+      self_.leave(how, why);
       for (LoopbackRank& rank : all_.ranks_) rank.tell();
     }
 

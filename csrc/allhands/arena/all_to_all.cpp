@@ -12,6 +12,7 @@
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/peer_arrays.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/share_counts.hpp"
 #include "allhands/arena/single_copy.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/mixed.hpp"
@@ -40,16 +41,6 @@ struct Summary {
     return mixed({digest, largest_staged, is_any_read});
   }
 };
-
-// Odd, and another number for each pair of ranks. So what one pair sends less what it
-// expects, times this, is nothing only where they agree. Where several pairs do not,
-// they would have to cancel out, by 64 bits of chance, or fewer by as many bits as all
-// their differences end in zeros.
-std::uint64_t weight_of(int from, int to) {
-  const auto pair = static_cast<std::uint64_t>(from) << 32 |
-                    static_cast<std::uint64_t>(static_cast<std::uint32_t>(to));
-  return mixed({pair}) | 1;
-}
 
 class AllToAll {
  public:
@@ -128,10 +119,9 @@ class AllToAll {
 
   Summary summary() const {
     Summary summary = {};
+    summary.digest = digest_of_shares(arena_.rank(), outputs_, inputs_);
     for (int peer = 0; peer < arena_.size(); ++peer) {
       const auto i = static_cast<std::size_t>(peer);
-      summary.digest += inputs_[i].count * weight_of(arena_.rank(), peer) -
-                        outputs_[i].count * weight_of(peer, arena_.rank());
       if (peer == arena_.rank()) continue;
       if (offers_[i] != 0)
         summary.is_any_read = 1;
@@ -220,20 +210,17 @@ class AllToAll {
 
   // A mismatch leaves all ranks at the same point, so it is one only where all find it.
   [[noreturn]] void throw_disagreement() const {
-    std::string text;
-    std::vector<int> ranks;
+    ShareDisagreement disagreement;
     for (int from = 0; from < arena_.size(); ++from)
-      for (int to = 0; to < arena_.size(); ++to) {
-        const Count count = sent(from, to).count, expected = expected_from(from, to);
-        if (count != expected)
-          note_disagreement(from, to, count, expected, text, ranks);
-      }
-    if (text.empty())
+      for (int to = 0; to < arena_.size(); ++to)
+        disagreement.add(arena_.group_rank(from), arena_.group_rank(to),
+                         sent(from, to).count, expected_from(from, to));
+    if (disagreement.is_none())
       throw Error(ErrorKind::Backend,
                   arena_.describe_call() +
                       ": what the ranks say of their counts does not hold together; "
                       "something has written over it in shared memory");
-    throw Error(ErrorKind::Mismatch, arena_.describe_call() + ": " + text, ranks);
+    throw disagreement.error(arena_.describe_call());
   }
 
   Share sent(int from, int to) const {
@@ -245,18 +232,6 @@ class AllToAll {
   Count expected_from(int from, int to) const {
     if (to == arena_.rank()) return outputs_[static_cast<std::size_t>(from)].count;
     return read_once(expected_by(to)[from]);
-  }
-
-  void note_disagreement(int from, int to, Count sent, Count expected,
-                         std::string& text, std::vector<int>& ranks) const {
-    const int sender = arena_.group_rank(from), receiver = arena_.group_rank(to);
-    if (ranks.size() < 4 * kFew)  // one line is read
-      text += (text.empty() ? "rank " : "; rank ") + std::to_string(sender) +
-              " sends " + std::to_string(sent) + " elements to rank " +
-              std::to_string(receiver) + ", which expects " + std::to_string(expected);
-    for (const int rank : {sender, receiver})
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
-        ranks.push_back(rank);
   }
 
   Arena& arena_;

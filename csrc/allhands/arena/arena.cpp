@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "allhands/arena/mismatch.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/random.hpp"
 
@@ -125,24 +126,13 @@ void Arena::wait_all(std::uint32_t clock) {
 }
 
 void Arena::check_match() const {
-  std::vector<int> different;
+  std::vector<Descriptor> called;
+  bool are_alike = true;
   for (int peer = 0; peer < size(); ++peer)
-    if (line(peer).descriptor != descriptor_) different.push_back(peer);
-  if (different.empty()) return;
-  std::string text = "the ranks of group '" + group_.name +
-                     "' called different things as operation #" +
-                     std::to_string(sequence_) + ":";
-  const auto name = [this](int peer) {
-    return peer == rank() ? describe_self()
-                          : "rank " + std::to_string(group_rank(peer));
-  };
-  const auto called = [this](int peer, bool) {
-    return ": " + allhands::describe(line(peer).descriptor);
-  };
-  std::vector<int> all(static_cast<std::size_t>(size()));
-  std::iota(all.begin(), all.end(), 0);
-  throw Error(ErrorKind::Mismatch, text + " " + tell_of(all, name, called, "; "),
-              group_ranks(different));
+    are_alike = are_alike && line(peer).descriptor == descriptor_;
+  if (are_alike) return;
+  for (int peer = 0; peer < size(); ++peer) called.push_back(line(peer).descriptor);
+  throw mismatch_error(group_, sequence_, ranks_, called);
 }
 
 }  // namespace allhands

@@ -29,6 +29,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allhands/arena/layout.hpp"
@@ -120,6 +121,9 @@ class Arena {
   // enter again.
   void start_over() { first_chunk_ = next_chunk_++; }
 
+  // After enter, also where it threw Mismatch: what `rank` has entered.
+  const Descriptor& descriptor(int rank) const { return line(rank).descriptor; }
+
   std::uint32_t clock() const { return clock_; }
   // Moves this rank's clock on; what it wrote before is visible to a rank that waits
   // for it.
@@ -143,6 +147,11 @@ class Arena {
   // stays.
   void fail(const Error& error);
   bool has_failed() const;
+  // Asks `elsewhere` in every wait that lasts whether something broke the group beyond
+  // this arena, of which the local ranks are told then.
+  void watch(std::function<std::optional<Error>()> elsewhere) {
+    elsewhere_ = std::move(elsewhere);
+  }
   // What a local rank has told.
   std::optional<Error> told_failure() const;
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
@@ -235,6 +244,7 @@ class Arena {
   const std::vector<int> ranks_;  // of the group, by local rank
   const int rank_;
   LateNotice late_notice_;
+  std::function<std::optional<Error>()> elsewhere_;  // may be none
   Layout layout_;
   Tuning tuning_;
   std::size_t chunk_bytes_;

@@ -2,7 +2,6 @@
 // in a row.
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "allhands/arena/checks.hpp"
@@ -10,60 +9,11 @@
 #include "allhands/arena/parts.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/arena/row.hpp"
 #include "allhands/base/error.hpp"
-#include "allhands/kernels/pack.hpp"
 
 namespace allhands {
 namespace {
-
-using Buffers = std::span<const Buffer>;
-
-std::size_t count_of(Buffers list) {
-  std::size_t count = 0;
-  for (const Buffer& buffer : list) count += buffer.count;
-  return count;
-}
-
-// Calls each(buffer, offset in it, length, offset in the range) for every piece of the
-// elements [at, at + count) of all arrays in a row.
-template <class Each>
-void for_pieces(Buffers list, std::size_t at, std::size_t count, Each each) {
-  std::size_t done = 0;
-  for (const Buffer& buffer : list) {
-    if (done == count) return;
-    if (at >= buffer.count) {
-      at -= buffer.count;
-      continue;
-    }
-    const std::size_t length = std::min(buffer.count - at, count - done);
-    each(buffer, at, length, done);
-    done += length;
-    at = 0;
-  }
-}
-
-void pack_row(Buffers from, std::size_t at, std::size_t count, std::byte* to) {
-  for_pieces(from, at, count,
-             [&](const Buffer& buffer, std::size_t begin, std::size_t length,
-                 std::size_t done) {
-               pack(buffer, begin, length, to + done * size_of(buffer.dtype));
-             });
-}
-
-void unpack_row(const std::byte* from, Buffers to, std::size_t at, std::size_t count,
-                Stores stores) {
-  for_pieces(to, at, count,
-             [&](const Buffer& buffer, std::size_t begin, std::size_t length,
-                 std::size_t done) {
-               unpack(from + done * size_of(buffer.dtype), buffer, begin, length,
-                      stores);
-             });
-}
-
-// The arrays of rank `rank` of a list that has as many for each.
-Buffers part_of(const std::vector<Buffer>& list, int rank, std::size_t length) {
-  return Buffers(list).subspan(static_cast<std::size_t>(rank) * length, length);
-}
 
 // What ranks must agree on for a list: the number of arrays, and a digest of what each
 // is. Never 0: one array in a list is not the array.
@@ -85,10 +35,6 @@ Descriptor descriptor(const Operation& operation, DType dtype, Buffers list,
           .shares = digest_of(list)};
 }
 
-DType dtype_of(Buffers list) {
-  return list.empty() ? DType::UInt8 : list.front().dtype;
-}
-
 void check_dtypes(Buffers list, DType dtype) {
   for (const Buffer& buffer : list) check_dtype(buffer, dtype);
 }
@@ -103,20 +49,6 @@ void check_lengths(const Operation& operation, std::size_t length, std::size_t p
 }
 
 // --- all_reduce ---
-
-// The dtype that all are reduced in: complex numbers among real ones in that of these.
-DType common_dtype(const std::vector<Buffer>& list) {
-  for (const Buffer& buffer : list)
-    if (!is_complex(buffer.dtype)) return buffer.dtype;
-  return dtype_of(list);
-}
-
-std::vector<Buffer> in_common_dtype(std::vector<Buffer> list) {
-  const DType dtype = common_dtype(list);
-  for (Buffer& buffer : list)
-    if (buffer.dtype != dtype) buffer = view_as_real(std::move(buffer));
-  return list;
-}
 
 bool is_mixed(const std::vector<Buffer>& list) {
   return std::any_of(list.begin(), list.end(), [&](const Buffer& buffer) {

@@ -58,7 +58,7 @@ std::optional<Error> Arena::told_failure() const {
       ranks.push_back(static_cast<int>(bit));
   const std::string text(record.text, strnlen(record.text, SharedFailure::kMaxText));
   return Error(is_kind ? told : ErrorKind::Backend,
-               "rank " + std::to_string(record.reporter) + " reports: " + text,
+               reported_by("rank " + std::to_string(record.reporter), text),
                std::move(ranks));
 }
 

@@ -28,4 +28,16 @@ struct SparseArray {
   }
 };
 
+using Indices = std::vector<std::int64_t>;
+
+// Whether they are rows of an array of `num_rows`, ascending, and there once each.
+bool are_indices(std::span<const std::int64_t> indices, std::size_t num_rows);
+
+// The rows that some of them have.
+Indices united(std::vector<Indices> all);
+
+// Makes array.sums: the array's own rows among array.all_indices, zero where it has
+// none.
+void lay_out(SparseArray& array);
+
 }  // namespace allhands

@@ -48,6 +48,8 @@ void Arena::wait_asleep(Signal& theirs, std::uint32_t clock) {
 
 // What else may end a wait; returns if nothing does.
 void Arena::look_around(const Wait& wait, std::uint32_t clock) {
+  if (elsewhere_ && !has_failed())
+    if (const std::optional<Error> error = elsewhere_()) fail(*error);
   if (has_failed()) throw_failure();
   const WaitEnd end = wait.look();
   if (end == WaitEnd::Interrupted && may_suspend_) {

@@ -33,6 +33,14 @@ class Deadline {
     return now - start_;
   }
   Duration limit() const { return limit_; }
+  // The same limit, to be looked at so much later: for who waits for somebody that has
+  // it too, and knows better what is missing.
+  Deadline put_off(Duration by) const {
+    look();
+    Deadline later = *this;
+    if (!is_never()) later.at_ += by;
+    return later;
+  }
   bool is_never() const { return limit_ > kForever; }
 
  private:

@@ -16,6 +16,12 @@ std::string ranges(const std::vector<int>& ranks);
 // "3", or "0-38, 41 (40 of 256)" where they are more than a few.
 std::string counted_ranges(const std::vector<int>& ranks, int size);
 
+// "<who> reports: <text>", what a rank has told of a failure. What it only passes on
+// stays as it was told.
+std::string reported_by(const std::string& who, const std::string& text);
+// `text` as it is told to others: of hearsay only what was told.
+std::string to_pass_on(std::string text);
+
 // What fact_of(rank, is_plural) says of each, behind one(rank), which names it alone;
 // number_of(rank) of `size` is its number.
 template <class NumberOf, class One, class FactOf>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "allhands/arena/collectives.hpp"
-#include "allhands/comm/overlaps.hpp"
+#include "allhands/arena/overlaps.hpp"
 #include "allhands/comm/select.hpp"
 
 namespace allhands {

@@ -1,6 +1,16 @@
 #include "allhands/engine/peer_watch.hpp"
 
 namespace allhands {
+namespace {
+
+// Of another rank's error, for this one: what it says of ranks holds here too.
+ErrorKind told_kind(ErrorKind kind) {
+  const bool is_of_ranks = kind == ErrorKind::RankFailed ||
+                           kind == ErrorKind::Mismatch || kind == ErrorKind::Timeout;
+  return is_of_ranks ? kind : ErrorKind::Backend;
+}
+
+}  // namespace
 
 bool PeerWatch::is_alone() const {
   for (int peer = 0; peer < members_.size(); ++peer)
@@ -11,9 +21,12 @@ bool PeerWatch::is_alone() const {
 std::optional<Error> PeerWatch::abortion(int peer) const {
   if (transport_.presence(peer) != Presence::Aborted) return std::nullopt;
   const std::string who = "group '" + members_.name + "': ";
-  std::optional<Error> told = failure();
-  if (!told) told = transport_.abort_reason(peer);
-  if (told) return Error(told->kind(), who + told->what(), told->ranks());
+  if (const std::optional<Error> told = failure())
+    return Error(told->kind(), who + told->what(), told->ranks());
+  if (const std::optional<Error> reason = transport_.abort_reason(peer))
+    return Error(told_kind(reason->kind()),
+                 who + reported_by(members_.describe(peer), to_pass_on(reason->what())),
+                 reason->ranks());
   return Error(ErrorKind::Backend, who + members_.describe(peer) + " aborted it");
 }
 

@@ -324,7 +324,7 @@ void ProgressEngine::look_around() {
       for (TransferPtr& transfer : endpoint_.pending())
         lost_.push_back(std::move(transfer));
     }
-    return leave(*abortion);
+    return leave(*abortion, Presence::Aborted);  // who waits for this rank hears why
   }
   const std::vector<int> gone = gone_counterparts();
   if (!gone.empty()) fail_with(gone);

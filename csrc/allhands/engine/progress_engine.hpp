@@ -78,6 +78,10 @@ class ProgressEngine {
   // Ends the transfer with `error`, if it has not ended yet.
   void give_up(const TransferPtr& transfer, const Error& error);
 
+  // What broke the group or made a peer abort it, if something did; for who waits for
+  // something else.
+  std::optional<Error> abortion() const { return watch_.abortion(); }
+
   // Waits until everything posted has gone and every receiver has it or can still read
   // it. Throws Timeout naming the receivers that did not come, the Mismatch of a
   // message that could not be taken, the RankFailed of messages that a peer left

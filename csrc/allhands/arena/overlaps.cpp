@@ -1,4 +1,4 @@
-#include "allhands/comm/overlaps.hpp"
+#include "allhands/arena/overlaps.hpp"
 
 #include "allhands/kernels/pack.hpp"
 

@@ -1,0 +1,45 @@
+#include "allhands/arena/share_counts.hpp"
+
+#include <algorithm>
+
+#include "allhands/base/mixed.hpp"
+#include "allhands/base/rank_text.hpp"
+
+namespace allhands {
+namespace {
+
+// Odd, and another number for each pair of ranks. So what one pair sends less what it
+// expects, times this, is nothing only where they agree. Where several pairs do not,
+// they would have to cancel out, by 64 bits of chance, or fewer by as many bits as all
+// their differences end in zeros.
+std::uint64_t weight_of(int from, int to) {
+  const auto pair = static_cast<std::uint64_t>(from) << 32 |
+                    static_cast<std::uint64_t>(static_cast<std::uint32_t>(to));
+  return mixed({pair}) | 1;
+}
+
+}  // namespace
+
+std::uint64_t digest_of_shares(int rank, const std::vector<Buffer>& outputs,
+                               const std::vector<Buffer>& inputs) {
+  std::uint64_t digest = 0;
+  for (int peer = 0; peer < static_cast<int>(inputs.size()); ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    digest += inputs[i].count * weight_of(rank, peer) -
+              outputs[i].count * weight_of(peer, rank);
+  }
+  return digest;
+}
+
+void ShareDisagreement::add(int from, int to, std::uint64_t sent,
+                            std::uint64_t expected) {
+  if (sent == expected) return;
+  if (ranks_.size() < 4 * kFew)  // one line is read
+    text_ += (text_.empty() ? "rank " : "; rank ") + std::to_string(from) + " sends " +
+             std::to_string(sent) + " elements to rank " + std::to_string(to) +
+             ", which expects " + std::to_string(expected);
+  for (const int rank : {from, to})
+    if (std::ranges::find(ranks_, rank) == ranks_.end()) ranks_.push_back(rank);
+}
+
+}  // namespace allhands

@@ -1,0 +1,34 @@
+// Whether all ranks of an all_to_all agree on how much goes from each to each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allhands/base/buffer.hpp"
+#include "allhands/base/error.hpp"
+
+namespace allhands {
+
+// Of what `rank` sends to each and expects of each. Those of all ranks together are
+// nothing where all pairs agree.
+std::uint64_t digest_of_shares(int rank, const std::vector<Buffer>& outputs,
+                               const std::vector<Buffer>& inputs);
+
+// The pairs of ranks that do not agree, as an error.
+class ShareDisagreement {
+ public:
+  // Notes it, if the two are not the same.
+  void add(int from, int to, std::uint64_t sent, std::uint64_t expected);
+  bool is_none() const { return ranks_.empty(); }
+  // "<call>: rank 2 sends 3 elements to rank 0, which expects 2"
+  Error error(const std::string& call) const {
+    return Error(ErrorKind::Mismatch, call + ": " + text_, ranks_);
+  }
+
+ private:
+  std::string text_;
+  std::vector<int> ranks_;
+};
+
+}  // namespace allhands

@@ -1,0 +1,206 @@
+#include "allhands/hosts/agreement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "allhands/arena/mismatch.hpp"
+#include "allhands/base/error.hpp"
+#include "allhands/hosts/local_bytes.hpp"
+#include "allhands/hosts/messages.hpp"
+
+namespace allhands {
+namespace {
+
+// What leaders tell each other first. The bytes of a host that exceed its head follow
+// at once, in a message of their own.
+struct Word {
+  Descriptor descriptor;
+  std::uint64_t bytes = 0;         // in all
+  std::uint64_t is_different = 0;  // the ranks of the host; its bytes are descriptors
+  std::array<std::byte, 128> head = {};
+
+  std::size_t rest() const {
+    return bytes <= head.size() ? 0 : static_cast<std::size_t>(bytes) - head.size();
+  }
+};
+static_assert(std::is_trivially_copyable_v<Word>);
+
+// No host tells more.
+constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
+
+class Agreement {
+ public:
+  Agreement(const Crossing& crossing, const Descriptor& descriptor)
+      : crossing_(crossing),
+        hosts_(crossing.hosts),
+        arena_(crossing.arena),
+        descriptor_(descriptor),
+        words_(static_cast<std::size_t>(hosts_.num_hosts())),
+        by_host_(words_.size()) {}
+
+  Contributions run(BytesView told) {
+    meet_host(told);
+    if (hosts_.is_leader()) exchange();
+    const Bytes verdict = tell_host();
+    Bytes rest(verdict.begin() + 1, verdict.end());
+    if (verdict.front() == kDifferent) throw_mismatch(rest);
+    return Contributions(crossing_, std::move(rest));
+  }
+
+ private:
+  // How a verdict begins. Behind it: what all hosts have told, joined; or what all
+  // ranks have called.
+  static constexpr std::byte kAlike{0}, kDifferent{1};
+
+  Word& own_word() { return words_[static_cast<std::size_t>(hosts_.host())]; }
+  Bytes& own_bytes() { return by_host_[static_cast<std::size_t>(hosts_.host())]; }
+
+  void meet_host(BytesView told) {
+    arena_.begin(crossing_.sequence, descriptor_, crossing_.limits);
+    try {
+      const std::vector<Bytes> by_rank = gather_bytes(arena_, told, 0);
+      if (hosts_.is_leader()) own_bytes() = joined(by_rank);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Mismatch) throw;
+      own_word().is_different = 1;
+      for (int rank = 0; rank < arena_.size(); ++rank)
+        append(own_bytes(), &arena_.descriptor(rank), 1);
+    }
+  }
+
+  void exchange() {
+    Word& mine = own_word();
+    mine.descriptor = descriptor_;
+    mine.bytes = own_bytes().size();
+    std::copy_n(own_bytes().begin(), own_bytes().size() - mine.rest(),
+                mine.head.begin());
+    Messages sends(crossing_), words(crossing_), rests(crossing_);
+    for_other_leaders([&](int leader, Word& word, Bytes&) {
+      words.receive(bytes_at(&word, sizeof word), leader);
+    });
+    for_other_leaders([&](int leader, Word&, Bytes&) {
+      sends.send(bytes_at(&mine, sizeof mine), leader);
+      if (mine.rest() != 0) sends.send(tail_of(own_bytes(), mine.rest()), leader);
+    });
+    words.wait();
+    for_other_leaders([&](int leader, const Word& word, Bytes& bytes) {
+      if (word.bytes > kMost) throw nonsense_of(crossing_, leader);
+      bytes.resize(word.bytes);
+      std::copy_n(word.head.begin(), bytes.size() - word.rest(), bytes.begin());
+      if (word.rest() != 0) rests.receive(tail_of(bytes, word.rest()), leader);
+    });
+    rests.wait();
+    sends.wait();
+  }
+
+  static Buffer tail_of(Bytes& bytes, std::size_t length) {
+    return bytes_at(bytes.data() + (bytes.size() - length), length);
+  }
+
+  template <class Each>
+  void for_other_leaders(Each each) {
+    for (int step = 1; step < hosts_.num_hosts(); ++step) {  // each begins elsewhere
+      const int host = (hosts_.host() + step) % hosts_.num_hosts();
+      const auto i = static_cast<std::size_t>(host);
+      each(hosts_.leader(host), words_[i], by_host_[i]);
+    }
+  }
+
+  // The verdict, on every rank of the host.
+  Bytes tell_host() {
+    const Bytes mine = hosts_.is_leader() ? verdict() : Bytes();
+    if (arena_.size() == 1) return mine;
+    // Those that have called different things cannot meet under these names again.
+    const bool were_alike = own_word().is_different == 0;
+    arena_.begin(crossing_.sequence, were_alike ? descriptor_ : Descriptor{},
+                 hosts_.is_leader() ? crossing_.limits : crossing_.patient_limits());
+    Bytes told = broadcast_bytes(arena_, mine, 0);
+    if (told.empty()) throw nonsense_of(crossing_, hosts_.leader(hosts_.host()));
+    return told;
+  }
+
+  Bytes verdict() const {
+    const bool are_alike = std::ranges::all_of(words_, [&](const Word& word) {
+      return word.is_different == 0 && word.descriptor == descriptor_;
+    });
+    Bytes verdict = {are_alike ? kAlike : kDifferent};
+    if (are_alike) {
+      const Bytes all = joined(by_host_);
+      append(verdict, all.data(), all.size());
+    } else {
+      const std::vector<Descriptor> all = called();
+      append(verdict, all.data(), all.size());
+    }
+    return verdict;
+  }
+
+  // By rank of the group.
+  std::vector<Descriptor> called() const {
+    std::vector<Descriptor> all;
+    for (int rank = 0; rank < hosts_.size(); ++rank) {
+      const auto host = static_cast<std::size_t>(hosts_.host_of(rank));
+      const auto local = static_cast<std::size_t>(hosts_.local_rank_of(rank));
+      all.push_back(words_[host].descriptor);
+      const Bytes& bytes = by_host_[host];
+      if (words_[host].is_different == 0) continue;
+      if (bytes.size() / sizeof(Descriptor) <= local)
+        throw nonsense_of(crossing_, hosts_.leader(hosts_.host_of(rank)));
+      std::memcpy(&all.back(), bytes.data() + local * sizeof(Descriptor),
+                  sizeof(Descriptor));
+    }
+    return all;
+  }
+
+  [[noreturn]] void throw_mismatch(BytesView told) const {
+    std::vector<Descriptor> all(static_cast<std::size_t>(hosts_.size()));
+    if (told.size() != all.size() * sizeof(Descriptor))
+      throw nonsense_of(crossing_, hosts_.leader(hosts_.host()));
+    std::memcpy(all.data(), told.data(), told.size());
+    std::vector<int> ranks(all.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    throw mismatch_error(crossing_.group, crossing_.sequence, ranks, all);
+  }
+
+  const Crossing& crossing_;
+  const Hosts& hosts_;
+  Arena& arena_;
+  const Descriptor& descriptor_;
+  std::vector<Word> words_;     // by host; on the leaders
+  std::vector<Bytes> by_host_;  // what they tell
+};
+
+}  // namespace
+
+Error nonsense_of(const Crossing& crossing, int rank) {
+  return Error(ErrorKind::Backend,
+               crossing.subject() + "what " + crossing.group.describe(rank) +
+                   " says cannot be; do all ranks run the same version of allhands?");
+}
+
+Contributions::Contributions(const Crossing& crossing, Bytes all)
+    : all_(std::move(all)), of_(static_cast<std::size_t>(crossing.hosts.size())) {
+  const Hosts& hosts = crossing.hosts;
+  const auto by_host = parts_of(all_, static_cast<std::size_t>(hosts.num_hosts()));
+  if (!by_host) throw nonsense_of(crossing, hosts.leader(hosts.host()));
+  for (int host = 0; host < hosts.num_hosts(); ++host) {
+    const std::vector<int>& ranks = hosts.ranks(host);
+    const auto by_rank =
+        parts_of((*by_host)[static_cast<std::size_t>(host)], ranks.size());
+    if (!by_rank) throw nonsense_of(crossing, hosts.leader(host));
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      of_[static_cast<std::size_t>(ranks[i])] = (*by_rank)[i];
+  }
+}
+
+Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
+                    BytesView told) {
+  return Agreement(crossing, descriptor).run(told);
+}
+
+}  // namespace allhands

@@ -1,0 +1,159 @@
+#include "allhands/hosts/all_to_all.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/overlaps.hpp"
+#include "allhands/arena/row.hpp"
+#include "allhands/arena/share_counts.hpp"
+#include "allhands/hosts/agreement.hpp"
+#include "allhands/hosts/messages.hpp"
+#include "allhands/hosts/small.hpp"
+#include "allhands/kernels/pack.hpp"
+
+namespace allhands {
+namespace {
+
+using Count = std::uint64_t;
+
+// How a rank begins what it tells. Behind it, where it has its shares with it, how many
+// elements it sends to each rank, and these.
+struct Head {
+  Count digest;  // see digest_of_shares
+  Count has_shares;
+};
+
+class AllToAll {
+ public:
+  AllToAll(const Crossing& crossing, const Operation& operation)
+      : crossing_(crossing),
+        operation_(operation),
+        outputs_(operation.outputs),
+        inputs_(operation.inputs) {}
+
+  void run() {
+    const bool is_small =
+        num_bytes(inputs_) <= kSmallBytes / static_cast<std::size_t>(size());
+    const Contributions told = agree(crossing_, descriptor(), mine(is_small));
+    Count digest = 0;
+    bool have_all = true;
+    for (int rank = 0; rank < size(); ++rank) {
+      const Head head = head_of(told, rank);
+      digest += head.digest;
+      have_all = have_all && head.has_shares != 0;
+    }
+    if (digest != 0) throw_disagreement();
+    if (have_all)
+      take_shares(told);
+    else
+      exchange();
+  }
+
+ private:
+  int size() const { return crossing_.group.size(); }
+  int self() const { return crossing_.group.rank; }
+  Descriptor descriptor() const {
+    return operation_.collective->descriptor(operation_);
+  }
+
+  Bytes mine(bool has_shares) const {
+    const Head head = {digest_of_shares(self(), outputs_, inputs_), has_shares};
+    Bytes bytes;
+    append(bytes, &head, 1);
+    if (!has_shares) return bytes;
+    const std::vector<Count> counts = counts_of(inputs_);
+    append(bytes, counts.data(), counts.size());
+    const std::size_t at = bytes.size();
+    bytes.resize(at + num_bytes(inputs_));
+    pack_row(inputs_, 0, count_of(inputs_), bytes.data() + at);
+    return bytes;
+  }
+
+  static std::vector<Count> counts_of(const std::vector<Buffer>& list) {
+    std::vector<Count> counts;
+    for (const Buffer& buffer : list) counts.push_back(buffer.count);
+    return counts;
+  }
+
+  Head head_of(const Contributions& told, int rank) const {
+    Head head;
+    if (told.of(rank).size() < sizeof head) throw nonsense_of(crossing_, rank);
+    std::memcpy(&head, told.of(rank).data(), sizeof head);
+    return head;
+  }
+
+  void take_shares(const Contributions& told) const {
+    const auto n = static_cast<std::size_t>(size());
+    const std::size_t element = size_of(dtype_of(inputs_));
+    std::vector<Count> counts(n);
+    for (int rank = 0; rank < size(); ++rank) {
+      BytesView bytes = told.of(rank).subspan(sizeof(Head));
+      if (bytes.size() < n * sizeof(Count)) throw nonsense_of(crossing_, rank);
+      std::memcpy(counts.data(), bytes.data(), n * sizeof(Count));
+      bytes = bytes.subspan(n * sizeof(Count));
+      std::size_t at = 0;
+      for (int before = 0; before < self(); ++before)
+        at += counts[static_cast<std::size_t>(before)];
+      const Buffer& output = outputs_[static_cast<std::size_t>(rank)];
+      if (counts[static_cast<std::size_t>(self())] != output.count ||
+          bytes.size() / element < at + output.count)
+        throw nonsense_of(crossing_, rank);
+      unpack(bytes.data() + at * element, output, 0, output.count);
+    }
+  }
+
+  // All of it at once.
+  void exchange() const {
+    std::optional<CopiedInputs> copied;
+    if (writes_own_inputs(operation_, self())) copied.emplace(operation_);
+    const std::vector<Buffer>& inputs = copied ? copied->operation().inputs : inputs_;
+    Messages messages(crossing_);
+    for (int step = 1; step < size(); ++step) {
+      const int from = (self() + size() - step) % size(), to = (self() + step) % size();
+      messages.receive(outputs_[static_cast<std::size_t>(from)], from);
+      messages.send(inputs[static_cast<std::size_t>(to)], to);
+    }
+    const auto own = static_cast<std::size_t>(self());
+    copy(inputs[own], outputs_[own], 0, outputs_[own].count);
+    messages.wait();
+  }
+
+  // All ranks know that some pair does not agree, and learn which.
+  [[noreturn]] void throw_disagreement() const {
+    const std::vector<Count> sends = counts_of(inputs_), expects = counts_of(outputs_);
+    Bytes mine;
+    append(mine, sends.data(), sends.size());
+    append(mine, expects.data(), expects.size());
+    const Contributions told = agree(crossing_, descriptor(), mine);
+    const auto count_of = [&](int rank, std::size_t i) {
+      if (told.of(rank).size() != mine.size()) throw nonsense_of(crossing_, rank);
+      Count count;
+      std::memcpy(&count, told.of(rank).data() + i * sizeof count, sizeof count);
+      return count;
+    };
+    const auto n = static_cast<std::size_t>(size());
+    ShareDisagreement disagreement;
+    for (int from = 0; from < size(); ++from)
+      for (int to = 0; to < size(); ++to)
+        disagreement.add(from, to, count_of(from, static_cast<std::size_t>(to)),
+                         count_of(to, n + static_cast<std::size_t>(from)));
+    if (disagreement.is_none()) throw nonsense_of(crossing_, self());
+    throw disagreement.error(crossing_.arena.describe_call());
+  }
+
+  const Crossing& crossing_;
+  const Operation& operation_;
+  const std::vector<Buffer>& outputs_;
+  const std::vector<Buffer>& inputs_;
+};
+
+}  // namespace
+
+void all_to_all(const Crossing& crossing, const Operation& operation) {
+  AllToAll(crossing, operation).run();
+}
+
+}  // namespace allhands

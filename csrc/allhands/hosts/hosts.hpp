@@ -1,0 +1,55 @@
+// Which ranks of a group are on which host, and who of them has to do with whom.
+//
+// Hosts are numbered by their lowest rank, which is the host's *leader*; the ranks of a
+// host have local ranks in rising order. Any placement will do: blocks, round robin,
+// uneven. Pure: the same on every rank, but for what is said of this one.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "allhands/host/membership.hpp"
+
+namespace allhands {
+
+class Hosts {
+ public:
+  explicit Hosts(const Membership& membership);
+
+  int size() const { return static_cast<int>(host_of_.size()); }
+  int num_hosts() const { return static_cast<int>(ranks_.size()); }
+  int rank() const { return rank_; }
+  int host() const { return host_of(rank_); }
+
+  int host_of(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
+  // Those of a host, in rising order.
+  const std::vector<int>& ranks(int host) const {
+    return ranks_[static_cast<std::size_t>(host)];
+  }
+  const std::vector<int>& local_ranks() const { return ranks(host()); }
+  int local_rank_of(int rank) const {
+    return local_rank_of_[static_cast<std::size_t>(rank)];
+  }
+  bool is_local(int rank) const { return host_of(rank) == host(); }
+
+  int leader(int host) const { return ranks(host).front(); }
+  bool is_leader() const { return leader(host()) == rank_; }
+
+  // Into how many slices ranks of a host cut what goes to other hosts, so that each
+  // slice is one rank's on every host: the fewest ranks that a host has.
+  int num_slices() const { return num_slices_; }
+  // The rank of a host that has to do with what rank `local` of another one sends.
+  int counterpart(int host, int local) const {
+    const std::vector<int>& theirs = ranks(host);
+    return theirs[static_cast<std::size_t>(local) % theirs.size()];
+  }
+
+ private:
+  int rank_;
+  std::vector<int> host_of_;
+  std::vector<int> local_rank_of_;
+  std::vector<std::vector<int>> ranks_;
+  int num_slices_ = 0;
+};
+
+}  // namespace allhands

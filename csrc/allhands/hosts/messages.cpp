@@ -1,0 +1,87 @@
+#include "allhands/hosts/messages.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "allhands/base/rank_text.hpp"
+#include "allhands/base/seconds.hpp"
+
+namespace allhands {
+
+Messages::~Messages() {
+  for (const TransferPtr& transfer : transfers_)
+    if (!transfer->work.is_completed())
+      crossing_.engine.give_up(
+          transfer, Error(ErrorKind::Backend, "the collective that it is of failed"));
+}
+
+void Messages::send(const Buffer& buffer, int to) {
+  try {
+    transfers_.push_back(
+        crossing_.engine.post_send(buffer, to, crossing_.tag(), limits_.deadline));
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+void Messages::receive(const Buffer& buffer, int from) {
+  try {
+    transfers_.push_back(
+        crossing_.engine.post_recv(buffer, from, crossing_.tag(), limits_.deadline));
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+void Messages::wait() {
+  try {
+    for (const TransferPtr& transfer : transfers_)
+      crossing_.engine.wait(transfer, limits_, ProgressEngine::AtEnd::GiveUp);
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+  transfers_.clear();
+}
+
+// Of a message, as an error of the collective.
+void Messages::rethrow(const Error& error) const {
+  if (error.kind() == ErrorKind::Interrupted) throw error;
+  // What another rank has told is the cause.
+  if (const std::optional<Error> told = crossing_.engine.abortion())
+    throw Error(told->kind(), crossing_.subject() + told->what(), told->ranks());
+  if (error.kind() == ErrorKind::Timeout) throw_timeout();
+  std::string text = error.what();
+  // The call is said instead of the message.
+  const std::string group = " on group '" + crossing_.group.name + "': ";
+  if (const std::size_t at = text.find(group); at != text.npos)
+    text.erase(0, at + group.size());
+  // Ranks that agree on an operation agree on its messages.
+  const bool is_mismatch = error.kind() == ErrorKind::Mismatch;
+  throw Error(is_mismatch ? ErrorKind::Backend : error.kind(),
+              crossing_.subject() + text, error.ranks());
+}
+
+void Messages::throw_timeout() const {
+  const std::vector<int> absent = missing();
+  throw Error(ErrorKind::Timeout,
+              crossing_.subject() + "timed out: waited " +
+                  seconds(limits_.deadline.elapsed()) + " (limit " +
+                  seconds(limits_.deadline.limit()) + "); missing [" +
+                  counted_ranges(absent, crossing_.group.size()) + "]",
+              absent);
+}
+
+// Peers of what has not ended.
+std::vector<int> Messages::missing() const {
+  std::vector<int> ranks;
+  for (const TransferPtr& transfer : transfers_)
+    if (transfer->work.outcome() != nullptr || !transfer->work.is_completed())
+      ranks.push_back(transfer->peer);
+  std::ranges::sort(ranks);
+  const auto rest = std::ranges::unique(ranks);
+  ranks.erase(rest.begin(), rest.end());
+  return ranks;
+}
+
+}  // namespace allhands

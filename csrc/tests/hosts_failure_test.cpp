@@ -1,0 +1,105 @@
+// What ranks on several hosts learn where one of them does not come to a collective,
+// or does not finish it.
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fake_hosts.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+constexpr std::chrono::milliseconds kShort{300};
+
+const std::vector<Hosting> kHostings = {
+    {0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1, 2}};
+
+Operation sum(std::vector<float>& data) {
+  return all_reduce(buffer_of(data), buffer_of(data), ReduceOp::Sum, 1);
+}
+
+// It is broken for good, with the same error.
+void check_broken(HostRank& rank, const Error& error) {
+  std::vector<float> data(5, 1);
+  const Error again = error_of([&] { rank.run(sum(data)); });
+  CHECK(again.kind() == error.kind() && again.ranks() == error.ranks());
+}
+
+// Each rank of each group in turn leaves instead of the call.
+void test_a_rank_that_left_is_named_on_every_rank(std::size_t count) {
+  for (const Hosting& hosting : kHostings)
+    for (int gone = 0; gone < static_cast<int>(hosting.size()); ++gone)
+      run_on_hosts(hosting, [&](HostRank& rank) {
+        std::vector<float> data(count, 1);
+        rank.run(sum(data));
+        if (rank.rank() == gone) return rank.leave();
+        const Error error = error_of([&] { rank.run(sum(data)); });
+        CHECK(error.kind() == ErrorKind::RankFailed);
+        CHECK(error.ranks() == std::vector<int>{gone});
+        CHECK(has(error, "all_reduce(float32, count " + std::to_string(count)));
+        CHECK(has(error, "#2 on group 'test'"));
+        CHECK(has(error, "rank " + std::to_string(gone) + " (pid "));
+        check_broken(rank, error);
+      });
+}
+
+// Each rank in turn does not come in time.
+void test_a_late_rank_is_named_on_every_rank(std::size_t count) {
+  for (const Hosting& hosting : kHostings)
+    for (int late = 0; late < static_cast<int>(hosting.size()); ++late) {
+      std::atomic<int> num_left = 0;
+      run_on_hosts(hosting, [&](HostRank& rank) {
+        std::vector<float> data(count, 1);
+        rank.run(sum(data));
+        if (rank.rank() == late) {
+          while (num_left + 1 < rank.size()) std::this_thread::yield();
+          return;
+        }
+        const Error error = error_of([&] { rank.run(sum(data), within(kShort)); });
+        CHECK(error.kind() == ErrorKind::Timeout);
+        CHECK(error.ranks() == std::vector<int>{late});
+        CHECK(has(error, "missing [" + std::to_string(late) + "]"));
+        CHECK(has(error, "(limit 0.30 s)"));
+        ++num_left;
+      });
+    }
+}
+
+bool is_called_off() { return true; }
+
+// Each rank in turn is interrupted while it waits for the last one.
+void test_an_interrupted_rank_breaks_the_group() {
+  for (const Hosting& hosting : kHostings)
+    for (int rank_called_off = 0;
+         rank_called_off + 1 < static_cast<int>(hosting.size()); ++rank_called_off) {
+      const int last = static_cast<int>(hosting.size()) - 1;
+      std::atomic<int> num_left = 0;
+      run_on_hosts(hosting, [&](HostRank& rank) {
+        std::vector<float> data(10, 1);
+        const bool is_called = rank.rank() == rank_called_off;
+        if (rank.rank() == last)
+          while (num_left + 1 < rank.size()) std::this_thread::yield();
+        const Limits limits = {soon().deadline, is_called ? is_called_off : nullptr};
+        const Error error = error_of([&] { rank.run(sum(data), limits); });
+        CHECK(error.kind() ==
+              (is_called ? ErrorKind::Interrupted : ErrorKind::Backend));
+        const std::string who = "rank " + std::to_string(rank_called_off);
+        CHECK(is_called || has(error, who));
+        CHECK(is_called || has(error, "was interrupted"));
+        ++num_left;
+      });
+    }
+}
+
+}  // namespace
+
+int main() {
+  test_a_rank_that_left_is_named_on_every_rank(10);
+  test_a_late_rank_is_named_on_every_rank(10);
+  test_an_interrupted_rank_breaks_the_group();
+}

@@ -1,0 +1,383 @@
+// Collectives of groups whose ranks are on several hosts.
+#include "allhands/hosts/hosts.hpp"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allhands/arena/sparse.hpp"
+#include "fake_hosts.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+const std::vector<Hosting> kHostings = {
+    {0, 1},          {0, 0, 1, 1},       {0, 1, 0, 1}, {0, 0, 0, 0, 1, 2}, {0, 1, 2},
+    {2, 0, 1, 1, 0}, {0, 1, 2, 3, 4, 5}, {0, 0, 0},    {1, 1, 1, 0},
+};
+
+void test_who_is_where() {
+  const Hosts hosts(membership_on({7, 3, 7, 7, 3, 5, 7}, 2));
+  CHECK(hosts.size() == 7 && hosts.num_hosts() == 3);
+  CHECK(hosts.ranks(0) == (std::vector<int>{0, 2, 3, 6}));
+  CHECK(hosts.ranks(1) == (std::vector<int>{1, 4}));
+  CHECK(hosts.local_ranks() == hosts.ranks(0));
+  CHECK(hosts.host() == 0 && hosts.host_of(5) == 2 && hosts.local_rank_of(6) == 3);
+  CHECK(hosts.leader(2) == 5 && !hosts.is_leader());
+  CHECK(hosts.num_slices() == 1);
+  CHECK(hosts.is_local(6) && !hosts.is_local(4));
+  CHECK(hosts.counterpart(1, 0) == 1 && hosts.counterpart(1, 3) == 4);
+  CHECK(Hosts(membership_on({1, 1, 0, 0}, 3)).num_slices() == 2);
+  CHECK(Hosts(membership_on({1, 1, 0, 0}, 2)).is_leader());
+}
+
+// An operation with the memory that it is on.
+class Call {
+ public:
+  Call(DType dtype, int rank) : dtype_(dtype), rank_(rank) {}
+  Call(const Call&) = delete;
+
+  // An array that holds something else on each rank and in each place.
+  Buffer array(std::size_t count) {
+    const Buffer buffer = memory(count);
+    auto* const bytes = static_cast<std::uint8_t*>(buffer.data);
+    for (std::size_t i = 0; i < buffer.num_bytes(); ++i)
+      bytes[i] = static_cast<std::uint8_t>(
+          (i * 2654435761u + static_cast<unsigned>(rank_) * 40503u + arrays_.size()) >>
+          7);
+    if (dtype_ == DType::Float32) {
+      auto* const floats = static_cast<float*>(buffer.data);
+      for (std::size_t i = 0; i < count; ++i)
+        floats[i] = 1.0f / static_cast<float>(i + 3 * arrays_.size() + 1) +
+                    static_cast<float>(rank_) * 0.37f;
+    }
+    return buffer;
+  }
+  // The same, every third element of an array.
+  Buffer strided(std::size_t count) {
+    Buffer buffer = array(3 * count);
+    buffer.count = count;
+    buffer.dimensions = {{static_cast<std::int64_t>(count),
+                          static_cast<std::int64_t>(3 * size_of(dtype_))}};
+    return buffer;
+  }
+  std::vector<Buffer> arrays(int number, std::size_t count, std::size_t more = 0) {
+    std::vector<Buffer> list;
+    for (int i = 0; i < number; ++i)
+      list.push_back(array(count + more * static_cast<std::size_t>(i)));
+    return list;
+  }
+
+  bool has_same_memory(const Call& other) const { return arrays_ == other.arrays_; }
+
+  Operation operation;
+
+ private:
+  Buffer memory(std::size_t count) {
+    arrays_.emplace_back(count * size_of(dtype_) + 1);
+    return {arrays_.back().data(), dtype_, count, {}, 0};
+  }
+
+  const DType dtype_;
+  const int rank_;
+  std::vector<std::vector<std::uint8_t>> arrays_;
+};
+
+// Fills in the operation of a rank of `size`, of arrays of about `count` elements.
+struct Kind {
+  const char* name;
+  void (*make)(Call& call, int rank, int size, std::size_t count, ReduceOp op);
+};
+
+const Kind kKinds[] = {
+    {"barrier",
+     [](Call& call, int, int, std::size_t, ReduceOp) { call.operation = barrier(); }},
+    {"all_reduce",
+     [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
+       call.operation = all_reduce(call.array(count), call.array(count), op, rank + 2);
+     }},
+    {"all_reduce in place",
+     [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
+       const Buffer buffer = call.array(count);
+       call.operation = all_reduce(buffer, buffer, op, rank + 2);
+     }},
+    {"all_reduce of strided arrays",
+     [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
+       call.operation =
+           all_reduce(call.strided(count), call.strided(count), op, rank + 2);
+     }},
+    {"reduce",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp op) {
+       call.operation = reduce(call.array(count), size - 1, op, rank + 2);
+     }},
+    {"reduce_scatter",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp op) {
+       const auto inputs = call.arrays(size, count, 3);
+       const std::size_t own = inputs[static_cast<std::size_t>(rank)].count;
+       call.operation = reduce_scatter(call.array(own), inputs, op, rank + 2);
+     }},
+    {"broadcast",
+     [](Call& call, int, int size, std::size_t count, ReduceOp) {
+       call.operation = broadcast(call.strided(count), size / 2);
+     }},
+    {"all_gather",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp) {
+       const auto outputs = call.arrays(size, count, 2);
+       const std::size_t own = outputs[static_cast<std::size_t>(rank)].count;
+       call.operation = all_gather(outputs, call.strided(own));
+     }},
+    {"all_gather into its input",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp) {
+       const auto outputs = call.arrays(size, count);
+       call.operation = all_gather(outputs, outputs[static_cast<std::size_t>(rank)]);
+     }},
+    {"gather",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp) {
+       const int root = size - 1;
+       const auto outputs = call.arrays(rank == root ? size : 0, count);
+       call.operation = gather(outputs, call.array(count), root);
+     }},
+    {"scatter",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp) {
+       const int root = size / 2;
+       const auto inputs = call.arrays(rank == root ? size : 0, count);
+       call.operation = scatter(call.strided(count), inputs, root);
+     }},
+    {"scan",
+     [](Call& call, int, int, std::size_t count, ReduceOp op) {
+       call.operation = scan(kScan, call.array(count), call.array(count), op);
+     }},
+    {"exscan",
+     [](Call& call, int, int, std::size_t count, ReduceOp op) {
+       const Buffer buffer = call.array(count);
+       call.operation = scan(kExscan, buffer, buffer, op);
+     }},
+    {"all_reduce_coalesced",
+     [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
+       call.operation = all_reduce_coalesced(call.arrays(3, count, 1));
+       call.operation.reduce_op = op;
+       call.operation.factor = rank + 2;
+     }},
+    {"all_gather_coalesced",
+     [](Call& call, int, int size, std::size_t count, ReduceOp) {
+       const auto inputs = call.arrays(2, count);
+       call.operation = all_gather_coalesced(call.arrays(2 * size, count), inputs);
+     }},
+    {"reduce_scatter_coalesced",
+     [](Call& call, int rank, int size, std::size_t count, ReduceOp op) {
+       const auto inputs = call.arrays(2 * size, count);
+       call.operation = reduce_scatter_coalesced(call.arrays(2, count), inputs);
+       call.operation.reduce_op = op;
+       call.operation.factor = rank + 2;
+     }},
+};
+
+// Whether it is the same on one host, to the bit.
+void check_same_bits(const Hosting& hosting, DType dtype, ReduceOp op,
+                     const std::vector<std::size_t>& counts) {
+  const int size = static_cast<int>(hosting.size());
+  std::vector<std::vector<std::unique_ptr<Call>>> expected(hosting.size());
+  const auto make_call = [&](const Kind& kind, int rank, std::size_t count) {
+    auto call = std::make_unique<Call>(dtype, rank);
+    kind.make(*call, rank, size, count, op);
+    return call;
+  };
+  run_arenas(size, [&](Arena& arena) {
+    for (const std::size_t count : counts)
+      for (const Kind& kind : kKinds) {
+        auto call = make_call(kind, arena.rank(), count);
+        testing::call(arena, call->operation, soon());
+        expected[static_cast<std::size_t>(arena.rank())].push_back(std::move(call));
+      }
+  });
+  run_on_hosts(hosting, [&](HostRank& rank) {
+    std::size_t i = 0;
+    for (const std::size_t count : counts)
+      for (const Kind& kind : kKinds) {
+        const auto call = make_call(kind, rank.rank(), count);
+        rank.run(call->operation);
+        const auto& one = *expected[static_cast<std::size_t>(rank.rank())][i++];
+        if (call->has_same_memory(one)) continue;
+        std::fprintf(stderr, "%s of %zu %s on rank %d of %d\n", kind.name, count,
+                     name_of(dtype), rank.rank(), size);
+        CHECK(!"other bits than on one host");
+      }
+  });
+}
+
+void test_small_operations_have_the_bits_of_one_host() {
+  for (const Hosting& hosting : kHostings) {
+    check_same_bits(hosting, DType::Float32, ReduceOp::Sum, {0, 1, 5, 40});
+    check_same_bits(hosting, DType::Float32, ReduceOp::Avg, {7, 150});
+    check_same_bits(hosting, DType::Float32, ReduceOp::PremulSum, {3});
+  }
+  for (const DType dtype : {DType::Bool, DType::UInt8, DType::Int8, DType::Int16,
+                            DType::Int32, DType::Int64, DType::Float16, DType::BFloat16,
+                            DType::Float64, DType::Complex64, DType::Complex128})
+    check_same_bits({0, 1, 0, 2, 2}, dtype, ReduceOp::Sum, {1, 9});
+  check_same_bits({0, 1, 0}, DType::Int64, ReduceOp::PremulSum, {1, 9});
+  check_same_bits({0, 1, 0}, DType::Int32, ReduceOp::Avg, {1, 9});
+  check_same_bits({1, 0, 1, 0}, DType::UInt8, ReduceOp::BitXor, {1, 9});
+}
+
+// Rank r sends r + 1 elements, times `factor`, to each rank after it and none to those
+// before, from arrays that ranks of one host could not read.
+void test_all_to_all_of_uneven_shares(const Hosting& hosting, std::size_t factor) {
+  run_on_hosts(hosting, [&](HostRank& rank) {
+    const auto count = [&](int from, int to) {
+      return to < from ? 0 : factor * static_cast<std::size_t>(from + 1);
+    };
+    std::vector<std::size_t> sends, expects;
+    for (int peer = 0; peer < rank.size(); ++peer) {
+      sends.push_back(count(rank.rank(), peer));
+      expects.push_back(count(peer, rank.rank()));
+    }
+    std::vector<float> input(static_cast<std::size_t>(rank.size()) * count(5, 5));
+    std::vector<float> output(input.size(), -1);
+    std::fill(input.begin(), input.end(), static_cast<float>(rank.rank()));
+    rank.run(all_to_all(cut(output, expects), cut(input, sends)));
+    std::size_t at = 0;
+    for (int from = 0; from < rank.size(); ++from)
+      for (std::size_t i = 0; i < expects[static_cast<std::size_t>(from)]; ++i)
+        CHECK(output[at++] == static_cast<float>(from));
+    CHECK(at == output.size() || output[at] == -1);
+  });
+}
+
+void test_all_to_all_over_its_input(std::size_t count) {
+  run_on_hosts({0, 1, 1}, [&](HostRank& rank) {
+    std::vector<float> data(3 * count);
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<float>(10 * rank.rank()) + static_cast<float>(i / count);
+    const auto parts = cut(data, {count, count, count});
+    const auto reversed = std::vector<Buffer>{parts[2], parts[1], parts[0]};
+    rank.run(all_to_all(reversed, parts));
+    for (std::size_t i = 0; i < data.size(); ++i)
+      CHECK(data[i] ==
+            static_cast<float>(10 * (2 - i / count)) + static_cast<float>(rank.rank()));
+  });
+}
+
+void test_disagreeing_shares_are_named_on_every_rank() {
+  run_on_hosts({0, 1, 0, 1}, [](HostRank& rank) {
+    std::vector<float> input(8, 1), output(8, -1);
+    const std::size_t sent = rank.rank() == 2 ? 3 : 2;
+    const Error error = error_of([&] {
+      rank.run(all_to_all(cut(output, {2, 2, 2, 2}), cut(input, {2, sent, 2, 1})));
+    });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    CHECK(has(error, "rank 2 sends 3 elements to rank 1, which expects 2"));
+    CHECK(has(error, "rank 0 sends 1 elements to rank 3, which expects 2"));
+    CHECK(output == std::vector<float>(8, -1));
+    rank.run(all_to_all(cut(output, {2, 2, 2, 2}), cut(input, {2, 2, 2, 2})));
+    CHECK(output == std::vector<float>(8, 1));
+  });
+}
+
+// Rank r has rows r, r + 1 and 7.
+void test_sparse_arrays(std::size_t width) {
+  run_on_hosts({0, 1, 0, 2}, [&](HostRank& rank) {
+    const std::vector<std::int64_t> rows = {rank.rank(), rank.rank() + 1, 7};
+    std::vector<float> values(3 * width, static_cast<float>(rank.rank() + 1));
+    SparseArray array = {
+        .indices = rows, .values = buffer_of(values), .num_rows = 9, .width = width};
+    rank.run({.collective = &kAllReduceSparse, .sparse = &array});
+    CHECK(array.all_indices == (Indices{0, 1, 2, 3, 4, 7}));
+    const float expected[] = {1, 1 + 2, 2 + 3, 3 + 4, 4, 1 + 2 + 3 + 4};
+    const auto* const sums = reinterpret_cast<const float*>(array.sums.get());
+    for (std::size_t i = 0; i < 6 * width; ++i) CHECK(sums[i] == expected[i / width]);
+  });
+}
+
+void test_bytes_of_many_chunks() {
+  run_on_hosts({0, 0, 1, 1, 1}, 4096, [](HostRank& rank) {
+    std::vector<float> mine = values(rank.rank(), 3000), all(5 * 3000);
+    rank.run(all_gather(cut(all, std::vector<std::size_t>(5, 3000)), buffer_of(mine)));
+    for (int from = 0; from < 5; ++from)
+      CHECK(are_values(
+          from, std::span(all).subspan(static_cast<std::size_t>(from) * 3000, 3000)));
+  });
+}
+
+// `odd` calls something else than the others.
+void test_a_mismatch_is_known_to_all(const Hosting& hosting, int odd) {
+  run_on_hosts(hosting, [&](HostRank& rank) {
+    for (int round = 0; round < 3; ++round) {
+      std::vector<float> data(30, static_cast<float>(rank.rank()));
+      const Buffer buffer = buffer_of(data);
+      const bool is_odd = rank.rank() == odd;
+      const Error error = error_of([&] {
+        rank.run(is_odd ? broadcast(buffer, 1)
+                        : all_reduce(buffer, buffer, ReduceOp::Sum, 1));
+      });
+      CHECK(error.kind() == ErrorKind::Mismatch);
+      std::vector<int> others;
+      for (int peer = 0; peer < rank.size(); ++peer)
+        if ((peer == odd) != is_odd) others.push_back(peer);
+      CHECK(error.ranks() == others);
+      const std::string who = "rank " + std::to_string(odd);
+      CHECK(
+          has(error, who + (is_odd ? " (this process)" : "") + ": broadcast(float32"));
+      CHECK(has(error, ": all_reduce(float32, count 30, SUM)"));
+      CHECK(has(error, "as operation #" + std::to_string(2 * round + 1)));
+      CHECK(data == std::vector<float>(30, static_cast<float>(rank.rank())));
+      rank.run(all_reduce(buffer, buffer, ReduceOp::Max, 1));
+      CHECK(data == std::vector<float>(30, static_cast<float>(rank.size() - 1)));
+    }
+  });
+}
+
+void test_other_sizes_are_a_mismatch() {
+  run_on_hosts({0, 1, 0, 1}, [](HostRank& rank) {
+    std::vector<float> data(100000, 1);
+    const Buffer buffer = buffer_of(data).slice(0, rank.rank() == 3 ? 100000 : 10);
+    const Error error =
+        error_of([&] { rank.run(all_reduce(buffer, buffer, ReduceOp::Sum, 1)); });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    CHECK(has(error, ": all_reduce(float32, count 100000, SUM)"));
+    rank.run(barrier());
+  });
+}
+
+// What collectives tell and what programs send go beside each other.
+void test_messages_of_the_program_are_left_alone() {
+  run_on_hosts({0, 1}, [](HostRank& rank) {
+    std::vector<float> mine = {static_cast<float>(rank.rank())}, theirs = {-1};
+    const int peer = 1 - rank.rank();
+    for (int tag = 0; tag < 5; ++tag)
+      rank.engine().send(buffer_of(mine), peer, tag, soon());
+    rank.run(all_reduce(buffer_of(mine), buffer_of(mine), ReduceOp::Sum, 1));
+    CHECK(mine[0] == 1);
+    for (int tag = 4; tag >= 0; --tag) {
+      CHECK(rank.engine().recv(buffer_of(theirs), kAnySource, tag, soon()) == peer);
+      CHECK(theirs[0] == static_cast<float>(peer));
+    }
+  });
+}
+
+}  // namespace
+
+int main() {
+  test_who_is_where();
+  test_small_operations_have_the_bits_of_one_host();
+  for (const Hosting& hosting : kHostings) {
+    test_all_to_all_of_uneven_shares(hosting, 3);
+    test_all_to_all_of_uneven_shares(hosting, 9000);
+  }
+  test_all_to_all_over_its_input(3);
+  test_all_to_all_over_its_input(20000);
+  test_disagreeing_shares_are_named_on_every_rank();
+  test_sparse_arrays(1);
+  test_sparse_arrays(5000);
+  test_bytes_of_many_chunks();
+  test_a_mismatch_is_known_to_all({0, 1}, 1);
+  test_a_mismatch_is_known_to_all({0, 0, 1, 1}, 3);
+  test_a_mismatch_is_known_to_all({0, 1, 0, 2}, 0);
+  test_a_mismatch_is_known_to_all({0, 1, 0, 2}, 2);
+  test_a_mismatch_is_known_to_all({0, 1, 2}, 1);
+  test_other_sizes_are_a_mismatch();
+  test_messages_of_the_program_are_left_alone();
+}
