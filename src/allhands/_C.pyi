@@ -164,9 +164,9 @@ class TcpPort:
     Where this process listens for ranks of other hosts, and its connections to them.
     """
 
-    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, heartbeat: float = 5.0) -> None:
+    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, *, advertised: Sequence[tuple[str, int]] = [], heartbeat: float = 5.0) -> None:
         """
-        Listen on each of `hosts`, addresses of this machine, at one port of `[first_port, last_port]`; 0 and 0: any.
+        Listen on each of `hosts`, addresses of this machine, at one port of `[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, addresses and ports, if that is given; port 0 there stands for its own.
 
         A peer from which nothing comes for `heartbeat` seconds counts as dead.
 
@@ -176,7 +176,9 @@ class TcpPort:
         """
 
     def endpoints(self) -> list[str]:
-        """Where it listens: `10.0.0.3:4471`, for each host."""
+        """
+        Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.
+        """
 
     def start(self, secret: bytes) -> None:
         """From now on accept those who prove that they know these 32 bytes."""

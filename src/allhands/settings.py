@@ -17,6 +17,7 @@ __all__ = [
     "Setting",
     "advertise",
     "calibration",
+    "heartbeat",
     "host_id",
     "interfaces",
     "job_mark",
@@ -201,6 +202,22 @@ host_id = Setting(
     "machine and nothing else, and to try on one machine what runs on several.",
 )
 
+
+def _heartbeat(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 86400:
+        raise ValueError("it must be a number of seconds from 0.1 to 86400")
+    return seconds
+
+
+heartbeat = Setting(
+    "ALLHANDS_HEARTBEAT",
+    _heartbeat,
+    5.0,
+    "Seconds without a sign of life after which a rank of another host counts as dead, "
+    "also while nobody waits for it.",
+)
+
 interfaces = Setting(
     "ALLHANDS_INTERFACES",
     str,
@@ -212,13 +229,35 @@ interfaces = Setting(
     "the rank reached the store.",
 )
 
-advertise = Setting(
+
+def _places(text: str) -> list[tuple[str, int]]:
+    import ipaddress  # some milliseconds that others need not take
+
+    places = []
+    for item in text.split(","):
+        host, colon, port = item.strip().rpartition(":")
+        if not colon or (":" in host and not host.endswith("]")):  # no port: "::1"
+            host, port = item.strip(), "0"
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            ipaddress.ip_address(host)
+            if not (port.isdecimal() and int(port) < 1 << 16):
+                raise ValueError(f"{port!r} is no port")
+        except ValueError as error:
+            raise ValueError(
+                f"{item.strip()!r} is no address, nor address:port: {error}"
+            ) from None
+        places.append((host, int(port)))
+    return places
+
+
+advertise: Setting[list[tuple[str, int]]] = Setting(
     "ALLHANDS_ADVERTISE",
-    str,
-    "",
-    "Addresses or names at which ranks of other hosts reach this one, where they are "
-    "not those at which it listens, as behind NAT: `203.0.113.7`, or "
-    "`203.0.113.7:4471` where the port differs, too; several with commas between.",
+    _places,
+    [],
+    "Addresses at which ranks of other hosts reach this one, where they are not those "
+    "at which it listens, as behind NAT: `203.0.113.7`, or `203.0.113.7:4471` where "
+    "the port differs, too; several with commas between.",
 )
 
 
@@ -259,6 +298,15 @@ record_length = Setting(
 )
 
 ALL: tuple[Setting[Any], ...] = (
-    *(advertise, calibration, host_id, interfaces, secret, job_mark, patience),
+    *(
+        advertise,
+        calibration,
+        heartbeat,
+        host_id,
+        interfaces,
+        secret,
+        job_mark,
+        patience,
+    ),
     *(port_range, record_length, replace_gloo, store, tuning),
 )

@@ -1,5 +1,6 @@
 #include "allhands/python/port.hpp"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -22,12 +23,14 @@ namespace {
 
 std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
                                    std::uint16_t first, std::uint16_t last,
+                                   const TcpPort::Places& advertised,
                                    double heartbeat) {
   if (!(heartbeat > 0))
     throw Error(ErrorKind::Value,
                 "heartbeat must be a number of seconds above 0, got " +
                     std::to_string(heartbeat));
-  return {new TcpPort(hosts, first, last, duration_of(heartbeat)), [](TcpPort* port) {
+  return {new TcpPort(hosts, first, last, duration_of(heartbeat), advertised),
+          [](TcpPort* port) {
             // It may take a second, and its last owner need not be Python.
             if (PyGILState_Check() == 0) {
               delete port;
@@ -55,16 +58,17 @@ void bind_port(nb::module_& m) {
                       "Where this process listens for ranks of other hosts, and its "
                       "connections to them.")
       .def(nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a,
-           "heartbeat"_a = 5.0,
+           nb::kw_only(), "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
            "Listen on each of `hosts`, addresses of this machine, at one port of "
-           "`[first_port, last_port]`; 0 and 0: any.\n\n"
+           "`[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, "
+           "addresses and ports, if that is given; port 0 there stands for its own.\n\n"
            "A peer from which nothing comes for `heartbeat` seconds counts as dead.\n\n"
            "Raises:\n"
            "    ValueError: Bad arguments.\n"
            "    DistNetworkError: It cannot listen there.")
       .def(
           "endpoints", [](const TcpPort& port) { return port.endpoints(); },
-          "Where it listens: `10.0.0.3:4471`, for each host.")
+          "Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.")
       .def("start", &start, "secret"_a,
            "From now on accept those who prove that they know these 32 bytes.")
       .def("close", &TcpPort::close, nb::call_guard<nb::gil_scoped_release>(),

@@ -225,7 +225,8 @@ def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> Proces
     with suppress(DistError):  # what was sent to an excluded rank may be lost
         world.destroy()
     token = roster.token_for("survivors", kept)
-    remaining = Roster([roster.identities[rank] for rank in kept], token)
+    identities = [roster.identities[rank] for rank in kept]
+    remaining = Roster(identities, token, roster.port)
     return make_world(
         PrefixStore(f"survivors/{token.hex()[:16]}", store),
         lambda: remaining,

@@ -22,7 +22,7 @@ from allhands.rendezvous.interfaces import (
 )
 from allhands.store.route import Route
 
-__all__ = ["addresses_to_listen_at", "interface_list"]
+__all__ = ["addresses_to_listen_at", "names_interfaces"]
 
 _LOOK_UP_LIMIT_S = 5.0
 # Addresses far away, of the networks kept for examples; nothing is sent there.
@@ -34,17 +34,18 @@ _INNER = (
 )
 
 
-def interface_list() -> InterfaceList | None:
-    """Which interfaces the user names, if any.
+def names_interfaces() -> bool:
+    """Whether the user says which interfaces to take."""
+    return _named() is not None
 
-    Raises:
-        ValueError: the variable has no such list.
-    """
+
+def _named() -> tuple[str, str] | None:
+    """The variable that says which interfaces to take, and what it says."""
     if text := settings.interfaces.get():
-        return InterfaceList(settings.interfaces.name, text)
+        return settings.interfaces.name, text
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if text := os.environ.get(name, ""):
-            return InterfaceList(name, text)
+            return name, text
     return None
 
 
@@ -59,7 +60,7 @@ def addresses_to_listen_at(route: Route | None) -> list[str]:
         ValueError: what the user set is no list of interfaces.
     """
     here = addresses_here()
-    named = interface_list()
+    named = InterfaceList(*said) if (said := _named()) else None
     own = route.own_address if route is not None else ""
     if named is not None and not named.only_excludes:
         return [a.address for a in named.chosen_of(here, prefers_ipv6=":" in own)]

@@ -8,6 +8,9 @@ others have read all that they need. A rank makes a handful of requests of some 
 each; only rank 0 looks at what all have said, and a long roster goes to each host once.
 Groups made later need no store: their tokens are derived from the job's.
 
+Where the ranks may be on several hosts, each says also at which port the others reach
+it, and once they have met lets those in who know the job's token.
+
 A store may serve several worlds one after the other. `join/<rank>` counts the worlds a
 rank has entered, and the count, the same on every rank, prefixes all other keys:
 
@@ -27,6 +30,7 @@ from datetime import timedelta
 
 from allhands.errors import DistNetworkError
 from allhands.rendezvous.meeting import HostLeft, Meeting
+from allhands.rendezvous.port import open_port
 from allhands.rendezvous.rank_0 import MeetingOfRank0
 from allhands.rendezvous.roster import Roster
 from allhands.store import Store
@@ -60,12 +64,21 @@ def exchange(
         ValueError: the ranks do not agree about `size`.
     """
     start = time.monotonic() if start is None else start
+    port = open_port(size, store)
     kind = Meeting if rank else MeetingOfRank0
-    meeting = kind(store, rank, size, timeout, operation, start, found)
+    place = port.endpoints
+    meeting = kind(store, rank, size, timeout, operation, start, found, place)
     try:
-        return meeting.hold()
+        roster = meeting.hold()
     except BaseException as error:
+        port.close()
         meeting.give_up(error)
         if isinstance(error, DistNetworkError):
             raise meeting.lost(error) from error
         raise
+    if not roster.spans_hosts:
+        port.close()
+        return roster
+    if port.native is not None:
+        port.native.start(roster.token_for("port"))
+    return roster._replace(port=port)

@@ -9,8 +9,19 @@ from allhands import _C, settings
 from allhands.errors import DistStoreError
 from allhands.rendezvous.endpoints import are_endpoints
 
-__all__ = ["Identity", "Introduction", "is_alive", "is_identity", "process_identity"]
+__all__ = [
+    "PIDS",
+    "STARTS",
+    "Identity",
+    "Introduction",
+    "is_alive",
+    "is_host",
+    "is_identity",
+    "process_identity",
+]
 
+PIDS, STARTS = 1 << 31, 1 << 63
+"""What pids and start times lie below."""
 _LONGEST_HOST = 512
 
 
@@ -81,12 +92,20 @@ def is_identity(*parts: Any) -> bool:
         return False
     host, pid, start, endpoints = parts
     return (
-        type(host) is type(endpoints) is str
+        is_host(host)
+        and type(pid) is type(start) is int
+        and 0 < pid < PIDS
+        and 0 <= start < STARTS
+        and type(endpoints) is str
+        and are_endpoints(endpoints)
+    )
+
+
+def is_host(host: Any) -> bool:
+    """Whether this can be the host of an `Identity`."""
+    return (
+        type(host) is str
         and len(host) <= _LONGEST_HOST
         and host.isascii()
         and host.isprintable()
-        and type(pid) is type(start) is int
-        and 0 < pid < 1 << 31
-        and 0 <= start < 1 << 63
-        and are_endpoints(endpoints)
     )

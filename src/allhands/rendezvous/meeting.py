@@ -38,7 +38,10 @@ class HostLeft(DistNetworkError):
 
 
 class Meeting:
-    """One attempt of this rank to enter a world; the arguments are `exchange`'s."""
+    """One attempt of this rank to enter a world.
+
+    The arguments are `exchange`'s, and where this process listens.
+    """
 
     def __init__(
         self,
@@ -49,10 +52,12 @@ class Meeting:
         operation: str,
         start: float,
         found: Store | None,
+        endpoints: str,
     ) -> None:
         self._worlds = store
         self._found = found
         self._rank, self._size = rank, size
+        self._endpoints = endpoints
         self._subject = f"{operation}: rank {rank} (this process)"
         self._limit = timeout.total_seconds()
         self._deadline = start + self._limit
@@ -74,7 +79,9 @@ class Meeting:
         )
         self._store = attendance.store
         self._copy = HostCopy(self._store)
-        attendance.come(self._rank, Introduction(self._size, process_identity()))
+        attendance.come(
+            self._rank, Introduction(self._size, process_identity(self._endpoints))
+        )
         try:
             return self._meet()
         finally:

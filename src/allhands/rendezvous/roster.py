@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from allhands.errors import DistStoreError
-from allhands.rendezvous.identity import Identity, is_identity
+from allhands import _C, settings
+from allhands.errors import DistNetworkError, DistStoreError
+from allhands.rendezvous.endpoints import are_endpoints
+from allhands.rendezvous.identity import PIDS, STARTS, Identity, is_host
+from allhands.rendezvous.port import Port
+from allhands.rendezvous.ranges import in_ranges
 
 __all__ = ["Identity", "Roster", "composed", "decomposed"]
 
@@ -17,6 +21,36 @@ class Roster(NamedTuple):
 
     identities: list[Identity]
     token: bytes
+    port: Port = Port()
+    """Where ranks of other hosts reach this one, if there are any."""
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether the ranks are on more than one host."""
+        return len({each.host for each in self.identities}) > 1
+
+    def port_for(self, ranks: Sequence[int]) -> _C.TcpPort | None:
+        """What a group of `ranks` needs to span hosts; None where it is on one.
+
+        Raises:
+            DistNetworkError: some of the ranks do not listen.
+        """
+        members = [self.identities[rank] for rank in ranks]
+        num_hosts = len({each.host for each in members})
+        if num_hosts < 2:
+            return None
+        silent = [rank for rank in ranks if not self.identities[rank].endpoints]
+        if not silent and self.port.native is not None:
+            return self.port.native
+        reason = self.port.problem or (
+            f"they met through a store of one host. On every rank, set "
+            f"{settings.interfaces.name} to the name or network of an interface that "
+            f"leads to the other hosts"
+        )
+        raise DistNetworkError(
+            f"a group of {len(members)} ranks on {num_hosts} hosts has some that do "
+            f"not listen for ranks of other hosts, {in_ranges(silent)}: {reason}"
+        )
 
     def token_for(self, *parts: object) -> bytes:
         """A token that only members of this job can make, for what `parts` name."""
@@ -49,16 +83,35 @@ def decomposed(text: str | bytes, size: int) -> list[Identity]:
     """
     try:
         hosts, numbers, *columns = json.loads(text)
-        identities = [
-            Identity(hosts[number], pid, start, endpoints)
-            for number, pid, start, endpoints in zip(numbers, *columns, strict=True)
-            if number >= 0
-        ]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        identities = []
-    if len(identities) != size or not all(is_identity(*each) for each in identities):
+        _check(size, hosts, numbers, *columns)
+    except (ValueError, TypeError, RecursionError):
         raise DistStoreError(
             f"what the store has as the list of this world's {size} ranks is none: "
             f"{text[:80]!r}"
-        )
-    return identities
+        ) from None
+    by_rank = [hosts[number] for number in numbers]
+    return list(map(Identity._make, zip(by_rank, *columns, strict=True)))
+
+
+def _check(
+    size: int, hosts: Any, numbers: Any, pids: Any, starts: Any, endpoints: Any
+) -> None:
+    """Column by column, since each of thousands of ranks does it for all.
+
+    Raises:
+        ValueError: no roster has these columns.
+    """
+    columns = (numbers, pids, starts, endpoints)
+    kinds = (int, int, int, str)
+    is_roster = (
+        type(hosts) is list
+        and all(map(is_host, hosts))
+        and all(type(each) is list and len(each) == size for each in columns)
+        and all({*map(type, c)} == {k} for c, k in zip(columns, kinds, strict=True))
+        and 0 <= min(numbers) <= max(numbers) < len(hosts)
+        and 0 < min(pids) <= max(pids) < PIDS
+        and 0 <= min(starts) <= max(starts) < STARTS
+        and all(map(are_endpoints, endpoints))
+    )
+    if not is_roster:
+        raise ValueError("no roster")

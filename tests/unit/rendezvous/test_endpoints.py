@@ -12,7 +12,6 @@ from allhands.rendezvous.endpoints import are_endpoints
         "10.0.0.3:4471",
         "10.0.0.3:1,10.1.0.3:65535",
         "[fe80::1%eth0.7]:4471,[::ffff:10.0.0.3]:80",
-        "node-3.cluster_a.example:4471",
     ],
 )
 def test_what_a_rank_writes(text):
@@ -30,15 +29,13 @@ def test_what_a_rank_writes(text):
         "10.0.0.3:-1",
         "10.0.0.3:4471,",
         "10.0.0.3:4471\n",
-        "10.0.0.3:४४७१",
         "::1:4471",
         "[::1]4471",
         "[::1",
-        "a b:4471",
-        "größe:1",
-        "-a:1",
-        "../a:1",
-        "a:1," * 256 + "a:1",
+        "node-3:4471",
+        "10.0.0.3 :4471",
+        "[fe80::1%../x]:4471",
+        "10.0.0.3:1," * 50 + "10.0.0.3:1",
     ],
 )
 def test_what_no_rank_writes(text):

@@ -1,6 +1,8 @@
 """The exchange over the store that a world needs; ranks are threads."""
 
 import json
+import os
+import socket
 import threading
 import time
 from collections import Counter
@@ -9,15 +11,24 @@ from datetime import timedelta
 import pytest
 
 from allhands import DistStoreError, HashStore, RankFailedError
+from allhands.rendezvous import exchange as exchange_module
 from allhands.rendezvous import host_copy, meeting, rank_0
 from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.identity import Identity, Introduction, process_identity
 from allhands.rendezvous.outcome import Outcome
+from allhands.rendezvous.port import open_port
 from harness.pace import patient
 from harness.ranks import LIMIT
 from harness.stores import DictStore, LeastStore
 
 DEAD = process_identity()._replace(pid=1 << 30)  # no such process
+
+
+@pytest.fixture(autouse=True)
+def all_ranks_are_here(monkeypatch):
+    """So that nothing listens, whatever the store is."""
+    monkeypatch.setenv("WORLD_SIZE", "300")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "300")
 
 
 class Vanishing(HashStore):
@@ -100,15 +111,20 @@ class Counting(HashStore):
         return super()._survey(*args)
 
 
+@pytest.mark.parametrize("interfaces", ["", "lo"])
 @pytest.mark.parametrize("size", [2, 96])
-def test_what_it_costs_a_rank_does_not_grow_with_the_world(size, monkeypatch):
+def test_what_it_costs_a_rank_does_not_grow_with_the_world(
+    size, interfaces, monkeypatch
+):
+    monkeypatch.setenv("ALLHANDS_INTERFACES", interfaces)  # with it, all ranks listen
     monkeypatch.setattr(meeting, "SLICE_S", LIMIT)  # nobody looks around
     monkeypatch.setattr(rank_0, "SLICE_S", LIMIT)
     data = HashStore()
     stores = [Counting(data) for _ in range(size)]
     rosters = meet_all(stores)
     assert all(roster == rosters[0] for roster in rosters)
-    assert rosters[0].identities == [process_identity()] * size
+    assert [each.pid for each in rosters[0].identities] == [os.getpid()] * size
+    assert all(bool(interfaces) == bool(i.endpoints) for i in rosters[0].identities)
     for store in stores[1:]:
         # join, identity; rank 0's identity, the outcome; read
         assert store.num_requests == {"add": 1, "set": 2, "get": 2}
@@ -134,7 +150,7 @@ def test_a_long_roster_goes_to_each_host_once(monkeypatch):
     _, pid, start, _ = process_identity()
     me = threading.local()
 
-    def here():
+    def here(endpoints=""):
         return Identity(f"host {me.rank // 2}", pid, start)
 
     for module in (meeting, host_copy):
@@ -158,6 +174,71 @@ def test_a_long_roster_goes_to_each_host_once(monkeypatch):
     assert num_fetched[True, 0] == 0
     assert num_fetched[True, 1] == num_fetched[True, 2] == 1
     assert not [key for key in store.list_keys() if key.startswith("1/host/")]
+
+
+class Believing(HashStore):
+    """Of ranks that believe to be on a host each; knows which rank has come where."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self.me = threading.local()
+        for module in (meeting, host_copy):
+            monkeypatch.setattr(module, "process_identity", self.identity)
+
+    def identity(self, endpoints=""):
+        return process_identity(endpoints)._replace(host=f"host {self.me.rank}")
+
+    def add(self, key, amount):
+        if key.startswith("join/") and amount:  # what a rank does first
+            self.me.rank = int(key.removeprefix("join/"))
+        return super().add(key, amount)
+
+
+def is_open(endpoints):
+    host, _, port = endpoints.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), LIMIT).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_ranks_on_several_hosts_listen_for_each_other(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    rosters = meet_all([Believing(monkeypatch)] * 3)
+    places = [each.endpoints for each in rosters[0].identities]
+    assert all(roster.identities == rosters[0].identities for roster in rosters)
+    assert len(set(places)) == 3
+    for roster, place in zip(rosters, places, strict=True):
+        assert roster.port.endpoints == place
+        assert is_open(place)
+        assert roster.port_for([0, 2]) is roster.port_for([1, 0]) is roster.port.native
+        assert roster.port_for([1]) is None
+        with pytest.raises(ValueError, match="was started before"):
+            roster.port.native.start(bytes(32))
+    del roster, rosters
+    assert not any(map(is_open, places))
+
+
+def test_ranks_that_are_on_one_host_listen_no_longer(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    for roster in meet_all([HashStore()] * 3):
+        assert all(each.endpoints for each in roster.identities)
+        assert not any(is_open(each.endpoints) for each in roster.identities)
+        assert roster.port_for(range(3)) is None
+
+
+def test_who_gives_up_listens_no_longer(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    opened = []
+    monkeypatch.setattr(
+        exchange_module,
+        "open_port",
+        lambda *args: opened.append(open_port(*args)) or opened[0],
+    )
+    with pytest.raises(DistStoreError, match="did not come"):
+        meet(HashStore(), 0, 2, 0.05)
+    assert not is_open(opened[0].endpoints)
 
 
 @pytest.mark.parametrize("kind", [HashStore, DictStore, LeastStore])

@@ -64,7 +64,8 @@ std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
 }  // namespace
 
 TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
-                 std::uint16_t last, std::chrono::nanoseconds silence)
+                 std::uint16_t last, std::chrono::nanoseconds silence,
+                 const Places& advertised)
     : owner_(::getpid()) {
   if (hosts.empty() || (first == 0) != (last == 0) || first > last)
     throw Error(ErrorKind::Value, "a port needs a host and a range of ports, got " +
@@ -74,9 +75,12 @@ TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
   if (silence < kLeastSilence)
     throw Error(ErrorKind::Value, "the heartbeat limit must be at least 0.1 s");
   std::vector<Fd> listeners = listen_in_range(hosts, first, last);
-  for (std::size_t i = 0; i < hosts.size(); ++i)
-    endpoints_.push_back(
-        endpoint_text(hosts[i], local_address(listeners[i].get()).port()));
+  const std::uint16_t own = local_address(listeners.front().get()).port();
+  if (advertised.empty())
+    for (const std::string& host : hosts)
+      endpoints_.push_back(endpoint_text(host, own));
+  for (const auto& [host, port] : advertised)
+    endpoints_.push_back(endpoint_text(host, port != 0 ? port : own));
   std::string all;
   for (const std::string& endpoint : endpoints_)
     all += (all.empty() ? "" : ",") + endpoint;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allhands/host/membership.hpp"
@@ -29,20 +30,23 @@ class TcpPort {
  public:
   using Secret = std::array<std::byte, 32>;
   using GroupToken = std::array<std::byte, 32>;
+  using Places = std::vector<std::pair<std::string, std::uint16_t>>;
 
   // How long a peer's host may be silent before its ranks count as dead.
   static constexpr std::chrono::seconds kSilence{5};
 
   // Listens on each of `hosts`, which are addresses of this machine, at one port of
   // [first, last]; 0, 0: the system picks. Throws Value for arguments that make no
-  // sense and Network where it cannot listen.
+  // sense and Network where it cannot listen. `advertised`: where others reach it, if
+  // not at `hosts`; port 0 there stands for its own.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
-          std::uint16_t last, std::chrono::nanoseconds silence = kSilence);
+          std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
+          const Places& advertised = {});
   TcpPort(const TcpPort&) = delete;
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort();
 
-  // "10.0.0.3:4471", of each host.
+  // "10.0.0.3:4471", of each host, or as advertised.
   const std::vector<std::string>& endpoints() const { return endpoints_; }
   // Once: accepts from now on those who prove that they know it, and no one else.
   void start(const Secret& secret);
