@@ -1,11 +1,12 @@
 // All algorithms in one table: which collective each carries out, in which order it
-// reduces, and how its schedules are made.
+// reduces, how its schedules are made, and how long it takes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "allhands/algorithms/estimates.hpp"
 #include "allhands/algorithms/partition.hpp"
 #include "allhands/algorithms/schedule.hpp"
 
@@ -69,6 +70,7 @@ struct Algorithm {
   // The schedule of one participant. `value` of the parameter is at least 1, or 2 of a
   // radix.
   Schedule (*schedule)(int rank, const Task& task, std::size_t value);
+  Estimate estimate;
 };
 
 // Those of a collective stand together.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "allhands/algorithms/composition.hpp"
+
 namespace allhands {
 namespace {
 
@@ -135,26 +137,22 @@ Schedule binomial_scatter(int rank, int root, const Partition& parts) {
       received.push_back(Step::receive(own.rank_of(own.parent()), range));
     schedule.add(received);
   }
+  Round passed_on;
   own.for_each_child([&](int child, int reach) {
-    Round passed_on;
+    schedule.add(passed_on);
+    passed_on.clear();
     for (const Range& range : subtree.below(child, reach))
       passed_on.push_back(Step::send(own.rank_of(child), range));
-    schedule.add(passed_on);
   });
-  schedule.add(
-      {Step::copy(subtree.own_part(), {Memory::Output, 0, subtree.own_count()})});
+  passed_on.push_back(
+      Step::copy(subtree.own_part(), {Memory::Output, 0, subtree.own_count()}));
+  schedule.add(passed_on);
   return schedule;
 }
 
 Schedule gather_reduce(int rank, int size, int root, std::size_t count) {
-  const std::vector<std::size_t> counts(static_cast<std::size_t>(size), count);
-  const Partition parts(counts);
-  const Range output = {Memory::Output, 0, count};
-  Schedule schedule = binomial_gather(rank, root, parts);
-  if (size == 1 || rank != root) return schedule;
-  schedule = schedule.moved(Memory::Output, Memory::Scratch, 0);
-  schedule.add({Step::reduce({Memory::Scratch, 0, parts.total()}, size, 0, output)});
-  return schedule;
+  const Partition inputs = Partition::equal(count, size);
+  return reduce_gathered(rank, root, inputs, binomial_gather(rank, root, inputs));
 }
 
 }  // namespace allhands

@@ -144,7 +144,7 @@ class Copies {
 // number has the bit d: packed before, so that it is one message. What came is left
 // where it came and packed from there.
 Schedule bruck_all_to_all(int rank, int size, std::size_t count) {
-  const Partition parts = Partition::even(count * static_cast<std::size_t>(size), size);
+  const Partition parts = Partition::equal(count, size);
   std::vector<Range> at;  // what is for each position
   for (int i = 0; i < size; ++i)
     at.push_back(parts.part(Memory::Input, round_about(rank, i, size)));

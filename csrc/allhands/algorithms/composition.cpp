@@ -1,27 +1,32 @@
 #include "allhands/algorithms/composition.hpp"
 
+#include <utility>
+
 namespace allhands {
 namespace {
 
-// Leaves out what is sent to the root.
-Schedule without_sends_to(int root, const Schedule& schedule) {
-  Schedule rest;
+// What is sent to the root is empty: it tells the root when to go on. If the root sent
+// what it has in one go, it would stand in the way of what others need first.
+Schedule with_nothing_for(int root, const Schedule& schedule) {
+  Schedule changed;
   for (Round round : schedule.rounds) {
-    std::erase_if(round, [root](const Step& step) {
-      return step.kind == StepKind::Send && step.peer == root;
-    });
-    rest.add(round);
+    for (Step& step : round)
+      if (step.kind == StepKind::Send && step.peer == root) step.from = kNothing;
+    changed.add_whole(std::move(round));
   }
-  return rest;
+  return changed;
 }
 
-Schedule only_sends(const Schedule& schedule) {
-  Schedule rest;
+// As the root does it, that has all already.
+Schedule with_nothing_received(const Schedule& schedule) {
+  Schedule changed;
   for (Round round : schedule.rounds) {
-    std::erase_if(round, [](const Step& step) { return step.kind != StepKind::Send; });
-    rest.add(round);
+    std::erase_if(round, [](const Step& step) { return step.kind == StepKind::Copy; });
+    for (Step& step : round)
+      if (step.kind == StepKind::Receive) step.to = kNothing;
+    changed.add_whole(std::move(round));
   }
-  return rest;
+  return changed;
 }
 
 }  // namespace
@@ -47,19 +52,28 @@ Schedule reduce_of(int rank, int root, const Partition& parts,
   return schedule;
 }
 
+Schedule reduce_gathered(int rank, int root, const Partition& inputs,
+                         const Schedule& gather) {
+  if (rank != root || inputs.size() == 1) return gather;
+  Schedule schedule = gather.moved(Memory::Output, Memory::Scratch, 0);
+  schedule.add({Step::reduce({Memory::Scratch, 0, inputs.total()}, inputs.size(), 0,
+                             {Memory::Output, 0, inputs.count(0)})});
+  return schedule;
+}
+
 Schedule broadcast_of(int rank, int root, const Partition& parts,
                       const Schedule& scatter, const Schedule& all_gather) {
   const std::size_t own = parts.at(rank);
   if (rank == root) {
-    Schedule schedule = only_sends(scatter);
-    schedule.append(only_sends(all_gather)
+    Schedule schedule = with_nothing_received(scatter);  // nor copied
+    schedule.append(with_nothing_received(all_gather)
                         .moved(Memory::Input, Memory::Input, own)
                         .moved(Memory::Output, Memory::Input, 0));
     return schedule;
   }
   Schedule schedule = scatter.moved(Memory::Output, Memory::Output, own);
   schedule.append(
-      without_sends_to(root, all_gather).moved(Memory::Input, Memory::Output, own));
+      with_nothing_for(root, all_gather).moved(Memory::Input, Memory::Output, own));
   return schedule;
 }
 

@@ -1,25 +1,27 @@
 #include "allhands/algorithms/pairwise.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace allhands {
 
 Schedule pairwise_all_to_all(int rank, const Partition& to_send,
                              const Partition& to_receive, int at_once) {
   const int size = to_send.size();
+  const Step own = Step::copy(to_send.part(Memory::Input, rank),
+                              to_receive.part(Memory::Output, rank));
   Schedule schedule;
-  Round round = {Step::copy(to_send.part(Memory::Input, rank),
-                            to_receive.part(Memory::Output, rank))};
+  Round round;
   for (int i = 1; i < size; ++i) {
     const int to = round_about(rank, i, size), from = round_about(rank, -i, size);
     round.push_back(Step::send(to, to_send.part(Memory::Input, to)));
     round.push_back(Step::receive(from, to_receive.part(Memory::Output, from)));
-    if (i % std::max(at_once, 1) != 0) continue;
+    if (i % std::max(at_once, 1) != 0 && i != size - 1) continue;
+    if (i <= at_once)
+      round.push_back(own);  // while the first messages are on their way
     schedule.add(round);
     round.clear();
   }
-  schedule.add(round);
+  if (size == 1) schedule.add({own});
   return schedule;
 }
 
@@ -33,8 +35,7 @@ Schedule pairwise_reduce_scatter(int rank, const Partition& parts, int at_once) 
     schedule.add({Step::copy(own, reduced)});
     return schedule;
   }
-  const std::vector<std::size_t> counts(static_cast<std::size_t>(size), count);
-  const Partition received(counts);
+  const Partition received = Partition::equal(count, size);
   schedule = pairwise_all_to_all(rank, parts, received, at_once)
                  .moved(Memory::Output, Memory::Scratch, 0);
   schedule.add(

@@ -19,6 +19,10 @@ Partition Partition::even(std::size_t count, int size) {
   return partition;
 }
 
+Partition Partition::equal(std::size_t count, int size) {
+  return even(count * static_cast<std::size_t>(size), size);
+}
+
 Partition Partition::chunks(std::size_t count, std::size_t most) {
   most = std::max<std::size_t>(most, 1);
   const std::size_t num = count / most + (count % most != 0 ? 1 : 0);

@@ -16,6 +16,8 @@ class Partition {
 
   // `count` elements in `size` parts; their lengths differ by one at most.
   static Partition even(std::size_t count, int size);
+  // `size` parts of `count` elements each.
+  static Partition equal(std::size_t count, int size);
   // `count` elements in as few parts as there may be of at most `most` elements each,
   // as even; at least one.
   static Partition chunks(std::size_t count, std::size_t most);

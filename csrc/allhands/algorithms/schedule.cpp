@@ -1,19 +1,17 @@
 #include "allhands/algorithms/schedule.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace allhands {
 namespace {
 
-bool does_something(const Step& step) {
-  switch (step.kind) {
-    case StepKind::Send:
-      return step.from.count != 0;
-    case StepKind::Copy:
-      return step.from.count != 0 && step.from != step.to;
-    default:
-      return step.to.count != 0;
-  }
+bool has_elements(const Step& step) {
+  return (step.kind == StepKind::Send ? step.from : step.to).count != 0;
+}
+
+bool is_onto_itself(const Step& step) {
+  return step.kind == StepKind::Copy && step.from == step.to;
 }
 
 std::size_t end_in_scratch(const Range& range) {
@@ -22,18 +20,20 @@ std::size_t end_in_scratch(const Range& range) {
 
 }  // namespace
 
-void Schedule::add(const Round& round) {
-  Round kept;
-  for (const Step& step : round) {
-    if (!does_something(step)) continue;
-    kept.push_back(step);
+void Schedule::add(Round round) {
+  std::erase_if(round, [](const Step& step) { return !has_elements(step); });
+  add_whole(std::move(round));
+}
+
+void Schedule::add_whole(Round round) {
+  std::erase_if(round, is_onto_itself);
+  for (const Step& step : round)
     scratch = std::max({scratch, end_in_scratch(step.from), end_in_scratch(step.to)});
-  }
-  if (!kept.empty()) rounds.push_back(std::move(kept));
+  if (!round.empty()) rounds.push_back(std::move(round));
 }
 
 void Schedule::append(const Schedule& next) {
-  for (const Round& round : next.rounds) add(round);
+  for (const Round& round : next.rounds) add_whole(round);
 }
 
 Schedule Schedule::moved(Memory memory, Memory elsewhere, std::size_t at) const {
@@ -47,7 +47,7 @@ Schedule Schedule::moved(Memory memory, Memory elsewhere, std::size_t at) const 
       move(step.from);
       move(step.to);
     }
-    moved.add(round);
+    moved.add_whole(std::move(round));
   }
   return moved;
 }

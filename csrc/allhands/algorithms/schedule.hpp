@@ -40,6 +40,9 @@ struct Range {
   }
 };
 
+// Of messages without elements.
+inline constexpr Range kNothing = {Memory::Output, 0, 0};
+
 // What a step does.
 enum class StepKind : std::uint8_t {
   Send,           // `from` goes to the peer; of no elements it still is a message
@@ -105,9 +108,11 @@ struct Schedule {
 
   bool operator==(const Schedule&) const = default;
 
-  // Adds a round, without its steps that have no elements or copy a range onto itself;
-  // none where nothing is left. Makes scratch large enough.
-  void add(const Round& round);
+  // Adds a round, without its steps that have no elements; none where nothing is left.
+  void add(Round round);
+  // The same with messages of no elements. Either leaves out copies onto themselves and
+  // makes scratch large enough.
+  void add_whole(Round round);
   // Adds the rounds of what is done next, in the same scratch.
   void append(const Schedule& next);
   // The same with all that is in `memory` from `at` of `elsewhere` on.
