@@ -1,8 +1,8 @@
 """`allhands run`, `python -m allhands.run`: one command starts all ranks of a program.
 
-Takes torchrun's options and sets torchrun's environment variables, for one host. This
-module reads the command line, hosts the job's store and makes its secret; the ranks are
-run by `allhands.elastic.Agent`. See docs/howto/launch.md.
+Takes torchrun's options and sets torchrun's environment variables. This module reads
+the command line and makes the secret of a job with one node; `allhands.elastic` has the
+job's store and runs the ranks. See docs/howto/launch.md.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import ctypes
 import errno
 import os
 import secrets
+import signal
 import socket
 import sys
 import tempfile
-import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from allhands import settings
@@ -27,13 +26,16 @@ from allhands.backends.tuned import find_figures
 from allhands.elastic import (
     Agent,
     Job,
+    Joined,
     LogSpec,
+    Node,
     Preload,
     Std,
+    alone,
+    among,
     check_module,
     parse_std,
 )
-from allhands.store import TCPStore
 
 __all__ = [
     "determine_local_world_size",
@@ -43,8 +45,9 @@ __all__ = [
     "run",
 ]
 
-# For the look-up of the store's address, should it be a name.
-_STORE_LIMIT = timedelta(seconds=30)
+# torchrun's.
+_DEFAULT_PORT = 29500
+_DEFAULT_LIMIT = "600"
 _RUN_PATH = (
     "import runpy, sys; del sys.argv[0]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -56,7 +59,7 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         usage=f"{prog} [options] program [arguments]",
-        description="Start a program on several ranks of this host.",
+        description="Start a program on several ranks of this host, or of several.",
     )
     add = _Adder(parser)
     add(
@@ -66,16 +69,33 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
         metavar="N",
         help="ranks: a number, auto, cpu or gpu",
     )
-    add("--nnodes", default="1", help="hosts: 1 or 1:1 (more are not supported yet)")
-    add("--node-rank", type=int, default=0, help="of this host: 0")
-    add("--standalone", action="store_true", help="accepted: one host always is")
-    add("--rdzv-backend", default="static", help="accepted, unused on one host")
-    add("--rdzv-endpoint", default="", help="accepted, unused on one host")
-    add("--rdzv-conf", default="", help="accepted, unused on one host")
+    add("--nnodes", default="1", help="nodes: hosts on which this command is run")
+    add("--node-rank", type=int, default=0, help="which of them this is, from 0 up")
+    add("--standalone", action="store_true", help="accepted: one node always is")
+    add("--rdzv-backend", default="static", help="static; unused with one node")
+    add(
+        "--rdzv-endpoint",
+        default="",
+        help="host:port, for --master-addr and --master-port; unused with one node",
+    )
+    add(
+        "--rdzv-conf",
+        default="",
+        help="timeout=N: seconds that nodes wait for each other (default 600)",
+    )
     add("--rdzv-id", default="", help="the run's id (default: a random one)")
-    add("--master-addr", default="127.0.0.1", help="where the ranks meet")
-    add("--master-port", type=int, default=0, help="MASTER_PORT (default: a free one)")
-    add("--local-addr", default="", help="accepted, unused on one host")
+    add(
+        "--master-addr",
+        default="",
+        help="where the ranks meet, at node 0 (one node: 127.0.0.1)",
+    )
+    add(
+        "--master-port",
+        type=int,
+        default=0,
+        help="the port there (one node: MASTER_PORT, default a free one; else 29500)",
+    )
+    add("--local-addr", default="", help="accepted, unused")
     add("--max-restarts", type=int, default=0, help="restarts of all ranks on failure")
     add(
         "--monitor-interval",
@@ -219,27 +239,23 @@ def run(args: argparse.Namespace) -> int:
             not be reached there.
         OSError: the program cannot be started.
     """
-    _check(args)
+    num_nodes = _check(args)
     num_workers = determine_local_world_size(args.nproc_per_node)
     shown = _shown_ranks(args.local_ranks_filter, num_workers)
     command = _command(args)
     preload = _preload(args)
     if num_workers > 1:
         find_figures()
-    os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
     if args.replace_gloo:
         os.environ[settings.replace_gloo.name] = "1"
-    address = args.master_addr.strip("[]")
-    # Hosted here, so that it outlives every rank.
-    store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)
-    with _kept_free(address, args.master_port) as master_port:
+    with _met(args, num_nodes, num_workers) as meeting:
         job = Job(
             command=command,
-            num_workers=num_workers,
-            run_id=args.rdzv_id or uuid.uuid4().hex,
-            master_addr=address,
-            master_port=master_port,
-            store_port=store.port,
+            place=meeting.place,
+            run_id=meeting.run_id,
+            master_addr=args.master_addr,
+            master_port=meeting.master_port,
+            store_port=meeting.store_port,
             role=args.role,
             max_restarts=args.max_restarts,
             monitor_interval=args.monitor_interval,
@@ -247,35 +263,42 @@ def run(args: argparse.Namespace) -> int:
             logs=_logs(args, shown),
             preload=preload,
         )
-        return Agent(job).run()
+        return Agent(job, meeting.nodes).run()
 
 
-@contextmanager
-def _kept_free(address: str, port: int) -> Iterator[int]:
-    """`port`, or any for 0, on which a rank may listen, but no other job comes.
-
-    Raises:
-        DistNetworkError: another process listens there.
-    """
-    if port != 0:  # a store says who it is
-        TCPStore(address, port, is_master=True, timeout=_STORE_LIMIT)
-    [(family, kind, protocol, _, place), *_] = socket.getaddrinfo(
-        address, port, type=socket.SOCK_STREAM
+def _met(
+    args: argparse.Namespace, num_nodes: int, num_workers: int
+) -> AbstractContextManager[Joined]:
+    """The job's store, and where this node stands in the job."""
+    address, port, run_id = args.master_addr, args.master_port, args.rdzv_id
+    if num_nodes == 1:
+        os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
+        return alone(address, port, num_workers, run_id)
+    me = Node(
+        rank=args.node_rank,
+        num_nodes=num_nodes,
+        num_workers=num_workers,
+        role=args.role,
+        max_restarts=args.max_restarts,
+        run_id=run_id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
     )
-    with socket.socket(family, kind, protocol) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(place)
-        yield held.getsockname()[1]
+    return among(address, port, me, args.meeting_limit)
 
 
-def _check(args: argparse.Namespace) -> None:
-    if args.nnodes not in ("1", "1:1"):
+def _check(args: argparse.Namespace) -> int:
+    """Hold that the options go together; returns the number of nodes."""
+    num_nodes = _num_nodes(args.nnodes)
+    if not 0 <= args.node_rank < num_nodes:
+        want = "0" if num_nodes == 1 else f"a number from 0 to {num_nodes - 1}"
         raise ValueError(
-            f"--nnodes is {args.nnodes}: the launcher starts ranks on one host only so "
-            "far; want 1 or 1:1"
+            f"--node-rank is {args.node_rank}; with --nnodes {num_nodes} it must be "
+            f"{want}"
         )
-    if args.node_rank != 0:
-        raise ValueError(f"--node-rank is {args.node_rank}; with one node it must be 0")
+    if num_nodes > 1:
+        _check_meeting_place(args)
+    args.master_addr = (args.master_addr or "127.0.0.1").strip("[]")
     if args.max_restarts < 0:
         raise ValueError(f"--max-restarts is {args.max_restarts}; want 0 or more")
     if not args.shutdown_timeout >= 0:
@@ -286,6 +309,57 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(
             f"--monitor-interval is {args.monitor_interval}; want seconds, above 0"
         )
+    return num_nodes
+
+
+def _num_nodes(given: str) -> int:
+    fewest, colon, most = given.partition(":")
+    numbers = [fewest, most] if colon else [fewest]
+    if not all(number.isdecimal() and int(number) >= 1 for number in numbers):
+        raise ValueError(f"--nnodes is {given!r}; want a number from 1 up")
+    if len({int(number) for number in numbers}) > 1:
+        raise ValueError(
+            f"--nnodes is {given}: a job has as many nodes from its start to its end; "
+            f"nodes that come and go are not there yet. Give one number, and each node "
+            f"its --node-rank"
+        )
+    return int(fewest)
+
+
+def _check_meeting_place(args: argparse.Namespace) -> None:
+    """Hold that several nodes know where to meet; fills in what has a default."""
+    if args.standalone:
+        raise ValueError(f"--standalone and --nnodes {args.nnodes} exclude each other")
+    if args.rdzv_backend != "static":
+        raise ValueError(
+            f"--rdzv-backend is {args.rdzv_backend}; with --nnodes {args.nnodes} want "
+            "static, and on each node --node-rank, --master-addr and --master-port"
+        )
+    if args.rdzv_endpoint and not args.master_addr:
+        host, _, port = args.rdzv_endpoint.rpartition(":")
+        if not port.isdecimal():
+            host, port = args.rdzv_endpoint, "0"
+        args.master_addr, args.master_port = host, int(port) or args.master_port
+    if not args.master_addr:
+        raise ValueError(
+            f"--nnodes {args.nnodes} needs --master-addr: a name or address of node "
+            "0's host that the other hosts can reach"
+        )
+    args.master_port = args.master_port or _DEFAULT_PORT
+    args.meeting_limit = _meeting_limit(args.rdzv_conf)
+
+
+def _meeting_limit(given: str) -> float:
+    """Seconds for which nodes wait for each other, from the text of --rdzv-conf."""
+    values = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
+    text = values.get("timeout", _DEFAULT_LIMIT)
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0
+    if not 0 < limit < float("inf"):
+        raise ValueError(f"--rdzv-conf: timeout is {text!r}; want seconds, above 0")
+    return limit
 
 
 def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
@@ -371,6 +445,9 @@ def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
     except RuntimeError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1
+    except KeyboardInterrupt:  # before there are ranks
+        sys.stderr.write(f"{parser.prog}: ended by SIGINT\n")
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

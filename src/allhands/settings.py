@@ -215,7 +215,8 @@ heartbeat = Setting(
     _heartbeat,
     5.0,
     "Seconds without a sign of life after which a rank of another host counts as dead, "
-    "also while nobody waits for it.",
+    "also while nobody waits for it. The launchers of several nodes wait twice as long "
+    "for each other.",
 )
 
 interfaces = Setting(

@@ -145,8 +145,20 @@ def test_a_missing_module_is_one_error_before_ranks_start():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--nnodes=2", "x.py"], "--nnodes is 2: the launcher starts ranks on one"),
-        (["--node-rank=1", "x.py"], "--node-rank is 1; with one node it must be 0"),
+        (["--nnodes=1:4", "x.py"], "nodes that come and go are not there yet"),
+        (["--nnodes=two", "x.py"], "--nnodes is 'two'; want a number from 1 up"),
+        (["--nnodes=2", "x.py"], "--nnodes 2 needs --master-addr: a name or address"),
+        (["--nnodes=2", "--standalone", "x.py"], "exclude each other"),
+        (["--nnodes=2", "--rdzv-backend=c10d", "x.py"], "is c10d; with --nnodes 2"),
+        (["--node-rank=1", "x.py"], "is 1; with --nnodes 1 it must be 0"),
+        (
+            ["--nnodes=3", "--node-rank=3", "--master-addr=a", "x.py"],
+            "is 3; with --nnodes 3 it must be a number from 0 to 2",
+        ),
+        (
+            ["--nnodes=2", "--master-addr=a", "--rdzv-conf=timeout=soon", "x.py"],
+            "--rdzv-conf: timeout is 'soon'; want seconds, above 0",
+        ),
         (["--nproc-per-node=0", "x.py"], "'0'; want a number from 1 up"),
         (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
         (["--redirects=7", "x.py"], "'7' is no choice of streams: want 0, 1, 2 or 3"),

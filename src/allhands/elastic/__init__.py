@@ -1,10 +1,12 @@
-"""Running the ranks of a job on one host; `allhands.run` is its command line."""
+"""Running the ranks of a job; `allhands.run` is its command line."""
 
 from allhands.elastic.agent import Agent
 from allhands.elastic.exception_text import Frame, Raised, parse_exception
 from allhands.elastic.failure import Failure
 from allhands.elastic.job import Job, Preload
+from allhands.elastic.joining import Joined, alone, among
 from allhands.elastic.logs import LogSpec, Std, parse_std
+from allhands.elastic.node import Node
 from allhands.elastic.program_module import check_module
 
 __all__ = [
@@ -12,10 +14,14 @@ __all__ = [
     "Failure",
     "Frame",
     "Job",
+    "Joined",
     "LogSpec",
+    "Node",
     "Preload",
     "Raised",
     "Std",
+    "alone",
+    "among",
     "check_module",
     "parse_exception",
     "parse_std",

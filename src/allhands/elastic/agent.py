@@ -1,4 +1,4 @@
-"""The agent of one host: attempts to run a job until one is good or none is left.
+"""The agent of one node: attempts to run a job until one is good or none is left.
 
 It owns the console and the launcher's signals for as long as `run` takes, and gives the
 exit code that the launcher ends with.
@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from allhands.elastic.descriptors import num_held, room_for
+from allhands.elastic.entry import Kind
 from allhands.elastic.failure import first_failure, shell_code, signal_name
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
+from allhands.elastic.nodes import Nodes
 from allhands.elastic.output import Screen
-from allhands.elastic.report import headline, report, some
+from allhands.elastic.report import headline, report, report_from_elsewhere, some
 from allhands.elastic.worker_group import (
     ENDING_SIGNALS,
     PASSED_ON_SIGNALS,
@@ -29,14 +31,15 @@ __all__ = ["Agent"]
 
 
 class Agent:
-    """Runs a job's ranks on this host.
+    """Runs a job's ranks on this node.
 
     In the main thread it takes over the signals that it passes on to the ranks; in
     another thread it leaves signals alone. One `run` at a time.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, nodes: Nodes | None = None) -> None:
+        """Make one; `nodes`: the launchers of the job, where it has several nodes."""
+        self._job, self._nodes = job, nodes
         self._screens = open_screens()
 
     def run(self) -> int:
@@ -44,8 +47,9 @@ class Agent:
 
         0 if every rank of the last attempt returned 0. Else that of the rank that
         failed first, as a shell gives it: 128 + n where signal n ended it. 128 + n
-        also where signal n to the launcher ended the job. After it nothing that the
-        ranks started is left.
+        also where signal n to the launcher ended the job. 1 where a node is lost.
+        After it nothing that the ranks started is left. With several nodes, all of
+        this is the same on all of them.
 
         Raises:
             OSError: a rank could not be started, or there are too few descriptors for
@@ -54,31 +58,71 @@ class Agent:
         ranks, held = self._job.num_workers, num_held(self._job)
         with room_for(ranks, held) as before_exec, _signals() as signals:
             for attempt in range(self._job.max_restarts + 1):
-                group = WorkerGroup(self._job, attempt, self._screens, before_exec)
+                group = WorkerGroup(
+                    self._job, attempt, self._screens, before_exec, self._nodes
+                )
                 group.run(signals)
-                if group.ended_by or not group.failures:
+                if self._nodes is not None:
+                    self._nodes.tell(Kind.DONE, self._own_code(group))
+                    self._nodes.await_end(signals)
+                is_last = attempt == self._job.max_restarts
+                if is_last or not self._is_worth_another(group):
                     break
-                if attempt < self._job.max_restarts:
-                    self._say([self._restart_line(group, attempt + 1)])
-        return self._conclude(group)
+                self._say([self._restart_line(group, attempt + 1)])
+                if self._nodes is not None:
+                    self._nodes.course.next_attempt()
+        if self._nodes is None:
+            return self._conclude(group)
+        return self._conclude_with(self._nodes, group)
+
+    def _is_worth_another(self, group: WorkerGroup) -> bool:
+        """Whether ranks failed, and nothing else ended the attempt."""
+        if self._nodes is None:
+            return bool(group.failures) and not group.ended_by
+        course = self._nodes.course
+        is_by_rank = course.cause is not None and course.cause.kind is Kind.FAILED
+        return is_by_rank and course.is_settled and not course.lost | course.left
 
     def _restart_line(self, group: WorkerGroup, attempt: int) -> str:
-        first = first_failure(group.failures)
+        if self._nodes is None:
+            first = first_failure(group.failures)
+            head = f"allhands run: rank {first.rank} failed: {headline(first)}"
+        else:
+            assert self._nodes.course.cause is not None
+            head, *_ = self._nodes.course.cause.lines
         return (
-            f"allhands run: rank {first.rank} failed: {headline(first)}; all ranks "
-            f"start again (restart {attempt} of {self._job.max_restarts})"
+            f"{head}; all ranks start again (restart {attempt} of "
+            f"{self._job.max_restarts})"
         )
 
     def _conclude(self, group: WorkerGroup) -> int:
         if group.failures:
             self._say(report(group.failures, len(group.stopped), group.done))
+        elif group.ended_by not in (0, signal.SIGPIPE) and self._own_code(group):
+            self._say([self._ended_line(group)])
+        return self._own_code(group)
+
+    def _own_code(self, group: WorkerGroup) -> int:
+        """The exit code for what happened here."""
+        if group.failures:
             return shell_code(first_failure(group.failures).exit_code)
         codes = [worker.exit_code for worker in group.workers]
+        has_stopped = bool(group.stopped) and any(codes)
         if group.ended_by and (any(codes) or not codes):
-            if group.ended_by != signal.SIGPIPE:
-                self._say([self._ended_line(group)])
             return 128 + group.ended_by
-        return 0
+        return int(has_stopped)
+
+    def _conclude_with(self, nodes: Nodes, group: WorkerGroup) -> int:
+        """As `_conclude`, for what all nodes know."""
+        cause = nodes.course.cause
+        if cause is None or nodes.course.is_clean:
+            return self._conclude(group)
+        if cause.node == nodes.rank and cause.kind is not Kind.LOST:
+            self._conclude(group)
+        else:
+            stopped = len(group.stopped)
+            self._say(report_from_elsewhere(cause.lines, group.failures, stopped))
+        return 128 + cause.number if cause.kind is Kind.SIGNALED else cause.number
 
     def _ended_line(self, group: WorkerGroup) -> str:
         line = f"allhands run: ended by {signal_name(group.ended_by)}"

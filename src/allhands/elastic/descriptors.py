@@ -17,8 +17,6 @@ from allhands.elastic.logs import Std
 
 __all__ = ["num_held", "room_for"]
 
-# A pidfd, and the rank's connection to the store.
-_PER_RANK = 2
 # While a rank is started: its ends of the pipes, its log files, the pipe by which it
 # tells that it could not be; and what a program may connect to the store beside it.
 _SPARE = 32
@@ -58,7 +56,10 @@ def num_held(job: Job) -> int:
     """What the launcher holds for the ranks' streams, ends and connections."""
     ranks = range(job.num_workers)
     streams = sum(_num_of(job, rank, std) for rank in ranks for std in _STREAMS)
-    return _PER_RANK * job.num_workers + streams
+    # Node 0 serves the store to all ranks, and to the threads of all launchers.
+    place = job.place
+    served = place.world_size + 4 * (place.num_nodes - 1) if place.node == 0 else 0
+    return len(ranks) + served + streams  # a pidfd for each
 
 
 def _num_of(job: Job, rank: int, std: Std) -> int:

@@ -1,7 +1,7 @@
 """What one launch runs: how many ranks, which command, and the environment of each.
 
-The variables are those that torchrun sets for one node, so a program written for it
-runs unchanged. Nothing here starts a process.
+The variables are those that torchrun sets, so a program written for it runs unchanged.
+Nothing here starts a process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from allhands import settings
 from allhands.elastic.logs import LogSpec
+from allhands.elastic.place import Place
 
 __all__ = ["Job", "Preload"]
 
@@ -29,15 +30,15 @@ class Preload(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """One program on `num_workers` ranks of this host. Immutable."""
+    """One program on the ranks of this node. Immutable."""
 
     command: Callable[[int], Sequence[str]]
     """Local rank to argument list."""
-    num_workers: int
+    place: Place
     run_id: str
     master_addr: str
     master_port: int
-    """Free: a program may host a store of its own there, as torch.distributed does."""
+    """Free: rank 0 may host a store of its own there, as torch.distributed does."""
     store_port: int
     """Where the launcher's store listens, at `master_addr`."""
     secret: str = ""
@@ -51,22 +52,31 @@ class Job:
     preload: Preload | None = None
     """Needs a command that starts Python and is the same on every rank."""
 
+    @property
+    def num_workers(self) -> int:
+        """How many ranks this node has."""
+        return self.place.num_workers
+
+    def rank(self, local_rank: int) -> int:
+        """The number of a rank of this node among all ranks."""
+        return self.place.first_rank + local_rank
+
     def environment(
         self, local_rank: int, attempt: int, mark: str, base: Mapping[str, str]
     ) -> dict[str, str]:
         """The environment of one rank: `base` plus what tells it its place."""
-        size = str(self.num_workers)
+        place = self.place
         environment = {
             **base,
-            "RANK": str(local_rank),
+            "RANK": str(self.rank(local_rank)),
             "LOCAL_RANK": str(local_rank),
-            "GROUP_RANK": "0",
-            "ROLE_RANK": str(local_rank),
+            "GROUP_RANK": str(place.node),
+            "ROLE_RANK": str(place.first_role_rank + local_rank),
             "ROLE_NAME": self.role,
-            "LOCAL_WORLD_SIZE": size,
-            "WORLD_SIZE": size,
-            "GROUP_WORLD_SIZE": "1",
-            "ROLE_WORLD_SIZE": size,
+            "LOCAL_WORLD_SIZE": str(place.num_workers),
+            "WORLD_SIZE": str(place.world_size),
+            "GROUP_WORLD_SIZE": str(place.num_nodes),
+            "ROLE_WORLD_SIZE": str(place.role_world_size),
             "MASTER_ADDR": self.master_addr,
             "MASTER_PORT": str(self.master_port),
             "TORCHELASTIC_RESTART_COUNT": str(attempt),

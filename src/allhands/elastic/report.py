@@ -15,7 +15,7 @@ from allhands.elastic.exception_text import Raised, last_line
 from allhands.elastic.failure import Failure, first_failure
 from allhands.errors import CollectiveTimeoutError
 
-__all__ = ["headline", "report", "some"]
+__all__ = ["headline", "report", "report_from_elsewhere", "some"]
 
 _TELLER = re.compile(r"\d+ (?:\(this process\)|reports)(?:: | )")
 _MESSAGE_LINES = 5
@@ -51,6 +51,26 @@ def report(
     if num_stopped:
         noun = "other" if num_stopped == 1 else "others"
         lines.append(f"  {num_stopped} {noun} stopped because of rank {first.rank}")
+    return [line[:_LINE_LENGTH] for line in lines]
+
+
+def report_from_elsewhere(
+    told: Sequence[str], failures: Sequence[Failure], num_stopped: int
+) -> list[str]:
+    """The lines where another node is why the job ended, as that node has `told`.
+
+    Args:
+        told: the other launcher's lines.
+        failures: ranks of this node that failed, too.
+        num_stopped: ranks of this node that the launcher stopped because of it.
+    """
+    lines = list(told)
+    others = [failure for failure in failures if not failure.was_stopped]
+    if others:
+        lines.append(f"  of this node, {len(others)} failed too: {_grouped(others)}")
+    if num_stopped:
+        noun = "rank" if num_stopped == 1 else "ranks"
+        lines.append(f"  {num_stopped} {noun} of this node stopped because of it")
     return [line[:_LINE_LENGTH] for line in lines]
 
 

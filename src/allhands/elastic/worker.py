@@ -111,7 +111,8 @@ class Worker:
         Raises:
             OSError: its program cannot be started, or a log file not be written.
         """
-        self.local_rank = self.rank = local_rank
+        self.local_rank = local_rank
+        self.rank = job.rank(local_rank)
         self.streams: list[Stream] = []
         self.stderr_path = ""
         self.exit_code: int | None = None
@@ -151,7 +152,7 @@ class Worker:
         allowed = "" if limit == resource.RLIM_INFINITY else f", here {limit}"
         return (
             f"the kernel allows no process for rank {self.rank} of "
-            f"{self._job.num_workers}: raise the limit of this user (`ulimit -u`"
+            f"{self._job.place.world_size}: raise the limit of this user (`ulimit -u`"
             f"{allowed}) or of the container (pids.max), or start fewer ranks"
         )
 
@@ -198,10 +199,10 @@ class Worker:
             return file.read().decode(errors="replace")
 
     def _environment(self, mark: str, screen: Screen) -> dict[str, str]:
-        rank = self.local_rank
-        environment = self._job.environment(rank, self._attempt, mark, os.environ)
-        if self._job.logs.to_console(rank, Std.OUT):
-            for name, value in screen.terminal_environment(rank).items():
+        job, local_rank = self._job, self.local_rank
+        environment = job.environment(local_rank, self._attempt, mark, os.environ)
+        if job.logs.to_console(local_rank, Std.OUT):
+            for name, value in screen.terminal_environment(self.rank).items():
                 environment.setdefault(name, value)
         return environment
 

@@ -8,6 +8,9 @@ When a rank fails, the others are stopped: SIGTERM to their process groups, and 
 launcher are passed on in place of SIGTERM, with the same limit; a second SIGINT kills
 at once. SIGUSR1 and SIGUSR2 go to the ranks (not to what these have started) and
 change nothing here.
+
+Where the job has more nodes, a failure or a signal here ends it there, and the other
+way round.
 """
 
 from __future__ import annotations
@@ -22,13 +25,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from allhands import settings
-from allhands.elastic.failure import Failure
+from allhands.elastic.entry import Kind
+from allhands.elastic.failure import Failure, first_failure, shell_code
 from allhands.elastic.guard import Guard
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
+from allhands.elastic.nodes import Nodes
 from allhands.elastic.oom import oom_kills
 from allhands.elastic.output import Screen
 from allhands.elastic.preloaded import Preloaded
+from allhands.elastic.report import report
 from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
 
@@ -56,6 +62,7 @@ class WorkerGroup:
         attempt: int,
         screens: Mapping[Std, Screen],
         before_exec: Callable[[], None] | None = None,
+        nodes: Nodes | None = None,
     ) -> None:
         self.workers: list[Worker] = []
         self.failures: list[Failure] = []
@@ -68,6 +75,7 @@ class WorkerGroup:
         """The signal to the launcher that ended the attempt, if one did."""
         self._job, self._attempt = job, attempt
         self._screens, self._before_exec = screens, before_exec
+        self._nodes = nodes
         self._preloaded: Preloaded | None = None
         self._is_loading = False
         self._deadline: float | None = None
@@ -95,8 +103,13 @@ class WorkerGroup:
         try:
             if signals is not None:
                 self._on_readable(signals, lambda: self._take_signals(signals))
+            if self._nodes is not None:
+                self._on_readable(self._nodes.fileno(), self._follow_nodes)
+                self._follow_nodes()
             with self._way_to_start(mark, guard) as start:
-                for local_rank in range(0 if self.ended_by else self._job.num_workers):
+                for local_rank in range(
+                    0 if self._is_ending else self._job.num_workers
+                ):
                     self._start(local_rank, mark, guard, start)
             while self._running:
                 self._turn()
@@ -137,12 +150,12 @@ class WorkerGroup:
 
         self._on_readable(preloaded.fileno(), loaded)
         try:
-            while self._is_loading and not self.ended_by:
+            while self._is_loading and not self._is_ending:
                 self._turn()
         finally:
             self._is_loading = False
             self._events.unregister(preloaded.fileno())
-        if not self.ended_by:
+        if not self._is_ending:
             preloaded.check()
 
     def _start(self, local_rank: int, mark: str, guard: Guard, start: Start) -> None:
@@ -160,6 +173,10 @@ class WorkerGroup:
             return  # an old kernel: `_turn` looks every monitor_interval
         self._pidfds[local_rank] = pidfd
         self._on_readable(pidfd, lambda: self._look(worker))
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._is_stopping or self.ended_by != 0
 
     @property
     def _running(self) -> list[Worker]:
@@ -220,7 +237,7 @@ class WorkerGroup:
         streams = self._streams.fileno()
         self._watch(is_free, streams, selectors.EVENT_READ, self._read_streams)
         if any(screen.is_lost for screen in screens) and not self._is_stopping:
-            self.ended_by = signal.SIGPIPE
+            self._end_as_told(signal.SIGPIPE)
             self._stop(signal.SIGTERM)
 
     def _watch(
@@ -269,6 +286,39 @@ class WorkerGroup:
         if self._is_stopping:
             return
         if not failure.is_secondary:
+            self._fail()
+        elif self._deadline is None:
+            self._set_deadline(_SETTLE_S, self._fail)
+
+    def _fail(self) -> None:
+        """End the attempt, for ranks have failed, on all nodes."""
+        self._stop(signal.SIGTERM)
+        if self._nodes is not None:
+            first = first_failure(self.failures)
+            code, lines = shell_code(first.exit_code), tuple(report([first], 0))
+            self._nodes.tell(Kind.FAILED, code, lines, first.is_secondary)
+
+    def _end_as_told(self, number: int) -> None:
+        """Signal `number` to the launcher is what ends the attempt, on all nodes."""
+        self.ended_by = number
+        if self._nodes is not None:
+            self._nodes.tell_signal(number)
+
+    def _follow_nodes(self) -> None:
+        """End the attempt where it has to end on another node."""
+        assert self._nodes is not None
+        self._nodes.take()
+        course = self._nodes.course
+        if course.is_to_kill:
+            self._kill()
+        cause = course.cause
+        if cause is None or self._is_stopping:
+            return
+        if cause.kind is Kind.SIGNALED:
+            self.ended_by = cause.number
+            is_passed_on = cause.number in ENDING_SIGNALS
+            self._stop(cause.number if is_passed_on else signal.SIGTERM)
+        elif not cause.is_secondary:
             self._stop(signal.SIGTERM)
         elif self._deadline is None:
             self._set_deadline(_SETTLE_S, lambda: self._stop(signal.SIGTERM))
@@ -332,13 +382,19 @@ class WorkerGroup:
             if screen.is_clogged:
                 screen.drop()
 
+    @property
+    def _host(self) -> str:
+        place = self._job.place
+        node = f" (node {place.node})" if place.num_nodes > 1 else ""
+        return socket.gethostname() + node
+
     def _failure(self, worker: Worker) -> Failure:
         assert worker.exit_code is not None
         was_stopped = worker.rank in self.stopped
         return Failure(
             rank=worker.rank,
             local_rank=worker.local_rank,
-            host=socket.gethostname(),
+            host=self._host,
             pid=worker.pid,
             exit_code=worker.exit_code,
             elapsed=worker.ended_at - worker.started_at,
@@ -361,16 +417,18 @@ class WorkerGroup:
     def _end_by(self, number: int) -> None:
         now = time.monotonic()
         if self._is_loading:
-            self.ended_by = number
+            self._end_as_told(number)
         elif not self._running:
             self._drop_output()  # all that still waits
         elif not self._is_stopping:
-            self.ended_by = number
+            self._end_as_told(number)
             self._stop(number)
         elif number != signal.SIGINT:
             for worker in self._running:
                 worker.send(number, to_group=True)
         elif now - self._interrupted_at > _SAME_CTRL_C_S:
             self._kill()
+            if self._nodes is not None:
+                self._nodes.tell(Kind.KILLED)
         if number == signal.SIGINT:
             self._interrupted_at = now

@@ -1,9 +1,10 @@
 from allhands.elastic.job import Job
 from allhands.elastic.logs import LogSpec
+from allhands.elastic.place import Place
 
 JOB = Job(
     command=lambda local_rank: ["program", str(local_rank)],
-    num_workers=4,
+    place=Place.alone(4),
     run_id="id",
     master_addr="::1",
     master_port=5,

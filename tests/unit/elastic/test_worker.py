@@ -7,12 +7,13 @@ import subprocess
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.output import Screen
+from allhands.elastic.place import Place
 from allhands.elastic.worker import Worker
 from harness.ranks import LIMIT
 
 JOB = Job(
     command=lambda local_rank: ["sleep", "999"],
-    num_workers=1,
+    place=Place.alone(1),
     run_id="id",
     master_addr="::1",
     master_port=5,

@@ -23,3 +23,12 @@ def test_counts_of_several_agents_mean_nothing(monkeypatch):
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert part_of_this_attempt(store) is store
+
+
+def test_counts_of_our_launchers_are_one(monkeypatch):
+    store = HashStore()
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    monkeypatch.setenv("ALLHANDS_STORE", "127.0.0.1:1@2")
+    part_of_this_attempt(store).set("k", "v")
+    assert store.list_keys() == ["attempt_1/k"]

@@ -1,0 +1,68 @@
+"""What the launchers of a job tell each other while it runs.
+
+Entries stand in a log in the store, in one order for all nodes: so all come to the same
+end of the job by themselves.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import NamedTuple
+
+from allhands.errors import DistStoreError
+
+__all__ = ["Entry", "Kind"]
+
+
+class Kind(str, enum.Enum):
+    """What an entry tells of its node."""
+
+    FAILED = "failed"  # one of its ranks, or it cannot start them
+    SIGNALED = "signaled"  # its launcher got a signal that ends the job
+    KILLED = "killed"  # its launcher kills what still runs: a second Ctrl-C
+    LOST = "lost"  # nothing is heard of it any more
+    DONE = "done"  # its ranks of this attempt have ended
+    LEFT = "left"  # it needs the store no more
+
+
+class Entry(NamedTuple):
+    """One entry of the log."""
+
+    kind: Kind
+    node: int
+    number: int = 0
+    """The exit code (FAILED, LOST, DONE) as a shell has it; or the signal."""
+    lines: tuple[str, ...] = ()
+    """What the launchers of other nodes say of it."""
+    is_secondary: bool = False
+    """Whether it only followed from what happened elsewhere."""
+    serial: int = 0
+    """Tells it from others of the same node."""
+
+    def to_bytes(self) -> bytes:
+        """As the store has it."""
+        return json.dumps(self).encode()
+
+    @staticmethod
+    def read(text: bytes) -> Entry:
+        """An entry of the log.
+
+        Raises:
+            DistStoreError: no launcher wrote that.
+        """
+        try:
+            kind, node, number, lines, is_secondary, serial = json.loads(text)
+            return Entry(
+                Kind(kind),
+                int(node),
+                int(number),
+                tuple(str(line) for line in lines),
+                bool(is_secondary),
+                int(serial),
+            )
+        except (ValueError, TypeError, RecursionError):
+            raise DistStoreError(
+                f"the log of the job's launchers has {text[:80]!r}, which no launcher "
+                "writes"
+            ) from None

@@ -1,0 +1,119 @@
+"""How a launcher gets the job's store, and the place of its ranks.
+
+With one node it serves a store of its own; with several node 0 serves it, and the
+launchers meet there.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import NamedTuple
+
+from allhands import settings
+from allhands.elastic.node import Node, NodeRoster
+from allhands.elastic.node_meeting import compose, enter, join, leave, reach
+from allhands.elastic.nodes import Nodes
+from allhands.elastic.place import Place, places
+from allhands.store import PrefixStore, Store, TCPStore
+
+__all__ = ["Joined", "alone", "among"]
+
+# For the look-up of the store's address, should it be a name.
+_STORE_LIMIT = timedelta(seconds=30)
+# As a multiple of the heartbeat: launchers say nothing of a host before its ranks do.
+_SILENCE = 2
+
+
+class Joined(NamedTuple):
+    """What a launcher knows once it may start its ranks."""
+
+    place: Place
+    run_id: str
+    store_port: int
+    master_port: int
+    nodes: Nodes | None
+    """The launchers, where the job has several nodes."""
+
+
+@contextmanager
+def alone(
+    address: str, master_port: int, num_workers: int, run_id: str
+) -> Iterator[Joined]:
+    """Have the store of a job with one node.
+
+    Raises:
+        DistNetworkError: it cannot listen at `address`, another process listens at
+            `master_port` there.
+    """
+    # Hosted here, so that it outlives every rank.
+    store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)
+    with _kept_free(address, master_port) as kept:
+        run_id = run_id or uuid.uuid4().hex
+        yield Joined(Place.alone(num_workers), run_id, store.port, kept, None)
+
+
+@contextmanager
+def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
+    """Meet the launchers of the other nodes, and keep in touch with them.
+
+    Raises:
+        DistNetworkError: node 0 cannot listen at `address` and `port`; some did not
+            come within `limit` seconds; or they were started for different jobs.
+    """
+    patience = settings.patience.get()
+    if me.rank == 0:
+        me = me._replace(run_id=me.run_id or uuid.uuid4().hex)
+        served = TCPStore(address, port, is_master=True, timeout=_STORE_LIMIT)
+        with _kept_free(address, 0) as master_port:
+            store = PrefixStore("launchers", served)
+            enter(store, me)
+            roster = compose(store, me, master_port, limit, patience, _say)
+            with _in_touch(store, roster, me.rank) as nodes:
+                yield _joined(roster, me.rank, port, nodes)
+        return
+    store = PrefixStore("launchers", reach(address, port, me, limit, patience, _say))
+    enter(store, me)
+    try:
+        roster = join(store, me, limit, patience, _say)
+    except BaseException:
+        leave(store, me.rank)
+        raise
+    with _in_touch(store, roster, me.rank) as nodes:
+        yield _joined(roster, me.rank, port, nodes)
+
+
+def _in_touch(store: Store, roster: NodeRoster, rank: int) -> Nodes:
+    return Nodes(store, roster, rank, _SILENCE * settings.heartbeat.get())
+
+
+def _joined(roster: NodeRoster, rank: int, port: int, nodes: Nodes) -> Joined:
+    place = places(roster.nodes)[rank]
+    return Joined(place, roster.run_id, port, roster.master_port, nodes)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"allhands run: {line}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _kept_free(address: str, port: int) -> Iterator[int]:
+    """`port`, or any for 0, on which a rank may listen, but no other job comes.
+
+    Raises:
+        DistNetworkError: another process listens there.
+    """
+    if port != 0:  # a store says who it is
+        TCPStore(address, port, is_master=True, timeout=_STORE_LIMIT)
+    [(family, kind, protocol, _, place), *_] = socket.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM
+    )
+    with socket.socket(family, kind, protocol) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(place)
+        yield held.getsockname()[1]
