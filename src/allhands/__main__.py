@@ -13,6 +13,10 @@ _COMMANDS = {
     "run": ("allhands.run", "start a program on several ranks of this host"),
     "bench": ("allhands.bench.command", "measure speed here, beside Gloo and MPI"),
     "tune": ("allhands.bench.tune", "fit this package to this machine, for good"),
+    "debug": (
+        "allhands.debug.command",
+        "say why a job hung or failed, by its records",
+    ),
     "info": ("allhands.info", "say what this host offers, and how data would go"),
 }
 

@@ -17,6 +17,7 @@ __all__ = [
     "Setting",
     "advertise",
     "calibration",
+    "dumps",
     "heartbeat",
     "host_id",
     "interfaces",
@@ -298,10 +299,21 @@ record_length = Setting(
     "has so many. 0: nothing is recorded.",
 )
 
+dumps = Setting(
+    "ALLHANDS_DUMPS",
+    str,
+    "",
+    "A folder where each rank writes its flight record, as `rank_<n>.json`, when an "
+    "operation fails, when an exception ends the program, and on SIGUSR2, unless the "
+    "program has a handler of its own; of that the setting is read as allhands is "
+    "imported. Unset: nothing is written.",
+)
+
 ALL: tuple[Setting[Any], ...] = (
     *(
         advertise,
         calibration,
+        dumps,
         heartbeat,
         host_id,
         interfaces,

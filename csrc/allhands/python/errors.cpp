@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "allhands/base/error.hpp"
+#include "allhands/python/imported.hpp"
 
 namespace nb = nanobind;
 
@@ -78,11 +79,24 @@ nb::object to_exception(const std::exception_ptr& error) {
 
 namespace {
 
+// What a group's operations fail by; the caller's own mistakes are none.
+bool is_failure(ErrorKind kind) {
+  return kind == ErrorKind::RankFailed || kind == ErrorKind::Mismatch ||
+         kind == ErrorKind::Timeout || kind == ErrorKind::Backend;
+}
+
+// While the frames of the call are there.
+void tell_of(const nb::object& exception) {
+  static PyObject* const tell = imported("allhands.backends.failures", "tell");
+  static_cast<void>(nb::handle{tell}(exception));
+}
+
 void set(const Error& error) {
   // A signal's handler has raised while the core waited, for whatever that ended then.
   if (PyErr_Occurred()) return;
   try {
     const nb::object exception = to_exception(error);
+    if (is_failure(error.kind())) tell_of(exception);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
                     exception.ptr());
   } catch (nb::python_error& other) {

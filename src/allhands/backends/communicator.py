@@ -323,6 +323,13 @@ class Communicator(Protocol):
         """
         return
 
+    def flight_entries(self) -> list[dict[str, Any]]:
+        """What the group's flight recorder has, as the native core's method says.
+
+        A backend without one has nothing.
+        """
+        return []
+
     def note_failure(self, reason: str) -> None:
         """This rank is about to `close` because of an exception, which is `reason`.
 

@@ -46,6 +46,10 @@ class FrontCommunicator(Communicator):
         """See `Communicator.observe`."""
         self.communicator.observe(observer)
 
+    def flight_entries(self) -> list[dict[str, Any]]:
+        """See `Communicator.flight_entries`."""
+        return self.communicator.flight_entries()
+
     def note_failure(self, reason: str) -> None:
         """See `Communicator.note_failure`."""
         self.communicator.note_failure(reason)

@@ -59,6 +59,10 @@ class PerDeviceCommunicator(Communicator):
         for communicator in self._distinct:
             communicator.observe(observer)
 
+    def flight_entries(self) -> list[dict[str, Any]]:
+        """See `Communicator.flight_entries`."""
+        return [entry for c in self._distinct for entry in c.flight_entries()]
+
     def note_failure(self, reason: str) -> None:
         """See `Communicator.note_failure`."""
         for communicator in self._distinct:

@@ -8,6 +8,7 @@ from allhands.debug.level import (
     set_debug_level_from_env,
 )
 from allhands.debug.pause import breakpoint
+from allhands.debug.record import dump as dump
 from allhands.debug.region import record_comm
 
 __all__ = [

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, suppress
 from types import TracebackType
 
+from allhands.backends import failures
+
 __all__ = ["restore", "show_rank"]
 
 
@@ -32,6 +34,7 @@ class _RankHook:
         error: BaseException,
         traceback: TracebackType | None,
     ) -> None:
+        failures.tell(error, traceback)
         with redirect_stderr(io.StringIO()) as text:
             self.before(kind, error, traceback)
         lines = text.getvalue().splitlines()

@@ -1,0 +1,300 @@
+"""Dump: what one rank knew of its operations at one moment, read from JSON.
+
+The fields that torch's flight recorder has too are called as there; see
+docs/reference/flight-record.md. What a file says is checked as it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from allhands.debug.frames import Place
+
+__all__ = [
+    "SCHEMA",
+    "Dump",
+    "Entry",
+    "Failure",
+    "Group",
+    "Thread",
+    "read_dumps",
+    "read_endings",
+]
+
+SCHEMA = 1
+"""Of the files; another number is another meaning."""
+_WAITING = ("scheduled", "started")
+_LONGEST = 1 << 28  # bytes of a file
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group as one of its ranks knows it."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+    """Of the world, by rank of the group."""
+
+    def __str__(self) -> str:
+        return f"'{self.name}'" if self.desc in ("", "undefined") else f"'{self.desc}'"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operation of a rank."""
+
+    group: str
+    op: str
+    number: int
+    """Which collective of the group, or which message of the rank there."""
+    state: str
+    """"scheduled", "started", "completed" or "failed"."""
+    is_message: bool
+    dtype: str
+    count: int
+    reduce_op: str
+    partner: int
+    """Root or peer, a rank of the group; -1: none, or any source."""
+    tag: int
+    is_async: bool
+    created: int
+    """Nanoseconds since 1970."""
+    frames: tuple[Place, ...] = ()
+    """Where the call is, the innermost first; empty where nobody waits in it."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it had not ended."""
+        return self.state in _WAITING
+
+    @property
+    def place(self) -> Place | None:
+        """The line of the call, where it is known."""
+        return self.frames[0] if self.frames else None
+
+    def __str__(self) -> str:
+        if self.op == "barrier":
+            return self.op
+        parts = [self.dtype, f"count {self.count}"]
+        if self.reduce_op and not self.is_message:
+            parts.append(self.reduce_op)
+        if self.is_message:
+            way = "to" if self.op == "send" else "from"
+            peer = "any rank" if self.partner < 0 else f"rank {self.partner}"
+            parts += [f"{way} {peer}", f"tag {self.tag}"]
+        elif self.partner >= 0:
+            parts.append(f"root {self.partner}")
+        return f"{self.op}({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A Python thread of a rank."""
+
+    name: str
+    is_main: bool
+    inside: str
+    """The function of allhands that it is in; empty: none."""
+    frames: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        where = str(self.frames[0]) if self.frames else "an unknown line"
+        return f"{where} (in {self.inside})" if self.inside else where
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The exception that a rank was about to raise, or that ended it."""
+
+    type: str
+    message: str
+    ranks: tuple[int, ...]
+    """Of the world: what its `ranks` say."""
+    group: str
+    """Whose operation failed; empty: of none."""
+    frames: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What one rank knew at one moment. Immutable."""
+
+    rank: int
+    world_size: int
+    host: str
+    pid: int
+    reason: str
+    time: int
+    """Nanoseconds since 1970."""
+    groups: Mapping[str, Group]
+    entries: tuple[Entry, ...]
+    """By the time when each was issued."""
+    threads: tuple[Thread, ...]
+    failure: Failure | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """As it was read."""
+
+    @classmethod
+    def of(cls, told: Any) -> Dump:
+        """Read the JSON object of one rank.
+
+        Raises:
+            ValueError: it is none, or of another schema.
+        """
+        try:
+            if told["schema"] != SCHEMA:
+                raise ValueError(
+                    f"its schema is {told['schema']!r}, this version reads {SCHEMA}"
+                )
+            return cls(
+                rank=_number(told["rank"]),
+                world_size=_number(told["world_size"]),
+                host=str(told["host"]),
+                pid=_number(told["pid"]),
+                reason=str(told["reason"]),
+                time=_number(told["time_ns"]),
+                groups={str(k): _group(v) for k, v in told["pg_config"].items()},
+                entries=tuple(_entry(entry) for entry in told["entries"]),
+                threads=tuple(_thread(thread) for thread in told["threads"]),
+                failure=_failure(told["error"]) if told.get("error") else None,
+                raw=told,
+            )
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(
+                f"it is no flight record: {type(error).__name__}: {error}"
+            ) from error
+
+    def group_of(self, name: str) -> Group:
+        """The group called `name`, also where the record does not have it."""
+        known = self.groups.get(name)
+        return known or Group(name, "", tuple(range(self.world_size)))
+
+    def age(self, entry: Entry) -> float:
+        """Seconds from when `entry` was issued to when this was written."""
+        return max(0.0, (self.time - entry.created) / 1e9)
+
+    @property
+    def main_thread(self) -> Thread | None:
+        """Where the program itself was."""
+        return next((thread for thread in self.threads if thread.is_main), None)
+
+
+def read_dumps(paths: Iterable[str | os.PathLike[str]]) -> list[Dump]:
+    """The records in files of one rank or of a job, and in folders of such; by rank.
+
+    Of several of one rank the last counts.
+
+    Raises:
+        ValueError: a file is no record; it is named. Also: there are none.
+        OSError: it cannot be read.
+    """
+    found: dict[int, Dump] = {}
+    for path in paths:
+        for file in _files(os.fspath(path)):
+            for dump in _read(file):
+                before = found.get(dump.rank)
+                if before is None or before.time <= dump.time:
+                    found[dump.rank] = dump
+    if not found:
+        raise ValueError("there is no flight record")
+    return [found[rank] for rank in sorted(found)]
+
+
+def read_endings(paths: Iterable[str | os.PathLike[str]]) -> dict[int, str]:
+    """How ranks ended, as the launcher noted it in a job's file; see `read_dumps`."""
+    found: dict[int, str] = {}
+    for path in paths:
+        for file in _files(os.fspath(path)):
+            told = _load(file)
+            if isinstance(told, dict) and isinstance(told.get("endings"), dict):
+                found.update({int(k): str(v) for k, v in told["endings"].items()})
+    return found
+
+
+def _files(path: str) -> Sequence[str]:
+    if not os.path.isdir(path):
+        return [path]
+    return sorted(
+        os.path.join(path, name) for name in os.listdir(path) if name.endswith(".json")
+    )
+
+
+def _read(file: str) -> list[Dump]:
+    told = _load(file)
+    ranks = told["ranks"] if isinstance(told, dict) and "ranks" in told else [told]
+    try:
+        return [Dump.of(rank) for rank in ranks]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _load(file: str) -> Any:
+    try:
+        with open(file, encoding="utf-8") as stream:
+            text = stream.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST} characters")
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number")
+    return value
+
+
+def _group(told: Any) -> Group:
+    ranks = tuple(_number(rank) for rank in json.loads(told["ranks"]))
+    return Group(str(told["name"]), str(told["desc"]), ranks)
+
+
+def _places(told: Any) -> tuple[Place, ...]:
+    return tuple(
+        Place(str(place["name"]), str(place["filename"]), _number(place["line"]))
+        for place in told
+    )
+
+
+def _entry(told: Any) -> Entry:
+    is_message = bool(told["is_p2p"])
+    return Entry(
+        group=str(told["process_group"][0]),
+        op=str(told["op"]),
+        number=_number(told["p2p_seq_id" if is_message else "collective_seq_id"]),
+        state=str(told["state"]),
+        is_message=is_message,
+        dtype=str(told["dtype"]),
+        count=_number(told["count"]),
+        reduce_op=str(told["reduce_op"]),
+        partner=_number(told["partner"]),
+        tag=_number(told["tag"]),
+        is_async=bool(told["async_op"]),
+        created=_number(told["time_created_ns"]),
+        frames=_places(told["frames"]),
+    )
+
+
+def _thread(told: Any) -> Thread:
+    return Thread(
+        str(told["name"]),
+        bool(told["is_main"]),
+        str(told["inside"]),
+        _places(told["frames"]),
+    )
+
+
+def _failure(told: Any) -> Failure:
+    return Failure(
+        str(told["type"]),
+        str(told["message"]),
+        tuple(_number(rank) for rank in told["ranks"]),
+        str(told["group"]),
+        _places(told["frames"]),
+    )

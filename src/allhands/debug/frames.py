@@ -1,0 +1,80 @@
+"""Places in a program's code, the innermost of its own first."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from functools import cache
+from itertools import islice
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+__all__ = ["Place", "inside", "places", "places_of_traceback"]
+
+_MOST = 16
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NO_PROGRAMS = ("<frozen", "<__array_function__")
+
+
+class Place(NamedTuple):
+    """A line of code that was running."""
+
+    name: str
+    """The function's."""
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}"
+
+
+def places(frame: FrameType | None) -> list[Place]:
+    """Where the program is that called what runs in `frame`.
+
+    From its innermost frame that is neither of this package nor of Python, outwards.
+    """
+    found: list[Place] = []
+    while frame is not None and len(found) < _MOST:
+        code = frame.f_code
+        if found or _is_of_a_program(code.co_filename):
+            found.append(Place(code.co_name, code.co_filename, frame.f_lineno or 0))
+        frame = frame.f_back
+    return found
+
+
+def places_of_traceback(traceback: TracebackType | None) -> list[Place]:
+    """The same of where an exception came from."""
+    raised: list[Place] = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        raised.append(Place(code.co_name, code.co_filename, traceback.tb_lineno or 0))
+        traceback = traceback.tb_next
+    raised.reverse()
+    for i, place in enumerate(raised):
+        if _is_of_a_program(place.filename):
+            return list(islice(raised, i, i + _MOST))
+    return raised[:_MOST]
+
+
+def inside(frame: FrameType | None) -> str:
+    """The function of this package that the program called and that runs in `frame`.
+
+    Empty: it has called none.
+    """
+    name = ""
+    while frame is not None and not _is_of_a_program(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith(_OURS):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return name
+
+
+@cache
+def _is_of_a_program(filename: str) -> bool:
+    return not filename.startswith((_OURS, *_NO_PROGRAMS, *_libraries()))
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(sysconfig.get_paths()[name] + os.sep for name in names)

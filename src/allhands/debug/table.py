@@ -1,0 +1,93 @@
+"""The records of a job for people: a line per rank, what it was doing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from allhands.debug.dumps import Dump, Entry
+from allhands.debug.frames import Place
+
+__all__ = ["ranks_table"]
+
+
+def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
+    """A line for each rank of the world, also for one that left no record."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("rank", justify="right", no_wrap=True)
+    for head in ("state", "operation", "group"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("for", justify="right", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    by_rank = {dump.rank: dump for dump in dumps}
+    size = max(dumps[-1].rank + 1, *(dump.world_size for dump in dumps))
+    for rank in range(size):
+        if rank in by_rank:
+            table.add_row(str(rank), *_cells(by_rank[rank], endings.get(rank)))
+        else:
+            table.add_row(str(rank), endings.get(rank, "no record"), "", "", "", "")
+    return table
+
+
+def _cells(dump: Dump, ending: str | None) -> Sequence[str]:
+    entry = _current(dump)
+    state = _state(dump, entry)
+    if ending is not None and dump.failure is None:
+        state += f"; {ending}"
+    place = _place(dump, entry)
+    where = "" if place is None else _short(place)
+    if entry is None:
+        return state, "", "", "", where
+    age = f"{dump.age(entry):.1f} s"
+    return state, _operation(entry), str(dump.group_of(entry.group)), age, where
+
+
+def _operation(entry: Entry) -> str:
+    if not entry.is_message:
+        return f"{entry.op} #{entry.number}"
+    peer = "any" if entry.partner < 0 else entry.partner
+    return f"{entry.op} {'to' if entry.op == 'send' else 'from'} {peer}"
+
+
+def _short(place: Place) -> str:
+    """From the folder of whoever reads it, where that is shorter."""
+    with suppress(ValueError):  # there is no way from there
+        near = os.path.relpath(place.filename)
+        return min(f"{near}:{place.line}", str(place), key=len)
+    return str(place)
+
+
+def _current(dump: Dump) -> Entry | None:
+    """What it waits in, or failed in, or did last."""
+    under_way = [entry for entry in dump.entries if entry.is_under_way]
+    if under_way:
+        return min(under_way, key=lambda entry: entry.is_async)
+    return dump.entries[-1] if dump.entries else None
+
+
+_STATES = {
+    "CollectiveTimeoutError": "timed out in",
+    "RankFailedError": "lost a rank in",
+    "CollectiveMismatchError": "mismatch in",
+}
+
+
+def _state(dump: Dump, entry: Entry | None) -> str:
+    if dump.failure is not None:
+        return _STATES.get(dump.failure.type, dump.failure.type)
+    if entry is not None and entry.is_under_way:
+        return "waits in"
+    return "runs, after" if entry is not None else "runs"
+
+
+def _place(dump: Dump, entry: Entry | None) -> Place | None:
+    if dump.failure is not None and dump.failure.frames:
+        return dump.failure.frames[0]
+    if entry is not None and entry.is_under_way and entry.place:
+        return entry.place
+    main = dump.main_thread
+    return main.frames[0] if main and main.frames else None

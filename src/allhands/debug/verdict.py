@@ -1,0 +1,265 @@
+"""What is wrong with a job, in one line, from the records of its ranks.
+
+The first failure that no other one explains decides what is asked: an exception of
+the program, ranks that called different things, a wait that took too long, or a rank
+that is gone. Where nothing failed, only who has waited for long counts. Records may be
+missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from allhands.debug.dumps import Dump, Entry, Failure
+from allhands.debug.frames import Place
+from allhands.debug.waits import Wait, cycle, waits
+
+__all__ = ["LEAST_WAIT", "Verdict", "ranks_text", "verdict"]
+
+LEAST_WAIT = 5.0
+"""Seconds; nobody is blamed for a rank that has waited less and has not failed."""
+_OURS = (
+    *("RankFailedError", "CollectiveMismatchError", "CollectiveTimeoutError"),
+    "DistBackendError",
+)
+_CALLS = re.compile(r"rank (\d+)(?: \(this process\))?: (\w+\([^;]*)")
+_LONGEST = 900
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong, and who is to blame. Immutable."""
+
+    kind: str
+    """"exception", "mismatch", "cycle", "stuck", "late", "missing" or "dead"."""
+    ranks: tuple[int, ...]
+    """Of the world."""
+    line: str
+    """For people: who, what, and where, on one line."""
+
+
+def verdict(
+    dumps: Iterable[Dump],
+    endings: Mapping[int, str] | None = None,
+    least_wait: float = LEAST_WAIT,
+) -> Verdict | None:
+    """What the records tell; None: nothing is wrong as far as they go.
+
+    Args:
+        dumps: one of each rank that left one.
+        endings: how ranks ended, as far as somebody knows: "killed by SIGKILL".
+        least_wait: seconds; see `LEAST_WAIT`.
+    """
+    case = _Case({dump.rank: dump for dump in dumps}, endings or {})
+    found = waits(case.dumps, least_wait)
+    first = case.first_failure()
+    if first is not None:
+        assert first.failure is not None
+        if first.failure.type not in _OURS:
+            return case.of_exception(first, first.failure)
+        if first.failure.type == "CollectiveMismatchError":
+            return case.of_mismatch(first, first.failure)
+    return case.of_waits(found) or case.of_rest(first)
+
+
+class _Case:
+    """The records of a job, and the questions to them."""
+
+    def __init__(self, dumps: Mapping[int, Dump], endings: Mapping[int, str]) -> None:
+        self.dumps = dumps
+        self.endings = endings
+
+    def first_failure(self) -> Dump | None:
+        """The earliest that is not by another rank's end, if there is one."""
+        failed = [dump for dump in self.dumps.values() if dump.failure is not None]
+
+        def order(dump: Dump) -> tuple[bool, int]:
+            assert dump.failure is not None
+            return dump.failure.type == "RankFailedError", dump.time
+
+        return min(failed, key=order, default=None)
+
+    def of_exception(self, dump: Dump, failure: Failure) -> Verdict:
+        head = failure.message.split("\n")[0]
+        what = f"{failure.type}: {head}" if head else failure.type
+        text = f"rank {dump.rank} raised {what}{_at(failure.frames)}"
+        return Verdict("exception", (dump.rank,), _line(text))
+
+    def of_mismatch(self, dump: Dump, failure: Failure) -> Verdict:
+        calls = self._calls(dump, failure)
+        if len(calls) < 2:
+            text = f"rank {dump.rank}: {failure.message}{_at(failure.frames)}"
+            ranks = tuple(sorted({dump.rank, *failure.ranks}))
+            return Verdict("mismatch", ranks, _line(text))
+        group = dump.group_of(failure.group)
+        counted = Counter(calls.values()).most_common()
+        usual, how_many = counted[0]
+        odd = [rank for rank in sorted(calls) if calls[rank] != usual]
+        if how_many > len(calls) / 2:
+            told = "; ".join(f"{calls[rank]}{self._where(rank)}" for rank in odd[:4])
+            others = [rank for rank in sorted(calls) if calls[rank] == usual]
+            text = (
+                f"{ranks_text(odd)} called {told}, where {ranks_text(others)} called "
+                f"{usual}{self._where(others[0])}, on group {group}"
+            )
+            return Verdict("mismatch", tuple(odd), _line(text))
+        told = "; ".join(
+            f"rank {rank}: {calls[rank]}{self._where(rank)}" for rank in sorted(calls)
+        )
+        text = f"the ranks of group {group} called different things: {told}"
+        return Verdict("mismatch", tuple(sorted(calls)), _line(text))
+
+    def _calls(self, dump: Dump, failure: Failure) -> dict[int, str]:
+        """What each rank called, of the world: as the error says, or the records."""
+        group = dump.group_of(failure.group)
+        told = {
+            group.ranks[int(rank)]: call
+            for rank, call in _CALLS.findall(failure.message)
+            if int(rank) < len(group.ranks)
+        }
+        if len(told) >= 2 or "called different things" not in failure.message:
+            return told
+        number = max((e.number for e in _failed(dump, failure.group)), default=None)
+        return {
+            rank: str(entry)
+            for rank, other in self.dumps.items()
+            for entry in _failed(other, failure.group)
+            if entry.number == number
+        }
+
+    def _where(self, rank: int) -> str:
+        """The line of a rank's call that failed, in brackets."""
+        dump = self.dumps.get(rank)
+        if dump is None:
+            return " (no record)"
+        return _at(dump.failure.frames) if dump.failure else ""
+
+    def of_waits(self, found: Mapping[int, Wait]) -> Verdict | None:
+        if not found:
+            return None
+        ring = cycle(found, self.dumps)
+        if ring:
+            return _of_ring(ring)
+        guilty, waiting = self._blockers(found)
+        if not guilty:
+            return None
+        return self._of_blockers(guilty, waiting)
+
+    def _blockers(self, found: Mapping[int, Wait]) -> tuple[list[int], list[Wait]]:
+        """Ranks that others wait for and that wait for nobody; and who does.
+
+        Those of whom more is known than that they left no record come first.
+        """
+        known, unknown = set[int](), set[int]()
+        for wait in found.values():
+            free = wait.awaited - found.keys()
+            (known if wait.is_known else unknown).update(free)
+        # Of one that left no record it is not known that it does not wait, too.
+        guilty = known & self.dumps.keys() or known or unknown
+        waiting = [wait for wait in found.values() if wait.awaited & guilty]
+        return sorted(guilty), waiting
+
+    def _of_blockers(self, guilty: Sequence[int], waiting: Sequence[Wait]) -> Verdict:
+        kinds, told = zip(
+            *(self._blocker(rank, waiting) for rank in guilty), strict=True
+        )
+        first = min(waiting, key=lambda wait: wait.entry.created)
+        who = ranks_text(sorted(wait.rank for wait in waiting))
+        verb = "waits" if len(waiting) == 1 else "wait"
+        text = f"{'; '.join(told[:4])}; {who} {verb} in {first}"
+        return Verdict(kinds[0], tuple(guilty), _line(text))
+
+    def _blocker(self, rank: int, waiting: Sequence[Wait]) -> tuple[str, str]:
+        """The kind of what `rank` does instead of coming, and in words."""
+        dump = self.dumps.get(rank)
+        if dump is None:
+            return self._unseen(rank)
+        if dump.failure is not None:
+            return "late", f"rank {rank} came too late{_at(dump.failure.frames)}"
+        sent = _other_tag(dump, rank, waiting)
+        main = dump.main_thread
+        if main is None:
+            return "stuck", f"rank {rank} has not come{sent}"
+        if main.inside:
+            where = f"{main.inside}(){_at(main.frames)}"
+            return "stuck", f"rank {rank} is in {where}{sent}"
+        return "stuck", f"rank {rank} is in its own code{_at(main.frames)}{sent}"
+
+    def _unseen(self, rank: int) -> tuple[str, str]:
+        ending = self.endings.get(rank)
+        if ending is None:
+            return "missing", f"rank {rank} left no record"
+        return "dead", f"rank {rank}: {ending}"
+
+    def of_rest(self, first: Dump | None) -> Verdict | None:
+        """Of failures by which nobody can be seen to wait."""
+        if first is None or first.failure is None:
+            return None
+        text = f"rank {first.rank} raised {first.failure.type}: {first.failure.message}"
+        return Verdict(
+            "failure", (first.rank,), _line(text + _at(first.failure.frames))
+        )
+
+
+def _of_ring(ring: Sequence[Wait]) -> Verdict:
+    text = f"cycle of waits: rank {ring[0].rank} waits in {ring[0]} for "
+    text += "".join(
+        f"rank {wait.rank}, which waits in {wait} for " for wait in ring[1:]
+    )
+    text += f"rank {ring[0].rank}"
+    return Verdict("cycle", tuple(sorted(wait.rank for wait in ring)), _line(text))
+
+
+def _failed(dump: Dump, group: str) -> list[Entry]:
+    return [
+        entry
+        for entry in dump.entries
+        if entry.state == "failed" and entry.group == group and not entry.is_message
+    ]
+
+
+def _other_tag(dump: Dump, rank: int, waiting: Sequence[Wait]) -> str:
+    """That `rank` sent to one that waits for a message, but by another tag."""
+    for wait in waiting:
+        entry, group = wait.entry, wait.group
+        if entry.op != "recv" or wait.rank not in group.ranks:
+            continue
+        here = group.ranks.index(wait.rank)
+        sent = [
+            other.tag
+            for other in dump.entries
+            if other.op == "send" and other.group == entry.group
+            if other.partner == here and other.tag != entry.tag
+        ]
+        if sent and rank in wait.awaited:
+            return f", and has sent tag {sent[-1]} to rank {wait.rank}"
+    return ""
+
+
+def _at(frames: Sequence[Place]) -> str:
+    return f" ({frames[0]})" if frames else ""
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Of ranks in order: "rank 3", "ranks 0, 2", "ranks 0-6"."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    texts: list[str] = []
+    for part in parts:
+        few = len(part) < 3
+        texts += map(str, part) if few else [f"{part[0]}-{part[-1]}"]
+    return f"ranks {', '.join(texts)}"
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

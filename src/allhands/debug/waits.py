@@ -1,0 +1,146 @@
+"""Who waits for whom, as the ranks' records tell.
+
+A rank waits in an operation that has not ended, or that has just failed because another
+rank did not come. For whom follows from the error, from what the other ranks' records
+have of the same operation, or, of a message, from its peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from allhands.debug.dumps import Dump, Entry, Group
+
+__all__ = ["Wait", "cycle", "waits"]
+
+# Failures by which a rank tells that it waited.
+_BY_WAITING = ("CollectiveTimeoutError", "RankFailedError")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One rank that waits in an operation for others."""
+
+    rank: int
+    entry: Entry
+    group: Group
+    awaited: frozenset[int]
+    """Of the world; those of whom it is known where that is known of any."""
+    is_known: bool
+    """False: these are only the ranks that left no record."""
+
+    def __str__(self) -> str:
+        where = f" ({self.entry.place})" if self.entry.place else ""
+        return f"{_numbered(self.entry)} on group {self.group}{where}"
+
+
+def _numbered(entry: Entry) -> str:
+    return str(entry) if entry.is_message else f"{entry.op} #{entry.number}"
+
+
+def waits(dumps: Mapping[int, Dump], least_seconds: float) -> dict[int, Wait]:
+    """What each rank waits in that does, by rank.
+
+    A rank counts that has failed by waiting, or waited for `least_seconds`.
+    """
+    found = (_wait_of(dump, dumps, least_seconds) for dump in dumps.values())
+    return {wait.rank: wait for wait in found if wait is not None}
+
+
+def _wait_of(dump: Dump, dumps: Mapping[int, Dump], least: float) -> Wait | None:
+    failed = _failed_by_waiting(dump)
+    if failed is not None:
+        assert dump.failure is not None
+        group = dump.group_of(failed.group)
+        told = frozenset(dump.failure.ranks) - {dump.rank}
+        if told:
+            return Wait(dump.rank, failed, group, told, True)
+        return _of_entry(dump, failed, dumps)
+    main = dump.main_thread
+    is_in_call = main is None or bool(main.inside)
+    for entry in dump.entries:
+        is_waited_for = not entry.is_async or is_in_call
+        if entry.is_under_way and is_waited_for and dump.age(entry) >= least:
+            wait = _of_entry(dump, entry, dumps)
+            if wait is not None:
+                return wait
+    return None
+
+
+def _failed_by_waiting(dump: Dump) -> Entry | None:
+    failure = dump.failure
+    if failure is None or failure.type not in _BY_WAITING:
+        return None
+    failed = [e for e in dump.entries if e.state == "failed"]
+    return failed[-1] if failed else None
+
+
+def _of_entry(dump: Dump, entry: Entry, dumps: Mapping[int, Dump]) -> Wait | None:
+    group = dump.group_of(entry.group)
+    others = [rank for rank in group.ranks if rank != dump.rank]
+    if entry.is_message:
+        if not 0 <= entry.partner < len(group.ranks):
+            return None  # any source: nobody in particular
+        others = [group.ranks[entry.partner]]
+        return Wait(dump.rank, entry, group, frozenset(others), True)
+    late = [r for r in others if r in dumps and not _has_come(dumps[r], entry)]
+    if late:
+        return Wait(dump.rank, entry, group, frozenset(late), True)
+    unknown = frozenset(rank for rank in others if rank not in dumps)
+    return Wait(dump.rank, entry, group, unknown, False) if unknown else None
+
+
+def _has_come(dump: Dump, entry: Entry) -> bool:
+    """Whether that rank has issued this collective, too."""
+    return any(
+        other.group == entry.group
+        and not other.is_message
+        and other.number >= entry.number
+        for other in dump.entries
+    )
+
+
+def cycle(found: Mapping[int, Wait], dumps: Mapping[int, Dump]) -> Sequence[Wait]:
+    """The shortest ring of ranks each of which waits for the next; empty: none."""
+    best: list[Wait] = []
+    for start in sorted(found):
+        ring = _ring(start, found, dumps)
+        if ring and (not best or len(ring) < len(best)):
+            best = ring
+    return best
+
+
+def _ring(
+    start: int, found: Mapping[int, Wait], dumps: Mapping[int, Dump]
+) -> list[Wait]:
+    """The shortest way from `start` back to it."""
+    ways: list[list[int]] = [[start]]
+    seen: set[int] = set()
+    while ways:
+        way = ways.pop(0)
+        wait = found[way[-1]]
+        for rank in sorted(wait.awaited):
+            if not wait.is_known or not _waits_meanwhile(rank, wait, found, dumps):
+                continue
+            if rank == start:
+                return [found[member] for member in way]
+            if rank not in seen:
+                seen.add(rank)
+                ways.append([*way, rank])
+    return []
+
+
+def _waits_meanwhile(
+    rank: int, wait: Wait, found: Mapping[int, Wait], dumps: Mapping[int, Dump]
+) -> bool:
+    """Whether `rank` was waiting before the one that waits for it gave up."""
+    other = found.get(rank)
+    if other is None or other.entry.created > dumps[wait.rank].time:
+        return False
+    return not _is_same(wait.entry, other.entry)
+
+
+def _is_same(one: Entry, other: Entry) -> bool:
+    are_collectives = not (one.is_message or other.is_message)
+    return are_collectives and one.group == other.group and one.number == other.number

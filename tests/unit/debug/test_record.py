@@ -1,0 +1,177 @@
+"""dist.debug.dump: what is in it, and what follows from a file of it."""
+
+import json
+import os
+import signal
+import threading
+from contextvars import copy_context
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.debug import command
+from allhands.debug.dumps import Dump, read_dumps
+from harness.ranks import run_ranks
+
+
+def test_a_record_has_what_the_rank_did(tmp_path):
+    def body(rank):
+        group = dist.new_group([0, 1], group_desc="pair")
+        dist.all_reduce(np.ones(3, np.float32), op=dist.ReduceOp.MAX)
+        dist.broadcast(np.ones(2), 1, group=group)
+        if rank == 0:
+            dist.send(np.ones(4), 1, tag=7)
+        else:
+            dist.recv(np.ones(4), 0, tag=7)
+        dist.barrier()
+        return dist.debug.dump(tmp_path / f"rank_{rank}.json")
+
+    told = run_ranks(2, body)
+    dumps = read_dumps([tmp_path])
+    assert [dump.raw for dump in dumps] == told
+    assert [str(entry) for entry in dumps[1].entries] == [
+        "all_reduce(float32, count 3, MAX)",
+        "broadcast(float64, count 2, root 1)",
+        "recv(float64, count 4, from rank 0, tag 7)",
+        "barrier",
+    ]
+    assert {entry.state for entry in dumps[1].entries} == {"completed"}
+    assert [entry.number for entry in dumps[1].entries] == [1, 1, 1, 2]
+    assert dumps[0].group_of(dumps[0].entries[1].group).desc == "pair"
+    assert dumps[0].raw["entries"][2]["profiling_name"] == "allhands:send 0->1"
+    times = [entry.created for entry in dumps[0].entries]
+    assert times == sorted(times)
+    assert dumps[0].time - 100e9 < times[0] < dumps[0].time
+
+
+def test_a_call_that_waits_is_told_with_its_line():
+    def body(rank):
+        if rank == 1:
+            seen.wait(100)
+            return dist.barrier()
+        told = []
+
+        def look():
+            for _ in range(10_000):
+                told[:] = dist.debug.dump()["entries"]
+                if told and told[0]["frames"]:
+                    break
+            seen.set()
+
+        looking = threading.Thread(target=copy_context().run, args=(look,))
+        looking.start()
+        dist.barrier()
+        looking.join()
+        return told
+
+    seen = threading.Event()
+    [entry] = run_ranks(2, body)[0]
+    assert entry["state"] == "started"
+    assert entry["frames"][0]["filename"] == __file__
+    assert entry["frames"][0]["name"] == "body"
+
+
+def test_a_failure_writes_a_record_where_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALLHANDS_DUMPS", str(tmp_path / "records"))
+
+    def body(rank):
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError):
+                dist.recv(np.ones(1), 1, timeout=timedelta(seconds=0.01))
+        dist.barrier()
+
+    run_ranks(2, body)
+    [dump] = read_dumps([tmp_path / "records"])
+    assert (dump.rank, dump.reason) == (0, "failure")
+    assert dump.failure.type == "CollectiveTimeoutError"
+    assert dump.failure.ranks == (1,)
+    assert dump.failure.frames[0].filename == __file__
+    assert dump.entries[-1].state == "failed"
+    assert dump.entries[-1].place == dump.failure.frames[0]
+
+
+def test_nothing_is_written_where_nobody_asks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def body(rank):
+        with pytest.raises(dist.CollectiveMismatchError):
+            dist.all_reduce(np.ones(1 + rank))
+
+    run_ranks(2, body)
+    assert os.listdir(tmp_path) == []
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+
+
+def test_a_folder_that_cannot_be_written_changes_no_error(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("ALLHANDS_DUMPS", str(file))
+
+    def body(rank):
+        with pytest.raises(dist.CollectiveMismatchError, match="count 2"):
+            dist.all_reduce(np.ones(1 + rank))
+
+    run_ranks(2, body)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "Expecting value"),
+        ("[]", "it is no flight record"),
+        ("{}", "KeyError: 'schema'"),
+        ('{"schema": 2}', "its schema is 2, this version reads 1"),
+        ('{"ranks": 3}', "not iterable"),
+        ("[" * 100_000, "rank_0.json: "),
+        ('{"schema": 1, "rank": "x"}', "'x' is no number"),
+    ],
+)
+def test_a_file_that_is_no_record_is_named(tmp_path, capsys, text, problem):
+    (tmp_path / "rank_0.json").write_text(text)
+    assert command.main([str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "allhands debug: " in error
+    assert "rank_0.json: " in error
+    assert problem in error
+
+
+def test_the_command_names_what_is_wrong(tmp_path, capsys):
+    def body(rank):
+        if rank != 1:
+            with pytest.raises(dist.CollectiveTimeoutError):
+                dist.all_reduce(np.ones(3), timeout=timedelta(seconds=0.1))
+        told = dist.debug.dump()
+        all_have_told.wait(100)
+        return told
+
+    all_have_told = threading.Barrier(3)
+    told = run_ranks(3, body)
+    told[0]["error"] = {
+        "type": "CollectiveTimeoutError",
+        "message": "all_reduce #1 on group '0': timed out",
+        "ranks": [1],
+        "group": "0",
+        "frames": [{"name": "step", "filename": "train.py", "line": 31}],
+    }
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps({"ranks": told[:1] + told[2:], "endings": {"1": "gone"}}))
+    assert command.main([str(job)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("rank 1: gone; rank 0 waits in all_reduce #1 on group '")
+    assert "train.py:31" in shown
+    assert command.main([str(job), "--json"]) == 1
+    verdict = json.loads(capsys.readouterr().out)
+    assert (verdict["kind"], verdict["ranks"]) == ("dead", [1])
+
+
+def test_a_healthy_job_gets_no_verdict(tmp_path, capsys):
+    def body(rank):
+        dist.barrier()
+        return dist.debug.dump(tmp_path / f"rank_{rank}.json")
+
+    told = run_ranks(2, body)
+    assert Dump.of(told[0]).failure is None
+    assert command.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("nothing is wrong")
