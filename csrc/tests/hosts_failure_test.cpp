@@ -100,6 +100,7 @@ void test_an_interrupted_rank_breaks_the_group() {
 
 int main() {
   test_a_rank_that_left_is_named_on_every_rank(10);
+  test_a_rank_that_left_is_named_on_every_rank(50000);
   test_a_late_rank_is_named_on_every_rank(10);
   test_an_interrupted_rank_breaks_the_group();
 }

@@ -1,6 +1,7 @@
 // Collectives of groups whose ranks are on several hosts.
 #include "allhands/hosts/hosts.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -223,6 +224,21 @@ void test_small_operations_have_the_bits_of_one_host() {
   check_same_bits({1, 0, 1, 0}, DType::UInt8, ReduceOp::BitXor, {1, 9});
 }
 
+// Hosts of several ranks reduce what they have first: another order, which exact
+// operations do not show.
+void test_large_operations_have_the_bits_of_one_host() {
+  for (const Hosting& hosting : kHostings) {
+    check_same_bits(hosting, DType::Int32, ReduceOp::Sum, {20011});
+    if (hosting.size() > 4) continue;
+    check_same_bits(hosting, DType::Float32, ReduceOp::Max, {20000});
+    check_same_bits(hosting, DType::Int64, ReduceOp::PremulSum, {9000});
+    check_same_bits(hosting, DType::Int16, ReduceOp::Avg, {40001});
+  }
+  for (const Hosting& hosting : {Hosting{0, 1}, Hosting{1, 2, 0}, Hosting{0, 1, 2, 3}})
+    for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg})
+      check_same_bits(hosting, DType::Float32, op, {30011});
+}
+
 // Rank r sends r + 1 elements, times `factor`, to each rank after it and none to those
 // before, from arrays that ranks of one host could not read.
 void test_all_to_all_of_uneven_shares(const Hosting& hosting, std::size_t factor) {
@@ -290,6 +306,33 @@ void test_sparse_arrays(std::size_t width) {
     const auto* const sums = reinterpret_cast<const float*>(array.sums.get());
     for (std::size_t i = 0; i < 6 * width; ++i) CHECK(sums[i] == expected[i / width]);
   });
+}
+
+// Whatever the order, all ranks get the same, and nothing far from the sum.
+void test_large_sums_of_floats_are_alike() {
+  for (const Hosting& hosting : kHostings)
+    for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::PremulSum}) {
+      const std::size_t count = 20001;
+      std::vector<std::vector<float>> results(hosting.size());
+      run_on_hosts(hosting, [&](HostRank& rank) {
+        std::vector<float> data(count);
+        for (std::size_t i = 0; i < count; ++i)
+          data[i] =
+              1.0f / static_cast<float>(i % 97 + 1) + 0.1f * value(rank.rank(), i);
+        rank.run(all_reduce(buffer_of(data), buffer_of(data), op, 0.7));
+        results[static_cast<std::size_t>(rank.rank())] = std::move(data);
+      });
+      const auto n = static_cast<double>(hosting.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        double sum = 0;
+        for (int rank = 0; rank < static_cast<int>(n); ++rank)
+          sum += 1.0 / static_cast<double>(i % 97 + 1) + 0.1 * value(rank, i);
+        if (op == ReduceOp::Avg) sum /= n;
+        if (op == ReduceOp::PremulSum) sum *= 0.7;
+        CHECK(std::abs(results[0][i] - sum) < 1e-5 * sum);
+      }
+      for (const auto& result : results) CHECK(result == results[0]);
+    }
 }
 
 void test_bytes_of_many_chunks() {
@@ -363,6 +406,7 @@ void test_messages_of_the_program_are_left_alone() {
 int main() {
   test_who_is_where();
   test_small_operations_have_the_bits_of_one_host();
+  test_large_operations_have_the_bits_of_one_host();
   for (const Hosting& hosting : kHostings) {
     test_all_to_all_of_uneven_shares(hosting, 3);
     test_all_to_all_of_uneven_shares(hosting, 9000);
@@ -372,6 +416,7 @@ int main() {
   test_disagreeing_shares_are_named_on_every_rank();
   test_sparse_arrays(1);
   test_sparse_arrays(5000);
+  test_large_sums_of_floats_are_alike();
   test_bytes_of_many_chunks();
   test_a_mismatch_is_known_to_all({0, 1}, 1);
   test_a_mismatch_is_known_to_all({0, 0, 1, 1}, 3);

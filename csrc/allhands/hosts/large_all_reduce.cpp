@@ -1,0 +1,135 @@
+// Reduce-scatter within each host, all_reduce of each slice between hosts, all-gather
+// within each host.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "allhands/algorithms/bruck.hpp"
+#include "allhands/algorithms/composition.hpp"
+#include "allhands/algorithms/pairwise.hpp"
+#include "allhands/algorithms/ring.hpp"
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/row.hpp"
+#include "allhands/hosts/executor.hpp"
+#include "allhands/hosts/large.hpp"
+#include "allhands/hosts/slices.hpp"
+
+namespace allhands {
+namespace {
+
+// Contiguous memory like an array.
+struct Copy {
+  explicit Copy(const Buffer& like)
+      : memory(std::make_unique_for_overwrite<std::byte[]>(like.num_bytes())),
+        buffer{memory.get(), like.dtype, like.count, {}, 0} {}
+
+  std::unique_ptr<std::byte[]> memory;
+  Buffer buffer;
+};
+
+// Between few participants all at once, and each part is rounded as one reduction.
+Schedule schedule_of(int rank, int size, std::size_t count) {
+  constexpr int kFewParticipants = 8;
+  const Partition parts = Partition::even(count, size);
+  if (size <= kFewParticipants)
+    return all_reduce_of(rank, parts, pairwise_reduce_scatter(rank, parts, size),
+                         bruck_all_gather(rank, parts, std::max(size, 2)));
+  return all_reduce_of(rank, parts, ring_reduce_scatter(rank, parts),
+                       ring_all_gather(rank, parts));
+}
+
+bool are_hosts_alike(const Hosts& hosts) {
+  return hosts.num_slices() * hosts.num_hosts() == hosts.size();
+}
+
+// An average of averages is not what integers have on one host; and where hosts have
+// different numbers of ranks it is none at all.
+bool must_be_flat(const Crossing& crossing, const Operation& operation) {
+  const Hosts& hosts = crossing.hosts;
+  return operation.reduce_op == ReduceOp::Avg && hosts.num_hosts() != hosts.size() &&
+         (is_integral(operation.input.dtype) || !are_hosts_alike(hosts));
+}
+
+void run_flat(const Crossing& crossing, const Buffer& input, const Buffer& output,
+              ReduceOp op) {
+  std::vector<int> all(static_cast<std::size_t>(crossing.group.size()));
+  std::iota(all.begin(), all.end(), 0);
+  execute(crossing,
+          schedule_of(crossing.group.rank, crossing.group.size(), input.count), all,
+          input, output, op);
+}
+
+// Both arrays are contiguous.
+void run_by_slices(const Crossing& crossing, const Operation& operation,
+                   const Buffer& input, const Buffer& output) {
+  const Hosts& hosts = crossing.hosts;
+  const HostSlices slices(crossing, input.count);
+  const Buffer own = slices.own(output);
+  // A host's part is sums of products already.
+  const bool has_factor = operation.reduce_op == ReduceOp::PremulSum;
+  const bool is_alone = crossing.arena.size() == 1;
+  if (!is_alone || has_factor)
+    run_within_host(crossing, {.collective = &kReduceScatter,
+                               .reduce_op = operation.reduce_op,
+                               .factor = operation.factor,
+                               .output = own,
+                               .inputs = slices.all(input)});
+  if (slices.has_own())
+    execute(crossing, schedule_of(hosts.host(), hosts.num_hosts(), own.count),
+            slices.participants(), is_alone && !has_factor ? input : own, own,
+            has_factor ? ReduceOp::Sum : operation.reduce_op);
+  if (!is_alone)
+    run_within_host(
+        crossing,
+        {.collective = &kAllGather, .input = own, .outputs = slices.all(output)});
+}
+
+void all_reduce_to(const Crossing& crossing, const Operation& operation,
+                   const Buffer& to) {
+  std::optional<Copy> input, output;
+  if (!operation.input.is_contiguous()) {
+    input.emplace(operation.input);
+    pack(operation.input, 0, operation.input.count, input->memory.get());
+  }
+  if (!to.is_contiguous()) output.emplace(to);
+  const Buffer& from = input ? input->buffer : operation.input;
+  const Buffer& result = output ? output->buffer : to;
+  if (must_be_flat(crossing, operation))
+    run_flat(crossing, from, result, operation.reduce_op);
+  else
+    run_by_slices(crossing, operation, from, result);
+  if (output) unpack(output->memory.get(), to, 0, to.count);
+}
+
+}  // namespace
+
+void large_all_reduce(const Crossing& crossing, const Operation& operation,
+                      const Factors&) {
+  all_reduce_to(crossing, operation, operation.output);
+}
+
+void large_reduce(const Crossing& crossing, const Operation& operation,
+                  const Factors&) {
+  if (crossing.group.rank == operation.root)
+    return all_reduce_to(crossing, operation, operation.input);
+  const Copy result(operation.input);
+  all_reduce_to(crossing, operation, result.buffer);
+}
+
+void large_all_reduce_coalesced(const Crossing& crossing, const Operation& operation,
+                                const Factors&) {
+  const std::vector<Buffer> list = in_common_dtype(operation.inputs);
+  const Copy all({nullptr, dtype_of(list), count_of(list), {}, 0});
+  pack_row(list, 0, all.buffer.count, all.memory.get());
+  all_reduce_to(crossing,
+                {.collective = &kAllReduce,
+                 .reduce_op = operation.reduce_op,
+                 .factor = operation.factor,
+                 .output = all.buffer,
+                 .input = all.buffer},
+                all.buffer);
+  unpack_row(all.memory.get(), list, 0, all.buffer.count, Stores::Cached);
+}
+
+}  // namespace allhands

@@ -1,0 +1,18 @@
+#include "allhands/hosts/slices.hpp"
+
+#include "allhands/arena/collectives.hpp"
+#include "allhands/arena/ways.hpp"
+
+namespace allhands {
+
+void run_within_host(const Crossing& crossing, const Operation& operation) {
+  Arena& arena = crossing.arena;
+  const Collective& collective = *operation.collective;
+  // Ranks of this host may still exchange with other hosts.
+  arena.begin(crossing.sequence, collective.descriptor(operation),
+              crossing.patient_limits());
+  if (collective.is_reduction) arena.set_factor(operation.factor);
+  collective.run(arena, Ways().add(Way::Slots), operation);
+}
+
+}  // namespace allhands
