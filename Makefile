@@ -5,7 +5,8 @@
 # make docs   the documents as a site, in build/site; a broken link or page is an error
 # make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours,
 #   the more so where other things run; a run that was cut short goes on where it was
-# Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git.
+# Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git. Tests
+# between hosts make them of namespaces, as root and with iproute2; elsewhere they are skipped.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,4 +1,4 @@
-"""A job of several nodes, all on this machine: one launcher each."""
+"""A job of several nodes, one launcher each: on this machine, or on fake hosts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from harness.fake_hosts import FakeHosts
 from harness.launcher import environment
 from harness.ports import reserved_port
 from harness.ranks import LIMIT
@@ -56,6 +57,7 @@ def launched_nodes(
     workers: Sequence[int],
     *arguments: str,
     options: Sequence[Sequence[str]] = (),
+    hosts: FakeHosts | None = None,
     **variables: str,
 ) -> Iterator[Nodes]:
     """Launch a job; `workers` is the number of ranks by node.
@@ -64,26 +66,32 @@ def launched_nodes(
         workers: how many ranks each node has.
         *arguments: of every launcher: options, program, its arguments.
         options: those of one node only, by node.
+        hosts: one for each node. Without them all are on this machine, and say that
+            they are on different hosts.
         **variables: for the environment of all launchers.
     """
     started: list[subprocess.Popen[str]] = []
+    address = "127.0.0.1" if hosts is None else hosts[0].address
     with reserved_port() as port:
         try:
             for node, num_workers in enumerate(workers):
                 own = options[node] if options else ()
                 command = [
                     *(sys.executable, "-m", "allhands.run", f"--nnodes={len(workers)}"),
-                    *(f"--node-rank={node}", "--master-addr=127.0.0.1"),
+                    *(f"--node-rank={node}", f"--master-addr={address}"),
                     *(f"--master-port={port}", f"--nproc-per-node={num_workers}"),
                 ]
+                host_id = {} if hosts else {"ALLHANDS_HOST_ID": f"host{node}"}
                 started.append(
                     subprocess.Popen(
-                        [*command, *own, *arguments],
+                        hosts[node].enter(*command, *own, *arguments)
+                        if hosts
+                        else [*command, *own, *arguments],
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE,
                         text=True,
-                        env=environment(ALLHANDS_HOST_ID=f"host{node}", **variables),
+                        env=environment(**host_id, **variables),
                     )
                 )
             yield Nodes(started)
@@ -91,7 +99,12 @@ def launched_nodes(
             for process in started:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-                process.communicate(timeout=LIMIT)
+            for process in started:
+                # What is left of it on a fake host ends with that.
+                for stream in (process.stdout, process.stderr):
+                    assert stream is not None
+                    stream.close()
+                process.wait(LIMIT)
 
 
 def run_nodes(
