@@ -23,6 +23,8 @@ from typing import Any
 
 from allhands import settings
 from allhands.backends.tuned import find_figures
+from allhands.debug.dumps import read_dumps, read_endings
+from allhands.debug.verdict import verdict
 from allhands.elastic import (
     Agent,
     Job,
@@ -130,6 +132,12 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
         type=_streams,
         default=Std.NONE,
         help="streams to files and to the console",
+    )
+    add(
+        "--dumps",
+        default="",
+        metavar="FOLDER",
+        help="where the flight records of a failed attempt go, as one file",
     )
     add("--local-ranks-filter", default="", help="show only these ranks, such as 0,2")
     add("--module", also=("-m",), action="store_true", help="the program is a module")
@@ -262,8 +270,18 @@ def run(args: argparse.Namespace) -> int:
             shutdown_timeout=args.shutdown_timeout,
             logs=_logs(args, shown),
             preload=preload,
+            dumps=args.dumps,
         )
-        return Agent(job, meeting.nodes).run()
+        return Agent(job, meeting.nodes, _verdict).run()
+
+
+def _verdict(path: str) -> str:
+    """What the flight records in that file tell; empty: nothing."""
+    try:
+        found = verdict(read_dumps([path]), read_endings([path]))
+    except (OSError, ValueError) as error:
+        return str(error)
+    return "" if found is None else found.line
 
 
 def _met(

@@ -308,6 +308,14 @@ def _listen() -> None:
     if settings.dumps.get() and is_free:
         with suppress(ValueError):  # imported by another thread than the main one
             signal.signal(signal.SIGUSR2, by_itself.on_signal)
+            _say_so(settings.dumps.get())
+
+
+def _say_so(folder: str) -> None:
+    """Leave a file by which the launcher knows that this process answers SIGUSR2."""
+    with suppress(OSError):  # then it is not asked
+        os.makedirs(folder, exist_ok=True)
+        open(os.path.join(folder, f"answers_{os.getpid()}"), "w").close()
 
 
 _listen()

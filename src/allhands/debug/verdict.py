@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from allhands.debug.dumps import Dump, Entry, Failure
 from allhands.debug.frames import Place
 from allhands.debug.waits import Wait, cycle, waits
+from allhands.elastic.records import ENDED_WELL
 
 __all__ = ["LEAST_WAIT", "Verdict", "ranks_text", "verdict"]
 
@@ -62,6 +63,10 @@ def verdict(
             return case.of_exception(first, first.failure)
         if first.failure.type == "CollectiveMismatchError":
             return case.of_mismatch(first, first.failure)
+    if first is None or _is_by_loss(first):
+        dead = case.of_dead()
+        if dead is not None:
+            return dead
     return case.of_waits(found) or case.of_rest(first)
 
 
@@ -77,8 +82,7 @@ class _Case:
         failed = [dump for dump in self.dumps.values() if dump.failure is not None]
 
         def order(dump: Dump) -> tuple[bool, int]:
-            assert dump.failure is not None
-            return dump.failure.type == "RankFailedError", dump.time
+            return _is_by_loss(dump), dump.time
 
         return min(failed, key=order, default=None)
 
@@ -136,6 +140,22 @@ class _Case:
         if dump is None:
             return " (no record)"
         return _at(dump.failure.frames) if dump.failure else ""
+
+    def of_dead(self) -> Verdict | None:
+        """Of ranks that are known to have failed, and could not write how."""
+        dead = sorted(
+            rank
+            for rank, ending in self.endings.items()
+            if rank not in self.dumps and ending != ENDED_WELL
+        )
+        if not dead:
+            return None
+        found = waits(self.dumps, 0.0).values()
+        waiting = [wait for wait in found if wait.awaited & set(dead)]
+        if waiting:
+            return self._of_blockers(dead, waiting)
+        told = "; ".join(f"rank {rank}: {self.endings[rank]}" for rank in dead[:4])
+        return Verdict("dead", tuple(dead), _line(told))
 
     def of_waits(self, found: Mapping[int, Wait]) -> Verdict | None:
         if not found:
@@ -202,6 +222,11 @@ class _Case:
         return Verdict(
             "failure", (first.rank,), _line(text + _at(first.failure.frames))
         )
+
+
+def _is_by_loss(dump: Dump) -> bool:
+    """Whether what failed there only followed from another rank's end."""
+    return dump.failure is not None and dump.failure.type == "RankFailedError"
 
 
 def _of_ring(ring: Sequence[Wait]) -> Verdict:

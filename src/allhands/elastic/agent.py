@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from allhands.elastic.descriptors import num_held, room_for
@@ -37,9 +37,20 @@ class Agent:
     another thread it leaves signals alone. One `run` at a time.
     """
 
-    def __init__(self, job: Job, nodes: Nodes | None = None) -> None:
-        """Make one; `nodes`: the launchers of the job, where it has several nodes."""
-        self._job, self._nodes = job, nodes
+    def __init__(
+        self,
+        job: Job,
+        nodes: Nodes | None = None,
+        explain: Callable[[str], str] | None = None,
+    ) -> None:
+        """Make one.
+
+        Args:
+            job: what to run.
+            nodes: the launchers of the job, where it has several nodes.
+            explain: what is wrong by the flight records in that file, in a line.
+        """
+        self._job, self._nodes, self._explain = job, nodes, explain
         self._screens = open_screens()
 
     def run(self) -> int:
@@ -68,12 +79,25 @@ class Agent:
                 is_last = attempt == self._job.max_restarts
                 if is_last or not self._is_worth_another(group):
                     break
+                self._tell_of_records(group)
                 self._say([self._restart_line(group, attempt + 1)])
                 if self._nodes is not None:
                     self._nodes.course.next_attempt()
         if self._nodes is None:
-            return self._conclude(group)
-        return self._conclude_with(self._nodes, group)
+            code = self._conclude(group)
+        else:
+            code = self._conclude_with(self._nodes, group)
+        self._tell_of_records(group)
+        return code
+
+    def _tell_of_records(self, group: WorkerGroup) -> None:
+        if group.record_problem:
+            self._say([f"allhands run: no flight records: {group.record_problem}"])
+        if not group.record_path:
+            return
+        told = self._explain(group.record_path) if self._explain else ""
+        lines = [f"allhands run: by the flight records, {told}"] if told else []
+        self._say([*lines, f"allhands run: flight records: {group.record_path}"])
 
     def _is_worth_another(self, group: WorkerGroup) -> bool:
         """Whether ranks failed, and nothing else ended the attempt."""

@@ -49,6 +49,8 @@ class Job:
     shutdown_timeout: float = 30.0
     """Seconds from SIGTERM (or the signal that was passed on) to SIGKILL."""
     logs: LogSpec = field(default_factory=LogSpec)
+    dumps: str = ""
+    """Folder for flight records; empty: the ranks are not asked for any."""
     preload: Preload | None = None
     """Needs a command that starts Python and is the same on every rank."""
 
@@ -87,6 +89,8 @@ class Job:
             settings.job_mark.name: mark,
             settings.store.name: str(self._store),
         }
+        if self.dumps:
+            environment[settings.dumps.name] = self.dump_directory(attempt)
         if self.secret:
             environment[settings.secret.name] = self.secret
         if self.num_workers > 1:
@@ -107,6 +111,13 @@ class Job:
         return settings.LaunchersStore(
             self.master_addr, self.store_port, self.master_port
         )
+
+    def dump_directory(self, attempt: int) -> str:
+        """Folder of the ranks' flight records, while the attempt goes on."""
+        name = f"attempt_{attempt}"
+        if self.place.num_nodes > 1:
+            name += f"_node_{self.place.node}"
+        return os.path.join(os.path.abspath(self.dumps), name)
 
     def log_directory(self, local_rank: int, attempt: int) -> str:
         """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""

@@ -34,6 +34,7 @@ from allhands.elastic.nodes import Nodes
 from allhands.elastic.oom import oom_kills
 from allhands.elastic.output import Screen
 from allhands.elastic.preloaded import Preloaded
+from allhands.elastic.records import ENDED_WELL, Records
 from allhands.elastic.report import report
 from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
@@ -46,6 +47,9 @@ PASSED_ON_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 _SETTLE_S = 1.0
 # A wrapper may pass on the Ctrl-C that the terminal has already sent: that is one.
 _SAME_CTRL_C_S = 0.2
+# To write its record takes a rank milliseconds; one that is stopped writes none.
+_RECORDS_S = 1.0
+_RECORDS_LOOK_S = 0.01
 # Reads that empty a pipe (64 KiB) even where its writer goes on writing.
 _DRAIN_READS = 16
 
@@ -82,7 +86,13 @@ class WorkerGroup:
         self._at_deadline: Callable[[], None] = self._kill
         self._is_stopping = False
         self._interrupted_at = 0.0
+        self._asked_at: float | None = None
+        self._halted: dict[int, str] = {}
         self._oom_before = oom_kills()
+        self._records = Records(job.dump_directory(attempt)) if job.dumps else None
+        self.record_problem = ""
+        self.record_path = ""
+        """The file with the flight records of a failed attempt, if there is one."""
         self._events = selectors.PollSelector()
         # The ranks' streams are a selector in the selector: while the console takes
         # no more, the loop leaves all of them out at once.
@@ -292,6 +302,8 @@ class WorkerGroup:
 
     def _fail(self) -> None:
         """End the attempt, for ranks have failed, on all nodes."""
+        if not self._begin_to_ask(self._fail):
+            return
         self._stop(signal.SIGTERM)
         if self._nodes is not None:
             first = first_failure(self.failures)
@@ -322,6 +334,23 @@ class WorkerGroup:
             self._stop(signal.SIGTERM)
         elif self._deadline is None:
             self._set_deadline(_SETTLE_S, lambda: self._stop(signal.SIGTERM))
+
+    def _begin_to_ask(self, then: Callable[[], None]) -> bool:
+        """Whether all flight records are there; if not, `then` is called once they are.
+
+        Those of ranks that do not answer are not waited for long.
+        """
+        if self._records is None:
+            return True
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+            self._records.ask(self._running)
+        is_late = time.monotonic() > self._asked_at + _RECORDS_S
+        if is_late or self._records.are_complete:
+            self._halted = self._records.halted
+            return True
+        self._set_deadline(_RECORDS_LOOK_S, then)
+        return False
 
     def _stop(self, number: int) -> None:
         """End the attempt: send `number` to all that run, SIGKILL after the limit."""
@@ -361,6 +390,8 @@ class WorkerGroup:
                 for worker in self.workers
                 if worker.rank in self.stopped
             ]
+        if self._records is not None:
+            self._gather(self._records)
         for screen in set(self._screens.values()):
             screen.close()
         self._wait_for_console()
@@ -368,6 +399,15 @@ class WorkerGroup:
             os.close(pidfd)
         self._events.close()
         self._streams.close()
+
+    def _gather(self, records: Records) -> None:
+        """Put the flight records together, with how ranks ended on their own."""
+        endings = {f.rank: f.ending for f in self.failures if not f.was_stopped}
+        endings |= self._halted | dict.fromkeys(self.done, ENDED_WELL)
+        try:
+            self.record_path = records.gather(endings)
+        except OSError as error:
+            self.record_problem = f"{records.folder}.json: {error.strerror}"
 
     def _wait_for_console(self) -> None:
         """Until it has taken everything; not for ever if the job was to end."""

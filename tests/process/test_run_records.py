@@ -1,0 +1,75 @@
+"""The launcher gathers flight records where a job fails, and says what they tell."""
+
+import json
+import os
+
+import pytest
+
+from harness.launcher import launch, program
+
+RANK = """
+import os, signal, sys, time
+from datetime import timedelta
+import numpy as np
+import allhands as dist
+
+dist.init_process_group()
+dist.barrier()
+dist.set_timeout(timedelta(seconds=2))
+if dist.get_rank() == 1:
+    {fault}
+dist.all_reduce(np.ones(2))
+"""
+
+
+def run(tmp_path, fault):
+    path = program(tmp_path, RANK.format(fault=fault))
+    options = [f"--dumps={tmp_path}/records", "--shutdown-timeout=1"]
+    return launch("--nproc-per-node=3", *options, path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("time.sleep(999)", "rank 1 is in its own code ({path}:11); ranks 0, 2 wait"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1: killed by SIGKILL; ranks 0"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "rank 1: stopped by SIGSTOP, and "),
+        ("raise ValueError(7)", "rank 1 raised ValueError: 7 ({path}:11)"),
+        ("sys.exit()", "rank 1: ended with exit code 0; ranks 0, 2 wait in all_red"),
+    ],
+)
+def test_the_last_lines_say_what_the_records_tell(tmp_path, fault, told):
+    done = run(tmp_path, fault)
+    verdict, where = done.stderr.splitlines()[-2:]
+    told = told.format(path=tmp_path / "train.py")
+    assert verdict.startswith(f"allhands run: by the flight records, {told}")
+    file = tmp_path / "records/attempt_0.json"
+    assert where == f"allhands run: flight records: {file}"
+    assert os.listdir(tmp_path / "records") == ["attempt_0.json"]
+    ranks = {record["rank"] for record in json.loads(file.read_text())["ranks"]}
+    assert ranks >= {0, 2}
+
+
+def test_a_job_that_ends_well_leaves_nothing(tmp_path):
+    done = run(tmp_path, "pass")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert os.listdir(tmp_path / "records") == []
+
+
+def test_a_program_with_a_handler_of_its_own_is_not_asked(tmp_path):
+    handler = "signal.signal(signal.SIGUSR2, lambda *_: print('asked', flush=True))"
+    text = RANK.replace("import numpy", f"{handler}\nimport numpy")
+    path = program(tmp_path, text.format(fault="time.sleep(999)"))
+    options = [f"--dumps={tmp_path}/records", "--shutdown-timeout=1"]
+    done = launch("--nproc-per-node=2", *options, path)
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-2]
+    assert "by the flight records, rank 1 left no record; rank 0 waits" in last
+
+
+def test_records_that_cannot_be_written_are_told_of(tmp_path):
+    (tmp_path / "records").touch()
+    done = run(tmp_path, "raise ValueError(7)")
+    assert done.returncode == 1
+    assert "rank 1 failed: ValueError: 7" in done.stderr
+    assert "flight records" not in done.stderr
