@@ -95,14 +95,14 @@ constexpr Algorithm kAlgorithms[] = {
        return direct_broadcast(rank, t.size(), t.root, t.parts.total());
      },
      estimates::direct_broadcast},
-    {Broadcast, "scatter and bruck", Order::None, Parameter::None,
+    {Broadcast, "parts-bruck", Order::None, Parameter::None,
      [](int rank, const Task& t, std::size_t) {
        return broadcast_of(rank, t.root, t.parts,
                            binomial_scatter(rank, t.root, t.parts),
                            bruck_all_gather(rank, t.parts, 2));
      },
      estimates::scatter_bruck_broadcast},
-    {Broadcast, "scatter and ring", Order::None, Parameter::None,
+    {Broadcast, "parts-ring", Order::None, Parameter::None,
      [](int rank, const Task& t, std::size_t) {
        return broadcast_of(rank, t.root, t.parts,
                            binomial_scatter(rank, t.root, t.parts),

@@ -1,15 +1,17 @@
 #include "allhands/algorithms/choose.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 
 namespace allhands {
 namespace {
 
-std::vector<std::size_t> radixes(int size) {
+std::vector<std::size_t> radixes(const Algorithm& algorithm, const Load& load) {
+  const bool sends_whole_arrays = algorithm.collective == Collective::AllReduce;
+  const int most = most_at_once(sends_whole_arrays ? load.bytes : load.part);
   std::vector<std::size_t> all = {2};
-  for (const int radix : {3, 4, 8, 16, size})
-    if (radix > 2 && radix <= size) all.push_back(static_cast<std::size_t>(radix));
+  for (const int radix : {3, 4, 8, 16, load.size})
+    if (radix > 2 && radix <= load.size && radix - 1 <= most)
+      all.push_back(static_cast<std::size_t>(radix));
   return all;
 }
 
@@ -20,7 +22,7 @@ std::vector<std::size_t> values_of(const Algorithm& algorithm, const Load& load,
   };
   switch (algorithm.parameter) {
     case Parameter::Radix:
-      return radixes(load.size);
+      return radixes(algorithm, load);
     case Parameter::Chunk:
       return {elements(algorithm.collective == Collective::Broadcast
                            ? best_chunk_of_broadcast(load)

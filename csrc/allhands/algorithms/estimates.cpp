@@ -290,13 +290,15 @@ double best_chunk_of_reduction(const Load& load) {
                     2 * load.costs.per_byte + load.costs.per_byte_reduced);
 }
 
-// So many that what a round takes beside the links is a twentieth of it. More would win
-// nothing, and let more messages meet at one link.
+int most_at_once(double bytes) { return bytes <= 16 << 10 ? 64 : 16; }
+
+// So many that what a round takes beside the links is a twentieth of it: more would win
+// nothing.
 std::size_t best_at_once(const Load& load) {
   const double link = std::max(on_link(load.costs, load.part), load.costs.overhead);
   const double num = std::ceil(20 * fixed(load.costs) / link);
-  return static_cast<std::size_t>(
-      std::clamp(num, 1.0, std::max(load.size - 1, 1) * 1.0));
+  const int most = std::clamp(load.size - 1, 1, most_at_once(load.part));
+  return static_cast<std::size_t>(std::clamp(num, 1.0, 1.0 * most));
 }
 
 }  // namespace allhands

@@ -63,6 +63,10 @@ double dissemination_barrier(const Load& load);
 
 }  // namespace estimates
 
+// How many messages of at most so many bytes a participant should send at once, each to
+// another one: with many large ones, those of several participants meet at one link.
+int most_at_once(double bytes);
+
 // The value that is best for a chain's chunk, in bytes, or for the exchanges that a
 // pairwise algorithm has at once.
 double best_chunk_of_broadcast(const Load& load);
