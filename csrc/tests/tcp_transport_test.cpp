@@ -246,6 +246,42 @@ void test_a_peer_that_ends_is_named(int signal, std::chrono::milliseconds silenc
   CHECK(::waitpid(pids[1], nullptr, 0) == pids[1]);
 }
 
+// What a dead process has forked holds none of its connections open.
+void test_children_do_not_hide_a_death() {
+  const auto pids = fork_ranks(
+      2, std::chrono::hours(1),
+      [&](int rank, TcpPort& port, const Membership& members) {
+        ProgressEngine engine(port.join(members, token(1), tuning), members, tuning);
+        std::vector<float> data(1);
+        if (rank == 1) {
+          engine.recv(buffer_of(data), 0, 0, soon());
+          const pid_t child = ::fork();
+          if (child == 0) {
+            CHECK_THROWS(port.join(members, token(2), tuning), Error);
+            port.close();
+            ::alarm(200);
+            ::pause();
+          }
+          data[0] = static_cast<float>(child);  // exact: below 2^24
+          engine.send(buffer_of(data), 0, 0, soon());
+          engine.recv(buffer_of(data), 0, 1, soon());  // until it is ended
+          ::_exit(3);
+        }
+        engine.send(buffer_of(data), 1, 0, soon());
+        engine.recv(buffer_of(data), 1, 0, soon());
+        const auto child = static_cast<pid_t>(data[0]);
+        CHECK(::kill(members.process(1).pid, SIGKILL) == 0);
+        const Error error = error_of([&] {
+          engine.recv(buffer_of(data), 1, 0, within(std::chrono::seconds(100)));
+        });
+        CHECK(error.kind() == ErrorKind::RankFailed);
+        CHECK(has(error, "closed the connection"));
+        CHECK(::kill(child, SIGKILL) == 0);
+      });
+  join_process(pids[0]);
+  CHECK(::waitpid(pids[1], nullptr, 0) == pids[1]);
+}
+
 }  // namespace
 
 int main() {
@@ -253,6 +289,7 @@ int main() {
   test_a_peer_that_ends_is_named(SIGKILL, TcpPort::kSilence, std::chrono::seconds(4));
   test_a_peer_that_ends_is_named(SIGSTOP, std::chrono::seconds(2),
                                  std::chrono::seconds(20));
+  test_children_do_not_hide_a_death();
   test_two_that_connect_at_the_same_time_share_one_connection();
   test_groups_share_a_connection();
   test_what_comes_before_the_group_is_joined_is_kept();

@@ -58,7 +58,7 @@ def test_a_range_of_ports_is_used_up():
 )
 def test_arguments_that_make_no_sense(hosts, first, last, heartbeat, message):
     with pytest.raises(ValueError, match=message):
-        _C.TcpPort(hosts, first, last, heartbeat)
+        _C.TcpPort(hosts, first, last, heartbeat=heartbeat)
 
 
 def test_an_address_of_another_machine():

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "allhands/base/error.hpp"
 #include "allhands/host/membership.hpp"
@@ -29,6 +30,8 @@ class PeerWatch {
     return transport_.presence(peer) != Presence::Here ||
            !transport_.was_alive_lately(peer);
   }
+  // More of how that was found out; may be empty.
+  std::string end_of(int peer) const { return transport_.end_of(peer); }
   // Every rank but this one was.
   bool is_alone() const;
 

@@ -185,7 +185,8 @@ void ProgressEngine::check_sendable(const Buffer& buffer, int to, Tag tag) {
   if (!watch_.was_gone_lately(to)) return;
   if (const auto abortion = watch_.abortion(to)) throw *abortion;
   is_told_[static_cast<std::size_t>(to)] = true;
-  throw gone_error(Transfer(true, buffer, to, tag, Deadline::never()), {to}, members_);
+  throw gone_error(Transfer(true, buffer, to, tag, Deadline::never()), {to},
+                   watch_.end_of(to), members_);
 }
 
 TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
@@ -358,8 +359,9 @@ void ProgressEngine::fail_with(const std::vector<int>& gone) {
       const int peer = transfer->other();
       const bool any = peer == kAnySource;
       if (any ? !nobody_left : !is_among_gone(peer)) continue;
+      const std::vector<int> theirs = any ? gone : std::vector<int>{peer};
       const Error error =
-          gone_error(*transfer, any ? gone : std::vector<int>{peer}, members_);
+          gone_error(*transfer, theirs, watch_.end_of(theirs[0]), members_);
       endpoint_.withdraw(transfer, error, ended);
       lost_.push_back(transfer);
     }

@@ -45,13 +45,14 @@ std::string late_text(const Transfer& transfer, Deadline::Duration waited,
 }
 
 Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
-                 const Membership& members) {
+                 const std::string& how, const Membership& members) {
   const std::string who =
       transfer.other() == kAnySource
           ? "all others, " + members.describe(gone[0]) + " among them,"
           : members.describe(gone[0]);
   return Error(ErrorKind::RankFailed,
-               describe(transfer, members) + ": " + who + " died or left the group",
+               describe(transfer, members) + ": " + who + " died or left the group" +
+                   (how.empty() ? "" : ": " + how),
                gone);
 }
 

@@ -20,8 +20,9 @@ Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
 std::string late_text(const Transfer& transfer, Deadline::Duration waited,
                       Deadline::Duration limit, const Membership& members);
 // The peers `gone` died or left the group: one, or for a receive from any all others.
+// `how` is known of the first; may be empty.
 Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
-                 const Membership& members);
+                 const std::string& how, const Membership& members);
 // Its sender has given it up.
 Error withdrawn_error(const Transfer& receive, const Membership& members);
 // What rank `source` sent does not fit.

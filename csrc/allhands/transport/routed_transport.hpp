@@ -56,6 +56,10 @@ class RoutedTransport final : public Transport {
   bool has_aborted() const override {
     return local_->has_aborted() || remote_->has_aborted();
   }
+  std::string end_of(int peer) const override {
+    const int local = local_rank(peer);
+    return local < 0 ? remote_->end_of(peer) : local_->end_of(local);
+  }
   std::optional<Error> abort_reason(int peer) const override {
     const int local = local_rank(peer);
     return local < 0 ? remote_->abort_reason(peer) : local_->abort_reason(local);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "allhands/base/error.hpp"
 #include "allhands/host/placement.hpp"
@@ -49,6 +50,8 @@ class Transport {
   virtual bool is_alive(int peer) const = 0;
   // The same, as of a moment ago: for who waits and asks again and again.
   virtual bool was_alive_lately(int peer) { return is_alive(peer); }
+  // How it was found out that `peer` does not run any more, where there is more to say.
+  virtual std::string end_of(int) const { return {}; }
   // Whether some rank has said Aborted; costs next to nothing.
   virtual bool has_aborted() const = 0;
   // Why `peer` has aborted, where the transport carries that.

@@ -211,7 +211,7 @@ void Connection::on_saying(Channel& channel, std::span<const std::byte> body) {
   channel.take(Saying::decode(body));
 }
 
-void Connection::open(Fd socket) {
+void Connection::open(UnforkedFd socket) {
   {
     const std::lock_guard read_lock(read_mutex_);
     const std::lock_guard lock(write_mutex_);

@@ -18,7 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "allhands/base/fd.hpp"
+#include "allhands/net/unforked_fd.hpp"
 #include "allhands/transport/tcp/channel.hpp"
 #include "allhands/transport/tcp/frame.hpp"
 #include "allhands/transport/tcp/frame_reader.hpp"
@@ -72,7 +72,7 @@ class Connection final : private FrameSink {
 
   // The port's thread.
   int fd() const { return fd_.load(std::memory_order_relaxed); }
-  void open(Fd socket);
+  void open(UnforkedFd socket);
   // False: it failed, or the peer has closed it: it is to be lost.
   bool read();
   // Sends what was kept; false: some is left.
@@ -118,7 +118,7 @@ class Connection final : private FrameSink {
   std::atomic<std::uint64_t> received_ = 0;  // bytes
 
   std::mutex write_mutex_;  // guards writing to the socket, and what follows
-  Fd socket_;
+  UnforkedFd socket_;
   std::uint64_t next_number_ = 1;
   std::uint64_t written_ = 0;    // bytes, sent or kept
   std::vector<std::byte> kept_;  // from kept_begin_ on

@@ -25,21 +25,21 @@ constexpr std::uint32_t kBusy = 2;
 
 }  // namespace
 
-Handshake::Handshake(Fd socket, std::string_view secret, const ProcessName& self,
-                     bool is_dialer)
+Handshake::Handshake(UnforkedFd socket, std::string_view secret,
+                     const ProcessName& self, bool is_dialer)
     : socket_(std::move(socket)), secret_(secret), self_(self), is_dialer_(is_dialer) {
   expect(Step::HelloHead, kHelloHead);
 }
 
-Handshake Handshake::dial(Fd socket, std::string_view secret, const ProcessName& self,
-                          const ProcessName& peer) {
+Handshake Handshake::dial(UnforkedFd socket, std::string_view secret,
+                          const ProcessName& self, const ProcessName& peer) {
   Handshake made(std::move(socket), secret, self, true);
   made.peer_ = peer;
   made.say_hello();
   return made;
 }
 
-Handshake Handshake::listen(Fd socket, std::string_view secret,
+Handshake Handshake::listen(UnforkedFd socket, std::string_view secret,
                             const ProcessName& self) {
   return Handshake(std::move(socket), secret, self, false);
 }

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "allhands/base/fd.hpp"
+#include "allhands/net/unforked_fd.hpp"
 
 namespace allhands {
 
@@ -42,10 +42,11 @@ class Handshake {
   static constexpr std::size_t kMaxName = 1024;
 
   // For the side that has connected, and wants `peer`; says hello.
-  static Handshake dial(Fd socket, std::string_view secret, const ProcessName& self,
-                        const ProcessName& peer);
+  static Handshake dial(UnforkedFd socket, std::string_view secret,
+                        const ProcessName& self, const ProcessName& peer);
   // For the side that has accepted.
-  static Handshake listen(Fd socket, std::string_view secret, const ProcessName& self);
+  static Handshake listen(UnforkedFd socket, std::string_view secret,
+                          const ProcessName& self);
 
   // Takes what has come.
   State advance();
@@ -55,14 +56,14 @@ class Handshake {
   State state() const { return state_; }
   const ProcessName& peer() const { return peer_; }
   int fd() const { return socket_.get(); }
-  Fd take_socket() { return std::move(socket_); }
+  UnforkedFd take_socket() { return std::move(socket_); }
   // Why it has failed.
   const std::string& problem() const { return problem_; }
 
  private:
   enum class Step { HelloHead, HelloNames, Proof, Verdict, Ready };
 
-  Handshake(Fd socket, std::string_view secret, const ProcessName& self,
+  Handshake(UnforkedFd socket, std::string_view secret, const ProcessName& self,
             bool is_dialer);
 
   void say_hello();
@@ -78,7 +79,7 @@ class Handshake {
   std::string prove(bool as_dialer) const;
   void fail(const std::string& problem);
 
-  Fd socket_;
+  UnforkedFd socket_;
   std::string secret_;
   ProcessName self_;
   ProcessName peer_;

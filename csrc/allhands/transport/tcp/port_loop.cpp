@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/seconds.hpp"
 #include "allhands/base/start_thread.hpp"
 #include "allhands/net/socket.hpp"
 
@@ -32,10 +33,12 @@ constexpr std::size_t kMaxPartings = 1 << 16;
 PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence)
     : self_(std::move(self)),
       silence_(silence),
-      beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)),
-      listeners_(std::move(listeners)) {
+      beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)) {
   poller_.add(wakeup_.fd());
-  for (const Fd& listener : listeners_) poller_.add(listener.get());
+  for (Fd& listener : listeners) {
+    poller_.add(listener.get());
+    listeners_.emplace_back(std::move(listener));
+  }
 }
 
 PortLoop::~PortLoop() { close(); }
@@ -143,17 +146,17 @@ void PortLoop::do_chores() {
   if (num_resting_ != 0 && now >= next_look_) look_at_resting();
   if (now >= next_beat_) beat();
   if (is_accepting_ || now < accept_again_) return;
-  for (const Fd& listener : listeners_) poller_.add(listener.get());
+  for (const UnforkedFd& listener : listeners_) poller_.add(listener.get());
   is_accepting_ = true;
 }
 
 // --- who comes ---
 
 void PortLoop::accept_peers(int listener) {
-  const auto is_it = [listener](const Fd& fd) { return fd.get() == listener; };
+  const auto is_it = [listener](const UnforkedFd& fd) { return fd.get() == listener; };
   if (std::none_of(listeners_.begin(), listeners_.end(), is_it)) return;
   for (int turn = 0; turn < kMaxAccepts && is_accepting_; ++turn) {
-    Fd socket = accept_from(listener);
+    UnforkedFd socket(accept_from(listener));
     if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
     if (!socket.is_open()) {
       // Without a descriptor, accept fails even where nobody is left to be accepted;
@@ -176,12 +179,12 @@ void PortLoop::make_room() {
         (oldest < 0 || entry.second.end < shaking_.at(oldest).end))
       oldest = entry.first;
   if (oldest >= 0) return end_shaking(oldest, "");
-  for (const Fd& listener : listeners_) poller_.remove(listener.get());
+  for (const UnforkedFd& listener : listeners_) poller_.remove(listener.get());
   is_accepting_ = false;
   accept_again_ = Clock::now() + kAcceptPause;
 }
 
-void PortLoop::welcome(Fd socket) {
+void PortLoop::welcome(UnforkedFd socket) {
   if (shaking_.size() >= kMaxStrangers) make_room();
   const int fd = socket.get();
   tune(fd);
@@ -245,7 +248,7 @@ void PortLoop::dial_due() {
 }
 
 void PortLoop::begin_dial(Reaching& reaching) {
-  Fd socket = reaching.dial->begin();
+  UnforkedFd socket(reaching.dial->begin());
   if (!socket.is_open()) return;
   const int fd = socket.get();
   try {
@@ -273,7 +276,8 @@ void PortLoop::on_connected(int fd) {
   shake(fd);
 }
 
-void PortLoop::fail_dial(Reaching& reaching, const std::string& problem, bool is_gone) {
+// `problem` may be part of what goes here: a copy.
+void PortLoop::fail_dial(Reaching& reaching, std::string problem, bool is_gone) {
   drop_attempt(reaching);
   reaching.dial->fail(problem, is_gone);
 }
@@ -327,7 +331,7 @@ void PortLoop::admit(int fd, Shaking& shaking) {
   shaking.handshake.answer(is_accepted);
 }
 
-void PortLoop::end_shaking(int fd, const std::string& problem) {
+void PortLoop::end_shaking(int fd, std::string problem) {
   const std::shared_ptr<Connection> connection = shaking_.at(fd).connection;
   if (connection != nullptr) {
     Reaching& wanted = reaching(connection);
@@ -349,7 +353,7 @@ void PortLoop::end_slow() {
 
 void PortLoop::open(Shaking& shaking) {
   const std::shared_ptr<Connection> connection = shaking.connection;
-  Fd socket = shaking.handshake.take_socket();
+  UnforkedFd socket = shaking.handshake.take_socket();
   const int fd = socket.get();
   Reaching& wanted = reaching(connection);
   if (wanted.dialing != fd) drop_attempt(wanted);
@@ -400,8 +404,7 @@ void PortLoop::beat() {
     open.silent_beats = has_come ? 0 : open.silent_beats + 1;
     if (!is_whole) lost.emplace_back(fd, "it was lost");
     if (is_whole && open.silent_beats >= most) {
-      const auto limit = std::chrono::duration<double>(silence_).count();
-      lost.emplace_back(fd, "nothing came from it for " + std::to_string(limit) + " s");
+      lost.emplace_back(fd, "nothing came from its host for " + seconds(silence_));
     }
   }
   for (const auto& [fd, reason] : lost) lose(fd, reason);
@@ -424,7 +427,7 @@ void PortLoop::lose(int fd, const std::string& reason) {
 void PortLoop::wind_up() {
   const auto end = Clock::now() + kWindingUp;
   if (is_accepting_)
-    for (const Fd& listener : listeners_) poller_.remove(listener.get());
+    for (const UnforkedFd& listener : listeners_) poller_.remove(listener.get());
   listeners_.clear();
   for (const auto& [fd, shaking] : shaking_) poller_.remove(fd);
   for (const auto& [fd, connecting] : connecting_) poller_.remove(fd);

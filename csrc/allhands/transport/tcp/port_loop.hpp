@@ -19,6 +19,7 @@
 
 #include "allhands/base/fd.hpp"
 #include "allhands/net/poller.hpp"
+#include "allhands/net/unforked_fd.hpp"
 #include "allhands/net/wakeup.hpp"
 #include "allhands/transport/tcp/connection.hpp"
 #include "allhands/transport/tcp/dial.hpp"
@@ -63,7 +64,7 @@ class PortLoop final : public ConnectionOwner {
     std::shared_ptr<Connection> connection;  // null: it is not known who that is
   };
   struct Connecting {
-    Fd socket;
+    UnforkedFd socket;
     std::shared_ptr<Connection> connection;
   };
   struct Open {
@@ -82,19 +83,19 @@ class PortLoop final : public ConnectionOwner {
   void accept_peers(int listener);
   void make_room();
   void pause_accepting();
-  void welcome(Fd socket);
+  void welcome(UnforkedFd socket);
 
   void attend_waiting();
   Reaching& reaching(const std::shared_ptr<Connection>& connection);
   void dial_due();
   void begin_dial(Reaching& reaching);
   void on_connected(int fd);
-  void fail_dial(Reaching& reaching, const std::string& problem, bool is_gone);
+  void fail_dial(Reaching& reaching, std::string problem, bool is_gone);
   void drop_attempt(Reaching& reaching);
 
   void shake(int fd);
   void admit(int fd, Shaking& shaking);
-  void end_shaking(int fd, const std::string& problem);
+  void end_shaking(int fd, std::string problem);
   void end_slow();
   void open(Shaking& shaking);
 
@@ -108,7 +109,7 @@ class PortLoop final : public ConnectionOwner {
   const ProcessName self_;
   const Clock::duration silence_;
   const Clock::duration beat_every_;
-  std::vector<Fd> listeners_;
+  std::vector<UnforkedFd> listeners_;
   std::string secret_;
   std::atomic<bool> is_stopping_ = false;
   Wakeup wakeup_;

@@ -98,6 +98,7 @@ TcpPort::~TcpPort() {
 }
 
 void TcpPort::start(const Secret& secret) {
+  check_owner();
   if (std::exchange(is_started_, true))
     throw Error(ErrorKind::Value, "this port was started before");
   loop_->start({reinterpret_cast<const char*>(secret.data()), secret.size()});
@@ -106,6 +107,7 @@ void TcpPort::start(const Secret& secret) {
 std::unique_ptr<Transport> TcpPort::join(const Membership& membership,
                                          const GroupToken& group, const Tuning&,
                                          std::function<void()> on_event) {
+  check_owner();
   std::string text = "allhands channel";
   text.append(reinterpret_cast<const char*>(group.data()), group.size());
   const Digest digest = sha256(text);
@@ -113,6 +115,13 @@ std::unique_ptr<Transport> TcpPort::join(const Membership& membership,
   std::memcpy(&channel, digest.data(), sizeof(channel));
   return std::make_unique<TcpTransport>(loop_, membership, channel,
                                         std::move(on_event));
+}
+
+void TcpPort::check_owner() const {
+  if (::getpid() != owner_)
+    throw Error(ErrorKind::Backend,
+                "this port belongs to the process that forked this one: a forked child "
+                "is no rank, and reaches nobody through it");
 }
 
 void TcpPort::close() {

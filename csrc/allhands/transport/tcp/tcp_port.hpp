@@ -61,6 +61,8 @@ class TcpPort {
   void close();
 
  private:
+  void check_owner() const;
+
   const pid_t owner_;
   std::vector<std::string> endpoints_;
   std::shared_ptr<PortLoop> loop_;

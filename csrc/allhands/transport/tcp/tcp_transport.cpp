@@ -86,6 +86,13 @@ bool TcpTransport::is_alive(int peer) const {
          there.connection->state() != Connection::State::Lost;
 }
 
+std::string TcpTransport::end_of(int peer) const {
+  const Peer& there = this->peer(peer);
+  const bool has_left =
+      there.channel == nullptr || there.channel->presence() != Presence::Here;
+  return has_left ? std::string() : there.connection->reason();
+}
+
 std::optional<Error> TcpTransport::abort_reason(int peer) const {
   const Peer& there = this->peer(peer);
   return there.channel == nullptr ? std::nullopt : there.channel->abort_reason();

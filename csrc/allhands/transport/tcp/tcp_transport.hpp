@@ -37,6 +37,7 @@ class TcpTransport final : public Transport {
 
   Presence presence(int peer) const override;
   bool is_alive(int peer) const override;
+  std::string end_of(int peer) const override;
   bool has_aborted() const override { return events_->has_aborted(); }
   std::optional<Error> abort_reason(int peer) const override;
   void leave(Presence how, const Error& why) override;
