@@ -223,7 +223,7 @@ def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> Proces
     world = current()
     roster, store = world.roster(), world.store
     with suppress(DistError):  # what was sent to an excluded rank may be lost
-        world.destroy()
+        world.destroy(keeps_port=True)
     token = roster.token_for("survivors", kept)
     identities = [roster.identities[rank] for rank in kept]
     remaining = Roster(identities, token, roster.port)

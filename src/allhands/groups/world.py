@@ -166,18 +166,24 @@ class World:
             if before_end is not None:
                 before_end()
 
-    def destroy(self, grace: timedelta = LONGEST_GOODBYE) -> None:
+    def destroy(
+        self, grace: timedelta = LONGEST_GOODBYE, keeps_port: bool = False
+    ) -> None:
         """Shut all groups down, the newest first, and become as new.
 
         They have `grace` together. Where one raises, the others are shut down all the
-        same.
+        same. The port for ranks of other hosts is closed, unless another world is to
+        go on with it (`keeps_port`).
         """
         atexit.unregister(self.destroy_at_end)
         groups, others = list(self.groups.values()), self._others
+        port = self._roster.port if self._roster is not None else None
         before_ends = list(self._before_ends.values())
         self._reset()
         end = time.monotonic() + grace.total_seconds()
         with ExitStack() as shutdowns:  # runs them from the last to the first
+            if port is not None and not keeps_port:
+                shutdowns.callback(port.close)
             for communicator in others:
                 shutdowns.callback(communicator.close, 0.0)
             for group in groups:

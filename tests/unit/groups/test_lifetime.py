@@ -1,5 +1,6 @@
 """The life of groups, with ranks as threads."""
 
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -9,6 +10,8 @@ import pytest
 
 import allhands as dist
 from allhands.groups.world import World, current, use
+from allhands.rendezvous.port import open_port
+from allhands.rendezvous.roster import Roster
 from harness.pace import patient
 from harness.ports import reserved_port
 from harness.ranks import LIMIT, run_ranks
@@ -667,3 +670,18 @@ def test_who_holds_a_group_is_called_before_its_end(is_world):
         return seen
 
     assert run_ranks(2, body) == [[2], [2]]
+
+
+def test_the_port_for_other_hosts_ends_with_the_world(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    port = open_port(2, dist.HashStore())
+    number = int(port.endpoints.rpartition(":")[2])
+    roster = Roster([], b"", port)
+    world = World()
+    for keeps_port in (True, False):
+        world.open(dist.HashStore(), lambda: roster)
+        world.roster()
+        socket.create_connection(("127.0.0.1", number), LIMIT).close()
+        world.destroy(keeps_port=keeps_port)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", number), LIMIT)
