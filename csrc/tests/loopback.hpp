@@ -24,12 +24,15 @@ class LoopbackRank {
  public:
   std::uint32_t num_events() const { return num_events_.load(); }
   void tell() {
-    {
-      const std::lock_guard lock(mutex_);
-      ++num_events_;
-    }
+    const std::lock_guard lock(mutex_);
+    ++num_events_;
     changed_.notify_all();
-    if (wake) wake();
+    if (wake_) wake_();
+  }
+  // Is called for each event from now on; none: nothing is.
+  void set_wake(std::function<void()> wake) {
+    const std::lock_guard lock(mutex_);
+    wake_ = std::move(wake);
   }
   void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) {
     std::unique_lock lock(mutex_);
@@ -47,13 +50,13 @@ class LoopbackRank {
   }
 
   std::atomic<Presence> presence = Presence::Here;
-  std::function<void()> wake;  // is told of each event, too; set before any
 
  private:
   std::atomic<std::uint32_t> num_events_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Error> reason_;  // of an abort
+  std::function<void()> wake_;
 };
 
 // What is on its way from one rank to another.
@@ -149,6 +152,8 @@ class Loopback {
                             all.queues_[peer * size + rank], all.ranks_[peer]);
       ready_.resize(size);
     }
+
+    ~Here() override { self_.set_wake({}); }
 
     Link& link(int peer) override { return links_[static_cast<std::size_t>(peer)]; }
     std::span<const int> ready() override {

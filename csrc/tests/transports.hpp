@@ -47,9 +47,8 @@ class TwoHosts {
     for (const std::vector<int>& ranks : ranks_)
       within_.push_back(std::make_unique<Loopback>(static_cast<int>(ranks.size())));
     for (int rank = 0; rank < size; ++rank)
-      between_.rank(rank).wake = [&local = within_[rank % 2]->rank(rank / 2)] {
-        local.tell();
-      };
+      between_.rank(rank).set_wake(
+          [&local = within_[rank % 2]->rank(rank / 2)] { local.tell(); });
   }
 
   std::unique_ptr<Transport> transport(int rank) {

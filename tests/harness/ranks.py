@@ -145,7 +145,8 @@ class Processes:
         """
     )
 
-    def __init__(self, size, source, *, timeout=GROUP_LIMIT):
+    def __init__(self, size, source, *, timeout=GROUP_LIMIT, hosts=None):
+        """`hosts`: of each rank, the host on which it takes itself to be."""
         self._stack = contextlib.ExitStack()
         self.folder = self._stack.enter_context(tempfile.TemporaryDirectory())
         environment = os.environ | {
@@ -157,7 +158,7 @@ class Processes:
         self.ranks = [
             subprocess.Popen(
                 [sys.executable, "-c", program],
-                env=environment | {"RANK": str(rank)},
+                env=environment | {"RANK": str(rank)} | self._host(hosts, rank),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -176,6 +177,11 @@ class Processes:
             process.stdout.close()
             process.stderr.close()
         self._stack.close()
+
+    def _host(self, hosts, rank):
+        if hosts is None:
+            return {}
+        return {"ALLHANDS_HOST_ID": f"host {hosts[rank]}", "ALLHANDS_INTERFACES": "lo"}
 
     def read(self, rank):
         """The next line that `rank` said."""

@@ -10,13 +10,26 @@
 #include "allhands/comm/run.hpp"
 
 namespace allhands {
+namespace {
+
+// What counts as several hosts may be one machine, where names are seen by all.
+Token local_token(const Token& group, const Membership& members, const Hosts& hosts) {
+  if (hosts.num_hosts() == 1) return group;
+  return derived_token(group, "host " + members.process(members.rank).host);
+}
+
+}  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token,
                            MakeTuning make_tuning, const LateNotice& late_notice,
-                           std::size_t record_length)
+                           std::size_t record_length, ReachOthers reach_others)
     : membership_(std::move(membership)),
       token_(token),
+      hosts_(membership_),
+      local_(on_this_host(membership_)),
+      local_token_(local_token(token, membership_, hosts_)),
       make_tuning_(std::move(make_tuning)),
+      reach_others_(std::move(reach_others)),
       late_notice_(late_notice),
       owner_pid_(getpid()),
       recorder_(record_length),
@@ -24,12 +37,16 @@ Communicator::Communicator(Membership membership, const Token& token,
              [this](const OperationQueue::Entry& entry, const Limits* waiter) {
                run_queued(entry, waiter);
              }) {
-  for (int peer = 0; peer < size(); ++peer)
-    if (membership_.process(peer).host != membership_.process(rank()).host)
-      throw Error(ErrorKind::Backend,
-                  "group '" + name() + "': rank " + std::to_string(peer) +
-                      " is on another host than rank " + std::to_string(rank()) +
-                      " (this process); the native engine reaches one host only");
+  if (hosts_.num_hosts() > 1 && !reach_others_) throw_out_of_reach();
+}
+
+void Communicator::throw_out_of_reach() const {
+  int peer = 0;
+  while (hosts_.is_local(peer)) ++peer;
+  throw Error(ErrorKind::Backend,
+              "group '" + name() + "': rank " + std::to_string(peer) +
+                  " is on another host than rank " + std::to_string(rank()) +
+                  " (this process), which listens to no other host");
 }
 
 Communicator::~Communicator() {
@@ -59,10 +76,10 @@ Turns::Ticket Communicator::take_ticket(const Limits& limits, Describe describe)
 void Communicator::run(const Operation& operation, const Limits& given) {
   const Limits limits = {given.deadline, given.interrupt, &stop_};
   const auto run = [&](Turns::Ticket ticket) {
-    run_in_turn(ticket, limits, [&](Arena& arena) {
+    run_in_turn(ticket, limits, [&] {
       FlightEnd end(
           recorder_.begin(ticket, operation.collective->descriptor(operation)));
-      allhands::run(arena, ticket, operation, limits);
+      carry_out(ticket, operation, limits, false);
       end.return_from();
     });
   };
@@ -77,13 +94,22 @@ void Communicator::run(const Operation& operation, const Limits& given) {
               [&] { run(ticket); });
 }
 
+// What goes between hosts cannot change threads.
+void Communicator::carry_out(Turns::Ticket ticket, const Operation& operation,
+                             const Limits& limits, bool may_suspend) {
+  if (!across_hosts_) [[likely]]
+    return allhands::run(*arena_, ticket, operation, limits, may_suspend);
+  if (may_suspend) throw Suspended{false};
+  across_hosts_->run(ticket, operation, limits);
+}
+
 template <class Body>
 void Communicator::run_in_turn(Turns::Ticket ticket, const Limits& limits, Body body) {
   wait_for_turn(ticket, limits);
   const Turn turn(turns_);
-  Arena& arena = opened(limits);
+  ensure_open(limits);
   try {
-    body(arena);
+    body();
   } catch (...) {
     break_by_current_exception();
     throw;
@@ -100,9 +126,9 @@ void Communicator::run_queued(const OperationQueue::Entry& entry,
   if (waiter != nullptr && !is_ready) throw Suspended{false};
   FlightEnd end(recorder_.begin(
       entry.ticket, operation.collective->descriptor(operation), true, entry.issued));
-  Arena& arena = opened(limits);
+  ensure_open(limits);
   try {
-    allhands::run(arena, entry.ticket, operation, limits, waiter != nullptr);
+    carry_out(entry.ticket, operation, limits, waiter != nullptr);
     end.succeed();
   } catch (const Suspended&) {
     end.release();
@@ -127,14 +153,20 @@ void Communicator::wait(Work& work, const Limits& limits) { queue_.wait(work, li
 
 std::shared_ptr<SharedArray> Communicator::empty_shared(
     DType dtype, const std::vector<std::size_t>& shape, const Limits& given) {
+  if (hosts_.num_hosts() > 1)
+    throw Error(ErrorKind::Backend,
+                "empty_shared: the ranks of group '" + name() + "' are on " +
+                    std::to_string(hosts_.num_hosts()) +
+                    " hosts, which share no memory; make a group of the ranks of each "
+                    "host, for instance with new_subgroups(), and the arrays there");
   const Limits limits = {given.deadline, given.interrupt, &stop_};
   SharedArrayMaker maker(membership_, token_, dtype, shape);
   const Turns::Ticket ticket = take_ticket(limits, [&] { return maker.descriptor(); });
   std::shared_ptr<SharedArray> array;
   const auto make = [&] {
-    run_in_turn(ticket, limits, [&](Arena& arena) {
+    run_in_turn(ticket, limits, [&] {
       FlightEnd end(recorder_.begin(ticket, maker.descriptor()));
-      maker.run(arena, ticket, limits);
+      maker.run(*arena_, ticket, limits);
       end.return_from();
     });
     array = maker.result();
@@ -173,14 +205,13 @@ void Communicator::wait_for_turn(Turns::Ticket ticket, const Limits& limits) {
   }
 }
 
-Arena& Communicator::opened(const Limits& limits) {
+void Communicator::ensure_open(const Limits& limits) {
   try {
     if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   } catch (const Error& error) {
     break_off(error);  // peers would run what this rank has skipped
     throw;
   }
-  return *arena_;
 }
 
 void Communicator::check_peer(const char* op, int peer) const {

@@ -9,6 +9,9 @@
 // descriptor, and what broke the group (see FailureRecord). What moves the bytes, the
 // arena and the engine, is told the former and reports the latter.
 //
+// A group may have ranks on several hosts. The arena serves those of this host, whom
+// the engine reaches through memory, the others by whatever `ReachOthers` makes.
+//
 // Thread-safe, but ranks must agree on the order of operations, which threads that use
 // one group at the same time rarely do. Arrays must stay alive until their operation
 // has ended.
@@ -34,6 +37,8 @@
 #include "allhands/comm/turns.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/engine/work.hpp"
+#include "allhands/hosts/across_hosts.hpp"
+#include "allhands/hosts/hosts.hpp"
 
 namespace allhands {
 
@@ -42,11 +47,18 @@ class Communicator {
   // Called if this rank makes the group's segment, while the others wait for that.
   using MakeTuning = std::function<Tuning()>;
 
+  // The way to the ranks of other hosts, in the group's numbers; calls `wake` for each
+  // of its events, from any thread.
+  using ReachOthers = std::function<std::unique_ptr<Transport>(
+      const Membership&, const Token&, const Tuning&, std::function<void()> wake)>;
+
   // No communication. The flight recorder keeps `record_length` collectives and as many
-  // messages. Throws Backend where a peer is on another host.
+  // messages. Throws Backend where a peer is on another host and there is no way to
+  // reach it.
   Communicator(Membership membership, const Token& token, MakeTuning make_tuning,
                const LateNotice& late_notice = {},
-               std::size_t record_length = FlightRecorder::kLength);
+               std::size_t record_length = FlightRecorder::kLength,
+               ReachOthers reach_others = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -126,21 +138,25 @@ class Communicator {
 
   template <class Describe>
   Turns::Ticket take_ticket(const Limits& limits, Describe describe);
-  // body(arena) in the ticket's turn.
+  void carry_out(Turns::Ticket ticket, const Operation& operation, const Limits& limits,
+                 bool may_suspend);
+  // body() in the ticket's turn, the group being open.
   template <class Body>
   void run_in_turn(Turns::Ticket ticket, const Limits& limits, Body body);
   void wait_for_turn(Turns::Ticket ticket, const Limits& limits);
   void open_before_turn(const Limits& limits);
-  Arena& opened(const Limits& limits);
+  void ensure_open(const Limits& limits);
   void run_queued(const OperationQueue::Entry& entry, const Limits* waiter);
   template <class Post>
   TransferPtr post_recorded(bool is_send, const Buffer& buffer, int peer,
                             std::int64_t tag, Post post);
   void break_by_current_exception();
   void open(const Limits& limits);
+  std::unique_ptr<Transport> make_transport(const Segment& segment) const;
   void adopt(Segment segment);
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
+  [[noreturn]] void throw_out_of_reach() const;
   void note(const Error& error);
   void tell(const Error& error);
   std::optional<Error> failure() const;
@@ -151,7 +167,11 @@ class Communicator {
 
   const Membership membership_;
   const Token token_;
+  const Hosts hosts_;
+  const Membership local_;   // the ranks of this host, by local rank
+  const Token local_token_;  // of what they share
   const MakeTuning make_tuning_;
+  const ReachOthers reach_others_;
   const LateNotice late_notice_;
   const int owner_pid_;  // a forked child must not end its parent's group
   Turns turns_;
@@ -172,6 +192,7 @@ class Communicator {
   std::unique_ptr<SegmentServer> server_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<ProgressEngine> engine_;
+  std::unique_ptr<AcrossHosts> across_hosts_;  // null: all ranks are on one
 
   OperationQueue queue_;
 };

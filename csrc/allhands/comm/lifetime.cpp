@@ -7,6 +7,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/comm/communicator.hpp"
+#include "allhands/transport/routed_transport.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
 
 namespace allhands {
@@ -44,24 +45,36 @@ void Communicator::open(const Limits& limits) {
   const std::lock_guard lock(open_mutex_);
   if (is_closed_ || failure_.error()) throw refusal();
   if (is_open_) return;
-  const std::size_t arena_bytes = Layout(size()).total_bytes();
-  const auto prepare = [this](SharedMemory& memory) {
-    Arena::prepare(memory, size(), make_tuning_());
+  const int num_local = local_.size();
+  const std::size_t arena_bytes = Layout(num_local).total_bytes();
+  const auto prepare = [&](SharedMemory& memory) {
+    Arena::prepare(memory, num_local, make_tuning_());
   };
-  adopt(open_segment(arena_bytes + ShmTransport::memory_bytes(size()), prepare,
-                     membership_, token_, limits));
+  adopt(open_segment(arena_bytes + ShmTransport::memory_bytes(num_local), prepare,
+                     local_, local_token_, limits));
+}
+
+std::unique_ptr<Transport> Communicator::make_transport(const Segment& segment) const {
+  auto local = std::make_unique<ShmTransport>(
+      segment.memory, segment.memory->data() + Layout(local_.size()).total_bytes(),
+      local_, arena_->tuning());
+  if (hosts_.num_hosts() == 1) return local;
+  auto others = reach_others_(membership_, token_, arena_->tuning(),
+                              [&local = *local] { local.wake_self(); });
+  return std::make_unique<RoutedTransport>(std::move(local), hosts_.local_ranks(),
+                                           size(), std::move(others));
 }
 
 void Communicator::adopt(Segment segment) {
-  arena_ = std::make_unique<Arena>(segment.memory, membership_, late_notice_);
-  auto transport = std::make_unique<ShmTransport>(
-      segment.memory, segment.memory->data() + Layout(size()).total_bytes(),
-      membership_, arena_->tuning());
+  arena_ = std::make_unique<Arena>(segment.memory, membership_, hosts_.local_ranks(),
+                                   late_notice_);
   engine_ = std::make_unique<ProgressEngine>(
-      std::move(transport), membership_, arena_->tuning(),
+      make_transport(segment), membership_, arena_->tuning(),
       ServedGroup{this, [this] { return failure(); },
                   [this](const Error& error) { tell(error); }},
       late_notice_);
+  if (hosts_.num_hosts() > 1)
+    across_hosts_ = std::make_unique<AcrossHosts>(membership_, *arena_, *engine_);
   memory_ = std::move(segment.memory);
   server_ = std::move(segment.server);
   is_open_ = true;
@@ -152,9 +165,9 @@ void Communicator::close(const Limits& limits) {
 
 // This rank never used the group and leaves: peers that do use it shall know.
 void Communicator::join_those_who_wait() {
-  if (size() == 1) return;
+  if (local_.size() == 1) return;
   try {
-    auto theirs = find_segment(membership_, token_, {Deadline::after(kOpeningTime)});
+    auto theirs = find_segment(local_, local_token_, {Deadline::after(kOpeningTime)});
     if (theirs) adopt(std::move(*theirs));
   } catch (const Error&) {
     // Then they learn of it as of any rank that does not come.

@@ -18,6 +18,13 @@ Digest keyed_hash(const Token& token, std::string_view message) {
 
 }  // namespace
 
+Token derived_token(const Token& token, const std::string& purpose) {
+  const Digest digest = keyed_hash(token, purpose);
+  Token derived;
+  std::memcpy(derived.data(), digest.data(), derived.size());
+  return derived;
+}
+
 // "allhands-" and half a hash in hexadecimal.
 std::string segment_name(const Token& token) {
   static constexpr char kDigits[] = "0123456789abcdef";

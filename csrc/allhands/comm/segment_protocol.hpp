@@ -30,6 +30,9 @@ namespace allhands {
 // Known to the ranks of one group only, different for every group of every job.
 using Token = std::array<std::byte, 32>;
 
+// Another one, which tells nothing of `token`: for what `purpose` names.
+Token derived_token(const Token& token, const std::string& purpose);
+
 // The name of a group's socket and of its memory; does not tell the token.
 std::string segment_name(const Token& token);
 

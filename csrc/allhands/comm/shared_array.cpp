@@ -9,7 +9,6 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/joined.hpp"
 #include "allhands/comm/available_memory.hpp"
-#include "allhands/net/sha256.hpp"
 
 namespace allhands {
 namespace {
@@ -45,16 +44,6 @@ std::string attempt(Step step) {
     return "out of memory";
   }
   return {};
-}
-
-// The secret of one array, that only ranks of the group can know.
-Token token_of(const Token& group, std::uint64_t number) {
-  const auto* key = reinterpret_cast<const char*>(group.data());
-  const Digest digest =
-      hmac_sha256({key, group.size()}, "shared array " + std::to_string(number));
-  Token token;
-  std::memcpy(token.data(), digest.data(), token.size());
-  return token;
 }
 
 std::string text_of(const std::vector<std::size_t>& shape) {
@@ -137,8 +126,10 @@ void SharedArrayMaker::run(Arena& arena, std::uint64_t sequence, const Limits& l
 
 void SharedArrayMaker::open(Arena& arena, const Limits& limits) {
   const auto nothing = [](SharedMemory&) {};
-  segment_ = open_segment(total_bytes(), nothing, membership_,
-                          token_of(token_, arena.sequence()), limits);
+  segment_ = open_segment(
+      total_bytes(), nothing, membership_,
+      derived_token(token_, "shared array " + std::to_string(arena.sequence())),
+      limits);
 }
 
 void SharedArrayMaker::reserve(const Arena& arena) const {

@@ -50,4 +50,18 @@ struct Membership {
   }
 };
 
+// Of a group those who are on this rank's host, by local rank.
+inline Membership on_this_host(const Membership& group) {
+  Membership local = {group.name, 0, {}};
+  std::vector<ProcessIdentity> processes;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (group.process(rank).host != group.process(group.rank).host) continue;
+    if (rank == group.rank) local.rank = static_cast<int>(processes.size());
+    processes.push_back(group.process(rank));
+  }
+  if (processes.size() == group.peers.all().size()) return group;
+  local.peers = std::move(processes);
+  return local;
+}
+
 }  // namespace allhands

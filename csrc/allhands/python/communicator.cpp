@@ -1,6 +1,7 @@
 #include "allhands/python/communicator.hpp"
 
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <system_error>
 #include <thread>
@@ -64,11 +66,18 @@ constexpr double kGoodbyeOfTheInterrupted = 0.2;
 
 std::unique_ptr<Communicator> make_core(const Membership& membership,
                                         const Token& token, const TuningChanges& tuning,
-                                        const std::string& figures, double patience,
+                                        const std::string& figures,
+                                        std::shared_ptr<TcpPort> port, double patience,
                                         std::size_t record_length) {
-  return std::make_unique<Communicator>(membership, token,
-                                        tuning_of(membership, tuning, figures),
-                                        notice_after(patience), record_length);
+  Communicator::ReachOthers reach_others;
+  if (port)
+    reach_others = [port](const Membership& group, const Token& secret,
+                          const Tuning& chosen, std::function<void()> wake) {
+      return port->join(group, secret, chosen, std::move(wake));
+    };
+  return std::make_unique<Communicator>(
+      membership, token, tuning_of(membership, tuning, figures), notice_after(patience),
+      record_length, std::move(reach_others));
 }
 
 // How many forks lie between this process and the one that loaded this module.
@@ -79,10 +88,10 @@ std::atomic<int> num_forks = 0;
 PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
                                const TuningChanges& tuning, const std::string& figures,
-                               nb::handle timeout, double patience,
-                               std::size_t record_length)
+                               std::shared_ptr<TcpPort> port, nb::handle timeout,
+                               double patience, std::size_t record_length)
     : core_(make_core(membership_of(rank, name, peers), token_of(token), tuning,
-                      figures, patience, record_length)),
+                      figures, std::move(port), patience, record_length)),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
@@ -225,12 +234,12 @@ void bind_communicator(nb::module_& m) {
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const TuningChanges&, const std::string&,
-                 nb::handle, double, std::size_t>(),
+                 std::shared_ptr<TcpPort>, nb::handle, double, std::size_t>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
-        "figures"_a, "timeout"_a, "patience"_a, "record_length"_a,
+        "figures"_a, "port"_a.none(), "timeout"_a, "patience"_a, "record_length"_a,
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank, with "
-        "where it listens; "
+        "where it listens; `port`: this process's, None where all are on one host; "
         "`tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have "
         "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "

@@ -17,6 +17,7 @@
 #include "allhands/python/observer.hpp"
 #include "allhands/python/tuning.hpp"
 #include "allhands/python/work.hpp"
+#include "allhands/transport/tcp/tcp_port.hpp"
 
 namespace allhands::python {
 
@@ -28,7 +29,8 @@ class PyCommunicator {
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
                  const TuningChanges& tuning, const std::string& figures,
-                 nanobind::handle timeout, double patience, std::size_t record_length);
+                 std::shared_ptr<TcpPort> port, nanobind::handle timeout,
+                 double patience, std::size_t record_length);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.

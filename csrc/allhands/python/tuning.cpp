@@ -56,8 +56,9 @@ std::optional<std::vector<FigureRow>> figures(const std::string& folder,
 std::function<Tuning()> tuning_of(const Membership& membership,
                                   const TuningChanges& changes,
                                   const std::string& folder) {
-  changed(Tuning::for_ranks(membership.size()), changes);
-  return [members = membership.peers, changes, folder] {
+  const Membership local = on_this_host(membership);
+  changed(Tuning::for_ranks(local.size()), changes);
+  return [members = local.peers, changes, folder] {
     const std::vector<ProcessIdentity>& peers = members.all();
     const cpu_set_t cpus = cpus_of(peers);
     // Only ranks with a CPU each have use for it, and leave it alone.

@@ -16,7 +16,7 @@ namespace allhands::python {
 // By name; see Tuning.
 using TuningChanges = std::map<std::string, std::uint64_t>;
 
-// Makes that of a group with these members, with `changes`, which are looked at now.
+// Makes that of a group's ranks on this host, with `changes`, which are looked at now.
 // The host's figures are those in `folder`; the first group of a process may find them.
 std::function<Tuning()> tuning_of(const Membership& membership,
                                   const TuningChanges& changes,

@@ -1,4 +1,6 @@
-"""The native engine: CPU arrays between processes of one host, through shared memory.
+"""The native engine: CPU arrays between processes.
+
+Those of one host share memory, those of several are connected by TCP.
 
 The core's Communicator is the backend's: it takes arrays and operations as they come,
 see csrc/allhands/python. It also serves programs that ask for "gloo".
@@ -28,7 +30,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 
     Raises:
         TypeError: `pg_options` is given; this backend has none.
-        DistBackendError: a member is on another host.
+        DistNetworkError: members are on several hosts, and some listen to none.
     """
     if pg_options is not None:
         raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
@@ -72,6 +74,7 @@ class NativeCommunicator(_C.Communicator):
             peers=peers,
             tuning=tuning_changes([each for each in peers if each.host == host]),
             figures=figures_folder(),
+            port=roster.port_for(ranks),
             timeout=options.timeout,
             patience=settings.patience.get(),
             record_length=settings.record_length.get(),

@@ -79,7 +79,8 @@ def empty_shared(
 
     Raises:
         CollectiveMismatchError: ranks differ in number of elements or `dtype`.
-        DistBackendError: there is not enough memory on the host; the group works on.
+        DistBackendError: there is not enough memory on the host, or the ranks are on
+            several; the group works on.
         TypeError: elements of `dtype` cannot be communicated.
         ValueError: a size is negative, or the array is larger than memory can be.
 

@@ -22,6 +22,7 @@ def pair():
             peers=[_C.process_identity()] * 2,
             tuning={},
             figures="",
+            port=None,
             timeout=timedelta(seconds=LIMIT),
             patience=0.0,
             record_length=0,
@@ -64,8 +65,8 @@ def test_a_communicator_that_is_dropped_forgets_messages_that_nobody_received():
         ours, theirs = (
             _C.Communicator(
                 rank, 2, name="pair", token=bytes(32), tuning={}, figures="",
-                peers=[_C.process_identity()] * 2, timeout=timedelta(100), patience=0.0,
-                record_length=0)
+                port=None, peers=[_C.process_identity()] * 2, timeout=timedelta(100),
+                patience=0.0, record_length=0)
             for rank in range(2)
         )
         other = threading.Thread(target=theirs.barrier, args=(None, False))
