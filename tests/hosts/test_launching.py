@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from harness.explained import explained
 from harness.fake_hosts import fake_hosts
 from harness.launcher import program
 from harness.nodes import launched_nodes, run_nodes
@@ -53,6 +54,7 @@ def test_a_silent_host_is_lost(tmp_path, node, is_cut):
         assert time.monotonic() - lost < 6 + patient(8, lost)
     assert end.code == 1
     reason = ("its launcher has not answered", "node 0 has heard nothing of it")[node]
+    explained(reason, end.stderr)
     assert f"allhands run: node {node} (host host{node}) is lost: {reason}" in (
         end.stderr
     )
@@ -80,3 +82,13 @@ def test_a_cable_that_is_back_in_time_ends_nothing(tmp_path):
         flag.touch()
         ended = job.end()
     assert [(end.code, end.stderr) for end in ended] == [(0, "")] * 2
+
+
+def test_a_node_0_that_is_not_there_is_told(tmp_path):
+    """Nothing comes back from its host, as through a firewall that drops."""
+    path = program(tmp_path, "print('no')")
+    with fake_hosts(2) as hosts:
+        hosts.cut(0, 1)
+        ended = run_nodes([1, 1], "--rdzv-conf=timeout=2", path, hosts=hosts)
+    assert [end.code for end in ended] == [1, 1]
+    explained("node 0 at ..., port ... (...: Connection timed out)", ended[1].stderr)

@@ -2,13 +2,19 @@
 
 import json
 import signal
+import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
-from harness.launcher import program, wait_until
+from harness.explained import explained
+from harness.launcher import environment, launch, program, wait_until
 from harness.nodes import launched_nodes, run_nodes
 from harness.pace import patient
+from harness.ports import reserved_port
+from harness.ranks import LIMIT
 
 MEET = """
     import json, os, signal, sys, time
@@ -110,6 +116,7 @@ def test_ctrl_c_on_one_node_ends_all(tmp_path, node):
     assert ended[node].stderr.endswith("allhands run: ended by SIGINT\n")
     line = f"allhands run: ended by SIGINT to the launcher of node {node} (host "
     assert line in ended[1 - node].stderr
+    explained("ended by SIGINT to the launcher", ended[1 - node].stderr)
     assert all("KeyboardInterrupt" in end.stderr for end in ended)
 
 
@@ -147,6 +154,7 @@ def test_a_killed_launcher_ends_the_job(tmp_path, node):
         "its launcher ended without a word; was it killed?",
     )[node]
     ranks = ("0, 1", "2")[node]
+    explained(reason, end.stderr)
     assert f"allhands run: node {node} (host " in end.stderr
     assert f") is lost: {reason}\n  with rank {ranks}\n" in end.stderr
     assert "of this node stopped because of it\n" in end.stderr
@@ -164,7 +172,7 @@ def test_a_silent_launcher_ends_the_job(tmp_path, node):
         assert time.monotonic() - stopped < 6 + patient(6, stopped)
     assert end.code == 1
     assert f"allhands run: node {node} (host " in end.stderr
-    assert ("has not answered for", "has heard nothing of it for")[node] in end.stderr
+    explained(("has not answered for", "has heard nothing of it for")[node], end.stderr)
 
 
 def test_restarts_begin_the_ranks_of_all_nodes_again(tmp_path):
@@ -220,6 +228,7 @@ def test_nodes_that_do_not_come_are_named(tmp_path):
         end = job.end_of(0)
     assert (end.code, end.stdout) == (1, "")
     assert "node 0 has waited 1 s for node 1, 2 of 3, which did not come" in end.stderr
+    explained("s for node ... of ..., which did not come", end.stderr)
     assert "--nnodes 3 --node-rank 1 ...` started there" in end.stderr
     assert "firewall" in end.stderr
     with launched_nodes([1, 1], conf, path) as job:
@@ -227,7 +236,7 @@ def test_nodes_that_do_not_come_are_named(tmp_path):
         end = job.end_of(1)
     assert (end.code, end.stdout) == (1, "")
     assert "node 1 has waited 1 s for node 0 at 127.0.0.1, port " in end.stderr
-    assert "Connection refused" in end.stderr
+    explained("Connection refused", end.stderr)
 
 
 def test_nodes_of_different_jobs_are_refused_on_all(tmp_path):
@@ -237,6 +246,7 @@ def test_nodes_of_different_jobs_are_refused_on_all(tmp_path):
     for end in ended:
         assert "started with different --max-restarts: 0 on node 0 (host" in end.stderr
         assert "3 on node 1 (host" in end.stderr
+        explained("started with different --max-restarts", end.stderr)
 
 
 def test_two_launchers_of_one_node_are_refused(tmp_path):
@@ -248,6 +258,7 @@ def test_two_launchers_of_one_node_are_refused(tmp_path):
         end = job.end_of(1 if other.poll() is None else 2)
     assert end.code == 1
     assert "two launchers say that they are node 1: pid " in end.stderr
+    explained("two launchers say", end.stderr)
     assert f"{one.pid}" in end.stderr
     assert f"{other.pid}" in end.stderr
 
@@ -259,6 +270,7 @@ def test_a_launcher_that_comes_late_is_refused(tmp_path):
         end = job.end_of(2)
     assert end.code == 1
     assert "has begun with 2 nodes, and this launcher is none of them" in end.stderr
+    explained("has begun with ... nodes", end.stderr)
 
 
 def test_ctrl_c_while_waiting_for_others(tmp_path):
@@ -267,7 +279,74 @@ def test_ctrl_c_while_waiting_for_others(tmp_path):
         job.nodes[1].kill()
         line = job.nodes[0].stderr.readline()
         assert "node 0 has waited 0 s (limit 600 s) for node 1 of 2, which" in line
+        explained("(limit ... s)", line)
         job.nodes[0].send_signal(signal.SIGINT)
         end = job.end_of(0)
     assert end.code == 130
     assert end.stderr.splitlines()[-1].endswith("allhands.run: ended by SIGINT")
+
+
+@pytest.mark.parametrize(
+    ("secrets", "told"),
+    [
+        (["one", ""], "asks for the job's secret, and this process has none"),
+        (["", "one"], "has no secret, and this process has one"),
+        (["one", "other"], "has another secret than this process"),
+    ],
+)
+def test_a_node_with_another_secret_is_refused(tmp_path, secrets, told):
+    text = """
+        import os, sys
+        from allhands import run
+        os.environ["ALLHANDS_SECRET"] = sys.argv.pop(1)
+        sys.exit(run.main())
+    """
+    program(tmp_path, text, "launcher.py")
+    with reserved_port() as port:
+        nodes = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, str(tmp_path / "launcher.py"), secret),
+                    *("--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1"),
+                    *(f"--master-port={port}", "--no-python", "true"),
+                ],
+                env=environment(),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for node, secret in enumerate(secrets)
+        ]
+        try:
+            _, stderr = nodes[1].communicate(timeout=LIMIT)
+        finally:
+            for node in nodes:
+                node.kill()
+                node.communicate(timeout=LIMIT)
+    assert nodes[1].returncode == 1
+    explained(told, stderr)
+
+
+def test_node_0_where_its_address_or_port_is_not_free(tmp_path):
+    path = program(tmp_path, "print('no')")
+    done = launch("--nnodes=2", "--master-addr=192.0.2.1", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    explained("Cannot assign requested address", done.stderr)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+        done = launch(*options, path)
+    assert (done.returncode, done.stdout) == (1, "")
+    explained("address already in use", done.stderr)
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_node_that_cannot_start_its_ranks_ends_the_job(tmp_path, node):
+    path = program(tmp_path, "import time; time.sleep(999)")
+    options = [[], []]
+    options[node] = ["--redirects=3", "--log-dir=/proc/nowhere"]
+    ended = run_nodes([1, 1], path, options=options)
+    assert [ended[node].code, ended[1 - node].code] == [127, 1]
+    assert "cannot start the ranks: [Errno 2] No such file" in ended[node].stderr
+    line = f"allhands run: node {node} (host "
+    assert line in ended[1 - node].stderr
+    assert ") gave up: [Errno 2] No such file or directory" in ended[1 - node].stderr

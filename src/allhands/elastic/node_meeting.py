@@ -78,8 +78,9 @@ def enter(store: Store, me: Node) -> None:
 
 def leave(store: Store, rank: int) -> None:
     """Take it back: this launcher ends before the job begins."""
-    store._withdraw_last_will()
-    store.delete_key(f"node/{rank}")
+    with suppress(DistNetworkError, DistStoreError):  # node 0 may be gone
+        store._withdraw_last_will()
+        store.delete_key(f"node/{rank}")
 
 
 def compose(
@@ -116,8 +117,9 @@ def join(store: Store, me: Node, limit: float, patience: float, say: Say) -> Nod
         except DistStoreError:
             waiting.go_on("node 0, which waits for the others")
     roster = NodeRoster.read(text or b"")
-    store.set(f"{_READ}{me.rank}", b"")
     if roster.refusal:
+        with suppress(DistNetworkError, DistStoreError):  # node 0 goes when it has it
+            store.set(f"{_READ}{me.rank}", b"")
         raise DistNetworkError(f"node 0 does not start the job: {roster.refusal}")
     if me not in roster.nodes:
         raise DistNetworkError(
