@@ -1,0 +1,96 @@
+"""Ranks find the way between hosts that have misleading interfaces and names."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.fake_hosts import fake_hosts
+from harness.launcher import program
+from harness.ranks import LIMIT
+
+JOB = """
+    import numpy as np
+    import allhands as dist
+    from allhands.groups.world import current
+
+    dist.init_process_group()
+    array = np.full(5, dist.get_rank() + 1.0)
+    dist.all_reduce(array)
+    assert (array == 10).all(), array
+    print(*[each.endpoints for each in current().roster().identities])
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """Two, each with a bridge of containers, a dead interface, one more network that is
+    alike on both, and its own name for 127.0.1.1.
+    """
+    with fake_hosts(2) as made:
+        for number, host in enumerate(made.hosts):
+            host.ip("route add default dev eth0")
+            host.ip("link add docker0 type bridge")
+            host.ip("address add 172.17.0.1/16 dev docker0")
+            host.ip("link set docker0 up")
+            host.ip("link add eth9 type veth peer name eth9p")
+            host.ip(f"address add 192.168.99.{number + 1}/24 dev eth9")
+            host.ip("link set eth9 up")
+            host.ip("link add net1 type bridge")
+            host.ip("link add net1p type veth peer name net1q")
+            host.ip("link set net1p master net1 up")
+            host.ip("link set net1q up")
+            host.ip("address add 192.168.7.1/24 dev net1")
+            host.ip("link set net1 up")
+            names = tmp_path / f"{host.name}.names"
+            lines = [
+                f"{'127.0.1.1' if other is host else other.address} {other.name}\n"
+                for other in made.hosts
+            ]
+            names.write_text("127.0.0.1 localhost\n" + "".join(lines))
+            host.run("mount", "--bind", str(names), "/etc/hosts")
+        yield made
+
+
+def endpoints(hosts, path, **variables):
+    """Where the ranks of a job listen, two on each host, which meet at a name."""
+    place = {"MASTER_ADDR": "host0", "MASTER_PORT": "29500", "WORLD_SIZE": "4"}
+    jobs = []
+    for rank in range(4):
+        environment = {**os.environ, **place, **variables, "RANK": str(rank)}
+        command = hosts[rank // 2].enter(sys.executable, path)
+        jobs.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = [job.communicate(timeout=LIMIT) for job in jobs]
+    assert [job.returncode for job in jobs] == [0] * 4, said
+    assert len({output for output, _ in said}) == 1
+    return said[0][0].split()
+
+
+def test_nothing_misleads_ranks_that_are_told_nothing(hosts, tmp_path):
+    found = endpoints(hosts, program(tmp_path, JOB))
+    addresses = [place.rpartition(":")[0] for place in found]
+    assert addresses == ["10.99.0.1", "10.99.0.1", "10.99.0.2", "10.99.0.2"]
+
+
+@pytest.mark.parametrize(
+    "name", ["ALLHANDS_INTERFACES", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"]
+)
+def test_the_interface_and_the_ports_are_those_that_are_named(hosts, tmp_path, name):
+    for number in range(2):
+        hosts[number].ip(f"address add 10.98.0.{number + 1}/24 dev eth0 label eth0:1")
+    named = {name: "10.98.0.0/16,=eth0:1", "ALLHANDS_PORT_RANGE": "29600-29601"}
+    found = endpoints(hosts, program(tmp_path, JOB), **named)
+    assert sorted(found) == [
+        *("10.98.0.1:29600", "10.98.0.1:29601"),
+        *("10.98.0.2:29600", "10.98.0.2:29601"),
+    ]
