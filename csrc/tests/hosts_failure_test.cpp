@@ -33,10 +33,14 @@ void check_broken(HostRank& rank, const Error& error) {
 // Each rank of each group in turn leaves instead of the call.
 void test_a_rank_that_left_is_named_on_every_rank(std::size_t count) {
   for (const Hosting& hosting : kHostings)
-    for (int gone = 0; gone < static_cast<int>(hosting.size()); ++gone)
+    for (int gone = 0; gone < static_cast<int>(hosting.size()); ++gone) {
+      std::atomic<int> num_through = 0;
       run_on_hosts(hosting, [&](HostRank& rank) {
         std::vector<float> data(count, 1);
         rank.run(sum(data));
+        // What breaks the group ends a call that this rank is not through with, too.
+        ++num_through;
+        while (num_through < rank.size()) std::this_thread::yield();
         if (rank.rank() == gone) return rank.leave();
         const Error error = error_of([&] { rank.run(sum(data)); });
         CHECK(error.kind() == ErrorKind::RankFailed);
@@ -46,6 +50,7 @@ void test_a_rank_that_left_is_named_on_every_rank(std::size_t count) {
         CHECK(has(error, "rank " + std::to_string(gone) + " (pid "));
         check_broken(rank, error);
       });
+    }
 }
 
 // Each rank in turn does not come in time.

@@ -172,7 +172,8 @@ void Endpoint::start(int source, const Message& message,
                      std::span<const std::byte> record, TransferPtr receive,
                      Ended& ended) {
   Channel& peer = channel(source);
-  const Buffer& buffer = receive->buffer;
+  Buffer& buffer = receive->buffer;
+  if (receive->is_up_to && message.count < buffer.count) buffer.count = message.count;
   const bool is_eager = message.kind == MessageKind::Eager;
   if (is_eager) peer.link.settle(kept_bytes(message));
   if (message.dtype != buffer.dtype || message.count != buffer.count) {

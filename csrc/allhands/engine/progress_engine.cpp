@@ -202,10 +202,21 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
 
 TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, Tag tag,
                                       Deadline deadline, FlightSlot* record) {
-  auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline, record);
+  return post(std::make_shared<Transfer>(false, buffer, from, tag, deadline, record));
+}
+
+TransferPtr ProgressEngine::post_recv_up_to(const Buffer& buffer, int from, Tag tag,
+                                            Deadline deadline) {
+  auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
+  receive->is_up_to = true;
+  return post(std::move(receive));
+}
+
+TransferPtr ProgressEngine::post(TransferPtr receive) {
+  const int from = receive->peer;
   const bool is_posted = step([&](Ended& ended) {
     if (ended_) throw *ended_;
-    if (tag.context == Context::Program)
+    if (receive->tag.context == Context::Program)
       for (const int peer : endpoint_.open())
         if (from == peer || from == kAnySource) endpoint_.throw_refusal(peer);
     endpoint_.post_recv(receive, ended);

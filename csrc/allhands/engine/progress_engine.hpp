@@ -68,6 +68,11 @@ class ProgressEngine {
   TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr);
 
+  // The same for a message of up to as many elements as the contiguous `buffer` has:
+  // that of the transfer has as many as have come.
+  TransferPtr post_recv_up_to(const Buffer& buffer, int from, Tag tag,
+                              Deadline deadline);
+
   // Returns when the transfer has succeeded; throws why it failed: Mismatch,
   // RankFailed, Timeout, Interrupted. The last two give the transfer up.
   void wait(const TransferPtr& transfer, const Limits& limits, AtEnd at_end);
@@ -94,6 +99,8 @@ class ProgressEngine {
   void join() { thread_.join(); }
 
  private:
+  TransferPtr post(TransferPtr receive);
+
   template <class Body>
   bool step(Body body);
   bool step_on(int peer);

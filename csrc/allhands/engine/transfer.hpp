@@ -30,6 +30,7 @@ struct Transfer {
   std::uint32_t id = 0;
   int source = kAnySource;  // of the message that a receive got
   std::size_t moved = 0;    // elements
+  bool is_up_to = false;    // a receive of up to its buffer, which becomes as short
   Work work{};
 
   // The one other rank that it is about, as far as is known.

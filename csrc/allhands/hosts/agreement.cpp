@@ -1,9 +1,9 @@
 #include "allhands/hosts/agreement.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <type_traits>
@@ -17,19 +17,16 @@
 namespace allhands {
 namespace {
 
-// What leaders tell each other first. The bytes of a host that exceed its head follow
-// at once, in a message of their own.
+// How a leader's first message begins: what its host calls. As much of what the host's
+// ranks tell as kInline allows is behind it, the rest in a message of its own, at once.
 struct Word {
   Descriptor descriptor;
-  std::uint64_t bytes = 0;         // in all
-  std::uint64_t is_different = 0;  // the ranks of the host; its bytes are descriptors
-  std::array<std::byte, 128> head = {};
-
-  std::size_t rest() const {
-    return bytes <= head.size() ? 0 : static_cast<std::size_t>(bytes) - head.size();
-  }
+  std::uint64_t bytes = 0;         // that the ranks tell
+  std::uint64_t is_different = 0;  // the ranks; what they tell are their descriptors
 };
 static_assert(std::is_trivially_copyable_v<Word>);
+
+constexpr std::size_t kInline = std::size_t{16} << 10;
 
 // No host tells more.
 constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
@@ -78,37 +75,65 @@ class Agreement {
     Word& mine = own_word();
     mine.descriptor = descriptor_;
     mine.bytes = own_bytes().size();
-    std::copy_n(own_bytes().begin(), own_bytes().size() - mine.rest(),
-                mine.head.begin());
-    Messages sends(crossing_), words(crossing_), rests(crossing_);
-    for_other_leaders([&](int leader, Word& word, Bytes&) {
-      words.receive(bytes_at(&word, sizeof word), leader);
+    const std::size_t num_inline = std::min(own_bytes().size(), kInline);
+    Bytes first;
+    first.reserve(sizeof mine + num_inline);
+    append(first, &mine, 1);
+    append(first, own_bytes().data(), num_inline);
+
+    std::vector<FirstMessage> received(words_.size());
+    Messages sends(crossing_), firsts(crossing_), rests(crossing_);
+    for_other_hosts([&](int leader, std::size_t host) {
+      received[host].transfer = firsts.receive_up_to(received[host].room(), leader);
     });
-    for_other_leaders([&](int leader, Word&, Bytes&) {
-      sends.send(bytes_at(&mine, sizeof mine), leader);
-      if (mine.rest() != 0) sends.send(tail_of(own_bytes(), mine.rest()), leader);
+    for_other_hosts([&](int leader, std::size_t) {
+      sends.send(bytes_at(first.data(), first.size()), leader);
+      if (own_bytes().size() > num_inline)
+        sends.send(rest_of(own_bytes(), num_inline), leader);
     });
-    words.wait();
-    for_other_leaders([&](int leader, const Word& word, Bytes& bytes) {
-      if (word.bytes > kMost) throw nonsense_of(crossing_, leader);
-      bytes.resize(word.bytes);
-      std::copy_n(word.head.begin(), bytes.size() - word.rest(), bytes.begin());
-      if (word.rest() != 0) rests.receive(tail_of(bytes, word.rest()), leader);
+    firsts.wait();
+    for_other_hosts([&](int leader, std::size_t host) {
+      Bytes& bytes = by_host_[host];
+      const std::size_t num_there = take(received[host], leader, words_[host], bytes);
+      if (bytes.size() > num_there) rests.receive(rest_of(bytes, num_there), leader);
     });
     rests.wait();
     sends.wait();
   }
 
-  static Buffer tail_of(Bytes& bytes, std::size_t length) {
-    return bytes_at(bytes.data() + (bytes.size() - length), length);
+  struct FirstMessage {
+    static constexpr std::size_t kMostBytes = sizeof(Word) + kInline;
+
+    Buffer room() const { return bytes_at(memory.get(), kMostBytes); }
+
+    std::unique_ptr<std::byte[]> memory =
+        std::make_unique_for_overwrite<std::byte[]>(kMostBytes);
+    TransferPtr transfer;
+  };
+
+  // What a leader's first message holds; how many of its bytes are there.
+  std::size_t take(const FirstMessage& message, int leader, Word& word,
+                   Bytes& bytes) const {
+    const std::size_t length = message.transfer->buffer.count;
+    if (length < sizeof word) throw nonsense_of(crossing_, leader);
+    std::memcpy(&word, message.memory.get(), sizeof word);
+    const std::size_t num_inline = length - sizeof word;
+    if (word.bytes > kMost || num_inline != std::min<std::size_t>(word.bytes, kInline))
+      throw nonsense_of(crossing_, leader);
+    bytes.resize(word.bytes);
+    std::copy_n(message.memory.get() + sizeof word, num_inline, bytes.begin());
+    return num_inline;
+  }
+
+  static Buffer rest_of(Bytes& bytes, std::size_t at) {
+    return bytes_at(bytes.data() + at, bytes.size() - at);
   }
 
   template <class Each>
-  void for_other_leaders(Each each) {
+  void for_other_hosts(Each each) const {
     for (int step = 1; step < hosts_.num_hosts(); ++step) {  // each begins elsewhere
       const int host = (hosts_.host() + step) % hosts_.num_hosts();
-      const auto i = static_cast<std::size_t>(host);
-      each(hosts_.leader(host), words_[i], by_host_[i]);
+      each(hosts_.leader(host), static_cast<std::size_t>(host));
     }
   }
 

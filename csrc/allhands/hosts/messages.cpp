@@ -34,6 +34,16 @@ void Messages::receive(const Buffer& buffer, int from) {
   }
 }
 
+TransferPtr Messages::receive_up_to(const Buffer& buffer, int from) {
+  try {
+    transfers_.push_back(crossing_.engine.post_recv_up_to(buffer, from, crossing_.tag(),
+                                                          limits_.deadline));
+    return transfers_.back();
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
 void Messages::wait() {
   try {
     for (const TransferPtr& transfer : transfers_)

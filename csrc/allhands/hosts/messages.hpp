@@ -23,6 +23,8 @@ class Messages {
   // These return at once. The arrays stay until wait() has returned.
   void send(const Buffer& buffer, int to);
   void receive(const Buffer& buffer, int from);
+  // Of a message of up to as many elements: those that came are in the transfer's.
+  TransferPtr receive_up_to(const Buffer& buffer, int from);
   // Returns when all have ended. Throws Timeout and RankFailed naming ranks, what broke
   // the group, or Interrupted.
   void wait();
