@@ -17,6 +17,14 @@ dist.all_reduce(x)
         "exception",
         [1],
     ),
+    "the same exception on all ranks": (
+        2,
+        """
+raise ValueError("bad setting")  # HERE
+""",
+        "exception",
+        [0, 1],
+    ),
     "one rank of three in another operation": (
         3,
         """

@@ -305,7 +305,8 @@ def _listen() -> None:
     by_itself = _ByItself()
     failures.set_listener(by_itself.on_failure)
     is_free = signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
-    if settings.dumps.get() and is_free:
+    # The launcher itself has the setting, too, where the user has set it.
+    if settings.dumps.get() and is_free and "RANK" in os.environ:
         with suppress(ValueError):  # imported by another thread than the main one
             signal.signal(signal.SIGUSR2, by_itself.on_signal)
             _say_so(settings.dumps.get())
@@ -315,7 +316,7 @@ def _say_so(folder: str) -> None:
     """Leave a file by which the launcher knows that this process answers SIGUSR2."""
     with suppress(OSError):  # then it is not asked
         os.makedirs(folder, exist_ok=True)
-        open(os.path.join(folder, f"answers_{os.getpid()}"), "w").close()
+        open(os.path.join(folder, f".answers_{os.getpid()}"), "w").close()
 
 
 _listen()

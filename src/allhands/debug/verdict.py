@@ -89,8 +89,15 @@ class _Case:
     def of_exception(self, dump: Dump, failure: Failure) -> Verdict:
         head = failure.message.split("\n")[0]
         what = f"{failure.type}: {head}" if head else failure.type
-        text = f"rank {dump.rank} raised {what}{_at(failure.frames)}"
-        return Verdict("exception", (dump.rank,), _line(text))
+        alike = [
+            rank
+            for rank, other in sorted(self.dumps.items())
+            if other.failure is not None
+            and (other.failure.type, other.failure.message)
+            == (failure.type, failure.message)
+        ]
+        text = f"{ranks_text(alike)} raised {what}{_at(failure.frames)}"
+        return Verdict("exception", tuple(alike), _line(text))
 
     def of_mismatch(self, dump: Dump, failure: Failure) -> Verdict:
         calls = self._calls(dump, failure)

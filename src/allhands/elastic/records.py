@@ -33,7 +33,7 @@ class Records:
     def ask(self, workers: Iterable[Worker]) -> None:
         """Have those of `workers` that answer write what they are doing now."""
         for worker in workers:
-            if os.path.exists(os.path.join(self.folder, f"answers_{worker.pid}")):
+            if os.path.exists(os.path.join(self.folder, f".answers_{worker.pid}")):
                 self._before[self._path(worker)] = self._written_at(worker)
                 self._asked.append(worker)
                 worker.send(signal.SIGUSR2, to_group=False)

@@ -1,0 +1,44 @@
+"""Records as torch's analyser reads them."""
+
+import threading
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.debug.dumps import read_dumps
+from allhands.debug.pickles import write_pickles
+from harness.ranks import run_ranks
+
+
+def test_torchs_analyser_reads_what_we_write(tmp_path):
+    builder = pytest.importorskip(
+        "torch.distributed.flight_recorder.components.builder"
+    )
+    from torch.distributed.flight_recorder.components.config_manager import JobConfig
+    from torch.distributed.flight_recorder.components.loader import read_dir
+
+    def body(rank):
+        pair = dist.new_group([0, 2])
+        dist.barrier()
+        dist.scan(np.ones(3), np.ones(3))
+        if rank != 1:
+            dist.all_reduce(np.ones(3), group=pair)
+            with pytest.raises(dist.DistBackendError):
+                dist.broadcast(np.ones(2), 0, timeout=timedelta(seconds=0.1))
+        dist.debug.dump(tmp_path / f"rank_{rank}.json")
+        all_have_told.wait(100)
+
+    all_have_told = threading.Barrier(3)
+    run_ranks(3, body)
+    write_pickles(read_dumps([tmp_path]), str(tmp_path / "torch"))
+    arguments = JobConfig().parse_args([str(tmp_path / "torch"), "--prefix", "rank_"])
+    details, version = read_dir(arguments)
+    found = builder.build_db(details, arguments, version).collectives
+    assert [(c.collective_name, c.missing_ranks or set()) for c in found] == [
+        ("gloo:barrier", set()),
+        ("gloo:all_reduce", set()),
+        ("gloo:all_reduce", set()),
+        ("gloo:broadcast", {1}),
+    ]
