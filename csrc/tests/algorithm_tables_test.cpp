@@ -52,8 +52,8 @@ std::string header(const std::string& title) {
 }
 
 // What is chosen for each number of participants and size, and what it takes.
-std::string chosen(const char* title, Collective collective, const Costs& costs,
-                   int most, bool as_on_one_host = false) {
+std::string chosen(const char* title, TaskKind collective, const Costs& costs, int most,
+                   bool as_on_one_host = false) {
   std::string text = header(title);
   for (int size = 2; size <= most; size *= size == 2 ? 2 : 4) {
     std::string times = column(std::to_string(size), -14), names = column("", 14);
@@ -69,7 +69,7 @@ std::string chosen(const char* title, Collective collective, const Costs& costs,
 }
 
 // What every algorithm takes, with the best value of its parameter.
-std::string compared(const char* title, Collective collective, int size,
+std::string compared(const char* title, TaskKind collective, int size,
                      const Costs& costs) {
   std::string text = header(title);
   for (const Algorithm& algorithm : algorithms()) {
@@ -91,7 +91,7 @@ std::string compared(const char* title, Collective collective, int size,
 std::string barriers(const Costs& costs) {
   std::string sizes = column("barrier", -14), times = column("", 14);
   for (const int size : {2, 4, 16, 64, 256}) {
-    const Task task = task_of(Collective::Barrier, size, 0);
+    const Task task = task_of(TaskKind::Barrier, size, 0);
     sizes += column(std::to_string(size), 13);
     times += column(text_of(simulated(choose(task, kElement, costs), task, costs)), 13);
   }
@@ -101,15 +101,15 @@ std::string barriers(const Costs& costs) {
 std::vector<std::string> tables() {
   const Costs& fast = kNetworks[1].costs;
   return {
-      compared("all_reduce, 16", Collective::AllReduce, 16, fast),
-      chosen("all_reduce", Collective::AllReduce, fast, 1024),
-      chosen("in rank order", Collective::AllReduce, fast, 64, true),
-      chosen("1 ms away", Collective::AllReduce, kNetworks[3].costs, 64),
-      chosen("reduce_scatter", Collective::ReduceScatter, fast, 1024),
-      chosen("all_gather", Collective::AllGather, fast, 1024),
-      chosen("broadcast", Collective::Broadcast, fast, 256),
-      chosen("reduce", Collective::Reduce, fast, 256),
-      chosen("all_to_all", Collective::AllToAll, fast, 256),
+      compared("all_reduce, 16", TaskKind::AllReduce, 16, fast),
+      chosen("all_reduce", TaskKind::AllReduce, fast, 1024),
+      chosen("in rank order", TaskKind::AllReduce, fast, 64, true),
+      chosen("1 ms away", TaskKind::AllReduce, kNetworks[3].costs, 64),
+      chosen("reduce_scatter", TaskKind::ReduceScatter, fast, 1024),
+      chosen("all_gather", TaskKind::AllGather, fast, 1024),
+      chosen("broadcast", TaskKind::Broadcast, fast, 256),
+      chosen("reduce", TaskKind::Reduce, fast, 256),
+      chosen("all_to_all", TaskKind::AllToAll, fast, 256),
       barriers(fast),
   };
 }

@@ -67,29 +67,29 @@ class Proof {
   void check(int i, std::size_t at, Value value) {
     const Partition& parts = task_.parts;
     switch (task_.collective) {
-      case Collective::AllReduce:
-      case Collective::Reduce:
+      case TaskKind::AllReduce:
+      case TaskKind::Reduce:
         return check_reduced(at, value);
-      case Collective::ReduceScatter:
+      case TaskKind::ReduceScatter:
         return check_reduced(parts.at(i) + at, value);
-      case Collective::AllGather:
-      case Collective::Gather: {
+      case TaskKind::AllGather:
+      case TaskKind::Gather: {
         const int from = owner(at);
         CHECK(value == expressions_.leaf(from, at - parts.at(from)));
         return;
       }
-      case Collective::Broadcast:
+      case TaskKind::Broadcast:
         CHECK(value == expressions_.leaf(task_.root, at));
         return;
-      case Collective::Scatter:
+      case TaskKind::Scatter:
         CHECK(value == expressions_.leaf(task_.root, parts.at(i) + at));
         return;
-      case Collective::AllToAll: {
+      case TaskKind::AllToAll: {
         const int from = owner(at);
         CHECK(value == expressions_.leaf(from, parts.at(i) + at - parts.at(from)));
         return;
       }
-      case Collective::Barrier:
+      case TaskKind::Barrier:
         return;
     }
   }
@@ -134,21 +134,20 @@ class Proof {
   std::map<std::size_t, Value> reduced_;
 };
 
-bool has_root(Collective collective) {
-  return collective == Collective::Broadcast || collective == Collective::Reduce ||
-         collective == Collective::Gather || collective == Collective::Scatter;
+bool has_root(TaskKind collective) {
+  return collective == TaskKind::Broadcast || collective == TaskKind::Reduce ||
+         collective == TaskKind::Gather || collective == TaskKind::Scatter;
 }
 
-bool takes_uneven_parts(Collective collective) {
-  return collective == Collective::ReduceScatter ||
-         collective == Collective::AllGather || collective == Collective::Gather ||
-         collective == Collective::Scatter;
+bool takes_uneven_parts(TaskKind collective) {
+  return collective == TaskKind::ReduceScatter || collective == TaskKind::AllGather ||
+         collective == TaskKind::Gather || collective == TaskKind::Scatter;
 }
 
-std::vector<Partition> partitions(Collective collective, int size) {
+std::vector<Partition> partitions(TaskKind collective, int size) {
   const auto n = static_cast<std::size_t>(size);
-  if (collective == Collective::Barrier) return {Partition::even(0, size)};
-  if (collective == Collective::AllToAll)
+  if (collective == TaskKind::Barrier) return {Partition::even(0, size)};
+  if (collective == TaskKind::AllToAll)
     return {Partition::even(0, size), Partition::even(n, size),
             Partition::even(3 * n, size)};
   std::vector<Partition> all;
@@ -164,7 +163,7 @@ std::vector<Partition> partitions(Collective collective, int size) {
   return all;
 }
 
-std::vector<int> roots(Collective collective, int size) {
+std::vector<int> roots(TaskKind collective, int size) {
   if (!has_root(collective)) return {0};
   std::vector<int> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
@@ -303,8 +302,8 @@ void test_sums(DType dtype, const std::function<T(int, std::size_t)>& input,
       for (int i = 0; i < size; ++i)
         for (std::size_t at = 0; at < task.output_count(i); ++at) {
           const std::size_t element =
-              at + (algorithm.collective == Collective::ReduceScatter ? task.parts.at(i)
-                                                                      : 0);
+              at +
+              (algorithm.collective == TaskKind::ReduceScatter ? task.parts.at(i) : 0);
           const T result = arrays.output(i, at);
           const auto [known, is_new] = results.try_emplace(element, result);
           CHECK(std::memcmp(&known->second, &result, sizeof(T)) == 0);

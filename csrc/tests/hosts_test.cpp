@@ -237,6 +237,9 @@ void test_large_operations_have_the_bits_of_one_host() {
   for (const Hosting& hosting : {Hosting{0, 1}, Hosting{1, 2, 0}, Hosting{0, 1, 2, 3}})
     for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg})
       check_same_bits(hosting, DType::Float32, op, {30011});
+  // More hosts than exchange all at once.
+  for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg})
+    check_same_bits({0, 1, 2, 3, 4, 5, 6, 7, 8}, DType::Float32, op, {3001});
 }
 
 // Rank r sends r + 1 elements, times `factor`, to each rank after it and none to those

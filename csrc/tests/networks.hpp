@@ -21,11 +21,11 @@ constexpr NamedCosts kNetworks[] = {
 };
 
 // A task on so many bytes, of which each participant has some.
-inline Task task_of(Collective collective, int size, std::size_t bytes) {
+inline Task task_of(TaskKind collective, int size, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(size);
-  std::size_t count = collective == Collective::Barrier ? 0 : bytes / kElement;
-  if (collective != Collective::AllReduce && collective != Collective::Broadcast &&
-      collective != Collective::Reduce)
+  std::size_t count = collective == TaskKind::Barrier ? 0 : bytes / kElement;
+  if (collective != TaskKind::AllReduce && collective != TaskKind::Broadcast &&
+      collective != TaskKind::Reduce)
     count = (count + n - 1) / n * n;
   return Task::even(collective, size, count);
 }

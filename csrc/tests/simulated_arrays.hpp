@@ -99,7 +99,7 @@ class SimulatedArrays : public Contents {
     return a.first < b.second && b.first < a.second;
   }
   bool aliases(int i) const {
-    return is_in_place_ && task_.collective != Collective::AllToAll &&
+    return is_in_place_ && task_.collective != TaskKind::AllToAll &&
            task_.input_count(i) != 0 && task_.output_count(i) != 0;
   }
   // Where the shorter one of Input and Output is within the other.

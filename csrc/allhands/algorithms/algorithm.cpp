@@ -13,7 +13,7 @@
 namespace allhands {
 namespace {
 
-using enum Collective;
+using enum TaskKind;
 
 constexpr Algorithm kAlgorithms[] = {
     {AllReduce, "gather", Order::Once, Parameter::Radix,

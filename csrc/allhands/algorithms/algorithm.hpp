@@ -13,7 +13,7 @@
 namespace allhands {
 
 // What participants can do together by a schedule.
-enum class Collective : std::uint8_t {
+enum class TaskKind : std::uint8_t {
   AllReduce,
   ReduceScatter,
   AllGather,
@@ -27,14 +27,14 @@ enum class Collective : std::uint8_t {
 
 // What is to be done, as all participants know it alike.
 struct Task {
-  Collective collective;
+  TaskKind collective;
   // What belongs to each participant, or in AllToAll goes from each to each; where the
   // array belongs to all, even parts of it.
   Partition parts;
   int root = 0;
 
   // Of an array of `count` elements that all have, or of AllToAll that each sends.
-  static Task even(Collective collective, int size, std::size_t count, int root = 0) {
+  static Task even(TaskKind collective, int size, std::size_t count, int root = 0) {
     return {collective, Partition::even(count, size), root};
   }
 
@@ -63,7 +63,7 @@ enum class Parameter : std::uint8_t {
 
 // One way to carry out a collective.
 struct Algorithm {
-  Collective collective;
+  TaskKind collective;
   const char* name;
   Order order;
   Parameter parameter;

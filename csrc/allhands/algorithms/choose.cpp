@@ -6,7 +6,7 @@ namespace allhands {
 namespace {
 
 std::vector<std::size_t> radixes(const Algorithm& algorithm, const Load& load) {
-  const bool sends_whole_arrays = algorithm.collective == Collective::AllReduce;
+  const bool sends_whole_arrays = algorithm.collective == TaskKind::AllReduce;
   const int most = most_at_once(sends_whole_arrays ? load.bytes : load.part);
   std::vector<std::size_t> all = {2};
   for (const int radix : {3, 4, 8, 16, load.size})
@@ -24,7 +24,7 @@ std::vector<std::size_t> values_of(const Algorithm& algorithm, const Load& load,
     case Parameter::Radix:
       return radixes(algorithm, load);
     case Parameter::Chunk:
-      return {elements(algorithm.collective == Collective::Broadcast
+      return {elements(algorithm.collective == TaskKind::Broadcast
                            ? best_chunk_of_broadcast(load)
                            : best_chunk_of_reduction(load))};
     case Parameter::AtOnce:

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "allhands/algorithms/bruck.hpp"
+#include "allhands/algorithms/choose.hpp"
 #include "allhands/algorithms/composition.hpp"
 #include "allhands/algorithms/pairwise.hpp"
-#include "allhands/algorithms/ring.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/row.hpp"
 #include "allhands/hosts/executor.hpp"
@@ -28,15 +28,23 @@ struct Copy {
   Buffer buffer;
 };
 
-// Between few participants all at once, and each part is rounded as one reduction.
-Schedule schedule_of(int rank, int size, std::size_t count) {
+// Each part is rounded as one reduction, in the order of the hosts; so an average is
+// one of all, too. Between few participants all at once.
+Schedule schedule_of(int rank, int size, std::size_t count, std::size_t element) {
   constexpr int kFewParticipants = 8;
-  const Partition parts = Partition::even(count, size);
+  const Task task = Task::even(TaskKind::AllReduce, size, count);
   if (size <= kFewParticipants)
-    return all_reduce_of(rank, parts, pairwise_reduce_scatter(rank, parts, size),
-                         bruck_all_gather(rank, parts, std::max(size, 2)));
-  return all_reduce_of(rank, parts, ring_reduce_scatter(rank, parts),
-                       ring_all_gather(rank, parts));
+    return all_reduce_of(rank, task.parts,
+                         pairwise_reduce_scatter(rank, task.parts, size),
+                         bruck_all_gather(rank, task.parts, std::max(size, 2)));
+  // Of 25 Gbit/s. All participants must choose alike, so none measures its own.
+  constexpr Costs kNetwork = {.latency = 12e-6,
+                              .overhead = 2e-6,
+                              .gap = 0.5e-6,
+                              .per_byte = 1 / 3e9,
+                              .per_byte_reduced = 1 / 10e9,
+                              .per_byte_copied = 1 / 10e9};
+  return choose(task, element, kNetwork, true).schedule(rank, task);
 }
 
 bool are_hosts_alike(const Hosts& hosts) {
@@ -56,8 +64,9 @@ void run_flat(const Crossing& crossing, const Buffer& input, const Buffer& outpu
   std::vector<int> all(static_cast<std::size_t>(crossing.group.size()));
   std::iota(all.begin(), all.end(), 0);
   execute(crossing,
-          schedule_of(crossing.group.rank, crossing.group.size(), input.count), all,
-          input, output, op);
+          schedule_of(crossing.group.rank, crossing.group.size(), input.count,
+                      size_of(input.dtype)),
+          all, input, output, op);
 }
 
 // Both arrays are contiguous.
@@ -76,7 +85,8 @@ void run_by_slices(const Crossing& crossing, const Operation& operation,
                                .output = own,
                                .inputs = slices.all(input)});
   if (slices.has_own())
-    execute(crossing, schedule_of(hosts.host(), hosts.num_hosts(), own.count),
+    execute(crossing,
+            schedule_of(hosts.host(), hosts.num_hosts(), own.count, size_of(own.dtype)),
             slices.participants(), is_alone && !has_factor ? input : own, own,
             has_factor ? ReduceOp::Sum : operation.reduce_op);
   if (!is_alone)
