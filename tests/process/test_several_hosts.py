@@ -121,6 +121,26 @@ def test_who_dies_is_named_on_every_rank(victim):
             assert told[0] == [victim], (rank, told)
 
 
+@pytest.mark.parametrize("hosts", ["01", "0011"])
+def test_who_leaves_a_group_that_it_never_used_is_named(hosts):
+    source = """
+        group = dist.new_group()
+        if rank == size - 1:
+            dist.destroy_process_group(group)
+            dist.barrier()
+            dist.destroy_process_group()
+        else:
+            try:
+                dist.all_reduce(np.ones(3), group=group)
+            except dist.RankFailedError as error:
+                give(error.ranks)
+            dist.barrier()
+        """
+    with Processes(len(hosts), source, hosts=hosts) as processes:
+        given = processes.join()
+    assert given == [[len(hosts) - 1]] * (len(hosts) - 1) + [None]
+
+
 def test_arrays_are_shared_within_a_host():
     source = """
         try:

@@ -153,6 +153,7 @@ class Communicator {
   void break_by_current_exception();
   void open(const Limits& limits);
   std::unique_ptr<Transport> make_transport(const Segment& segment) const;
+  Segment local_segment(const Limits& limits) const;
   void adopt(Segment segment);
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;

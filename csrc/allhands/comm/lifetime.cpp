@@ -45,13 +45,17 @@ void Communicator::open(const Limits& limits) {
   const std::lock_guard lock(open_mutex_);
   if (is_closed_ || failure_.error()) throw refusal();
   if (is_open_) return;
+  adopt(local_segment(limits));
+}
+
+Segment Communicator::local_segment(const Limits& limits) const {
   const int num_local = local_.size();
   const std::size_t arena_bytes = Layout(num_local).total_bytes();
   const auto prepare = [&](SharedMemory& memory) {
     Arena::prepare(memory, num_local, make_tuning_());
   };
-  adopt(open_segment(arena_bytes + ShmTransport::memory_bytes(num_local), prepare,
-                     local_, local_token_, limits));
+  return open_segment(arena_bytes + ShmTransport::memory_bytes(num_local), prepare,
+                      local_, local_token_, limits);
 }
 
 std::unique_ptr<Transport> Communicator::make_transport(const Segment& segment) const {
@@ -165,8 +169,11 @@ void Communicator::close(const Limits& limits) {
 
 // This rank never used the group and leaves: peers that do use it shall know.
 void Communicator::join_those_who_wait() {
-  if (local_.size() == 1) return;
+  if (size() == 1) return;
   try {
+    // On other hosts they ask this rank itself.
+    if (hosts_.num_hosts() > 1)
+      return adopt(local_segment({Deadline::after(kOpeningTime)}));
     auto theirs = find_segment(local_, local_token_, {Deadline::after(kOpeningTime)});
     if (theirs) adopt(std::move(*theirs));
   } catch (const Error&) {

@@ -34,6 +34,7 @@ class RoutedTransport final : public Transport {
   }
   // What comes from another host after the first line is an event of `local` too.
   void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) override {
+    remote_->stop_looking();
     const std::uint32_t remote = remote_->num_events();
     local_->sleep(seen - remote, limit);
   }

@@ -39,6 +39,8 @@ class Transport {
   virtual std::uint32_t num_events() = 0;
   // Returns when there were other than `seen` events, after `limit`, or for no reason.
   virtual void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) = 0;
+  // The caller, which looked at links awake, is about to sleep on another transport.
+  virtual void stop_looking() {}
   // An event for this rank's own threads.
   virtual void wake_self() = 0;
   // Where the ranks that share this one's CPUs run; null where that is not known.

@@ -62,7 +62,8 @@ class Channel {
   void tell_events();
   Presence presence() const { return presence_.load(std::memory_order_acquire); }
   std::optional<Error> abort_reason() const;
-  void unlist() { is_listed_.store(false, std::memory_order_release); }
+  // Before the records are looked at: who puts in another one lists it again.
+  void unlist() { is_listed_.exchange(false, std::memory_order_acq_rel); }
 
   // Of who writes frames, under the connection's lock.
   void stamp(FrameHead& head);

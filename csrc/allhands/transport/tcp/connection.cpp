@@ -93,6 +93,11 @@ void Connection::send_locked(std::span<const std::byte> bytes) {
     if (count > 0) sent = static_cast<std::size_t>(count);
   }
   if (sent == bytes.size()) return;
+  if (kept_begin_ > unsent()) {  // or it would grow as long as some is left
+    kept_.erase(kept_.begin(),
+                kept_.begin() + static_cast<std::ptrdiff_t>(kept_begin_));
+    kept_begin_ = 0;
+  }
   kept_.insert(kept_.end(), bytes.begin() + static_cast<std::ptrdiff_t>(sent),
                bytes.end());
   has_kept_.store(true, std::memory_order_seq_cst);
@@ -122,7 +127,8 @@ bool Connection::has_arrived(std::uint64_t written) {
     int in_kernel = 0;
     if (state() == State::Up && ::ioctl(socket_.get(), SIOCOUTQ, &in_kernel) != 0)
       in_kernel = 0;
-    if (written_ - unsent() - static_cast<std::uint64_t>(in_kernel) >= written)
+    // The kernel may have what belongs to the handshake, too.
+    if (written_ >= written + unsent() + static_cast<std::uint64_t>(in_kernel))
       return true;
     is_arrival_awaited_ = true;
   }

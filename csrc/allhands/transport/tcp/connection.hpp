@@ -69,6 +69,10 @@ class Connection final : private FrameSink {
   bool has_arrived(std::uint64_t written);
   // Any thread: reads what has come; true: something had.
   bool receive();
+  // Any thread that read and will sleep now: the port's thread is to read again.
+  void give_back() {
+    if (is_left_to_others_.load(std::memory_order_relaxed)) ask_for_attention();
+  }
 
   // The port's thread.
   int fd() const { return fd_.load(std::memory_order_relaxed); }
@@ -86,6 +90,10 @@ class Connection final : private FrameSink {
   bool beat();
   // How often program threads have read it.
   std::uint64_t num_drives() const { return drives_.load(std::memory_order_relaxed); }
+  // Whether the port's thread leaves reading to those.
+  void leave_to_others(bool is_left) {
+    is_left_to_others_.store(is_left, std::memory_order_relaxed);
+  }
   // Attended from now on anew.
   void begin_attending() { is_attended_.store(false, std::memory_order_seq_cst); }
   bool has_kept() const { return has_kept_.load(std::memory_order_seq_cst); }
@@ -105,6 +113,7 @@ class Connection final : private FrameSink {
   const ProcessName peer_;
   std::atomic<State> state_ = State::Idle;
   std::atomic<bool> is_attended_ = false;
+  std::atomic<bool> is_left_to_others_ = false;
   std::atomic<int> fd_ = -1;
   std::atomic<std::uint64_t> drives_ = 0;
 

@@ -44,6 +44,7 @@ ProcessName name_of(const std::string& endpoints, int pid, std::uint64_t start) 
 Dial::Dial(const ProcessName& peer, Clock::duration limit)
     : addresses_(addresses_of(endpoints_of(peer))),
       endpoints_(endpoints_of(peer)),
+      limit_(limit),
       next_(Clock::now()),
       end_(next_ + limit) {}
 
@@ -57,6 +58,11 @@ Fd Dial::begin() {
   int code = 0;
   Fd socket = start_connecting(addresses_[at_], code);
   if (!socket.is_open()) fail(errno_text(code), code == ECONNREFUSED);
+  // Not for what lacks here: the wait for the peer ends by its own limit.
+  if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) {
+    next_ = Clock::now() + kPause;
+    end_ = next_ + limit_;
+  }
   return socket;
 }
 

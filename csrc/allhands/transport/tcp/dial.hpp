@@ -45,9 +45,10 @@ class Dial {
   const std::string endpoints_;
   std::size_t at_ = 0;        // the next address
   std::size_t num_gone_ = 0;  // addresses in a row at which nobody is
+  const Clock::duration limit_;
   Clock::time_point next_;
   Clock::time_point attempt_end_;
-  const Clock::time_point end_;
+  Clock::time_point end_;
   std::string problem_ = "it does not answer";
 };
 

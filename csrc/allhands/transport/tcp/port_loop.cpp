@@ -27,6 +27,7 @@ constexpr milliseconds kDrainLook{1};
 constexpr milliseconds kLongestBeat{500};
 constexpr std::chrono::seconds kWindingUp{1};
 constexpr std::size_t kMaxPartings = 1 << 16;
+constexpr const char* kClosed = "this process has closed its port";
 
 }  // namespace
 
@@ -49,25 +50,32 @@ void PortLoop::start(std::string secret) {
 }
 
 void PortLoop::close() {
+  const std::lock_guard closing(closing_mutex_);
   is_stopping_ = true;
   wakeup_.notify();
   if (thread_.joinable()) thread_.join();
   listeners_.clear();
-  // Without a thread nobody has told them.
+  lose_all(kClosed);
+}
+
+// From any thread, once the port's does no more. The first reason stays.
+void PortLoop::lose_all(const std::string& reason) {
   std::vector<std::shared_ptr<Connection>> all;
   {
     const std::lock_guard lock(mutex_);
+    if (end_.empty()) end_ = reason;
     for (const auto& [name, connection] : connections_) all.push_back(connection);
   }
   for (const auto& connection : all)
-    if (connection->state() != Connection::State::Lost)
-      connection->lose("this process has closed its port");
+    if (connection->state() != Connection::State::Lost) connection->lose(reason);
 }
 
 std::shared_ptr<Connection> PortLoop::connection(const ProcessName& peer) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Connection>& slot = connections_[peer];
-  if (!slot) slot = std::make_shared<Connection>(*this, peer);
+  if (slot) return slot;
+  slot = std::make_shared<Connection>(*this, peer);
+  if (!end_.empty()) slot->lose(end_);
   return slot;
 }
 
@@ -96,12 +104,17 @@ void PortLoop::attend(Connection& connection) {
 }
 
 void PortLoop::run() {
-  next_beat_ = Clock::now() + beat_every_;
-  while (!is_stopping_.load(std::memory_order_relaxed)) {
-    for (const Readiness& ready : poller_.wait(time_to_next_chore())) serve(ready);
-    do_chores();
+  try {
+    next_beat_ = Clock::now() + beat_every_;
+    while (!is_stopping_.load(std::memory_order_relaxed)) {
+      for (const Readiness& ready : poller_.wait(time_to_next_chore())) serve(ready);
+      do_chores();
+    }
+    wind_up();
+  } catch (const std::exception& error) {  // of the system: out of memory, for one
+    lose_all(std::string("this process cannot go on with its connections: ") +
+             error.what());
   }
-  wind_up();
 }
 
 std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
@@ -170,6 +183,7 @@ void PortLoop::accept_peers(int listener) {
 
 // Nothing is left for another: the stranger that came first gives way.
 void PortLoop::make_room() {
+  if (!is_accepting_) return;
   const auto is_stranger = [](const auto& entry) {
     return entry.second.connection == nullptr;
   };
@@ -221,6 +235,7 @@ void PortLoop::attend_waiting() {
         std::find(draining_.begin(), draining_.end(), connection) == draining_.end())
       draining_.push_back(connection);
     if (const auto found = open_.find(connection->fd()); found != open_.end()) {
+      if (found->second.is_resting) end_rest(found->first, found->second);
       if (connection->has_kept()) watch(found->first, found->second);
       read(found->first, found->second);
     }
@@ -313,14 +328,17 @@ void PortLoop::shake(int fd) {
   }
 }
 
-// Of two that dial each other, the attempt of the one with the smaller name counts.
+// Of two that dial each other, the attempt of the one with the smaller name counts,
+// once it has reached the other.
 void PortLoop::admit(int fd, Shaking& shaking) {
   const std::shared_ptr<Connection> from = connection(shaking.handshake.peer());
   const bool is_free = from->state() == Connection::State::Idle ||
                        from->state() == Connection::State::Wanted;
   Reaching& wanted = reaching(from);
   const bool is_accepted =
-      is_free && wanted.answering < 0 && (wanted.dialing < 0 || from->peer() < self_);
+      is_free && wanted.answering < 0 &&
+      (wanted.dialing < 0 || connecting_.contains(wanted.dialing) ||
+       from->peer() < self_);
   if (is_accepted) {
     drop_attempt(wanted);
     wanted.answering = fd;
@@ -377,6 +395,7 @@ void PortLoop::read(int fd, Open& open) {
   if (std::exchange(open.drives, drives) == drives || open.is_resting) return;
   if (num_resting_++ == 0) next_look_ = Clock::now() + kRest;
   open.is_resting = true;
+  open.connection->leave_to_others(true);
   watch(fd, open);
 }
 
@@ -385,11 +404,16 @@ void PortLoop::look_at_resting() {
   for (auto& [fd, open] : open_) {
     if (!open.is_resting) continue;
     const std::uint64_t drives = open.connection->num_drives();
-    if (std::exchange(open.drives, drives) != drives) continue;
-    open.is_resting = false;
-    --num_resting_;
-    watch(fd, open);
+    if (std::exchange(open.drives, drives) == drives) end_rest(fd, open);
   }
+}
+
+void PortLoop::end_rest(int fd, Open& open) {
+  open.drives = open.connection->num_drives();
+  open.is_resting = false;
+  open.connection->leave_to_others(false);
+  --num_resting_;
+  watch(fd, open);
 }
 
 void PortLoop::beat() {
@@ -429,24 +453,30 @@ void PortLoop::wind_up() {
   if (is_accepting_)
     for (const UnforkedFd& listener : listeners_) poller_.remove(listener.get());
   listeners_.clear();
-  for (const auto& [fd, shaking] : shaking_) poller_.remove(fd);
-  for (const auto& [fd, connecting] : connecting_) poller_.remove(fd);
-  shaking_.clear();
-  connecting_.clear();
+  is_accepting_ = true;  // for good, at none
   for (auto& [fd, open] : open_) {
     open.is_resting = false;
     watch(fd, open);
   }
-  while (!open_.empty() && Clock::now() < end) {
+  while ((!open_.empty() || has_more_to_tell()) && Clock::now() < end) {
+    do_chores();
     for (auto& [fd, open] : open_) {
       if (open.is_closing || open.connection->has_kept()) continue;
       open.is_closing = true;
       open.connection->shut_down();
     }
-    for (const Readiness& ready : poller_.wait(end - Clock::now()))
-      if (open_.contains(ready.fd) || ready.fd == wakeup_.fd()) serve(ready);
+    const std::chrono::nanoseconds left = end - Clock::now();
+    for (const Readiness& ready : poller_.wait(std::min(left, time_to_next_chore())))
+      serve(ready);
   }
-  while (!open_.empty()) lose(open_.begin()->first, "this process has closed its port");
+  while (!open_.empty()) lose(open_.begin()->first, kClosed);
+}
+
+// To peers whose connection is still being made.
+bool PortLoop::has_more_to_tell() const {
+  return std::any_of(reaching_.begin(), reaching_.end(), [](const auto& entry) {
+    return entry.second.dial && entry.second.connection->has_kept();
+  });
 }
 
 }  // namespace allhands

@@ -102,9 +102,12 @@ class PortLoop final : public ConnectionOwner {
   void read(int fd, Open& open);
   void watch(int fd, const Open& open);
   void look_at_resting();
+  void end_rest(int fd, Open& open);
   void beat();
   void lose(int fd, const std::string& reason);
   void wind_up();
+  bool has_more_to_tell() const;
+  void lose_all(const std::string& reason);
 
   const ProcessName self_;
   const Clock::duration silence_;
@@ -114,8 +117,10 @@ class PortLoop final : public ConnectionOwner {
   std::atomic<bool> is_stopping_ = false;
   Wakeup wakeup_;
   std::thread thread_;
+  std::mutex closing_mutex_;
 
   std::mutex mutex_;  // guards what follows
+  std::string end_;   // why there are no connections any more; empty: there are
   std::unordered_map<ProcessName, std::shared_ptr<Connection>> connections_;
   std::vector<std::shared_ptr<Connection>> waiting_;  // for attention
   std::unordered_map<std::uint64_t, Saying> partings_;

@@ -39,7 +39,7 @@ class SelfLink final : public Link {
   void settle(std::size_t bytes) override { settled_ += bytes; }
   std::uint64_t settled() const override { return settled_; }
 
-  void unlist() { is_listed_.store(false, std::memory_order_release); }
+  void unlist() { is_listed_.exchange(false, std::memory_order_acq_rel); }
 
  private:
   GroupEvents& events_;

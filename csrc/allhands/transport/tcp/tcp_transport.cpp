@@ -73,6 +73,12 @@ std::span<const int> TcpTransport::ready() {
   return writers_;
 }
 
+void TcpTransport::stop_looking() {
+  for (int rank = 0; rank < membership_.size(); ++rank)
+    if (peer(rank).is_joined.load(std::memory_order_relaxed))
+      peer(rank).connection->give_back();
+}
+
 Presence TcpTransport::presence(int peer) const {
   if (peer == membership_.rank) return presence_;
   const Peer& there = joined(peer);

@@ -31,8 +31,10 @@ class TcpTransport final : public Transport {
   std::span<const int> ready() override;
   std::uint32_t num_events() override { return events_->count(); }
   void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) override {
+    stop_looking();
     events_->sleep(seen, limit);
   }
+  void stop_looking() override;
   void wake_self() override { events_->tell(); }
 
   Presence presence(int peer) const override;
