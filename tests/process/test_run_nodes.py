@@ -105,6 +105,39 @@ def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
 
 
 @pytest.mark.parametrize("node", [0, 1])
+def test_a_node_whose_ranks_all_only_followed_ends_the_others(tmp_path, node):
+    text = f"""
+    if rank == {node}:
+        raise dist.RankFailedError("all_reduce #1: rank 7 is gone")
+    """
+    path = program(tmp_path, MEET + text + STAY)
+    ended = run_nodes([1, 1], "--max-restarts=1", path)
+    assert [end.code for end in ended] == [1, 1]
+    for end in ended:
+        assert end.stderr.count("restart 1 of 1") == 1
+        assert end.stderr.count(f"rank {node} failed: RankFailedError: ") == 2
+
+
+def test_a_node_whose_ranks_end_while_asked_for_records_ends_the_others(tmp_path):
+    """Rank 2 ends instead of writing the record that its launcher asks for."""
+    text = """
+    if rank == 2:
+        signal.signal(signal.SIGUSR2, lambda *_: os._exit(0))
+        open(f"{env['ALLHANDS_DUMPS']}/.answers_{os.getpid()}", "w").close()
+        store.set("answers", "")
+    if rank == 1:
+        store.wait(["answers"])
+        sys.exit(7)
+    """
+    path = program(tmp_path, MEET + text + STAY)
+    options = [[], [f"--dumps={tmp_path}/records"]]
+    ended = run_nodes([1, 2], path, options=options)
+    assert [end.code for end in ended] == [7, 7]
+    for end in ended:
+        assert "rank 1 failed: exit code 7" in end.stderr
+
+
+@pytest.mark.parametrize("node", [0, 1])
 def test_ctrl_c_on_one_node_ends_all(tmp_path, node):
     path = program(tmp_path, MEET + STAY)
     with launched_nodes([1, 2], path) as job:

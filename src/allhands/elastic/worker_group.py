@@ -123,6 +123,8 @@ class WorkerGroup:
                     self._start(local_rank, mark, guard, start)
             while self._running:
                 self._turn()
+            if self.failures and not self._is_stopping:
+                self._tell_of_failure()  # the last rank ended before `_fail` was due
         finally:
             self._kill()  # none is left to, unless the above was left by an exception
             guard.sweep()
@@ -305,6 +307,9 @@ class WorkerGroup:
         if not self._begin_to_ask(self._fail):
             return
         self._stop(signal.SIGTERM)
+        self._tell_of_failure()
+
+    def _tell_of_failure(self) -> None:
         if self._nodes is not None:
             first = first_failure(self.failures)
             code, lines = shell_code(first.exit_code), tuple(report([first], 0))
