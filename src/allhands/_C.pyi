@@ -90,6 +90,42 @@ class Buffer:
     @property
     def is_contiguous(self) -> bool: ...
 
+class CheckedCall:
+    """A collective's Call as memory, for an engine of another's."""
+
+    def __init__(self, call: Any, rank: int, size: int) -> None:
+        """Checks the arguments as the native engine does, with its errors."""
+
+    @property
+    def name(self) -> str:
+        """Of the collective: all_gather of an all_gather_single."""
+
+    @property
+    def root(self) -> int:
+        """-1: it has none."""
+
+    @property
+    def inputs(self) -> list[Buffer]:
+        """What it reads: one array, or one for each rank."""
+
+    @property
+    def outputs(self) -> list[Buffer]:
+        """What it writes, likewise; in place: what it reads."""
+
+    @property
+    def written(self, /) -> list[Any]:
+        """The arrays that it writes, as the caller passed them."""
+
+def copy_buffer(source: Buffer, target: Buffer) -> None:
+    """
+    All elements of an array, of any layout, to one of as many of that dtype.
+    """
+
+def reduce_buffers(output: Buffer, inputs: Sequence[Buffer], ops: list[Any]) -> None:
+    """
+    output = the inputs reduced in their order, with the numerics of the native engine. All are contiguous and alike; `ops`: the ReduceOp of each, which may have a factor.
+    """
+
 def register_tensors(type: type, api: object, is_lazy: Callable[[Any], bool], handle_at: int, storage_bytes: int, elements_before: int) -> None:
     """
     Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. `is_lazy` says of one whether its value is not what its memory holds. `handle_at` is where in an object the handle lies that the C functions at the addresses `storage_bytes` and `elements_before` take: how many bytes its storage has, and how many elements of it come before the first.

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "allhands/python/call_fields.hpp"
 #include "allhands/python/collectives.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/messages.hpp"
@@ -13,28 +14,6 @@ using namespace nb::literals;
 
 namespace allhands::python {
 namespace {
-
-// What a Call holds, alive.
-class Fields {
- public:
-  Fields(nb::handle call, const Row& row)
-      : output_(call.attr("output")), input_(call.attr("input")) {
-    if (row.has_root) root_ = nb::cast<int>(call.attr("root"));
-    if (row.collective.is_reduction) reduce_op_ = call.attr("reduce_op");
-    if (row.output.form != Form::Rows) return;
-    output_splits_ = call.attr("output_splits");
-    input_splits_ = call.attr("input_splits");
-  }
-
-  Arguments arguments() const {
-    return {output_, input_, root_, reduce_op_, output_splits_, input_splits_};
-  }
-
- private:
-  nb::object output_, input_;
-  int root_ = -1;
-  nb::object reduce_op_, output_splits_, input_splits_;
-};
 
 [[noreturn]] void refuse(const char* problem, nb::handle op) {
   PyErr_Format(PyExc_NotImplementedError, "Backend native does not support %s%S",
@@ -55,7 +34,7 @@ nb::object submit(nb::handle self, nb::handle call) {
   const std::string_view name = name_of(op);
   if (const Row* row = find_row(name))
     return carry_out(nb::cast<PyCommunicator&>(self), *row,
-                     Fields(call, *row).arguments(), timeout, async_op);
+                     CallFields(call, *row).arguments(), timeout, async_op);
   const bool is_send = name == "send";
   if (!is_send && name != "recv") refuse("", op);
   const auto run = is_send ? carry_out_send : carry_out_recv;
@@ -68,7 +47,8 @@ nb::object prepare(PyCommunicator& self, nb::handle call) {
   const nb::object op = call.attr("op");
   const Row* row = find_row(name_of(op));
   if (row == nullptr) refuse("a persistent ", op);
-  return make_request(self, *row, Fields(call, *row).arguments(), call.attr("timeout"));
+  return make_request(self, *row, CallFields(call, *row).arguments(),
+                      call.attr("timeout"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include "allhands/python/buffer.hpp"
+#include "allhands/python/checked_call.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/exported_array.hpp"
@@ -31,6 +32,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_finalizer(m);
   allhands::python::bind_exported_array(m);
   allhands::python::bind_buffer(m);
+  allhands::python::bind_checked_call(m);
   allhands::python::bind_tensor(m);
   allhands::python::bind_work(m);
   allhands::python::bind_request(m);

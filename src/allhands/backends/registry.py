@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from allhands.backends.communicator import CommunicatorOptions
+from allhands.rendezvous.mpi_library import why_no_mpi
 
 __all__ = [
     "Backend",
@@ -32,6 +33,7 @@ _MODULES = {
     "native": "allhands.backends.native",
     # Programs written for torch on CPU say "gloo"; the native engine serves them.
     "gloo": "allhands.backends.native",
+    "mpi": "allhands.backends.mpi",
     "fake": "allhands.backends.fake",
 }
 
@@ -40,7 +42,7 @@ _ABSENT = {
         f"Distributed package doesn't have {name.upper()} built in: allhands has no "
         f'adapter for it yet; use backend="native", which serves CPU arrays'
     )
-    for name in ("nccl", "mpi", "ucc", "xccl")
+    for name in ("nccl", "ucc", "xccl")
 }
 
 
@@ -222,6 +224,8 @@ def is_backend_available(backend: str) -> bool:
         ```
     """
     name = backend.lower().rpartition(":")[2]
+    if name == Backend.MPI:
+        return not why_no_mpi()
     return name in _MODULES or name in Backend._plugins
 
 
@@ -231,7 +235,7 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether `backend="mpi"` works."""
+    """Whether `backend="mpi"` works where mpiexec starts the ranks: with mpi4py."""
     return is_backend_available(Backend.MPI)
 
 

@@ -53,10 +53,11 @@ def init_process_group(
     through a `store` of yours with `rank` and `world_size`.
 
     Args:
-        backend: "native" for CPU arrays, the default; "gloo" is served by it too. Also
-            "device:backend" pairs, or a name given to `Backend.register_backend`.
-        init_method: "env://", "tcp://host:port", "file:///path", or a scheme given to
-            `register_rendezvous_handler`.
+        backend: "native" for CPU arrays, the default; "gloo" is served by it too. "mpi"
+            for what `mpiexec` has started. Also "device:backend" pairs, or a name given
+            to `Backend.register_backend`.
+        init_method: "env://", "tcp://host:port", "file:///path", "mpi://" (the default
+            with backend "mpi"), or a scheme given to `register_rendezvous_handler`.
         timeout: limit of this call, and of operations on the group; 30 minutes.
         world_size: number of ranks, where the URL or environment does not say it.
         rank: this process's rank, likewise.
@@ -95,7 +96,7 @@ def init_process_group(
         )
     limit = _limit(timeout, default_pg_timeout)
     backend = backend or Backend.UNDEFINED
-    BackendConfig(backend)  # refuses what it does not know
+    config = BackendConfig(backend)  # refuses what it does not know
     if enable_reconfigure:
         raise RuntimeError(
             f"enable_reconfigure: backend {backend} does not support reconfiguration; "
@@ -111,7 +112,9 @@ def init_process_group(
         device_id=device_id,
     )
     if store is None:
-        _meet_and_enter(init_method or "env://", rank, world_size, limit, enter)
+        is_mpi = Backend.MPI in config.get_device_backend_map().values()
+        url = init_method or ("mpi://" if is_mpi else "env://")
+        _meet_and_enter(url, rank, world_size, limit, enter)
     else:
         _check_store_arguments(init_method, rank, world_size)
         enter(store, rank, world_size, found=store)

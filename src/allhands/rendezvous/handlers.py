@@ -50,6 +50,8 @@ def rendezvous(
       which a launcher sets; an empty variable counts as unset,
     - `tcp://host:port`: a TCPStore there, hosted by rank 0,
     - `file:///path`: a FileStore at the path,
+    - `mpi://`: MPI, which knows rank and size, of a program that mpiexec has started;
+      needs mpi4py,
     - a scheme given to `register_rendezvous_handler`.
 
     Each takes `rank` and `world_size` in its query, too: `tcp://host:port?rank=0`.
@@ -194,6 +196,14 @@ def _meet_in_file(
     raise RuntimeError("Unable to perform re-rendezvous using file:// method")
 
 
+def _meet_by_mpi(
+    url: str, timeout: timedelta = default_pg_timeout, **_: Any
+) -> Iterator[Meeting]:
+    from allhands.rendezvous.mpi_job import meet_by_mpi  # here: for few programs
+
+    return meet_by_mpi(url, timeout)
+
+
 def _place_in(parts: SplitResult) -> tuple[int, int]:
     """Rank and world size from the query of a URL."""
     query = dict(parse_qsl(parts.query))
@@ -294,3 +304,4 @@ def _made_patiently(
 register_rendezvous_handler("env", _meet_by_environment)
 register_rendezvous_handler("tcp", _meet_at_port)
 register_rendezvous_handler("file", _meet_in_file)
+register_rendezvous_handler("mpi", _meet_by_mpi)

@@ -1,0 +1,98 @@
+"""How the members of a group meet, and MPI makes a communicator of them.
+
+MPI would wait without limit for a member that does not come, so they meet in the store
+first, where each says which of MPI's ranks it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from allhands import settings
+from allhands.backends.communicator import CommunicatorOptions
+from allhands.errors import DistBackendError, DistStoreError
+from allhands.options import to_seconds
+from allhands.rendezvous.mpi_job import MpiJob
+from allhands.rendezvous.ranges import in_ranges
+from allhands.store import PrefixStore, Store
+
+__all__ = ["Place", "meet"]
+
+
+class Place(NamedTuple):
+    """Where the members of a group meet from then on."""
+
+    comm: Any
+    own_comm: Any
+    """For messages of this package's own, whose tags no program has."""
+    store: Store
+
+
+def meet(job: MpiJob, options: CommunicatorOptions) -> Place:
+    """Wait for all members, and have MPI make their communicator.
+
+    Raises:
+        DistStoreError: a member did not come within the group's timeout.
+        DistBackendError: they are not of one MPI job, or MPI could not make it.
+    """
+    ranks = options.global_ranks_in_group
+    token = options.roster().token_for("mpi", ranks, options.num_alike).hex()
+    store = PrefixStore(f"mpi/{token[:16]}", options.store)
+    members = _exchange(job, store, options)
+    with job.lock:
+        try:
+            group = job.world.Get_group().Incl(members)
+            comm = job.world.Create_group(group, int(token[:4], 16) % (1 << 15))
+            comm.Set_errhandler(job.mpi.ERRORS_RETURN)
+            own_comm = comm.Dup()
+        except job.mpi.Exception as error:
+            raise job.failed(f"group {options.group_id!r}", error) from error
+    return Place(comm, own_comm, store)
+
+
+def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[int]:
+    """MPI's ranks of the members."""
+    keys = [f"place/{rank}" for rank in range(options.group_size)]
+    mine = [job.rank, job.size]
+    store.set(keys[options.group_rank], json.dumps(mine))
+    _await(store, keys, options)
+    places = [json.loads(text) for text in store.multi_get(keys)]
+    members = [rank for rank, _ in places]
+    if len(set(members)) < len(members) or any(size != job.size for _, size in places):
+        raise DistBackendError(
+            f"group {options.group_id!r}: its members say of themselves that they are "
+            f"ranks {members} of their MPI jobs; a group of backend mpi is of one job, "
+            f"that of one mpiexec"
+        )
+    return members
+
+
+def _await(store: Store, keys: list[str], options: CommunicatorOptions) -> None:
+    """Wait for the members; say for whom where it takes long."""
+    limit = to_seconds(options.timeout)
+    start = time.monotonic()
+    patience = settings.patience.get() or limit
+    while True:
+        left = limit - (time.monotonic() - start)
+        try:
+            store.wait(keys, timedelta(seconds=max(min(patience, left), 0.001)))
+            return
+        except DistStoreError:
+            missing = [rank for rank, key in enumerate(keys) if not store.check([key])]
+            waited = time.monotonic() - start
+            if not missing:
+                return
+            text = (
+                f"rank {options.group_rank} (this process) has waited {waited:.0f} s "
+                f"(limit {limit:g} s) for rank{'s' * (len(missing) > 1)} "
+                f"{in_ranges(missing)}, which did not come to make group "
+                f"{options.group_id!r} of backend mpi"
+            )
+            if waited >= limit:
+                raise DistStoreError(f"{text}: timed out") from None
+            sys.stderr.write(f"allhands: {text}\n")
+            patience *= 2

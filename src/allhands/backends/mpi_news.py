@@ -1,0 +1,118 @@
+"""MpiNews: what the ranks of a group tell each other beside MPI, in the world's store.
+
+Only who waits long, breaks the group or leaves it writes there, so it costs nothing
+where all goes well:
+
+    aborted      why the group broke, on every rank
+    left/<rank>  the collectives that it had begun when it left, and why it did
+    at/<rank>    the operation that it waits long for
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from allhands.backends.communicator import CommunicatorOptions
+from allhands.backends.mpi_work import Subject
+from allhands.errors import DistBackendError, DistError, RankFailedError
+from allhands.rendezvous.ranges import in_ranges
+from allhands.store import Store
+
+__all__ = ["MpiNews"]
+
+
+class MpiNews:
+    """Of one group; where the store is gone there are none."""
+
+    def __init__(self, store: Store, options: CommunicatorOptions) -> None:
+        self._store = store
+        self._rank = options.group_rank
+        self._size = options.group_size
+        self._gone_before: set[int] = set()
+        self._has_store = True
+        self.reason = ""
+        """Why this rank is about to leave."""
+
+    def tell_abort(self, reason: str) -> None:
+        """Break the group for the others."""
+        self._tell("aborted", reason)
+
+    def tell_left(self, num_collectives: int) -> None:
+        """This rank takes no part any more."""
+        self._tell(f"left/{self._rank}", [num_collectives, self.reason])
+
+    def look(self, title: str, subject: Subject) -> DistBackendError | None:
+        """Why what this rank waits for will never end; None where nothing says so."""
+        self._tell(f"at/{self._rank}", [subject.sequence, str(subject)])
+        reason = self._read("aborted")
+        if reason is not None:
+            return DistBackendError(f"{subject}: {title}: the group broke: {reason}")
+        left = {rank: self._read(f"left/{rank}") for rank in self._others(subject)}
+        gone = {rank for rank, news in left.items() if news is not None}
+        if subject.sequence:
+            lacking = sorted(r for r in gone if left[r][0] < subject.sequence)
+        elif subject.peer is None:
+            lacking = sorted(gone) if len(gone) == len(left) else []
+        else:
+            lacking = sorted(gone)
+        # A message may still be on its way: it has until the next look.
+        is_sure = bool(subject.sequence) or gone == self._gone_before
+        self._gone_before = gone
+        if not lacking or not is_sure:
+            return None
+        why = next((f" ({left[r][1]})" for r in lacking if left[r][1]), "")
+        error = RankFailedError(
+            f"{subject}: {title} needs rank{'s' * (len(lacking) > 1)} "
+            f"{in_ranges(lacking)}, which left the group{why}"
+        )
+        error.ranks = lacking
+        return error
+
+    def known(self, subject: Subject) -> tuple[str, list[int]]:
+        """What the others are at, as a clause, and those who are not known to wait."""
+        self._tell(f"at/{self._rank}", [subject.sequence, str(subject)])
+        at = {rank: self._read(f"at/{rank}") for rank in self._others(subject)}
+        here = [r for r, news in at.items() if news and news[0] == subject.sequence]
+        if not subject.sequence:
+            here = []
+        missing = [rank for rank in at if rank not in here]
+        clauses = [f"rank {r} waited last for {at[r][1]}" for r in missing[:4] if at[r]]
+        silent = [rank for rank in missing if not at[rank]]
+        if silent:
+            clauses.append(
+                f"rank{'s' * (len(silent) > 1)} {in_ranges(silent)} did not say that "
+                f"{'they wait' if len(silent) > 1 else 'it waits'}"
+            )
+        if here:
+            clauses.append(
+                f"rank{'s' * (len(here) > 1)} {in_ranges(here)} "
+                f"wait{'s' * (len(here) == 1)} for it too"
+            )
+        return "; ".join(clauses) or "no other rank is in it", missing
+
+    def _others(self, subject: Subject) -> list[int]:
+        if subject.peer is not None:
+            return [subject.peer]
+        return [rank for rank in range(self._size) if rank != self._rank]
+
+    def _tell(self, key: str, what: Any) -> None:
+        with self._unless_gone():
+            if self._has_store:
+                self._store.set(key, json.dumps(what))
+
+    def _read(self, key: str) -> Any:
+        with self._unless_gone():
+            if self._has_store and self._store.check([key]):
+                return json.loads(self._store.get(key))
+        return None
+
+    @contextmanager
+    def _unless_gone(self) -> Iterator[None]:
+        """The store may go with rank 0; then it has no news any more."""
+        try:
+            yield
+        except DistError:
+            self._has_store = False

@@ -1,0 +1,89 @@
+"""How a reduction goes by MPI: by an operation of its own, or gathered for our kernels.
+
+MPI reduces in an order of its own. What it has no operation for is made of those that
+it has where that costs nothing: PREMUL_SUM multiplies before, AVG of floats divides
+after. 16-bit floats, which MPI would round at every step, and averages of integers,
+which would overflow, are gathered, and every rank reduces them in rank order, with the
+bits of the native engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from allhands import _C
+from allhands._C import Buffer, DType
+from allhands.backends.mpi_memory import values
+from allhands.options import RedOpType, ReduceOp
+
+__all__ = ["FACTOR_BYTES", "Reduction"]
+
+FACTOR_BYTES = 32
+
+_NAMES = {
+    RedOpType.SUM: "SUM",
+    RedOpType.PREMUL_SUM: "SUM",
+    RedOpType.AVG: "SUM",
+    RedOpType.PRODUCT: "PROD",
+    RedOpType.MIN: "MIN",
+    RedOpType.MAX: "MAX",
+    RedOpType.BAND: "BAND",
+    RedOpType.BOR: "BOR",
+    RedOpType.BXOR: "BXOR",
+}
+_LOGICAL = {
+    **dict.fromkeys(("SUM", "MAX", "BOR"), "LOR"),
+    **dict.fromkeys(("PROD", "MIN", "BAND"), "LAND"),
+    "BXOR": "LXOR",
+}
+_FLOATS = {DType.Float32, DType.Float64, DType.Complex64, DType.Complex128}
+
+
+class Reduction:
+    """A reduce operation on elements of one dtype, which the core has checked."""
+
+    def __init__(self, mpi: Any, given: RedOpType | ReduceOp, dtype: DType) -> None:
+        self.given = given
+        self._mpi = mpi
+        self._kind = given if isinstance(given, RedOpType) else given.op
+        is_exact = dtype in _FLOATS or self._kind is not RedOpType.AVG
+        self.is_gathered = dtype in (DType.Float16, DType.BFloat16) or not is_exact
+        name = _NAMES[self._kind]
+        self.op = getattr(mpi, _LOGICAL[name] if dtype is DType.Bool else name)
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether each rank multiplies by a factor of its own first."""
+        return self._kind is RedOpType.PREMUL_SUM
+
+    def multiply(self, buffer: Buffer) -> None:
+        """What comes before MPI's sum, in place."""
+        if self.has_factor:
+            _C.reduce_buffers(buffer, [buffer], [self.given])
+
+    def divide(self, buffer: Buffer, num_ranks: int) -> None:
+        """What comes after it, in place."""
+        if self._kind is RedOpType.AVG:
+            sums = values(self._mpi, buffer)
+            with np.errstate(all="ignore"):
+                np.divide(sums, num_ranks, out=sums)
+
+    def factor(self) -> np.ndarray[Any, Any]:
+        """This rank's factor for the others, where they reduce what was gathered."""
+        assert isinstance(self.given, ReduceOp), "only an object has one"
+        text = repr(self.given.factor).encode()
+        return np.frombuffer(text.ljust(FACTOR_BYTES), np.uint8)
+
+    def reduce(
+        self, output: Buffer, inputs: Sequence[Buffer], factors: np.ndarray[Any, Any]
+    ) -> None:
+        """Reduce what was gathered, with the `factor` of each rank, a row each."""
+        ops: list[Any] = [self._kind] * len(inputs)
+        if self.has_factor:
+            rows = [bytes(row).decode().strip() for row in factors[: len(inputs)]]
+            numbers = [int(t) if t.lstrip("-").isdigit() else float(t) for t in rows]
+            ops = [ReduceOp.PREMUL_SUM(number) for number in numbers]
+        _C.reduce_buffers(output, inputs, ops)

@@ -1,0 +1,321 @@
+"""MpiWork: an operation that MPI carries out, as requests that are asked for their end.
+
+MPI moves data while it is called. So who waits for an operation asks again and again,
+and so does a thread of this process where somebody wants to be told of an end that
+nobody waits for. Between two questions time limits, Ctrl-C and bad news of other ranks
+get their turn, which MPI's own waits know nothing of.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+
+from allhands.backends.work import Work
+from allhands.errors import CollectiveTimeoutError, DistBackendError
+from allhands.options import to_seconds
+from allhands.rendezvous.mpi_job import MpiJob
+
+__all__ = ["Begun", "MpiGroup", "MpiReceive", "MpiWork", "Subject"]
+
+_FIRST_LOOK = 0.25
+_LONGEST_PAUSE_OF_LOOKS = 2.0
+"""Seconds of waiting until the group is asked for bad news, and between two times."""
+
+
+class Begun(NamedTuple):
+    """What MPI has begun."""
+
+    requests: list[Any]
+    end: Callable[[], None]
+    """What this rank does with what has come. May be called again."""
+    memory: Any
+    """Lives until then."""
+
+
+class Subject(NamedTuple):
+    """Which operation it is."""
+
+    op: str
+    sequence: int = 0
+    """A collective's number in its group; 0 of a message."""
+    peer: int | None = None
+    """Of a message; None for any."""
+    more: str = ""
+
+    def __str__(self) -> str:
+        number = f" #{self.sequence}" if self.sequence else ""
+        return f"{self.op}{number}{self.more}"
+
+
+class MpiGroup(Protocol):
+    """What a Work needs of its group."""
+
+    job: MpiJob
+    title: str
+    """Of this rank there: "rank 1 (this process) of group '0'"."""
+    failure: DistBackendError | None
+    """What broke the group."""
+
+    def look(self, subject: Subject) -> DistBackendError | None:
+        """Why the operation will never end, where that is known."""
+
+    def known(self, subject: Subject) -> tuple[str, list[int]]:
+        """What is known of the ranks that it waits for, and which these are."""
+
+    def note_failed(self, subject: Subject, error: DistBackendError) -> None:
+        """The operation failed."""
+
+    def forget(self, work: MpiWork) -> None:
+        """It has ended."""
+
+
+class MpiWork(Work):
+    """An operation under way; any thread may use it."""
+
+    def __init__(
+        self,
+        group: MpiGroup,
+        subject: Subject,
+        begun: Begun,
+        limit: float,
+        outputs: list[Any],
+    ) -> None:
+        super().__init__(outputs)
+        self.subject = subject
+        self._group = group
+        self._begun = begun
+        self._limit = limit
+        self._start = time.monotonic()
+        self._look_at = self._start + _FIRST_LOOK
+        self._is_ended = False
+        self._error: DistBackendError | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def timeout(self) -> timedelta:
+        """See `Work.timeout`."""
+        return timedelta(seconds=self._limit)
+
+    def wait_for(self, timeout: timedelta | None) -> None:
+        """See `Work.wait_for`."""
+        seconds = None if timeout is None else to_seconds(timeout)
+        start = time.monotonic()
+        pauses = _pauses()
+        while not self.advance():
+            if seconds is not None and time.monotonic() - start >= seconds:
+                raise CollectiveTimeoutError(
+                    f"Work.wait timed out: {self._group.title} waited {seconds:g} s "
+                    f"for {self.subject}, which goes on until its own limit of "
+                    f"{self._limit:g} s is over"
+                )
+            next(pauses)
+        if self._error is not None:
+            raise self._error
+
+    def is_completed(self) -> bool:
+        """See `Work.is_completed`."""
+        return self.advance()
+
+    def exception(self) -> BaseException | None:
+        """See `Work.exception`."""
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """See `Work.add_done_callback`."""
+        with self._group.job.lock:
+            is_late = self._is_ended
+            if not is_late:
+                self._callbacks.append(callback)
+        if is_late:
+            callback()
+        else:
+            _watch(self)
+
+    def advance(self) -> bool:
+        """Let MPI go on with it; whether it has ended. Never waits."""
+        if self._is_ended and not self._callbacks:
+            return True
+        with self._group.job.lock:
+            if not self._is_ended:
+                self._ask()
+            if not self._is_ended:
+                return False
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        return True
+
+    def fail(self, error: DistBackendError) -> None:
+        """End it here and now, unless it has ended."""
+        with self._group.job.lock:
+            if not self._is_ended:
+                self._give_up(error)
+        self.advance()
+
+    def _ask(self) -> None:
+        """Has it ended, and if not, shall it?"""
+        job = self._group.job
+        try:
+            is_over = self._is_over()
+        except job.mpi.Exception as mpi_error:
+            error = job.failed(f"{self._group.title}: {self.subject}", mpi_error)
+            self._group.note_failed(self.subject, error)
+            self._settle(error)
+            return
+        if is_over:
+            self._settle(self._finish())
+            return
+        reason = self._reason_to_fail()
+        if reason is not None:
+            self._group.note_failed(self.subject, reason)
+            self._give_up(reason)
+
+    def _is_over(self) -> bool:
+        return all([request.Test() for request in self._begun.requests])
+
+    def _finish(self) -> DistBackendError | None:
+        self._begun.end()
+        return None
+
+    def _reason_to_fail(self) -> DistBackendError | None:
+        now = time.monotonic()
+        if self._group.failure is not None:
+            return self._group.failure
+        if now - self._start >= self._limit:
+            return self._timed_out()
+        if now < self._look_at:
+            return None
+        self._look_at = now + min(now - self._start, _LONGEST_PAUSE_OF_LOOKS)
+        return self._group.look(self.subject)
+
+    def _timed_out(self) -> DistBackendError:
+        known, missing = self._group.known(self.subject)
+        error = CollectiveTimeoutError(
+            f"{self.subject} timed out: {self._group.title} waited {self._limit:g} s "
+            f"(its timeout); {known}"
+        )
+        error.ranks = missing
+        return error
+
+    def _give_up(self, error: DistBackendError) -> None:
+        """MPI cannot be told to leave it: its memory stays for as long as MPI does."""
+        _abandoned.append(self._begun)
+        self._settle(error)
+
+    def _settle(self, error: DistBackendError | None) -> None:
+        self._error = error
+        self._begun = _NOTHING
+        self._is_ended = True
+        self._group.forget(self)
+
+
+class MpiReceive(MpiWork):
+    """A receive of `num_bytes`; unlike all else MPI can be told to leave it."""
+
+    def __init__(
+        self,
+        group: MpiGroup,
+        subject: Subject,
+        begun: Begun,
+        limit: float,
+        outputs: list[Any],
+        num_bytes: int,
+    ) -> None:
+        super().__init__(group, subject, begun, limit, outputs)
+        self._num_bytes = num_bytes
+        self._status = group.job.mpi.Status()
+        self._source = -1
+
+    def source_rank(self) -> int:
+        """See `Work.source_rank`."""
+        if self._source < 0:
+            raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
+        return self._source
+
+    def _is_over(self) -> bool:
+        [request] = self._begun.requests
+        is_over: bool = request.Test(self._status)
+        return is_over
+
+    def _finish(self) -> DistBackendError | None:
+        self._source = self._status.Get_source()
+        came = self._status.Get_count(self._group.job.mpi.BYTE)
+        if came != self._num_bytes:
+            return DistBackendError(
+                f"{self._group.title}: {self.subject}: the message of rank "
+                f"{self._source} has {came} bytes, the array {self._num_bytes}; both "
+                f"sides must agree on dtype and number of elements"
+            )
+        self._begun.end()
+        return None
+
+    def _give_up(self, error: DistBackendError) -> None:
+        [request] = self._begun.requests
+        request.Cancel()
+        for _ in range(1000):
+            if request.Test(self._status):
+                is_gone = self._status.Is_cancelled()
+                self._settle(error if is_gone else self._finish())
+                return
+        super()._give_up(error)
+
+
+_NOTHING = Begun([], lambda: None, None)
+_abandoned: list[Begun] = []
+_watched: set[MpiWork] = set()
+_watching = threading.Lock()
+
+
+def _pauses() -> Iterator[None]:
+    """Longer and longer ones: at first none, for who waits is told soon then."""
+    for _ in range(100):
+        yield
+    for _ in range(2000):
+        os.sched_yield()
+        yield
+    pause = 0.00002
+    while True:
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.002)
+        yield
+
+
+def _watch(work: MpiWork) -> None:
+    """Have a thread ask for its end."""
+    with _watching:
+        is_first = not _watched
+        _watched.add(work)
+    if is_first:
+        threading.Thread(
+            target=_advance_watched, name="allhands mpi", daemon=True
+        ).start()
+
+
+def _advance_watched() -> None:
+    pauses = _pauses()
+    while True:
+        with _watching:
+            works = list(_watched)
+        ended = {work for work in works if work.advance()}
+        with _watching:
+            _watched.difference_update(ended)
+            if not _watched:
+                return
+        if ended:
+            pauses = _pauses()
+        next(pauses)
+
+
+def _forget_after_fork() -> None:
+    """A forked child has neither MPI nor that thread."""
+    global _watching
+    _watching = threading.Lock()
+    _watched.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

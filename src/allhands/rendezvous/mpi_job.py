@@ -1,0 +1,249 @@
+"""MpiJob: this process as a rank of MPI's, and `mpi://`, by which such ranks meet.
+
+MPI itself tells rank and size, and carries where the store is that rank 0 hosts, with
+the job's secret. MPI is begun when it is first asked for, by mpi4py, and ended as the
+program ends: not by a rank that an exception ends, for MPI would wait there for the
+others, who wait for this rank; mpiexec ends them when it has gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from allhands import settings
+from allhands.errors import DistBackendError, DistStoreError
+from allhands.options import default_pg_timeout, to_seconds
+from allhands.rendezvous.mpi_library import INSTALL, library_name, why_no_mpi
+from allhands.rendezvous.presence import enter
+from allhands.store import Store, TCPStore
+from allhands.store.limits import poll
+
+__all__ = [
+    "MpiJob",
+    "join_mpi_job",
+    "meet_by_mpi",
+]
+
+# What a process started by MPI's launchers has, by the size of its job. srun sets the
+# first of these, too, where it speaks that launcher's protocol.
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+_MARKS = (*_SIZES, "PMI_RANK", "PMI_FD", "PMIX_RANK", "MPI_LOCALRANKID")
+_PLACE_BYTES = 512
+_GOODBYE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class MpiJob:
+    """MPI in this process, which has one. Its calls are made while `lock` is held."""
+
+    mpi: Any
+    """The module `mpi4py.MPI`."""
+    world: Any
+    """All ranks that mpiexec started."""
+    lock: AbstractContextManager[Any]
+    """Reentrant: a signal's handler may come amid a call."""
+
+    @property
+    def rank(self) -> int:
+        """This process's rank among all that mpiexec started."""
+        rank: int = self.world.Get_rank()
+        return rank
+
+    @property
+    def size(self) -> int:
+        """How many mpiexec started."""
+        size: int = self.world.Get_size()
+        return size
+
+    @property
+    def library(self) -> str:
+        """MPI's name and version, in a line."""
+        return library_name(self.mpi)
+
+    def failed(self, what: str, error: Exception) -> DistBackendError:
+        """The error that stands for MPI's own, with its text."""
+        return DistBackendError(f"{what}: {self.library} says: {error}")
+
+
+_job: MpiJob | None = None
+
+
+def join_mpi_job() -> MpiJob:
+    """MPI, begun if it was not yet.
+
+    Raises:
+        RuntimeError: it is not installed; or this process, one of several, was not
+            started by its mpiexec.
+    """
+    global _job
+    if _job is None:
+        problem = why_no_mpi()
+        if problem:
+            raise RuntimeError(f'backend "mpi": {problem}')
+        _check_start(os.environ)
+        _job = _begin()
+    return _job
+
+
+def _check_start(environment: Mapping[str, str]) -> None:
+    """Refuse a rank of a job of another launcher's, which MPI knows nothing of."""
+    size = environment.get("WORLD_SIZE", "")
+    if any(environment.get(mark) for mark in _MARKS) or not size.isdecimal():
+        return
+    if int(size) > 1:
+        rank = environment.get("RANK", "?")
+        who = "`allhands run`" if settings.store.get() else "another launcher"
+        raise RuntimeError(
+            f'backend "mpi": this process is rank {rank} of {size} that {who} started, '
+            f"and MPI needs ranks that its own launcher started: "
+            f"mpiexec -n {size} python program.py"
+        )
+
+
+def _begin() -> MpiJob:
+    import mpi4py
+
+    is_ours = "mpi4py.MPI" not in sys.modules
+    if is_ours:
+        mpi4py.rc.finalize = False  # see _end
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(
+            f'backend "mpi": mpi4py cannot load an MPI library ({error}); {INSTALL}'
+        ) from error
+    if not MPI.Is_initialized():
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        is_ours = True
+    if is_ours:
+        atexit.register(_end, MPI, os.getpid())
+    _check_library(MPI, os.environ)
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise RuntimeError(
+            'backend "mpi": MPI was begun for one thread only, and this package may '
+            "call it from several: set mpi4py.rc.thread_level to 'serialized' or "
+            "'multiple' before mpi4py.MPI is imported, or leave it as it is"
+        )
+    return MpiJob(MPI, _copy_of_world(MPI), threading.RLock())
+
+
+def _check_library(mpi: Any, environment: Mapping[str, str]) -> None:
+    """Refuse a rank that is alone although its mpiexec started several."""
+    if mpi.COMM_WORLD.Get_size() > 1:
+        return
+    for name in _SIZES:
+        size = environment.get(name, "")
+        if size.isdecimal() and int(size) > 1:
+            raise RuntimeError(
+                f'backend "mpi": mpiexec started {size} ranks ({name}), but '
+                f"{library_name(mpi)}, which mpi4py has loaded, sees this one only: "
+                f"mpiexec is that of another MPI. Use the one of {library_name(mpi)}, "
+                f"or choose the library by MPI4PY_LIBMPI=/path/to/libmpi.so"
+            )
+
+
+def _copy_of_world(mpi: Any) -> Any:
+    """All ranks in a communicator of our own, which no message of others reaches."""
+    world, request = mpi.COMM_WORLD.Idup()
+    for _ in poll(default_pg_timeout):
+        if request.Test():
+            break
+    else:
+        raise RuntimeError(
+            f'backend "mpi": not all of the {mpi.COMM_WORLD.Get_size()} ranks that '
+            f"mpiexec started came to it within {to_seconds(default_pg_timeout):g} s"
+        )
+    world.Set_errhandler(mpi.ERRORS_RETURN)
+    return world
+
+
+def _end(mpi: Any, pid: int) -> None:
+    """End MPI, as the program ends, if the others end it too.
+
+    MPI would wait for a rank that does not without limit, and some libraries do so for
+    an operation that will never end.
+    """
+    has_failed = getattr(sys, "last_value", None) is not None
+    if os.getpid() != pid or mpi.Is_finalized() or has_failed or _job is None:
+        return
+    if _ends(_job, _job.world.Ibarrier().Test, _GOODBYE):
+        thread = threading.Thread(target=mpi.Finalize, daemon=True)
+        thread.start()
+        thread.join(to_seconds(_GOODBYE))
+
+
+def meet_by_mpi(
+    url: str, timeout: timedelta = default_pg_timeout
+) -> Iterator[tuple[Store, int, int]]:
+    """The handler of `mpi://`; see `rendezvous`."""
+    job = join_mpi_job()
+    query = dict(parse_qsl(urlsplit(url).query))
+    for name, own in (("rank", job.rank), ("world_size", job.size)):
+        if query.get(name, str(own)) != str(own):
+            raise ValueError(
+                f"init_process_group: {name}={query[name]}, but MPI says {own}: leave "
+                f"it out, MPI knows it"
+            )
+    store = _host(job, timeout) if job.rank == 0 else _find(job, timeout)
+    enter(store, job.rank)
+    yield store, job.rank, job.size
+    raise RuntimeError("Unable to perform re-rendezvous using mpi:// method")
+
+
+def _host(job: MpiJob, timeout: timedelta) -> Store:
+    """Rank 0: host a store, and tell the others where."""
+    if not settings.secret.get():
+        os.environ[settings.secret.name] = os.urandom(32).hex()
+    host = _own_address(job)
+    store = TCPStore(
+        host, 0, job.size, is_master=True, wait_for_workers=False, timeout=timeout
+    )
+    _broadcast(job, f"{host} {store.port} {settings.secret.get()}", timeout)
+    return store
+
+
+def _find(job: MpiJob, timeout: timedelta) -> Store:
+    host, port, secret = _broadcast(job, "", timeout).split(" ", 2)
+    os.environ[settings.secret.name] = secret
+    return TCPStore(host, int(port), job.size, timeout=timeout)
+
+
+def _own_address(job: MpiJob) -> str:
+    """Where the other ranks reach rank 0: loopback, if all are on its host."""
+    for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"):
+        if os.environ.get(name) == str(job.size):
+            return "127.0.0.1"
+    return "127.0.0.1" if job.size == 1 else socket.gethostname()
+
+
+def _broadcast(job: MpiJob, text: str, timeout: timedelta) -> str:
+    """What rank 0 says, on every rank."""
+    place = bytearray(text.encode().ljust(_PLACE_BYTES, b"\0"))
+    with job.lock:
+        request = job.world.Ibcast([place, job.mpi.BYTE], 0)
+    if not _ends(job, request.Test, timeout):
+        raise DistStoreError(
+            f"init_process_group: rank {job.rank} (this process) waited "
+            f"{to_seconds(timeout):g} s (its timeout) for "
+            f"{'the others' if job.rank == 0 else 'rank 0'}, as MPI says"
+        )
+    return place.rstrip(b"\0").decode()
+
+
+def _ends(job: MpiJob, test: Callable[[], bool], timeout: timedelta) -> bool:
+    """Whether a request ends in time."""
+    for _ in poll(timeout):
+        with job.lock:
+            if test():
+                return True
+    return False

