@@ -2,9 +2,10 @@
 
 MPI reduces in an order of its own. What it has no operation for is made of those that
 it has where that costs nothing: PREMUL_SUM multiplies before, AVG of floats divides
-after. 16-bit floats, which MPI would round at every step, and averages of integers,
-which would overflow, are gathered, and every rank reduces them in rank order, with the
-bits of the native engine.
+after. 16-bit floats, which MPI would round at every step, averages of integers, which
+would overflow, and sums of 8- and 16-bit integers, which Open MPI lets saturate where
+the CPU has AVX instead of wrapping, are gathered, and every rank reduces them in rank
+order, with the bits of the native engine.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _LOGICAL = {
     **dict.fromkeys(("PROD", "MIN", "BAND"), "LAND"),
     "BXOR": "LXOR",
 }
+_NARROW = {DType.Int8, DType.Int16, DType.UInt8, DType.UInt16}
 _FLOATS = {DType.Float32, DType.Float64, DType.Complex64, DType.Complex128}
 
 
@@ -50,8 +52,10 @@ class Reduction:
         self._mpi = mpi
         self._kind = given if isinstance(given, RedOpType) else given.op
         is_exact = dtype in _FLOATS or self._kind is not RedOpType.AVG
-        self.is_gathered = dtype in (DType.Float16, DType.BFloat16) or not is_exact
         name = _NAMES[self._kind]
+        may_saturate = dtype in _NARROW and name == "SUM"
+        is_rounded = dtype in (DType.Float16, DType.BFloat16)
+        self.is_gathered = is_rounded or may_saturate or not is_exact
         self.op = getattr(mpi, _LOGICAL[name] if dtype is DType.Bool else name)
 
     @property
