@@ -36,6 +36,7 @@ from allhands.elastic import (
     alone,
     among,
     check_module,
+    folder_within,
     parse_std,
 )
 
@@ -256,7 +257,10 @@ def run(args: argparse.Namespace) -> int:
         find_figures()
     if args.replace_gloo:
         os.environ[settings.replace_gloo.name] = "1"
-    with _met(args, num_nodes, num_workers) as meeting:
+    with (
+        folder_within(args.dumps) as dumps,
+        _met(args, num_nodes, num_workers) as meeting,
+    ):
         job = Job(
             command=command,
             place=meeting.place,
@@ -270,7 +274,7 @@ def run(args: argparse.Namespace) -> int:
             shutdown_timeout=args.shutdown_timeout,
             logs=_logs(args, shown),
             preload=preload,
-            dumps=args.dumps,
+            dumps=dumps,
         )
         return Agent(job, meeting.nodes, _verdict).run()
 

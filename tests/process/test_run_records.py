@@ -22,10 +22,10 @@ dist.all_reduce(np.ones(2))
 """
 
 
-def run(tmp_path, fault):
+def run(tmp_path, fault, *more, run_id="job"):
     path = program(tmp_path, RANK.format(fault=fault))
-    options = [f"--dumps={tmp_path}/records", "--shutdown-timeout=1"]
-    return launch("--nproc-per-node=3", *options, path)
+    options = [f"--dumps={tmp_path}/records", "--shutdown-timeout=1", *more]
+    return launch("--nproc-per-node=3", f"--rdzv-id={run_id}", *options, path)
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_the_last_lines_say_what_the_records_tell(tmp_path, fault, told):
     verdict, where = done.stderr.splitlines()[-2:]
     told = told.format(path=tmp_path / "train.py")
     assert verdict.startswith(f"allhands run: by the flight records, {told}")
-    file = tmp_path / "records/attempt_0.json"
+    file = tmp_path / "records/job_attempt_0.json"
     assert where == f"allhands run: flight records: {file}"
-    assert os.listdir(tmp_path / "records") == ["attempt_0.json"]
+    assert os.listdir(tmp_path / "records") == ["job_attempt_0.json"]
     ranks = {record["rank"] for record in json.loads(file.read_text())["ranks"]}
     assert ranks >= {0, 2}
 
@@ -67,9 +67,26 @@ def test_a_program_with_a_handler_of_its_own_is_not_asked(tmp_path):
     assert "by the flight records, rank 1 left no record; rank 0 waits" in last
 
 
-def test_records_that_cannot_be_written_are_told_of(tmp_path):
+@pytest.mark.parametrize("fault", ["pass", "raise ValueError(7)"])
+def test_nothing_else_in_the_folder_is_touched(tmp_path, fault):
+    kept = tmp_path / "records/attempt_0/keep.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    run(tmp_path, fault, "--redirects=3", f"--log-dir={tmp_path}", run_id="records")
+    assert kept.read_text() == "mine"
+    assert (tmp_path / "records/attempt_0/0/stderr.log").exists()
+
+
+def test_runs_with_the_same_folder_have_files_of_their_own(tmp_path):
+    for run_id in ("first", "a/b"):
+        run(tmp_path, "raise ValueError(7)", run_id=run_id)
+    names = sorted(os.listdir(tmp_path / "records"))
+    assert names == ["a%2Fb_attempt_0.json", "first_attempt_0.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_ranks_start(tmp_path):
     (tmp_path / "records").touch()
-    done = run(tmp_path, "raise ValueError(7)")
-    assert done.returncode == 1
-    assert "rank 1 failed: ValueError: 7" in done.stderr
-    assert "flight records" not in done.stderr
+    done = run(tmp_path, "pass")
+    assert (done.returncode, done.stdout) == (2, "")
+    told = f"--dumps is '{tmp_path}/records': no folder can be made there: File exists"
+    assert told in done.stderr

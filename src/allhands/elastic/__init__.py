@@ -8,6 +8,7 @@ from allhands.elastic.joining import Joined, alone, among
 from allhands.elastic.logs import LogSpec, Std, parse_std
 from allhands.elastic.node import Node
 from allhands.elastic.program_module import check_module
+from allhands.elastic.records import folder_within
 
 __all__ = [
     "Agent",
@@ -23,6 +24,7 @@ __all__ = [
     "alone",
     "among",
     "check_module",
+    "folder_within",
     "parse_exception",
     "parse_std",
 ]

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import quote
 
 from allhands import settings
 from allhands.elastic.logs import LogSpec
@@ -50,7 +51,8 @@ class Job:
     """Seconds from SIGTERM (or the signal that was passed on) to SIGKILL."""
     logs: LogSpec = field(default_factory=LogSpec)
     dumps: str = ""
-    """Folder for flight records; empty: the ranks are not asked for any."""
+    """A folder of this run alone, within that where the files with its flight records
+    go; empty: the ranks are not asked for any."""
     preload: Preload | None = None
     """Needs a command that starts Python and is the same on every rank."""
 
@@ -113,11 +115,15 @@ class Job:
         )
 
     def dump_directory(self, attempt: int) -> str:
-        """Folder of the ranks' flight records, while the attempt goes on."""
-        name = f"attempt_{attempt}"
+        """Folder of the ranks' flight records, while the job goes on."""
+        return os.path.join(self.dumps, f"attempt_{attempt}")
+
+    def dump_file(self, attempt: int) -> str:
+        """The file with all of them: `<run-id>_attempt_<n>.json` beside `dumps`."""
+        name = f"{quote(self.run_id, safe='')}_attempt_{attempt}"
         if self.place.num_nodes > 1:
             name += f"_node_{self.place.node}"
-        return os.path.join(os.path.abspath(self.dumps), name)
+        return os.path.join(os.path.dirname(self.dumps), f"{name}.json")
 
     def log_directory(self, local_rank: int, attempt: int) -> str:
         """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""

@@ -1,7 +1,8 @@
 """The flight records of one attempt: where ranks write them, and all in one file.
 
 A rank that answers to SIGUSR2 with its record says so by a file of its own in the
-folder (see `allhands.debug.record`), so that no other program is sent that signal.
+folder (see `allhands.debug.record`), so that no other program is sent that signal. It
+may have become another program since: the kernel knows whether it still has a handler.
 """
 
 from __future__ import annotations
@@ -10,30 +11,56 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from allhands.elastic.worker import Worker
 
-__all__ = ["ENDED_WELL", "Records"]
+__all__ = ["ENDED_WELL", "Records", "folder_within"]
 
 ENDED_WELL = "ended with exit code 0"
 """How a rank ended that did what it was to do."""
 
 
-class Records:
-    """What the ranks of this node leave in `folder`. One thread."""
+@contextmanager
+def folder_within(parent: str) -> Iterator[str]:
+    """Yields a new folder of this run alone, removed in the end; no parent: "".
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    Raises:
+        ValueError: none can be made there.
+    """
+    if not parent:
+        yield ""
+        return
+    try:
+        os.makedirs(parent, exist_ok=True)
+        folder = tempfile.mkdtemp(dir=os.path.abspath(parent), prefix=".run_")
+    except OSError as error:
+        raise ValueError(
+            f"--dumps is {parent!r}: no folder can be made there: {error.strerror}; "
+            "want a folder that can be written, or a new one"
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Records:
+    """What the ranks of this node leave in `folder`, for `path`. One thread."""
+
+    def __init__(self, folder: str, path: str) -> None:
+        self.folder, self.path = folder, path
         self._before: dict[str, int] = {}
         self._asked: list[Worker] = []
 
     def ask(self, workers: Iterable[Worker]) -> None:
         """Have those of `workers` that answer write what they are doing now."""
         for worker in workers:
-            if os.path.exists(os.path.join(self.folder, f".answers_{worker.pid}")):
+            said_so = os.path.join(self.folder, f".answers_{worker.pid}")
+            if os.path.exists(said_so) and _has_handler(worker.pid, signal.SIGUSR2):
                 self._before[self._path(worker)] = self._written_at(worker)
                 self._asked.append(worker)
                 worker.send(signal.SIGUSR2, to_group=False)
@@ -59,17 +86,16 @@ class Records:
         )
 
     def gather(self, endings: Mapping[int, str]) -> str:
-        """Write all records, and how ranks ended, into one file beside the folder.
+        """Write all records, and how ranks ended, into one file.
 
-        The folder is removed. Returns the file's path; empty: no rank left a record.
+        Returns the file's path; empty: no rank left a record, and there is no file.
         """
         found = [record for name in self._names() if (record := self._read(name))]
-        path = f"{self.folder}.json" if found else ""
-        if path:
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump({"ranks": found, "endings": endings}, file)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return path
+        if not found:
+            return ""
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump({"ranks": found, "endings": endings}, file)
+        return self.path
 
     def _names(self) -> list[str]:
         try:
@@ -103,3 +129,13 @@ def _is_halted(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] in ("T", "t")
     except OSError:
         return False
+
+
+def _has_handler(pid: int, number: int) -> bool:
+    """Whether the process handles that signal, which would else end it."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            caught = next((line for line in file if line.startswith("SigCgt:")), ":0")
+    except OSError:
+        return False
+    return bool(int(caught.partition(":")[2], 16) >> (number - 1) & 1)

@@ -89,7 +89,9 @@ class WorkerGroup:
         self._asked_at: float | None = None
         self._halted: dict[int, str] = {}
         self._oom_before = oom_kills()
-        self._records = Records(job.dump_directory(attempt)) if job.dumps else None
+        self._records: Records | None = None
+        if job.dumps:
+            self._records = Records(job.dump_directory(attempt), job.dump_file(attempt))
         self.record_problem = ""
         self.record_path = ""
         """The file with the flight records of a failed attempt, if there is one."""
@@ -412,7 +414,7 @@ class WorkerGroup:
         try:
             self.record_path = records.gather(endings)
         except OSError as error:
-            self.record_problem = f"{records.folder}.json: {error.strerror}"
+            self.record_problem = f"{records.path}: {error.strerror}"
 
     def _wait_for_console(self) -> None:
         """Until it has taken everything; not for ever if the job was to end."""
