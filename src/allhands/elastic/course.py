@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from allhands.elastic.entry import Entry, Kind
+from allhands.elastic.entry import ENDING, Entry, Kind
 
 __all__ = ["Course"]
-
-_ENDING = (Kind.FAILED, Kind.SIGNALED, Kind.LOST)
 
 
 class Course:
@@ -34,7 +32,7 @@ class Course:
 
     def note(self, entry: Entry) -> None:
         """Take in one entry."""
-        if entry.kind in _ENDING:
+        if entry.kind in ENDING:
             is_better = self.cause is None or self.cause.is_secondary
             if is_better and (self.cause is None or not entry.is_secondary):
                 self.cause = entry

@@ -10,9 +10,10 @@ import enum
 import json
 from typing import NamedTuple
 
+from allhands.elastic.node import has_types
 from allhands.errors import DistStoreError
 
-__all__ = ["Entry", "Kind"]
+__all__ = ["ENDING", "Entry", "Kind"]
 
 
 class Kind(str, enum.Enum):
@@ -24,6 +25,12 @@ class Kind(str, enum.Enum):
     LOST = "lost"  # nothing is heard of it any more
     DONE = "done"  # its ranks of this attempt have ended
     LEFT = "left"  # it needs the store no more
+
+
+ENDING = (Kind.FAILED, Kind.SIGNALED, Kind.LOST)
+"""What ends an attempt early; such an entry has lines."""
+_TYPES = (str, int, int, list, bool, int)
+_NUMBERS = range(256)
 
 
 class Entry(NamedTuple):
@@ -45,24 +52,33 @@ class Entry(NamedTuple):
         return json.dumps(self).encode()
 
     @staticmethod
-    def read(text: bytes) -> Entry:
-        """An entry of the log.
+    def read(text: bytes, num_nodes: int) -> Entry:
+        """An entry of the log of so many nodes.
 
         Raises:
             DistStoreError: no launcher wrote that.
         """
         try:
-            kind, node, number, lines, is_secondary, serial = json.loads(text)
-            return Entry(
-                Kind(kind),
-                int(node),
-                int(number),
-                tuple(str(line) for line in lines),
-                bool(is_secondary),
-                int(serial),
-            )
-        except (ValueError, TypeError, RecursionError):
-            raise DistStoreError(
-                f"the log of the job's launchers has {text[:80]!r}, which no launcher "
-                "writes"
-            ) from None
+            parts = json.loads(text)
+            if has_types(parts, _TYPES):
+                kind, node, number, lines, is_secondary, serial = parts
+                entry = Entry(
+                    Kind(kind), node, number, tuple(lines), is_secondary, serial
+                )
+                if _makes_sense(entry, num_nodes):
+                    return entry
+        except (ValueError, RecursionError):
+            pass  # refused below, as what is JSON and no entry
+        raise DistStoreError(
+            f"the log of the job's launchers has {text[:80]!r}, which no launcher "
+            "writes"
+        )
+
+
+def _makes_sense(entry: Entry, num_nodes: int) -> bool:
+    return (
+        0 <= entry.node < num_nodes
+        and entry.number in _NUMBERS
+        and all(type(line) is str for line in entry.lines)
+        and (entry.kind not in ENDING or len(entry.lines) > 0)
+    )

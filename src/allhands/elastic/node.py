@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from allhands.errors import DistStoreError
 
-__all__ = ["Node", "NodeRoster"]
+__all__ = ["Node", "NodeRoster", "has_types"]
 
 
 class Node(NamedTuple):
@@ -63,7 +63,7 @@ class NodeRoster(NamedTuple):
             DistStoreError: it did not write that.
         """
         parts = _parsed(text)
-        if not _has_types(parts, (list, str, int, str)):
+        if not has_types(parts, (list, str, int, str)):
             raise _stranger(text)
         nodes, run_id, master_port, refusal = parts
         return NodeRoster(
@@ -75,7 +75,7 @@ _NODE_TYPES = (int, int, int, str, int, str, str, int)
 
 
 def _node(parts: Any, text: bytes) -> Node:
-    if not _has_types(parts, _NODE_TYPES):
+    if not has_types(parts, _NODE_TYPES):
         raise _stranger(text)
     node = Node(*parts)
     if not (0 <= node.rank < node.num_nodes and node.num_workers >= 1):
@@ -90,7 +90,8 @@ def _parsed(text: bytes) -> Any:
         raise _stranger(text) from None
 
 
-def _has_types(parts: Any, types: tuple[type, ...]) -> bool:
+def has_types(parts: Any, types: tuple[type, ...]) -> bool:
+    """Whether `parts`, of JSON, is a list of exactly these types."""
     if not isinstance(parts, list) or len(parts) != len(types):
         return False
     return all(type(part) is kind for part, kind in zip(parts, types, strict=True))

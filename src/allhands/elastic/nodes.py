@@ -179,7 +179,7 @@ class Nodes:
                 self._is_over.wait(self._pause.total_seconds())
                 continue
             try:
-                entry = Entry.read(text or b"")
+                entry = Entry.read(text or b"", len(self._roster.nodes))
             except DistStoreError as error:
                 self._lose_node_0(str(error))
                 return

@@ -19,17 +19,43 @@ def test_a_node_and_a_roster_arrive_as_they_were():
 
 def test_a_record_arrives_as_it_was():
     entry = Entry(Kind.FAILED, 1, 7, ("a", "b"), True, 3)
-    assert Entry.read(entry.to_bytes()) == entry
+    assert Entry.read(entry.to_bytes(), 2) == entry
 
 
 STRANGE = [b"", b"\xff", b"{}", b"[]", b"3", b"[" * 100_000, b'["failed", "x"]']
 
 
 @pytest.mark.parametrize("text", STRANGE)
-@pytest.mark.parametrize("kind", [Node, NodeRoster, Entry])
+@pytest.mark.parametrize("kind", [Node, NodeRoster])
 def test_what_no_launcher_writes_is_refused(kind, text):
     with pytest.raises(DistStoreError, match="which no launcher"):
         kind.read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *STRANGE,
+        b'["done", 1, Infinity, [], false, 0]',
+        b'["done", 1, 1e3, [], false, 0]',
+        b'["done", 1, -1, [], false, 0]',
+        b'["done", 1, 256, [], false, 0]',
+        b'["done", "1", 0, [], false, 0]',
+        b'["done", 2, 0, [], false, 0]',
+        b'["done", -1, 0, [], false, 0]',
+        b'["done", true, 0, [], false, 0]',
+        b'["done", 1, 0, "ab", false, 0]',
+        b'["done", 1, 0, [7], false, 0]',
+        b'["done", 1, 0, [], 0, 0]',
+        b'["done", 1, 0, [], false, null]',
+        b'["none", 1, 0, [], false, 0]',
+        b'[["done"], 1, 0, [], false, 0]',
+        b'["failed", 1, 7, [], false, 0]',
+    ],
+)
+def test_what_no_launcher_writes_in_the_log_is_refused(text):
+    with pytest.raises(DistStoreError, match="which no launcher"):
+        Entry.read(text, 2)
 
 
 @pytest.mark.parametrize(
