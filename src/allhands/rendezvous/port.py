@@ -68,7 +68,7 @@ def may_span_hosts(size: int, store: Store) -> bool:
     """
     if size == 1:
         return False
-    if settings.host_id.get() or settings.interfaces.get():
+    if settings.host_id.get():  # ranks that one launcher started may have several
         return True
     started = _number("WORLD_SIZE")
     local = _number("LOCAL_WORLD_SIZE")

@@ -54,6 +54,7 @@ def test_a_launcher_that_started_all_ranks_here_knows(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "eth0")
     assert not may_span_hosts(4, FAR)
     assert not may_span_hosts(2, FAR)
     assert may_span_hosts(5, FAR)  # with some of another job
@@ -61,17 +62,17 @@ def test_a_launcher_that_started_all_ranks_here_knows(monkeypatch):
     assert may_span_hosts(4, HashStore())
 
 
-@pytest.mark.parametrize("name", ["ALLHANDS_HOST_ID", "ALLHANDS_INTERFACES"])
-def test_who_says_so_may_have_ranks_elsewhere(monkeypatch, name):
+def test_ranks_with_a_host_id_may_be_elsewhere_whoever_started_them(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setenv(name, "a")
+    monkeypatch.setenv("ALLHANDS_HOST_ID", "a")
     assert may_span_hosts(2, HashStore())
     assert not may_span_hosts(1, HashStore())
 
 
-def test_who_names_interfaces_to_others_may_have_ranks_elsewhere(monkeypatch):
-    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
+@pytest.mark.parametrize("name", ["ALLHANDS_INTERFACES", "NCCL_SOCKET_IFNAME"])
+def test_who_names_interfaces_may_have_ranks_elsewhere(monkeypatch, name):
+    monkeypatch.setenv(name, "eth0")
     assert may_span_hosts(2, HashStore())
 
 
@@ -139,6 +140,7 @@ def test_an_interface_that_there_is_not_matters_only_where_ranks_are_elsewhere(
 def test_who_could_not_know_of_other_hosts_learns_what_to_set():
     roster = Roster([Identity("a", 1, 1), Identity("b", 1, 1)], b"")
     with pytest.raises(
-        DistNetworkError, match=r"\[0, 1\]: .*, set ALLHANDS_INTERFACES"
+        DistNetworkError,
+        match=r"\[0, 1\]: .*, set ALLHANDS_HOST_ID to .* and ALLHANDS_INTERFACES to",
     ):
         roster.port_for([0, 1])
