@@ -6,6 +6,7 @@ import os
 import pytest
 
 from harness.launcher import launch, program
+from harness.nodes import run_nodes
 
 RANK = """
 import os, signal, sys, time
@@ -90,3 +91,32 @@ def test_a_folder_that_cannot_be_written_is_refused_before_ranks_start(tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     told = f"--dumps is '{tmp_path}/records': no folder can be made there: File exists"
     assert told in done.stderr
+
+
+ODD = """
+    told = dist.debug.dump()
+    told["entries"][0]["state"] = "started"
+    told["time_ns"] = 10**400
+    with open(os.environ["ALLHANDS_DUMPS"] + "/rank_1.json", "w") as file:
+        file.write(__import__("json").dumps(told))
+    os._exit(3)
+"""
+
+
+def test_an_odd_record_leaves_the_exit_code_as_it_is(tmp_path):
+    done = run(tmp_path, ODD.strip())
+    assert done.returncode == 3
+    assert "\nTraceback" not in f"\n{done.stderr}"  # of the launcher itself
+    assert "which are odd, nothing can be told (OverflowError" in done.stderr
+
+
+def test_nodes_give_their_files_and_judge_by_none_of_them(tmp_path):
+    path = program(tmp_path, RANK.format(fault="raise ValueError(7)"))
+    options = ["--rdzv-id=job", f"--dumps={tmp_path}/records", "--shutdown-timeout=1"]
+    first, second = run_nodes([2, 1], *options, path)
+    assert (first.code, second.code) == (1, 1)
+    file = tmp_path / "records/job_attempt_0_node_0.json"
+    assert first.stderr.endswith(f"\nallhands run: flight records: {file}\n")
+    assert "by the flight records" not in first.stderr + second.stderr
+    ranks = {told["rank"] for told in json.loads(file.read_text())["ranks"]}
+    assert ranks == {0, 1}

@@ -48,7 +48,8 @@ class Agent:
         Args:
             job: what to run.
             nodes: the launchers of the job, where it has several nodes.
-            explain: what is wrong by the flight records in that file, in a line.
+            explain: what is wrong by the flight records in that file, in a line; it is
+                asked where the job has one node.
         """
         self._job, self._nodes, self._explain = job, nodes, explain
         self._screens = open_screens()
@@ -95,7 +96,9 @@ class Agent:
             self._say([f"allhands run: no flight records: {group.record_problem}"])
         if not group.record_path:
             return
-        told = self._explain(group.record_path) if self._explain else ""
+        # A file has this node's ranks: the others' would seem to have left no record.
+        is_whole = self._nodes is None
+        told = self._explain(group.record_path) if self._explain and is_whole else ""
         lines = [f"allhands run: by the flight records, {told}"] if told else []
         self._say([*lines, f"allhands run: flight records: {group.record_path}"])
 

@@ -11,10 +11,10 @@ import json
 import os
 import shutil
 import signal
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from allhands.elastic.worker import Worker
 
@@ -22,6 +22,7 @@ __all__ = ["ENDED_WELL", "Records", "folder_within"]
 
 ENDED_WELL = "ended with exit code 0"
 """How a rank ended that did what it was to do."""
+_LONGEST = 1 << 28  # bytes of a rank's record
 
 
 @contextmanager
@@ -89,12 +90,18 @@ class Records:
         """Write all records, and how ranks ended, into one file.
 
         Returns the file's path; empty: no rank left a record, and there is no file.
+
+        Raises:
+            OSError: it cannot be written; nothing is left of it.
         """
         found = [record for name in self._names() if (record := self._read(name))]
         if not found:
             return ""
-        with open(self.path, "w", encoding="utf-8") as file:
-            json.dump({"ranks": found, "endings": endings}, file)
+        part = f"{self.folder}.part"  # goes with the folder around it
+        with open(part, "w", encoding="utf-8") as file:
+            told = json.dumps(endings)
+            file.write(f'{{"ranks": [{", ".join(found)}], "endings": {told}}}')
+        os.replace(part, self.path)
         return self.path
 
     def _names(self) -> list[str]:
@@ -103,14 +110,16 @@ class Records:
         except OSError:
             return []
 
-    def _read(self, name: str) -> Any:
-        """What a rank wrote; None: nothing that can be read."""
+    def _read(self, name: str) -> str:
+        """The JSON object that a rank wrote; empty: nothing that can be read."""
         if not (name.startswith("rank_") and name.endswith(".json")):
-            return None
-        path = os.path.join(self.folder, name)
-        with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-            return json.load(file)
-        return None
+            return ""
+        # A program of the ranks can write there, too, whatever it likes.
+        with suppress(OSError, ValueError, RecursionError):
+            text = _text(os.path.join(self.folder, name))
+            if isinstance(json.loads(text), dict):
+                return text
+        return ""
 
     def _path(self, worker: Worker) -> str:
         return os.path.join(self.folder, f"rank_{worker.rank}.json")
@@ -120,6 +129,18 @@ class Records:
             return os.stat(self._path(worker)).st_mtime_ns
         except OSError:
             return 0
+
+
+def _text(path: str) -> str:
+    """What a file has; of a pipe or the like nothing, which could be waited for."""
+    with open(path, encoding="utf-8", opener=_open_at_once) as file:
+        found = os.fstat(file.fileno())
+        is_fit = stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST
+        return file.read() if is_fit else ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _is_halted(pid: int) -> bool:

@@ -1,4 +1,6 @@
+import json
 import os
+import resource
 import signal
 import subprocess
 from types import SimpleNamespace
@@ -44,3 +46,31 @@ def test_a_rank_that_is_gone_is_not_asked(folder):
     with subprocess.Popen(["true"]) as process:
         process.wait()
     assert asked(folder, process.pid) == []
+
+
+def test_what_cannot_be_a_record_is_left_out(folder, tmp_path):
+    (folder / "rank_0.json").write_text('{"rank": 0}')
+    (folder / "rank_1.json").write_text("[" * 100_000 + "]" * 100_000)
+    (folder / "rank_2.json").mkdir()
+    (folder / "rank_3.json").write_bytes(b'{"rank": "\xff"}')
+    (folder / "rank_4.json").write_text("[7]")
+    (folder / "rank_5.json").write_text('{"rank": 5')
+    os.mkfifo(folder / "rank_6.json")
+    file = tmp_path / "all.json"
+    assert Records(str(folder), str(file)).gather({1: "odd"}) == str(file)
+    told = {"ranks": [{"rank": 0}], "endings": {"1": "odd"}}
+    assert json.loads(file.read_text()) == told
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_written(folder, tmp_path):
+    (folder / "rank_0.json").write_text('{"rank": 0}')
+    file = tmp_path / "all.json"
+    file.write_text("of an earlier run")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            Records(str(folder), str(file)).gather({})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert file.read_text() == "of an earlier run"
