@@ -172,6 +172,29 @@ def test_a_second_ctrl_c_kills_on_all_nodes(tmp_path):
     assert [end.code for end in ended] == [130, 130]
 
 
+def test_after_ctrl_c_there_is_no_other_attempt(tmp_path):
+    """Node 1 waits for node 0, whose rank does not stop because rank 1 has failed."""
+    text = """
+    if rank == 1:
+        store.wait(["deaf"])
+        sys.exit(7)
+    signal.signal(signal.SIGTERM, lambda *_: print("deaf", flush=True))
+    store.set("deaf", "")
+    while True:
+        time.sleep(999)
+    """
+    path = program(tmp_path, MEET + text)
+    options = ["--max-restarts=1", f"--shutdown-timeout={LIMIT}"]
+    with launched_nodes([1, 1], *options, path) as job:
+        job.read_until(0, "deaf")
+        job.nodes[1].send_signal(signal.SIGINT)
+        time.sleep(0.5)  # two that come at once are one
+        job.nodes[1].send_signal(signal.SIGINT)
+        ended = job.end()
+    assert [end.code for end in ended] == [7, 7]
+    assert all("all ranks start again" not in end.stderr for end in ended)
+
+
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_killed_launcher_ends_the_job(tmp_path, node):
     with launched_nodes([2, 1], program(tmp_path, MEET + STAY)) as job:

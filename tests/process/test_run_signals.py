@@ -155,6 +155,31 @@ def test_second_interrupt_kills_at_once(tmp_path):
         assert "ended by SIGINT; still running and killed: rank 0, 1" in output
 
 
+def test_after_an_interrupt_while_ranks_stop_there_is_no_other_attempt(tmp_path):
+    os.mkfifo(tmp_path / "ready")
+    text = """
+        import os, signal, sys, time
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
+            sys.exit()
+        if os.environ["RANK"] == "0":
+            open(sys.argv[1]).close()
+            sys.exit(7)
+        signal.signal(signal.SIGTERM, lambda *_: print("deaf", flush=True))
+        open(sys.argv[1], "w").close()
+        while True:
+            time.sleep(999)
+    """
+    options = ["--nproc-per-node=2", "--max-restarts=1", f"--shutdown-timeout={LIMIT}"]
+    path = program(tmp_path, text)
+    with launched(*options, path, str(tmp_path / "ready")) as job:
+        read_until(job, 1, "deaf")
+        job.send_signal(signal.SIGINT)
+        output, _ = job.communicate(timeout=LIMIT)
+    assert job.returncode == 7
+    assert "rank 0 failed: exit code 7" in output
+    assert "start again" not in output
+
+
 def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
     path = program(tmp_path, STUBBORN)
     with launched("--shutdown-timeout=0.3", path) as job:

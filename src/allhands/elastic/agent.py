@@ -108,7 +108,8 @@ class Agent:
             return bool(group.failures) and not group.ended_by
         course = self._nodes.course
         is_by_rank = course.cause is not None and course.cause.kind is Kind.FAILED
-        return is_by_rank and course.is_settled and not course.lost | course.left
+        is_disturbed = course.is_signaled or bool(course.lost | course.left)
+        return is_by_rank and course.is_settled and not is_disturbed
 
     def _restart_line(self, group: WorkerGroup, attempt: int) -> str:
         if self._nodes is None:

@@ -26,6 +26,8 @@ class Course:
         """Begin with the entries of another one."""
         self.cause: Entry | None = None
         """Why it ends early: what came first, unless that only followed."""
+        self.is_signaled = False
+        """Whether some launcher got a signal that ends the job, whatever the cause."""
         self.is_to_kill = False
         """Whether some launcher was told to wait for no rank any more."""
         self._codes: dict[int, int] = {}
@@ -42,6 +44,8 @@ class Course:
             self.left.add(entry.node)
         elif entry.kind is Kind.DONE:
             self._codes[entry.node] = entry.number
+        elif entry.kind is Kind.SIGNALED:
+            self.is_signaled = True
         elif entry.kind is Kind.KILLED:
             self.is_to_kill = True
 

@@ -127,7 +127,8 @@ class Nodes:
 
         Args:
             signals: a descriptor that yields the numbers of signals to the launcher.
-                The first ends the job; one more, and nobody is waited for.
+                The first ends the job; one more, here or after one to another
+                launcher, kills what still runs; two here, and nobody is waited for.
         """
         num_signals = 0
         with selectors.PollSelector() as events:
@@ -144,10 +145,10 @@ class Nodes:
                         if number in (signal.SIGUSR1, signal.SIGUSR2):
                             continue
                         num_signals += 1
-                        if num_signals == 1 and self.course.cause is None:
-                            self.tell_signal(number)
-                        else:
+                        if num_signals > 1 or self.course.is_signaled:
                             self.tell(Kind.KILLED)
+                        else:
+                            self.tell_signal(number)
                     if num_signals > 1:
                         return
         self.take()

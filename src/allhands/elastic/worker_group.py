@@ -463,12 +463,13 @@ class WorkerGroup:
 
     def _end_by(self, number: int) -> None:
         now = time.monotonic()
-        if self._is_loading:
+        if not self.ended_by:  # also where ranks have failed: then no other attempt
             self._end_as_told(number)
+        if self._is_loading:
+            pass  # who loads looks at `ended_by`
         elif not self._running:
             self._drop_output()  # all that still waits
         elif not self._is_stopping:
-            self._end_as_told(number)
             self._stop(number)
         elif number != signal.SIGINT:
             for worker in self._running:

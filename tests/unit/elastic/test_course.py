@@ -40,6 +40,17 @@ def test_the_first_cause_counts_unless_it_only_followed():
     assert course(3, cause, followed).cause == cause
 
 
+def test_a_signal_after_a_failure_is_known():
+    failed, signaled = Entry(Kind.FAILED, 1, 7), Entry(Kind.SIGNALED, 0, 2)
+    made = course(2, failed)
+    assert not made.is_signaled
+    made.note(signaled)
+    assert made.is_signaled
+    assert made.cause == failed
+    made.next_attempt()
+    assert not made.is_signaled
+
+
 def test_another_attempt_knows_nothing_of_the_last_but_who_is_gone():
     made = course(2, Entry(Kind.LOST, 1, 1), Entry(Kind.KILLED, 0))
     assert made.is_to_kill
