@@ -184,7 +184,7 @@ def _what_is_missing() -> str:
         return "they take root"
     try:
         FakeHosts(2).__exit__()
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return ""
 

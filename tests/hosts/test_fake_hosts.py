@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 
+from harness import fake_hosts as machinery
 from harness.fake_hosts import fake_hosts
 from harness.launcher import wait_until
 from harness.ranks import LIMIT
@@ -113,3 +114,11 @@ def namespaces():
         with contextlib.suppress(OSError):  # it has ended
             found.add(os.readlink(f"/proc/{name}/ns/net"))
     return found
+
+
+def test_a_machine_that_is_too_slow_for_them_has_none(monkeypatch):
+    def too_slow(_):
+        raise subprocess.TimeoutExpired("ip", 7)
+
+    monkeypatch.setattr(machinery, "FakeHosts", too_slow)
+    assert machinery._what_is_missing.__wrapped__()

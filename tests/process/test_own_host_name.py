@@ -1,5 +1,6 @@
 """A host whose own name means 127.0.1.1 to itself, as Debian has it."""
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -33,6 +34,8 @@ IN_A_NAMESPACE = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
 def test_others_reach_the_store_of_a_host_that_means_the_loopback_by_its_name(tmp_path):
     if not any(each.is_up and not each.is_loopback for each in addresses_here()):
         pytest.skip("this machine has no network")
+    if shutil.which("unshare") is None:
+        pytest.skip("no program unshare: install util-linux")
     hosts = tmp_path / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {NAME}\n")
     unshare = ["unshare", "--mount", "sh", "-c", IN_A_NAMESPACE, "sh", str(hosts)]
