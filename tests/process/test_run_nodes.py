@@ -90,10 +90,12 @@ def test_a_rank_that_only_followed_is_not_blamed(tmp_path):
     """Rank 0 tells of rank 1 before the launcher of rank 1 does."""
     text = """
     if rank == 0:
-        store.set("told", "")
+        store.set("pid", str(os.getpid()))
         raise dist.RankFailedError("all_reduce #1: rank 1 is gone")
     if rank == 1:
-        store.wait(["told"])
+        process = f"/proc/{int(store.get('pid'))}"
+        while os.path.exists(process):
+            time.sleep(0.01)
         sys.exit(7)
     """
     ended = run_nodes([1, 1], program(tmp_path, MEET + text))
