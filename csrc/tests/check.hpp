@@ -35,6 +35,13 @@
 
 namespace allhands::testing {
 
+// Whether this runs under a sanitizer, which takes ten times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 // Runs body(rank) for every rank, each in its own thread; an escaped exception fails.
 inline void run_ranks(int size, const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;

@@ -15,10 +15,14 @@ using namespace allhands::testing;
 
 namespace {
 
-const std::vector<Hosting> kHostings = {
-    {0, 1},          {0, 0, 1, 1},       {0, 1, 0, 1}, {0, 0, 0, 0, 1, 2}, {0, 1, 2},
-    {2, 0, 1, 1, 0}, {0, 1, 2, 3, 4, 5}, {0, 0, 0},    {1, 1, 1, 0},
-};
+const std::vector<Hosting> kHostings =
+    kIsSanitized
+        ? std::vector<Hosting>{{0, 1}, {0, 1, 0, 1}, {0, 0, 0, 0, 1, 2}}
+        : std::vector<Hosting>{
+              {0, 1},       {0, 0, 1, 1},    {0, 1, 0, 1},       {0, 0, 0, 0, 1, 2},
+              {0, 1, 2},    {2, 0, 1, 1, 0}, {0, 1, 2, 3, 4, 5}, {0, 0, 0},
+              {1, 1, 1, 0},
+          };
 
 void test_who_is_where() {
   const Hosts hosts(membership_on({7, 3, 7, 7, 3, 5, 7}, 2));

@@ -292,16 +292,25 @@ TransferPtr Communicator::post_recv(const Buffer& buffer, int from, std::int64_t
 }
 
 std::vector<FlightEntry> Communicator::flight_entries() {
-  std::vector<FlightEntry> entries = recorder_.read();
-  queue_.each([&](const OperationQueue::Entry& queued) {
-    const auto has_begun = [&](const FlightEntry& entry) {
-      return !entry.is_message && entry.sequence == queued.ticket;
-    };
-    if (std::ranges::none_of(entries, has_begun))
-      entries.push_back(FlightRecorder::scheduled(
-          queued.ticket, queued.operation.collective->descriptor(queued.operation),
-          queued.issued));
+  // Before the ring is read: what begins meanwhile is in both, and in none if it were
+  // the other way round.
+  std::vector<FlightEntry> queued;
+  queue_.each([&](const OperationQueue::Entry& entry) {
+    queued.push_back(FlightRecorder::scheduled(
+        entry.ticket, entry.operation.collective->descriptor(entry.operation),
+        entry.issued));
   });
+  std::vector<FlightEntry> entries = recorder_.read();
+  const std::size_t num_begun = entries.size();
+  for (const FlightEntry& each : queued) {
+    const auto has_begun = [&](const FlightEntry& entry) {
+      return !entry.is_message && entry.sequence == each.sequence;
+    };
+    if (std::none_of(entries.begin(),
+                     entries.begin() + static_cast<std::ptrdiff_t>(num_begun),
+                     has_begun))
+      entries.push_back(each);
+  }
   return entries;
 }
 
