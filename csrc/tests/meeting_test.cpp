@@ -201,12 +201,20 @@ void test_a_mismatch_is_raised_by_all(const Places& places) {
   });
 }
 
+// All of them are through, also those who are told last: what fails the next meeting
+// cannot reach one that is still in this one.
+void meet(Arena& arena, std::atomic<int>& num_through) {
+  barrier(arena, soon());
+  ++num_through;
+  while (num_through < arena.size()) std::this_thread::yield();
+}
+
 // All name it, whether it leads others or not.
 void test_who_does_not_come_is_named(const Places& places, int late) {
-  std::atomic<int> num_here{0};
+  std::atomic<int> num_through{0}, num_here{0};
   const auto size = static_cast<int>(places.size());
   run_at(places, [&](Arena& arena) {
-    barrier(arena, soon());
+    meet(arena, num_through);
     if (arena.rank() == late) return;
     ++num_here;
     while (num_here < size - 1) std::this_thread::yield();
@@ -222,10 +230,10 @@ void test_who_does_not_come_is_named(const Places& places, int late) {
 void test_who_does_not_pass_on_is_named(const Places& places) {
   const int top = MeetingTree(places).top();
   std::atomic<bool> is_over{false};
-  std::atomic<int> num_told{0};
+  std::atomic<int> num_through{0}, num_told{0};
   const auto size = static_cast<int>(places.size());
   run_at(places, [&](Arena& arena) {
-    barrier(arena, soon());
+    meet(arena, num_through);
     if (arena.rank() == top) {
       arena.begin(arena.sequence() + 1, {.op = Op::Barrier}, soon());
       arena.publish();
@@ -246,8 +254,9 @@ void test_who_is_gone_is_named_while_another_is_late(const Places& places) {
   const int top = MeetingTree(places).top();
   const int late = static_cast<int>(places.size()) - 1;
   CHECK(top != late);
+  std::atomic<int> num_through{0};
   run_at(places, [&](Arena& arena) {
-    barrier(arena, soon());
+    meet(arena, num_through);
     if (arena.rank() == late) return;
     if (arena.rank() == top) {
       arena.begin(arena.sequence() + 1, {.op = Op::Barrier}, soon());
