@@ -52,6 +52,9 @@ def _wait_of(dump: Dump, dumps: Mapping[int, Dump], least: float) -> Wait | None
     failed = _failed_by_waiting(dump)
     if failed is not None:
         assert dump.failure is not None
+        # Its peer may wait, too, where the error names who gave up first.
+        if failed.is_message and failed.partner >= 0:
+            return _of_entry(dump, failed, dumps)
         group = dump.group_of(failed.group)
         told = frozenset(dump.failure.ranks) - {dump.rank}
         if told:

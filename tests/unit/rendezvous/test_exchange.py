@@ -111,12 +111,19 @@ class Counting(HashStore):
         return super()._survey(*args)
 
 
+def listen_at(interfaces, monkeypatch):
+    """Let ranks believe that others may be on other hosts."""
+    monkeypatch.setenv("ALLHANDS_INTERFACES", interfaces)
+    monkeypatch.setenv("ALLHANDS_HOST_ID", "here")
+
+
 @pytest.mark.parametrize("interfaces", ["", "lo"])
 @pytest.mark.parametrize("size", [2, 96])
 def test_what_it_costs_a_rank_does_not_grow_with_the_world(
     size, interfaces, monkeypatch
 ):
-    monkeypatch.setenv("ALLHANDS_INTERFACES", interfaces)  # with it, all ranks listen
+    if interfaces:
+        listen_at(interfaces, monkeypatch)
     monkeypatch.setattr(meeting, "SLICE_S", LIMIT)  # nobody looks around
     monkeypatch.setattr(rank_0, "SLICE_S", LIMIT)
     data = HashStore()
@@ -204,7 +211,7 @@ def is_open(endpoints):
 
 
 def test_ranks_on_several_hosts_listen_for_each_other(monkeypatch):
-    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    listen_at("lo", monkeypatch)
     rosters = meet_all([Believing(monkeypatch)] * 3)
     places = [each.endpoints for each in rosters[0].identities]
     assert all(roster.identities == rosters[0].identities for roster in rosters)
@@ -221,7 +228,7 @@ def test_ranks_on_several_hosts_listen_for_each_other(monkeypatch):
 
 
 def test_ranks_that_are_on_one_host_listen_no_longer(monkeypatch):
-    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    listen_at("lo", monkeypatch)
     for roster in meet_all([HashStore()] * 3):
         assert all(each.endpoints for each in roster.identities)
         assert not any(is_open(each.endpoints) for each in roster.identities)
@@ -229,7 +236,7 @@ def test_ranks_that_are_on_one_host_listen_no_longer(monkeypatch):
 
 
 def test_who_gives_up_listens_no_longer(monkeypatch):
-    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    listen_at("lo", monkeypatch)
     opened = []
     monkeypatch.setattr(
         exchange_module,
