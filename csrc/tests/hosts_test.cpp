@@ -53,12 +53,11 @@ class Call {
       bytes[i] = static_cast<std::uint8_t>(
           (i * 2654435761u + static_cast<unsigned>(rank_) * 40503u + arrays_.size()) >>
           7);
-    if (dtype_ == DType::Float32) {
-      auto* const floats = static_cast<float*>(buffer.data);
-      for (std::size_t i = 0; i < count; ++i)
-        floats[i] = 1.0f / static_cast<float>(i + 3 * arrays_.size() + 1) +
-                    static_cast<float>(rank_) * 0.37f;
-    }
+    if (dtype_ == DType::Float32 || dtype_ == DType::Complex64) fill<float>(buffer);
+    if (dtype_ == DType::Float64 || dtype_ == DType::Complex128) fill<double>(buffer);
+    // From 0.5 up to 2, of either sign, whose sums are not among them.
+    if (dtype_ == DType::Float16) keep_and_set<0x87ff, 0x3800>(buffer);
+    if (dtype_ == DType::BFloat16) keep_and_set<0x80ff, 0x3f00>(buffer);
     return buffer;
   }
   // The same, every third element of an array.
@@ -81,6 +80,21 @@ class Call {
   Operation operation;
 
  private:
+  // Numbers whose sums are rounded.
+  template <class T>
+  void fill(const Buffer& buffer) const {
+    auto* const numbers = static_cast<T*>(buffer.data);
+    for (std::size_t i = 0; i < buffer.num_bytes() / sizeof(T); ++i)
+      numbers[i] = T{1} / static_cast<T>(i + 3 * arrays_.size() + 1) +
+                   static_cast<T>(rank_) * T(0.37);
+  }
+  template <unsigned kKept, unsigned kSet>
+  void keep_and_set(const Buffer& buffer) const {
+    auto* const numbers = static_cast<std::uint16_t*>(buffer.data);
+    for (std::size_t i = 0; i < buffer.count; ++i)
+      numbers[i] = static_cast<std::uint16_t>((numbers[i] & kKept) | kSet);
+  }
+
   Buffer memory(std::size_t count) {
     arrays_.emplace_back(count * size_of(dtype_) + 1);
     return {arrays_.back().data(), dtype_, count, {}, 0};
@@ -152,13 +166,15 @@ const Kind kKinds[] = {
        call.operation = scatter(call.strided(count), inputs, root);
      }},
     {"scan",
-     [](Call& call, int, int, std::size_t count, ReduceOp op) {
+     [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
        call.operation = scan(kScan, call.array(count), call.array(count), op);
+       call.operation.factor = rank + 2;
      }},
     {"exscan",
-     [](Call& call, int, int, std::size_t count, ReduceOp op) {
+     [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
        const Buffer buffer = call.array(count);
        call.operation = scan(kExscan, buffer, buffer, op);
+       call.operation.factor = rank + 2;
      }},
     {"all_reduce_coalesced",
      [](Call& call, int rank, int, std::size_t count, ReduceOp op) {
@@ -182,12 +198,14 @@ const Kind kKinds[] = {
 
 // Whether it is the same on one host, to the bit.
 void check_same_bits(const Hosting& hosting, DType dtype, ReduceOp op,
-                     const std::vector<std::size_t>& counts) {
+                     const std::vector<std::size_t>& counts,
+                     ReduceOrder order = ReduceOrder::Any) {
   const int size = static_cast<int>(hosting.size());
   std::vector<std::vector<std::unique_ptr<Call>>> expected(hosting.size());
   const auto make_call = [&](const Kind& kind, int rank, std::size_t count) {
     auto call = std::make_unique<Call>(dtype, rank);
     kind.make(*call, rank, size, count, op);
+    call->operation.reduce_order = order;
     return call;
   };
   run_arenas(size, [&](Arena& arena) {
@@ -244,6 +262,113 @@ void test_large_operations_have_the_bits_of_one_host() {
   // More hosts than exchange all at once.
   for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg})
     check_same_bits({0, 1, 2, 3, 4, 5, 6, 7, 8}, DType::Float32, op, {3001});
+}
+
+// Wherever the ranks are, and whichever of them have much to do.
+const std::vector<Hosting> kPlacements =
+    kIsSanitized ? std::vector<Hosting>{{0, 0, 1}, {0, 1, 0, 2, 1}}
+                 : std::vector<Hosting>{
+                       {0, 1},
+                       {0, 0, 1},
+                       {0, 1, 0},
+                       {0, 1, 2},
+                       {0, 0, 1, 1, 1},
+                       {0, 1, 0, 2, 1},
+                       {3, 0, 0, 0, 0},
+                       {0, 0, 0, 0, 1, 1, 1, 1},
+                       {0, 1, 0, 1, 0, 1, 0, 1},
+                       {0, 0, 1, 2, 2, 2, 0, 3},
+                       {0, 1, 2, 3, 4, 5, 6, 7},
+                   };
+
+void test_rank_order_has_the_bits_of_one_host() {
+  for (const Hosting& hosting : kPlacements) {
+    const auto check = [&](DType dtype, ReduceOp op, std::size_t count) {
+      check_same_bits(hosting, dtype, op, {count}, ReduceOrder::Rank);
+    };
+    for (const ReduceOp op :
+         {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::PremulSum}) {
+      check(DType::Float32, op, 20011);
+      check(DType::Float16, op, 20001);
+      check(DType::Complex64, op, 9001);
+    }
+    for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::PremulSum}) {
+      check(DType::BFloat16, op, 20003);
+      check(DType::Float64, op, 10007);
+      check(DType::Complex128, op, 5003);
+      check(DType::Int8, op, 40001);
+    }
+    check(DType::Float32, ReduceOp::Min, 20011);
+    check(DType::Int32, ReduceOp::Avg, 20011);
+    check(DType::Bool, ReduceOp::Sum, 40001);
+    check(DType::Float32, ReduceOp::Sum, 3);
+  }
+}
+
+// Else the test above would show nothing.
+void test_hosts_that_reduce_first_have_other_bits() {
+  std::vector<std::vector<float>> sums;
+  for (const ReduceOrder order : {ReduceOrder::Any, ReduceOrder::Rank}) {
+    std::vector<float> sum(30000);
+    run_on_hosts({0, 1, 0, 1}, [&](HostRank& rank) {
+      Call call(DType::Float32, rank.rank());
+      const Buffer array = call.array(sum.size());
+      call.operation = all_reduce(array, array, ReduceOp::Sum, 1);
+      call.operation.reduce_order = order;
+      rank.run(call.operation);
+      if (rank.rank() == 0) std::memcpy(sum.data(), array.data, array.num_bytes());
+    });
+    sums.push_back(std::move(sum));
+  }
+  CHECK(sums[0] != sums[1]);
+}
+
+// Rank r has rows r, r + 1 and 7 of `width` numbers.
+void test_sparse_sums_in_rank_order(const Hosting& hosting, std::size_t width) {
+  const int size = static_cast<int>(hosting.size());
+  std::vector<float> expected;
+  const auto sum = [&](int rank, auto run) {
+    const std::vector<std::int64_t> rows = {rank, rank + 1, 20};
+    Call values(DType::Float32, rank);
+    SparseArray array = {.indices = rows,
+                         .values = values.array(3 * width),
+                         .num_rows = 21,
+                         .width = width};
+    run(Operation{.collective = &kAllReduceSparse,
+                  .reduce_order = ReduceOrder::Rank,
+                  .sparse = &array});
+    std::vector<float> sums(array.all_indices.size() * width);
+    std::memcpy(sums.data(), array.sums.get(), array.sums_bytes());
+    return sums;
+  };
+  run_arenas(size, [&](Arena& arena) {
+    auto sums = sum(arena.rank(), [&](const Operation& operation) {
+      testing::call(arena, operation, soon());
+    });
+    if (arena.rank() == 0) expected = std::move(sums);
+  });
+  run_on_hosts(hosting, [&](HostRank& rank) {
+    CHECK(sum(rank.rank(), [&](const Operation& operation) { rank.run(operation); }) ==
+          expected);
+  });
+}
+
+void test_other_orders_are_a_mismatch(std::size_t count) {
+  run_on_hosts({0, 1, 0, 1}, [&](HostRank& rank) {
+    std::vector<float> data(count, 1);
+    Operation operation =
+        all_reduce(buffer_of(data), buffer_of(data), ReduceOp::Sum, 1);
+    if (rank.rank() == 2) operation.reduce_order = ReduceOrder::Rank;
+    const Error error = error_of([&] { rank.run(operation); });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+    CHECK(has(error, "rank 2" + std::string(rank.rank() == 2 ? " (this process)" : "") +
+                         ": all_reduce(float32, count " + std::to_string(count) +
+                         ", SUM in rank order)"));
+    CHECK(data == std::vector<float>(count, 1));
+    operation.reduce_order = ReduceOrder::Rank;
+    rank.run(operation);
+    CHECK(data == std::vector<float>(count, 4));
+  });
 }
 
 // Rank r sends r + 1 elements, times `factor`, to each rank after it and none to those
@@ -414,6 +539,12 @@ int main() {
   test_who_is_where();
   test_small_operations_have_the_bits_of_one_host();
   test_large_operations_have_the_bits_of_one_host();
+  test_rank_order_has_the_bits_of_one_host();
+  test_hosts_that_reduce_first_have_other_bits();
+  test_sparse_sums_in_rank_order({0, 1, 0, 2, 1}, 7);
+  test_sparse_sums_in_rank_order({0, 1, 0, 2, 1}, 9000);
+  test_other_orders_are_a_mismatch(10);
+  test_other_orders_are_a_mismatch(100000);
   for (const Hosting& hosting : kHostings) {
     test_all_to_all_of_uneven_shares(hosting, 3);
     test_all_to_all_of_uneven_shares(hosting, 9000);

@@ -49,6 +49,10 @@ def main(args: Sequence[str]) -> int:
         soft_wrap=True,
     )
     console.print(f"tuning: {_tuning_source(given.nproc)}", soft_wrap=True)
+    if settings.reduce_order.get() == "rank":
+        console.print(
+            f"reductions between hosts: in rank order ({settings.reduce_order.name})"
+        )
     if given.ways is None:
         return 0
     if given.ways:

@@ -26,6 +26,7 @@ __all__ = [
     "CallOptions",
     "DebugLevel",
     "GatherOptions",
+    "NativeOptions",
     "RedOpType",
     "ReduceOp",
     "ReduceOptions",
@@ -220,6 +221,42 @@ class _DeprecatedReduceOp:
 
 reduce_op = _DeprecatedReduceOp()
 """torch.distributed's older spelling of `ReduceOp`; every use warns."""
+
+
+@dataclass(frozen=True)
+class NativeOptions:
+    """What the native engine can be told of a group: `pg_options` of what makes one.
+
+    A group that is made of another one (`new_subgroups`, `split_group`, `shrink_group`,
+    `merge_remote_group`; `new_group` makes them of the world) is as that one, unless it
+    gets options of its own.
+
+    Args:
+        reduce_order: in which order a group on several hosts reduces large arrays.
+            "rank": in that of the ranks, in one reduction, so that results have the
+            same bits wherever the ranks are, as on one host. "any": whichever is fast;
+            the same bits on every rank, too. None: as the group that it is made of; the
+            world as `ALLHANDS_REDUCE_ORDER` says, else "any". It must be the same on
+            all ranks: else their first reduction raises `CollectiveMismatchError` on
+            each of them.
+
+    Raises:
+        ValueError: there is no such order.
+
+    Example:
+        ```python
+        options = dist.NativeOptions(reduce_order="rank")
+        dist.init_process_group(pg_options=options)
+        ```
+    """
+
+    reduce_order: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduce_order not in (None, "any", "rank"):
+            raise ValueError(
+                f"reduce_order must be 'any' or 'rank', got {self.reduce_order!r}"
+            )
 
 
 @dataclass

@@ -25,6 +25,7 @@ __all__ = [
     "patience",
     "port_range",
     "record_length",
+    "reduce_order",
     "replace_gloo",
     "secret",
     "store",
@@ -183,6 +184,23 @@ patience = Setting(
     "group takes twice as long. 0: there is none.",
 )
 
+
+def _order(text: str) -> str:
+    if text not in ("any", "rank"):
+        raise ValueError("it must be any or rank")
+    return text
+
+
+reduce_order = Setting(
+    "ALLHANDS_REDUCE_ORDER",
+    _order,
+    "any",
+    "In which order a group whose ranks are on several hosts reduces large arrays. "
+    "`rank`: in that of the ranks, so that results have the [same bits]"
+    "(../differences.md#numerics) wherever the ranks are. `any`: whichever is fast. "
+    "Groups that were made with `NativeOptions` do as these say.",
+)
+
 _LONGEST_HOST_ID = 255
 
 
@@ -321,5 +339,5 @@ ALL: tuple[Setting[Any], ...] = (
         job_mark,
         patience,
     ),
-    *(port_range, record_length, replace_gloo, store, tuning),
+    *(port_range, record_length, reduce_order, replace_gloo, store, tuning),
 )

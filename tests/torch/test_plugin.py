@@ -47,7 +47,7 @@ def test_without_torch_distributed_there_is_nothing_to_do(monkeypatch, caplog):
     assert not caplog.records
 
 
-def test_options_are_refused():
+def test_options_of_others_are_refused():
     done = run(
         """if True:
         import torch.distributed as dist
@@ -58,9 +58,17 @@ def test_options_are_refused():
                 pg_options=Options())
         except TypeError as error:
             print(error)
+        import allhands
+        dist.init_process_group(
+            "allhands", store=dist.HashStore(), rank=0, world_size=1,
+            pg_options=allhands.NativeOptions(reduce_order="rank"))
+        groups = [dist.group.WORLD, dist.new_group([0]),
+                  dist.group.WORLD.split_group([0])]
+        print(*(group.reduce_order for group in groups))
         """
     )
-    assert "backend 'allhands' takes no pg_options, got" in done.stdout
+    assert "backend 'allhands' takes NativeOptions as pg_options, got" in done.stdout
+    assert "rank rank rank" in done.stdout
 
 
 @pytest.mark.parametrize("how", ["option", "environment"])

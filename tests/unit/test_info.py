@@ -48,6 +48,15 @@ def test_the_overview_has_every_operation_in_80_columns(capsys):
     assert "…" not in "".join(lines)
 
 
+def test_an_order_that_was_asked_for_is_told(capsys, monkeypatch):
+    text = "reductions between hosts: in rank order (ALLHANDS_REDUCE_ORDER)"
+    assert main(["info"]) == 0
+    assert text not in capsys.readouterr().out
+    monkeypatch.setenv("ALLHANDS_REDUCE_ORDER", "rank")
+    assert main(["info"]) == 0
+    assert text in capsys.readouterr().out.splitlines()
+
+
 def test_one_operation_is_shown_with_reasons(capsys):
     main(["info", "--ways", "all_reduce", "--size", "8"])
     out = capsys.readouterr().out

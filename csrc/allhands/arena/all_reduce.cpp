@@ -196,6 +196,7 @@ Descriptor descriptor(const Operation& operation) {
   return {.op = operation.collective->op,
           .dtype = operation.input.dtype,
           .reduce_op = operation.reduce_op,
+          .reduce_order = operation.reduce_order,
           .root = operation.root,
           .count = operation.input.count};
 }

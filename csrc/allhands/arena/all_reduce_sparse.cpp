@@ -105,6 +105,7 @@ Descriptor descriptor(const Operation& operation) {
   return {.op = Op::AllReduceSparse,
           .dtype = array.values.dtype,
           .reduce_op = operation.reduce_op,
+          .reduce_order = operation.reduce_order,
           .count = array.num_rows * array.width,
           .shares = array.width};
 }

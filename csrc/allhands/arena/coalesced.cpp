@@ -31,6 +31,7 @@ Descriptor descriptor(const Operation& operation, DType dtype, Buffers list,
   return {.op = operation.collective->op,
           .dtype = dtype,
           .reduce_op = operation.reduce_op,
+          .reduce_order = operation.reduce_order,
           .count = count,
           .shares = digest_of(list)};
 }

@@ -37,7 +37,8 @@ std::string describe(const Descriptor& descriptor) {
     text += " in uneven shares";
   const Collective* collective = collective_of(op);
   if (collective != nullptr && collective->is_reduction)
-    text += std::string(", ") + name_of(descriptor.reduce_op);
+    text += std::string(", ") + name_of(descriptor.reduce_op) +
+            (descriptor.reduce_order == ReduceOrder::Rank ? " in rank order" : "");
   if (descriptor.root >= 0) text += ", root " + std::to_string(descriptor.root);
   return text + ")";
 }

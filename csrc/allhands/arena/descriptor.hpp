@@ -22,7 +22,7 @@ struct Descriptor {
   Op op = {};
   DType dtype = DType::UInt8;
   ReduceOp reduce_op = ReduceOp::Sum;
-  std::uint8_t reserved = 0;
+  ReduceOrder reduce_order = ReduceOrder::Any;
   std::int32_t root = -1;    // rank in the group; -1 where the operation has none
   std::uint64_t count = 0;   // elements that ranks must agree on; see collectives.hpp
   std::uint64_t shares = 0;  // digest of the counts per rank where they differ, else 0;

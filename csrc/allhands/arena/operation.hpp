@@ -16,6 +16,7 @@ struct SparseArray;
 struct Operation {
   const Collective* collective = nullptr;
   ReduceOp reduce_op = ReduceOp::Sum;
+  ReduceOrder reduce_order = ReduceOrder::Any;
   int root = -1;
   Factor factor = {};
   // What the collective has of these; see its row.

@@ -24,6 +24,7 @@ Descriptor descriptor(const Operation& operation) {
   return {.op = Op::ReduceScatter,
           .dtype = operation.output.dtype,
           .reduce_op = operation.reduce_op,
+          .reduce_order = operation.reduce_order,
           .count = largest_count(operation.inputs),
           .shares = digest_of_counts(operation.inputs)};
 }

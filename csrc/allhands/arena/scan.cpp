@@ -29,6 +29,7 @@ Descriptor descriptor(const Operation& operation) {
   return {.op = operation.collective->op,
           .dtype = operation.input.dtype,
           .reduce_op = operation.reduce_op,
+          .reduce_order = operation.reduce_order,
           .count = operation.input.count};
 }
 

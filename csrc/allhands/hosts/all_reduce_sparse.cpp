@@ -71,6 +71,7 @@ void all_reduce_sparse(const Crossing& crossing, const Operation& operation) {
                        .dimensions = {}};
   carry_out(crossing, {.collective = &kAllReduce,
                        .reduce_op = operation.reduce_op,
+                       .reduce_order = operation.reduce_order,
                        .factor = operation.factor,
                        .output = sums,
                        .input = sums});

@@ -16,7 +16,7 @@ namespace allhands {
 using Factors = std::vector<Factor>;
 
 // output = op over all inputs. Exact within a rounding of each host's part and one of
-// all: what one host would compute, if no host has two ranks.
+// all: what one host would compute, if no host has two ranks, or in rank order.
 void large_all_reduce(const Crossing& crossing, const Operation& operation,
                       const Factors& factors);
 void large_reduce(const Crossing& crossing, const Operation& operation,

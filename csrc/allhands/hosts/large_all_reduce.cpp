@@ -1,8 +1,8 @@
-// Reduce-scatter within each host, all_reduce of each slice between hosts, all-gather
-// within each host.
+// By slices: reduce-scatter within each host, all_reduce of each slice between hosts,
+// all-gather within each host. In rank order: every rank reduces a part of what all
+// have, and passes it on.
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 #include "allhands/algorithms/bruck.hpp"
@@ -13,6 +13,7 @@
 #include "allhands/arena/row.hpp"
 #include "allhands/hosts/executor.hpp"
 #include "allhands/hosts/large.hpp"
+#include "allhands/hosts/reduce_parts.hpp"
 #include "allhands/hosts/slices.hpp"
 
 namespace allhands {
@@ -51,22 +52,57 @@ bool are_hosts_alike(const Hosts& hosts) {
   return hosts.num_slices() * hosts.num_hosts() == hosts.size();
 }
 
-// An average of averages is not what integers have on one host; and where hosts have
-// different numbers of ranks it is none at all.
-bool must_be_flat(const Crossing& crossing, const Operation& operation) {
-  const Hosts& hosts = crossing.hosts;
-  return operation.reduce_op == ReduceOp::Avg && hosts.num_hosts() != hosts.size() &&
-         (is_integral(operation.input.dtype) || !are_hosts_alike(hosts));
+// Whether partial results are rounded, so that others come out than of one reduction;
+// or are averages.
+bool depends_on_order(DType dtype, ReduceOp op) {
+  if (op == ReduceOp::Min || op == ReduceOp::Max) return false;
+  return op == ReduceOp::Avg || !is_integral(dtype);
 }
 
-void run_flat(const Crossing& crossing, const Buffer& input, const Buffer& output,
-              ReduceOp op) {
-  std::vector<int> all(static_cast<std::size_t>(crossing.group.size()));
-  std::iota(all.begin(), all.end(), 0);
-  execute(crossing,
-          schedule_of(crossing.group.rank, crossing.group.size(), input.count,
-                      size_of(input.dtype)),
-          all, input, output, op);
+// Whether hosts must not reduce what they have first. They do not where each has one
+// rank, but for the product with its factor.
+bool must_be_in_rank_order(const Crossing& crossing, const Operation& operation) {
+  const Hosts& hosts = crossing.hosts;
+  const ReduceOp op = operation.reduce_op;
+  const DType dtype = operation.input.dtype;
+  if (hosts.num_hosts() == hosts.size() && op != ReduceOp::PremulSum) return false;
+  if (operation.reduce_order == ReduceOrder::Rank) return depends_on_order(dtype, op);
+  // An average of averages is not what integers have on one host; and where hosts have
+  // different numbers of ranks it is none at all.
+  return op == ReduceOp::Avg && (is_integral(dtype) || !are_hosts_alike(hosts));
+}
+
+// The part of an array that each rank reduces.
+std::vector<Buffer> parts_of_all(const Crossing& crossing, const Buffer& array) {
+  const Partition cut = Partition::even(array.count, crossing.group.size());
+  std::vector<Buffer> parts;
+  for (int rank = 0; rank < cut.size(); ++rank)
+    parts.push_back(array.slice(cut.at(rank), cut.count(rank)));
+  return parts;
+}
+
+void all_reduce_in_rank_order(const Crossing& crossing, const Operation& operation,
+                              const Buffer& to, const Factors& factors) {
+  const std::vector<Buffer> results = parts_of_all(crossing, to);
+  const Buffer& own = results[static_cast<std::size_t>(crossing.group.rank)];
+  reduce_parts(crossing, parts_of_all(crossing, operation.input), own,
+               operation.reduce_op, factors);
+  large_all_gather(crossing,
+                   {.collective = &kAllGather, .input = own, .outputs = results}, {});
+}
+
+void reduce_in_rank_order(const Crossing& crossing, const Operation& operation,
+                          const Factors& factors) {
+  const std::vector<Buffer> parts = parts_of_all(crossing, operation.input);
+  const Buffer& own = parts[static_cast<std::size_t>(crossing.group.rank)];
+  const Copy result(own);  // the root alone writes its array
+  reduce_parts(crossing, parts, result.buffer, operation.reduce_op, factors);
+  large_gather(crossing,
+               {.collective = &kGather,
+                .root = operation.root,
+                .input = result.buffer,
+                .outputs = parts},
+               {});
 }
 
 // Both arrays are contiguous.
@@ -95,50 +131,57 @@ void run_by_slices(const Crossing& crossing, const Operation& operation,
         {.collective = &kAllGather, .input = own, .outputs = slices.all(output)});
 }
 
-void all_reduce_to(const Crossing& crossing, const Operation& operation,
-                   const Buffer& to) {
+void all_reduce_by_slices(const Crossing& crossing, const Operation& operation,
+                          const Buffer& to) {
   std::optional<Copy> input, output;
   if (!operation.input.is_contiguous()) {
     input.emplace(operation.input);
     pack(operation.input, 0, operation.input.count, input->memory.get());
   }
   if (!to.is_contiguous()) output.emplace(to);
-  const Buffer& from = input ? input->buffer : operation.input;
-  const Buffer& result = output ? output->buffer : to;
-  if (must_be_flat(crossing, operation))
-    run_flat(crossing, from, result, operation.reduce_op);
-  else
-    run_by_slices(crossing, operation, from, result);
+  run_by_slices(crossing, operation, input ? input->buffer : operation.input,
+                output ? output->buffer : to);
   if (output) unpack(output->memory.get(), to, 0, to.count);
+}
+
+void all_reduce_to(const Crossing& crossing, const Operation& operation,
+                   const Buffer& to, const Factors& factors) {
+  if (must_be_in_rank_order(crossing, operation))
+    all_reduce_in_rank_order(crossing, operation, to, factors);
+  else
+    all_reduce_by_slices(crossing, operation, to);
 }
 
 }  // namespace
 
 void large_all_reduce(const Crossing& crossing, const Operation& operation,
-                      const Factors&) {
-  all_reduce_to(crossing, operation, operation.output);
+                      const Factors& factors) {
+  all_reduce_to(crossing, operation, operation.output, factors);
 }
 
 void large_reduce(const Crossing& crossing, const Operation& operation,
-                  const Factors&) {
+                  const Factors& factors) {
+  if (must_be_in_rank_order(crossing, operation))
+    return reduce_in_rank_order(crossing, operation, factors);
   if (crossing.group.rank == operation.root)
-    return all_reduce_to(crossing, operation, operation.input);
+    return all_reduce_by_slices(crossing, operation, operation.input);
   const Copy result(operation.input);
-  all_reduce_to(crossing, operation, result.buffer);
+  all_reduce_by_slices(crossing, operation, result.buffer);
 }
 
 void large_all_reduce_coalesced(const Crossing& crossing, const Operation& operation,
-                                const Factors&) {
+                                const Factors& factors) {
   const std::vector<Buffer> list = in_common_dtype(operation.inputs);
   const Copy all({nullptr, dtype_of(list), count_of(list), {}, 0});
   pack_row(list, 0, all.buffer.count, all.memory.get());
   all_reduce_to(crossing,
                 {.collective = &kAllReduce,
                  .reduce_op = operation.reduce_op,
+                 .reduce_order = operation.reduce_order,
                  .factor = operation.factor,
                  .output = all.buffer,
                  .input = all.buffer},
-                all.buffer);
+                all.buffer, factors);
   unpack_row(all.memory.get(), list, 0, all.buffer.count, Stores::Cached);
 }
 

@@ -160,7 +160,8 @@ nb::list Taken::listed() const {
   return lists_.empty() ? nb::list() : nb::borrow<nb::list>(given_);
 }
 
-Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size)
+Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size,
+                   ReduceOrder order)
     : is_in_place_(row.in_place != InPlace::No) {
   operation.collective = &row.collective;
   operation.root = given.root;
@@ -169,7 +170,7 @@ Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size)
     take_one_side(row, given, is_root);
   else
     take_both_sides(row, given, is_root, size);
-  if (row.collective.is_reduction) take_reduction(row, given.reduce_op);
+  if (row.collective.is_reduction) take_reduction(row, given.reduce_op, order);
   row.collective.check(operation, rank, size);
 }
 
@@ -195,9 +196,10 @@ void Prepared::take_both_sides(const Row& row, const Arguments& given, bool is_r
   cut_shares(row, size);
 }
 
-void Prepared::take_reduction(const Row& row, nb::handle given) {
+void Prepared::take_reduction(const Row& row, nb::handle given, ReduceOrder order) {
   const Reduction reduction(row.name, given);
   operation.reduce_op = reduction.op;
+  operation.reduce_order = order;
   operation.factor = reduction.factor;
 }
 

@@ -82,7 +82,8 @@ class Taken {
 class Prepared {
  public:
   // Checked. Throws Value, Type and Unsupported for what is wrong.
-  Prepared(const Row& row, const Arguments& arguments, int rank, int size);
+  Prepared(const Row& row, const Arguments& arguments, int rank, int size,
+           ReduceOrder order = ReduceOrder::Any);
 
   Operation operation;
 
@@ -94,7 +95,7 @@ class Prepared {
  private:
   void take_one_side(const Row& row, const Arguments& given, bool is_root);
   void take_both_sides(const Row& row, const Arguments& given, bool is_root, int size);
-  void take_reduction(const Row& row, nanobind::handle given);
+  void take_reduction(const Row& row, nanobind::handle given, ReduceOrder order);
   void take_buffers(const Row& row, const Arguments& given, int size);
   void cut_shares(const Row& row, int size);
 

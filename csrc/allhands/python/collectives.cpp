@@ -253,7 +253,7 @@ const Row* find_row(std::string_view name) {
 nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& arguments,
                      nb::handle timeout, nb::handle async_op) try {
   const Communicator& core = self.core();
-  Prepared prepared(row, arguments, core.rank(), core.size());
+  Prepared prepared(row, arguments, core.rank(), core.size(), self.reduce_order());
   const Deadline::Duration limit = self.limit(timeout);
   if (!is_true(async_op)) {
     self.run(prepared.operation, limit);
@@ -270,7 +270,7 @@ nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& argu
 nb::object make_request(PyCommunicator& self, const Row& row,
                         const Arguments& arguments, nb::handle timeout) {
   const Communicator& core = self.core();
-  Prepared prepared(row, arguments, core.rank(), core.size());
+  Prepared prepared(row, arguments, core.rank(), core.size(), self.reduce_order());
   nb::object owners = prepared.owners();
   return nb::cast(Request(nb::find(self), std::move(prepared.operation),
                           std::move(owners), self.limit(timeout)));

@@ -89,9 +89,11 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const nb::bytes& token, const std::vector<Peer>& peers,
                                const TuningChanges& tuning, const std::string& figures,
                                std::shared_ptr<TcpPort> port, nb::handle timeout,
-                               double patience, std::size_t record_length)
+                               double patience, std::size_t record_length,
+                               bool in_rank_order)
     : core_(make_core(membership_of(rank, name, peers), token_of(token), tuning,
                       figures, std::move(port), patience, record_length)),
+      reduce_order_(in_rank_order ? ReduceOrder::Rank : ReduceOrder::Any),
       num_forks_(num_forks) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
@@ -234,9 +236,10 @@ void bind_communicator(nb::module_& m) {
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const TuningChanges&, const std::string&,
-                 std::shared_ptr<TcpPort>, nb::handle, double, std::size_t>(),
+                 std::shared_ptr<TcpPort>, nb::handle, double, std::size_t, bool>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
         "figures"_a, "port"_a.none(), "timeout"_a, "patience"_a, "record_length"_a,
+        "in_rank_order"_a = false,
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank, with "
         "where it listens; `port`: this process's, None where all are on one host; "
@@ -244,7 +247,7 @@ void bind_communicator(nb::module_& m) {
         "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
         "never; `record_length`: how many collectives and messages the flight recorder "
-        "keeps.")
+        "keeps; `in_rank_order`: whether ranks on several hosts reduce as on one.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
            "The limit of later calls that have none of their own.")

@@ -30,12 +30,14 @@ class PyCommunicator {
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
                  const TuningChanges& tuning, const std::string& figures,
                  std::shared_ptr<TcpPort> port, nanobind::handle timeout,
-                 double patience, std::size_t record_length);
+                 double patience, std::size_t record_length, bool in_rank_order);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.
   Communicator& core() const;
 
+  // Of its reductions.
+  ReduceOrder reduce_order() const { return reduce_order_; }
   // The limit of an operation whose caller passed this timedelta, or None.
   Deadline::Duration limit(nanobind::handle timeout) const;
   // Sets that of None.
@@ -68,6 +70,7 @@ class PyCommunicator {
   std::vector<std::unique_ptr<PyObserver>> observers_;
   std::unique_ptr<Communicator> core_;
   Deadline::Duration timeout_;
+  const ReduceOrder reduce_order_;
   const int num_forks_;  // up to the process that made it
   std::vector<Pending> pending_;
 };

@@ -51,6 +51,7 @@ nb::object all_reduce(PyCommunicator& self, nb::handle sparse, nb::handle op,
   const Operation operation = {
       .collective = &kAllReduceSparse,
       .reduce_op = reduction.op,
+      .reduce_order = self.reduce_order(),
       .factor = reduction.factor,
       .sparse = &nb::cast<PySparseArray&>(sparse).array,
   };

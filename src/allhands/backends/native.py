@@ -20,7 +20,7 @@ from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.followed import FollowedWork
 from allhands.backends.tuned import figures_folder, tuning_changes
 from allhands.backends.work import Work
-from allhands.options import RedOpType, ReduceOp
+from allhands.options import NativeOptions, RedOpType, ReduceOp
 
 __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
 
@@ -29,11 +29,13 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     """See `backend.make_communicator`.
 
     Raises:
-        TypeError: `pg_options` is given; this backend has none.
+        TypeError: `pg_options` are no `NativeOptions`.
         DistNetworkError: members are on several hosts, and some listen to none.
     """
-    if pg_options is not None:
-        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
+    if not isinstance(pg_options, NativeOptions | None):
+        raise TypeError(
+            f"backend {name!r} takes NativeOptions as pg_options, got {pg_options!r}"
+        )
     return NativeCommunicator(options)
 
 
@@ -78,6 +80,7 @@ class NativeCommunicator(_C.Communicator):
             timeout=options.timeout,
             patience=settings.patience.get(),
             record_length=settings.record_length.get(),
+            in_rank_order=options.reduce_order == "rank",
         )
 
     def all_reduce_sparse(

@@ -63,7 +63,7 @@ def init_process_group(
         rank: this process's rank, likewise.
         store: a key-value store that all ranks share, instead of `init_method`.
         group_name: not used, as in torch.distributed.
-        pg_options: for the backend; the native one has none.
+        pg_options: for the backend; for the native one `NativeOptions`.
         device_id: kept as `ProcessGroup.bound_device_id`.
         _ranks: not for users.
         enable_reconfigure: whether members may change later. No backend here can do
@@ -227,6 +227,31 @@ def new_group(
         dist.all_reduce(array, group=evens)  # does nothing on odd ranks but warn
         ```
     """
+    return make_group(
+        default_group(),
+        ranks,
+        timeout,
+        backend,
+        pg_options,
+        use_local_synchronization,
+        group_desc,
+        device_id,
+        sort_ranks,
+    )
+
+
+def make_group(
+    parent: ProcessGroup,
+    ranks: Sequence[int] | None,
+    timeout: timedelta | None,
+    backend: str | None,
+    pg_options: Any,
+    use_local_synchronization: bool,
+    group_desc: str | None,
+    device_id: Any = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup | int | None:
+    """`new_group` of some ranks of `parent`, whose order of reductions it gets."""
     world = current()
     whole = default_group()
     members = check_members(ranks, whole.size(), sort_ranks)
@@ -251,6 +276,7 @@ def new_group(
         pg_options=pg_options,
         group_desc=group_desc,
         device_id=device_id,
+        parent=parent,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from allhands import arrays
+from allhands import arrays, settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.observer import observing
 from allhands.backends.per_device import PerDeviceCommunicator
@@ -23,6 +23,7 @@ from allhands.groups.process_group import ProcessGroup
 from allhands.groups.union import Union
 from allhands.groups.user_group import UserGroupCommunicator
 from allhands.groups.world import current, default_group, is_process_wide
+from allhands.options import NativeOptions
 from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.roster import Roster
 from allhands.store import PrefixStore, Store
@@ -50,6 +51,7 @@ def make_world(
     backend: str,
     pg_options: Any = None,
     device_id: Any = None,
+    parent: ProcessGroup | None = None,
 ) -> ProcessGroup:
     """Open the World and make the group of all its ranks.
 
@@ -63,6 +65,7 @@ def make_world(
         backend: as the caller named it, "undefined" for the defaults.
         pg_options: for the backend.
         device_id: kept as `ProcessGroup.bound_device_id`.
+        parent: the group that it is made of.
 
     After an error the World is as before.
     """
@@ -81,6 +84,7 @@ def make_world(
             pg_options=pg_options,
             group_desc="default_pg",
             device_id=device_id,
+            parent=parent,
         )
     except BaseException:
         world.destroy()
@@ -102,6 +106,7 @@ def add_group(
     group_desc: str | None = None,
     device_id: Any = None,
     union: Union | None = None,
+    parent: ProcessGroup | None,
 ) -> ProcessGroup:
     """Make and register a group that this rank is in.
 
@@ -116,6 +121,7 @@ def add_group(
         group_desc: free text.
         device_id: kept as `ProcessGroup.bound_device_id`.
         union: kept as `ProcessGroup.union`.
+        parent: the group that it is made of; None for one that settings describe.
 
     Raises:
         ValueError: there is a group of that name.
@@ -123,6 +129,7 @@ def add_group(
     world = current()
     home = union or world
     _check_name(name)
+    reduce_order = _reduce_order(pg_options, parent)
     group = _make_group(
         CommunicatorOptions(
             store=PrefixStore(f"{name}/", home.store),
@@ -133,6 +140,7 @@ def add_group(
             global_ranks_in_group=members,
             num_alike=num_alike,
             roster=home.roster,
+            reduce_order=reduce_order,
         ),
         BackendConfig(backend),
         pg_options,
@@ -141,6 +149,7 @@ def add_group(
     group.backend = backend.lower()
     group.bound_device_id = device_id
     group.union = union
+    group.reduce_order = reduce_order
     world.add(group)
     return group
 
@@ -173,6 +182,7 @@ def derive(
         group_desc=group_desc,
         device_id=parent.bound_device_id,
         union=parent.union,
+        parent=parent,
     )
 
 
@@ -231,6 +241,7 @@ def merge(
         backend=local.backend,
         group_desc=group_desc or "merged",
         union=union,
+        parent=local,
     )
 
 
@@ -311,6 +322,13 @@ def hashed(ranks: Sequence[int]) -> str:
     import hashlib  # some milliseconds that a mere import of the package need not take
 
     return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _reduce_order(pg_options: Any, parent: ProcessGroup | None) -> str:
+    """That of a group with these options which is made of `parent`."""
+    if isinstance(pg_options, NativeOptions) and pg_options.reduce_order is not None:
+        return pg_options.reduce_order
+    return settings.reduce_order.get() if parent is None else parent.reduce_order
 
 
 def _restricted(parent: ProcessGroup, backend: str | None) -> str:

@@ -102,6 +102,8 @@ class ProcessGroup(TorchMethods, HookMethods):
         self.is_world = False
         self.union: Union | None = None
         """Whose ranks its global ranks are; None for those of the world."""
+        self.reduce_order = "any"
+        """See `NativeOptions`; for groups that are made of this one."""
         self.backend = "undefined"
         self.config: BackendConfig | None = None
         self.global_ranks: tuple[int, ...] = ()

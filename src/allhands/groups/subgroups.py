@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from allhands.errors import DistError
 from allhands.groups.arguments import member_of
-from allhands.groups.lifetime import destroy_process_group, new_group
+from allhands.groups.lifetime import destroy_process_group, make_group
 from allhands.groups.making import (
     check_members,
     check_of_world,
@@ -68,19 +68,17 @@ def new_subgroups(
         ```
     """
     check_of_world("new_subgroups", member_of(group))
-    ranks = list(member_of(group).global_ranks)
+    parent = member_of(group)
+    ranks = list(parent.global_ranks)
     if group_size is None:
         parts = _by_host(ranks)
     else:
         _check_group_size(group_size, len(ranks))
         starts = range(0, len(ranks), group_size)
         parts = [ranks[start : start + group_size] for start in starts]
-    is_whole = member_of(group).is_world
-    if not is_whole:
+    if not parent.is_world:
         tell_parent(ranks, parts)
-    return _make_all(
-        parts, is_whole, timeout, backend, pg_options, group_desc=group_desc
-    )
+    return _make_all(parts, parent, timeout, backend, pg_options, group_desc=group_desc)
 
 
 def new_subgroups_by_enumeration(
@@ -111,8 +109,9 @@ def new_subgroups_by_enumeration(
     parts = ranks_per_subgroup_list
     if not parts:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
-    _check_apart(parts, default_group().size())
-    return _make_all(parts, True, timeout, backend, pg_options, group_desc=group_desc)
+    whole = default_group()
+    _check_apart(parts, whole.size())
+    return _make_all(parts, whole, timeout, backend, pg_options, group_desc=group_desc)
 
 
 def split_group(
@@ -237,6 +236,7 @@ def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> Proces
         backend=old.backend,
         pg_options=pg_options,
         device_id=old.bound_device_id,
+        parent=old,
     )
 
 
@@ -299,23 +299,24 @@ def _check_apart(parts: list[list[int]], size: int) -> None:
 
 def _make_all(
     parts: Sequence[list[int]],
-    is_whole: bool,
+    parent: ProcessGroup,
     timeout: timedelta | None,
     backend: str | None,
     pg_options: Any,
     *,
     group_desc: str | None,
 ) -> tuple[ProcessGroup | None, Groups]:
-    """Make a group of each part; `is_whole` says that the whole world does so."""
+    """Make a group of each part of `parent`, all of whose ranks do so."""
     mine: ProcessGroup | None = None
     groups: Groups = []
     for ranks in parts:
-        made = new_group(
+        made = make_group(
+            parent,
             ranks,
             timeout,
             backend,
             pg_options,
-            use_local_synchronization=not is_whole,
+            use_local_synchronization=not parent.is_world,
             group_desc=group_desc,
         )
         if isinstance(made, ProcessGroup):

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch.distributed
 
+from allhands import settings
 from allhands.groups.making import hashed
+from allhands.options import NativeOptions
 from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
 from allhands.torch.identity import NAME
 from allhands.torch.native_group import AllhandsProcessGroup
@@ -31,12 +33,14 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
         write its operations down for torch's flight recorder.
 
     Raises:
-        TypeError: there are `pg_options`; this backend has none.
+        TypeError: the `pg_options` are no `NativeOptions`.
         ValueError: it is to serve another device than the CPU.
         RuntimeError: there are other backends, and this torch cannot combine them.
     """
-    if pg_options is not None:
-        raise TypeError(f"backend {NAME!r} takes no pg_options, got {pg_options!r}")
+    if not isinstance(pg_options, NativeOptions | None):
+        raise TypeError(
+            f"backend {NAME!r} takes NativeOptions as pg_options, got {pg_options!r}"
+        )
     _warn_of_untested_torch()
     backends = _backends_by_device()
     _check(backends)
@@ -45,13 +49,29 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
         members = hashed(options.global_ranks_in_group)
         store = torch.distributed.PrefixStore(members, store)
     group = AllhandsProcessGroup(
-        store, options.group_rank, options.group_size, options.timeout
+        store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        _reduce_order(pg_options),
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
     if len(backends) > 1 or is_recorded:
         group._set_group_name(options.group_id)  # torch names its own around it
         return AllhandsBackend.for_torch(group)
     return group
+
+
+def _reduce_order(pg_options: NativeOptions | None) -> str:
+    """Where these do not say it, that of torch's default group, if it is one of ours.
+
+    Its members have that alike; torch does not tell of which group another is made.
+    """
+    if pg_options is not None and pg_options.reduce_order is not None:
+        return pg_options.reduce_order
+    whole = torch.distributed.group.WORLD
+    order: str | None = getattr(whole, "reduce_order", None)
+    return order or settings.reduce_order.get()
 
 
 def _warn_of_untested_torch() -> None:

@@ -40,7 +40,7 @@ class GlooProcessGroup(AllhandsProcessGroup):
             raise ValueError(
                 f"{settings.replace_gloo.name}: groups to be reconfigured need Gloo"
             )
-        super().__init__(store, rank, size, timeout)
+        super().__init__(store, rank, size, timeout, settings.reduce_order.get())
         self.options = SimpleNamespace()
         """Where torch notes what the group is."""
 

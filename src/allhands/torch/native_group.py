@@ -76,10 +76,15 @@ class AllhandsProcessGroup(ParentGroup):
         rank: this process's rank in the group.
         size: how many ranks the group has.
         timeout: limit of its operations.
+        reduce_order: see `allhands.NativeOptions`; for its parts and what it is merged
+            into, too.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, reduce_order: str
+    ) -> None:
         super().__init__(store, rank, size, timeout)
+        self.reduce_order = reduce_order
         self._num_collectives = 0
         # Reentrant: a signal's handler may end the group.
         self._lock = threading.RLock()
@@ -330,7 +335,7 @@ class AllhandsProcessGroup(ParentGroup):
     def _like_this(
         self, store: Any, rank: int, size: int, timeout: timedelta
     ) -> AllhandsProcessGroup:
-        return AllhandsProcessGroup(store, rank, size, timeout)
+        return AllhandsProcessGroup(store, rank, size, timeout, self.reduce_order)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""
@@ -416,6 +421,7 @@ class AllhandsProcessGroup(ParentGroup):
                 global_ranks_in_group=list(range(size)),
                 num_alike=0,
                 roster=lambda: exchange(store, rank, size, limit, operation),
+                reduce_order=self.reduce_order,
             )
         )
         _open_groups.add(self)

@@ -48,7 +48,9 @@ class LentProcessGroup(AllhandsProcessGroup):
     """
 
     def __init__(self, group: ProcessGroup, store: LentStore) -> None:
-        super().__init__(store, group.rank(), group.size(), group.timeout)
+        super().__init__(
+            store, group.rank(), group.size(), group.timeout, group.reduce_order
+        )
         self.lent = group
         self._is_closed = False
 

@@ -293,9 +293,9 @@ def test_a_call_goes_to_the_backend_of_its_arrays(registered):
     run_ranks(1, body)
 
 
-def test_the_native_backend_takes_no_options():
+def test_the_native_backend_takes_no_options_of_others():
     store = dist.HashStore()
-    with pytest.raises(TypeError, match="takes no pg_options, got 'x'"):
+    with pytest.raises(TypeError, match="takes NativeOptions as pg_options, got 'x'"):
         dist.init_process_group(store=store, rank=0, world_size=1, pg_options="x")
     assert not dist.is_initialized()
 

@@ -324,7 +324,7 @@ def test_a_dimension_may_have_a_backend_of_its_own():
         )
         assert mesh.get_group() is not dist.group.WORLD
         assert dist.get_backend(mesh.get_group()) == "fake"
-        with pytest.raises(TypeError, match="takes no pg_options, got 3"):
+        with pytest.raises(TypeError, match="takes NativeOptions as pg_options, got 3"):
             init_device_mesh("cpu", (2,), backend_override={0: ("native", 3)})
 
     run_ranks(2, body)
