@@ -235,9 +235,9 @@ def is_process_alive(pid: int, start: int) -> bool:
 class Communicator:
     """A group of ranks, seen by one."""
 
-    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, port: TcpPort | None, timeout: object, patience: float, record_length: int, in_rank_order: bool = False) -> None:
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, port: TcpPort | None, timeout: object, patience: float, record_length: int, in_rank_order: bool = False, in_world: str = '') -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `port`: this process's, None where all are on one host; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never; `record_length`: how many collectives and messages the flight recorder keeps; `in_rank_order`: whether ranks on several hosts reduce as on one.
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `port`: this process's, None where all are on one host; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never; `record_length`: how many collectives and messages the flight recorder keeps; `in_rank_order`: whether ranks on several hosts reduce as on one; `in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the world)'.
         """
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:

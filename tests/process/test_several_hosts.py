@@ -121,6 +121,27 @@ def test_who_dies_is_named_on_every_rank(victim):
             assert told[0] == [victim], (rank, told)
 
 
+def test_errors_say_which_ranks_of_the_world_a_group_has():
+    source = """
+        group = dist.new_group([1, 2, 3])
+        if rank == 0:
+            sys.exit()
+        dist.barrier(group)
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                dist.all_reduce(np.ones(100_000), group=group)
+        except dist.RankFailedError as error:
+            give((error.ranks, str(error)))
+        """
+    with Processes(4, source, hosts="0010") as processes:
+        _, *told = processes.join(codes=[0, 0, -9, 0])
+    for ranks, text in (told[0], told[2]):
+        assert ranks == [1]
+        assert text.count("on group '1' (ranks 1-3 of the world)") == 1, text
+
+
 @pytest.mark.parametrize("hosts", ["01", "0011"])
 def test_who_leaves_a_group_that_it_never_used_is_named(hosts):
     source = """

@@ -61,10 +61,19 @@ def test_different_calls_are_told_on_every_rank(tmp_path):
         x = torch.ones(2)
         dist.all_reduce(x)
         given.append(x.tolist())
+    some = dist.new_group([1, 2])
+    if rank > 0:
+        for group in (some, some.split_group([1, 0])):
+            try:
+                group.allreduce([torch.ones(2 + rank)]).wait()
+            except RuntimeError as error:
+                given.append(str(error).partition("(")[2].partition(")")[0])
     give(given)
     """
-    with TorchJob(tmp_path, 2, source) as job:
-        assert job.join() == [[True, [2, 2], True, [2, 2]]] * 2
+    with TorchJob(tmp_path, 3, source) as job:
+        of_all = [True, [3, 3], True, [3, 3]]
+        of_some = ["ranks 1, 2 of the world", "ranks 2, 1 of the world"]
+        assert job.join() == [of_all] + [of_all + of_some] * 2
 
 
 def test_a_rank_that_does_not_come_is_named(tmp_path):

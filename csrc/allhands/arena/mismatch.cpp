@@ -27,8 +27,8 @@ Error mismatch_error(const Membership& group, std::uint64_t sequence,
     if (called[i] != called[static_cast<std::size_t>(self)])
       different.push_back(ranks[i]);
   return Error(ErrorKind::Mismatch,
-               "the ranks of group '" + group.name +
-                   "' called different things as operation #" +
+               "the ranks of group " + group.quoted() +
+                   " called different things as operation #" +
                    std::to_string(sequence) + ": " +
                    tell_of(all, group.size(), number_of, name, call_of, "; "),
                std::move(different));

@@ -44,7 +44,7 @@ void Communicator::throw_out_of_reach() const {
   int peer = 0;
   while (hosts_.is_local(peer)) ++peer;
   throw Error(ErrorKind::Backend,
-              "group '" + name() + "': rank " + std::to_string(peer) +
+              "group " + membership_.quoted() + ": rank " + std::to_string(peer) +
                   " is on another host than rank " + std::to_string(rank()) +
                   " (this process), which listens to no other host");
 }

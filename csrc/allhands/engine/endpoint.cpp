@@ -194,8 +194,8 @@ void Endpoint::start(int source, const Message& message,
 // may never get an answer now, or the oldest send to it, or else the next call with it.
 void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
-                           std::to_string(message.number) + ", on group '" +
-                           members_.name + "': its recv is for " +
+                           std::to_string(message.number) + ", on group " +
+                           members_.quoted() + ": its recv is for " +
                            name_of(message.dtype) + ", count " +
                            std::to_string(message.count);
   Channel& peer = channel(source);

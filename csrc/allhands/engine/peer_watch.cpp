@@ -27,7 +27,8 @@ std::optional<Error> PeerWatch::abortion(int peer) const {
     return Error(told_kind(reason->kind()),
                  who + reported_by(members_.describe(peer), to_pass_on(reason->what())),
                  reason->ranks());
-  return Error(ErrorKind::Backend, who + members_.describe(peer) + " aborted it");
+  return Error(ErrorKind::Backend, "group " + members_.quoted() + ": " +
+                                       members_.describe(peer) + " aborted it");
 }
 
 std::optional<Error> PeerWatch::abortion() const {

@@ -400,7 +400,7 @@ void ProgressEngine::flush(const Limits& limits) {
     if (end == WaitEnd::None) continue;
     const std::string ranks = members_.describe(waiting);
     throw Error(ErrorKind::Timeout,
-                "group '" + members_.name + "': messages to " + ranks +
+                "group " + members_.quoted() + ": messages to " + ranks +
                     " timed out: they were not received before this rank left",
                 waiting);
   }
@@ -441,7 +441,7 @@ void ProgressEngine::throw_losses() {
   std::sort(lost.begin(), lost.end());
   if (lost.empty()) return;
   throw Error(ErrorKind::RankFailed,
-              "group '" + members_.name + "': small messages were sent to " +
+              "group " + members_.quoted() + ": small messages were sent to " +
                   members_.describe(lost) +
                   ", which died or left the group without receiving them",
               lost);

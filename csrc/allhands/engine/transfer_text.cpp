@@ -23,7 +23,7 @@ std::string describe(const Transfer& transfer, const Membership& members) {
           (transfer.peer == kAnySource ? "any rank"
                                        : "rank " + std::to_string(transfer.peer)) +
           ", tag " + std::to_string(transfer.tag.number) + ")";
-  return text + " on group '" + members.name + "'";
+  return text + " on group " + members.quoted();
 }
 
 Error timeout_error(const Transfer& transfer, Deadline::Duration limit,

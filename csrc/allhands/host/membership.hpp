@@ -31,7 +31,11 @@ struct Membership {
   std::string name;  // of the group, for messages
   int rank = 0;      // this rank
   Peers peers;       // this one included
+  // " (ranks 1, 3 of the world)", where they have other numbers there; for messages.
+  std::string in_world = {};
 
+  // "'dp' (ranks 1, 3 of the world)", for errors that tell of its ranks.
+  std::string quoted() const { return "'" + name + "'" + in_world; }
   int size() const { return static_cast<int>(peers.all().size()); }
   const ProcessIdentity& process(int peer) const {
     return peers.all()[static_cast<std::size_t>(peer)];

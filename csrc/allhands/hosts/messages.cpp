@@ -63,7 +63,7 @@ void Messages::rethrow(const Error& error) const {
   if (error.kind() == ErrorKind::Timeout) throw_timeout();
   std::string text = error.what();
   // The call is said instead of the message.
-  const std::string group = " on group '" + crossing_.group.name + "': ";
+  const std::string group = " on group " + crossing_.group.quoted() + ": ";
   if (const std::size_t at = text.find(group); at != text.npos)
     text.erase(0, at + group.size());
   // Ranks that agree on an operation agree on its messages.

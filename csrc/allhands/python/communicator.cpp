@@ -31,12 +31,13 @@ namespace allhands::python {
 namespace {
 
 Membership membership_of(int rank, const std::string& name,
-                         const std::vector<PyCommunicator::Peer>& peers) {
+                         const std::vector<PyCommunicator::Peer>& peers,
+                         const std::string& in_world) {
   std::vector<ProcessIdentity> processes;
   processes.reserve(peers.size());
   for (const auto& [host, pid, start, endpoints] : peers)
     processes.push_back({host, pid, start, endpoints});
-  return {name, rank, std::move(processes)};
+  return {name, rank, std::move(processes), in_world};
 }
 
 Token token_of(const nb::bytes& bytes) {
@@ -90,9 +91,9 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const TuningChanges& tuning, const std::string& figures,
                                std::shared_ptr<TcpPort> port, nb::handle timeout,
                                double patience, std::size_t record_length,
-                               bool in_rank_order)
-    : core_(make_core(membership_of(rank, name, peers), token_of(token), tuning,
-                      figures, std::move(port), patience, record_length)),
+                               bool in_rank_order, const std::string& in_world)
+    : core_(make_core(membership_of(rank, name, peers, in_world), token_of(token),
+                      tuning, figures, std::move(port), patience, record_length)),
       reduce_order_(in_rank_order ? ReduceOrder::Rank : ReduceOrder::Any),
       num_forks_(num_forks) {
   set_timeout(timeout);
@@ -236,10 +237,11 @@ void bind_communicator(nb::module_& m) {
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const TuningChanges&, const std::string&,
-                 std::shared_ptr<TcpPort>, nb::handle, double, std::size_t, bool>(),
+                 std::shared_ptr<TcpPort>, nb::handle, double, std::size_t, bool,
+                 const std::string&>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
         "figures"_a, "port"_a.none(), "timeout"_a, "patience"_a, "record_length"_a,
-        "in_rank_order"_a = false,
+        "in_rank_order"_a = false, "in_world"_a = "",
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank, with "
         "where it listens; `port`: this process's, None where all are on one host; "
@@ -247,7 +249,9 @@ void bind_communicator(nb::module_& m) {
         "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
         "never; `record_length`: how many collectives and messages the flight recorder "
-        "keeps; `in_rank_order`: whether ranks on several hosts reduce as on one.")
+        "keeps; `in_rank_order`: whether ranks on several hosts reduce as on one; "
+        "`in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the "
+        "world)'.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
            "The limit of later calls that have none of their own.")

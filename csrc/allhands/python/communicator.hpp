@@ -30,7 +30,8 @@ class PyCommunicator {
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
                  const TuningChanges& tuning, const std::string& figures,
                  std::shared_ptr<TcpPort> port, nanobind::handle timeout,
-                 double patience, std::size_t record_length, bool in_rank_order);
+                 double patience, std::size_t record_length, bool in_rank_order,
+                 const std::string& in_world);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.

@@ -48,6 +48,8 @@ class CommunicatorOptions:
     """How many groups of the same ranks were made before."""
     roster: Callable[[], Roster]
     """The world's processes; its first call waits until all ranks have come."""
+    world_ranks: Sequence[int] = ()
+    """The members' ranks in the world; empty where it is not known, or has none."""
     reduce_order: str = "any"
     """See `NativeOptions`: its own, or that of the group that it is made of."""
 

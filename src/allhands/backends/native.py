@@ -21,6 +21,7 @@ from allhands.backends.followed import FollowedWork
 from allhands.backends.tuned import figures_folder, tuning_changes
 from allhands.backends.work import Work
 from allhands.options import NativeOptions, RedOpType, ReduceOp
+from allhands.rendezvous.ranges import in_world
 
 __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
 
@@ -81,6 +82,7 @@ class NativeCommunicator(_C.Communicator):
             patience=settings.patience.get(),
             record_length=settings.record_length.get(),
             in_rank_order=options.reduce_order == "rank",
+            in_world=in_world(options.world_ranks),
         )
 
     def all_reduce_sparse(

@@ -140,6 +140,7 @@ def add_group(
             global_ranks_in_group=members,
             num_alike=num_alike,
             roster=home.roster,
+            world_ranks=members if union is None else (),
             reduce_order=reduce_order,
         ),
         BackendConfig(backend),

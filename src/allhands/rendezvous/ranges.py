@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
-__all__ = ["in_ranges"]
+__all__ = ["in_ranges", "in_world"]
+
+_MOST_PARTS = 12
 
 
 def in_ranges(ranks: Iterable[int]) -> str:
@@ -24,3 +27,20 @@ def in_ranges(ranks: Iterable[int]) -> str:
         for run in runs
     ]
     return f"[{', '.join(texts)}]"
+
+
+def in_world(ranks: Sequence[int]) -> str:
+    """What errors say behind a group's name: " (ranks 1, 3 of the world)".
+
+    Nothing where the ranks have the same numbers in the group. Of many the first ones,
+    and the last where all are at one distance.
+    """
+    if list(ranks) == list(range(len(ranks))):
+        return ""
+    parts = in_ranges(ranks)[1:-1].split(", ")
+    if len(parts) > _MOST_PARTS:
+        is_row = len({after - rank for rank, after in pairwise(ranks)}) == 1
+        parts = (
+            [*parts[:3], "...", parts[-1]] if is_row else [*parts[:_MOST_PARTS], "..."]
+        )
+    return f" (rank{'s' * (len(ranks) > 1)} {', '.join(parts)} of the world)"

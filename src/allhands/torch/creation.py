@@ -54,6 +54,7 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
         options.group_size,
         options.timeout,
         _reduce_order(pg_options),
+        options.global_ranks_in_group or range(options.group_size),
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
     if len(backends) > 1 or is_recorded:

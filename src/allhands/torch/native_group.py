@@ -78,13 +78,21 @@ class AllhandsProcessGroup(ParentGroup):
         timeout: limit of its operations.
         reduce_order: see `allhands.NativeOptions`; for its parts and what it is merged
             into, too.
+        world_ranks: the members' ranks in torch's world, where it is known.
     """
 
     def __init__(
-        self, store: Any, rank: int, size: int, timeout: timedelta, reduce_order: str
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        reduce_order: str,
+        world_ranks: Sequence[int] = (),
     ) -> None:
         super().__init__(store, rank, size, timeout)
         self.reduce_order = reduce_order
+        self._world_ranks = world_ranks
         self._num_collectives = 0
         # Reentrant: a signal's handler may end the group.
         self._lock = threading.RLock()
@@ -421,6 +429,7 @@ class AllhandsProcessGroup(ParentGroup):
                 global_ranks_in_group=list(range(size)),
                 num_alike=0,
                 roster=lambda: exchange(store, rank, size, limit, operation),
+                world_ranks=self._world_ranks,
                 reduce_order=self.reduce_order,
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +26,8 @@ class ParentGroup(GroupIdentity):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(store, rank, size)
         self._timeout = timeout
+        self._world_ranks: Sequence[int] = ()
+        """The members' ranks in torch's world; empty where it is not known."""
         self._splits: Counter[tuple[int, ...]] = Counter()
 
     @property
@@ -51,6 +54,8 @@ class ParentGroup(GroupIdentity):
             return None
         rank, size = ranks.index(self.rank()), len(ranks)
         part = self._like_this(store, rank, size, timeout)
+        if self._world_ranks:
+            part._world_ranks = [self._world_ranks[each] for each in ranks]
         part._set_group_name(name)
         return part
 

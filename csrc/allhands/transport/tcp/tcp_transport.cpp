@@ -57,7 +57,7 @@ Link& TcpTransport::link(int peer) {
   const Peer& there = joined(peer);
   if (there.link == nullptr)
     throw Error(ErrorKind::Backend,
-                "group '" + membership_.name + "': " + membership_.describe(peer) +
+                "group " + membership_.quoted() + ": " + membership_.describe(peer) +
                     " listens for no ranks of other hosts, so this process cannot "
                     "reach it");
   return *there.link;
