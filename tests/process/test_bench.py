@@ -29,6 +29,7 @@ OPS = [
     "gather",
     "scatter",
     "send_recv",
+    "exchange",
     "barrier",
 ]
 

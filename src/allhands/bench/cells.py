@@ -88,13 +88,17 @@ OPERATIONS = {
     "gather": Operation(_SHARE, _WHOLE, _others, root_only="output"),
     "scatter": Operation(_WHOLE, _SHARE, _others, root_only="input"),
     "send_recv": Operation(_WHOLE, _WHOLE, _one),
+    "exchange": Operation(_WHOLE, _WHOLE, _one),
     "barrier": Operation(_NONE, _NONE, _one),
 }
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of the results; `size` in bytes is as asked for, see `num_bytes`."""
+    """One line of the results; `size` in bytes is as asked for, see `num_bytes`.
+
+    The ranks are on so many `hosts`, the first ones on the first, as many on each.
+    """
 
     ranks: int
     op: str
@@ -102,6 +106,7 @@ class Cell:
     arrays: str
     mode: str
     size: int
+    hosts: int = 1
 
     @property
     def operation(self) -> Operation:
@@ -134,6 +139,16 @@ class Cell:
         """Operations that one timed call makes: a ping and a pong are two."""
         return 2 if self.op == "send_recv" else 1
 
+    def partner(self, rank: int) -> int | None:
+        """Who exchanges messages with `rank`; None: nobody, it is one too many.
+
+        On one host neighbours do, 0 and 1, 2 and 3; on several the first half of the
+        ranks with the second, so that the two are on different hosts.
+        """
+        half = 1 if self.hosts == 1 else self.ranks // 2
+        partner = rank + half if rank // half % 2 == 0 else rank - half
+        return partner if partner < self.ranks else None
+
 
 def all_cells(
     ranks: int,
@@ -142,15 +157,16 @@ def all_cells(
     arrays: Sequence[str],
     modes: Sequence[str],
     sizes: Sequence[int],
+    hosts: int = 1,
 ) -> Iterator[Cell]:
     """The cells of one number of ranks; a barrier has neither size, dtype nor array."""
     for op in ops:
         if op == "barrier":
             for mode in modes:
-                yield Cell(ranks, op, dtypes[0], arrays[0], mode, 0)
+                yield Cell(ranks, op, dtypes[0], arrays[0], mode, 0, hosts)
         else:
             for dtype, library, mode, size in product(dtypes, arrays, modes, sizes):
-                yield Cell(ranks, op, dtype, library, mode, size)
+                yield Cell(ranks, op, dtype, library, mode, size, hosts)
 
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

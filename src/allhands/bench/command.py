@@ -35,6 +35,7 @@ from allhands.bench.cells import (
     readable_size,
 )
 from allhands.bench.ending import carried_out
+from allhands.bench.fake_hosts import MOST, what_is_missing
 from allhands.bench.job import JobError
 from allhands.bench.limits import measure_limits
 from allhands.bench.machine import describe
@@ -56,6 +57,7 @@ __all__ = ["main"]
 _OTHERS = [name for name in PEERS if name != OURS]
 _OPS = "all_reduce,broadcast,all_gather_single,reduce_scatter_single,send_recv,barrier"
 _SIZES = "8,1K,16K,256K,1M,16M,64M"
+_RANKS = [2, 4]  # on this host
 _TAKEN = {  # options that what is measured instead takes
     "torch": ("ranks", "rounds", "json"),
     "scale": ("rounds", "json", "plot"),
@@ -83,13 +85,28 @@ def _parser() -> argparse.ArgumentParser:
         text = f"all, or of: {', '.join(known)} (default: {shown})"
         add(name, type=_some(known), default=default, help=text)
     for name, kind, default, text in (
-        ("--ranks", _list(_ranks), "2,4", "how many ranks"),
         ("--sizes", _list(_size), _SIZES, "bytes, also as 16K, 1M, 1G"),
         ("--rounds", _positive, "5", "of all peers in turn, per cell"),
         ("--min-time", _seconds, "0.02", "seconds of a peer's calls, per round"),
     ):
         add(name, type=kind, default=default, help=f"{text} (default: %(default)s)")
-    add("--peers", type=_peers, help="gloo, mpi, none (default: those installed)")
+    add(
+        "--ranks",
+        type=_list(_ranks),
+        help="how many in all (default: 2,4; with --hosts one on each)",
+    )
+    add(
+        "--hosts",
+        type=_hosts,
+        help="measure between so many hosts, made of this machine's network "
+        "namespaces, beside bare sockets, too; as many ranks on each, the first on "
+        "the first. Takes root",
+    )
+    add(
+        "--peers",
+        type=_peers,
+        help="gloo, mpi, with --hosts sockets, or none (default: those installed)",
+    )
     add(
         "--from",
         dest="source",
@@ -156,6 +173,13 @@ def _ranks(text: str) -> int:
     return _number(text, 2)
 
 
+def _hosts(text: str) -> int:
+    hosts = _number(text, 2)
+    if hosts > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}; want a number up to {MOST}")
+    return hosts
+
+
 def _scale(text: str) -> list[int]:
     try:
         return parse_ranks(text)
@@ -208,6 +232,8 @@ def main(args: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console = Console(width=_WIDTH)
     _check_taken(parser, options)
+    if not options.source and (problem := _problem_of_hosts(options)):
+        parser.error(problem)
     if options.torch:
         act = _train
     elif options.scale:
@@ -218,15 +244,19 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> None:
-    missing = {peer: PEERS[peer].missing() for peer in _OTHERS}
+    hosts = options.hosts or 1
+    others = [peer for peer in _OTHERS if hosts > 1 or not PEERS[peer].needs_hosts]
+    missing = {peer: PEERS[peer].missing() for peer in others}
     peers = options.peers
     if peers is None:
-        peers = [peer for peer in _OTHERS if not missing[peer]]
-    cells = {ranks: list(_cells(options, ranks)) for ranks in options.ranks}
+        peers = [peer for peer in others if not missing[peer]]
+    numbers = options.ranks or ([hosts] if hosts > 1 else _RANKS)
+    cells = {ranks: list(_cells(options, ranks, hosts)) for ranks in numbers}
     find_figures()
-    machine = {**describe(), "limits": measure_limits(options.sizes)}
+    limits = measure_limits(options.sizes if hosts == 1 else [])
+    machine = {**describe(), "limits": limits}
     effort = Effort(options.rounds, options.min_time)
-    rows = _measure(cells, [OURS, *peers], effort, console, machine)
+    rows = _measure(cells, hosts, [OURS, *peers], effort, console, machine)
     _conclude(options, console, machine, rows)
     if options.peers is None:
         for peer, problem in missing.items():
@@ -234,6 +264,26 @@ def _run(options: argparse.Namespace, console: Console) -> None:
                 console.print(f"{peer} was not measured: {problem}")
     if options.json:
         write_record(options.json, asdict(effort), machine, rows)
+
+
+def _problem_of_hosts(options: argparse.Namespace) -> str:
+    """Why this cannot be measured on the hosts asked for; empty: nothing is known."""
+    hosts = options.hosts
+    if hosts is None:
+        for peer in options.peers or []:
+            if PEERS[peer].needs_hosts:
+                return f"--peers: {peer} is measured between hosts; add --hosts 2"
+        return ""
+    if "shared" in options.arrays:
+        return "--arrays shared does not go with --hosts: they share no memory"
+    for ranks in options.ranks or []:
+        if ranks % hosts:
+            return (
+                f"--ranks: {ranks} ranks are not as many on each of {hosts} hosts; "
+                f"want a multiple of {hosts}, such as {hosts * (ranks // hosts + 1)}"
+            )
+    problem = what_is_missing()
+    return f"--hosts: {problem}" if problem else ""
 
 
 def _check_taken(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -255,7 +305,7 @@ def _train(options: argparse.Namespace, console: Console) -> None:
     find_figures()
     machine = describe()
     measured = {}
-    for ranks in options.ranks:
+    for ranks in options.ranks or _RANKS:
         with console.status(f"training on {ranks} ranks"):
             version, rows = measure_training(ranks, int(options.rounds))
         machine.setdefault("versions", {})["torch"] = version
@@ -298,7 +348,12 @@ def _grow(options: argparse.Namespace, console: Console) -> None:
 def _show(options: argparse.Namespace, console: Console) -> None:
     """What an earlier run kept of the cells that are asked for."""
     machine, kept = options.source
-    wanted = {cell for ranks in options.ranks for cell in _cells(options, ranks)}
+    wanted = {
+        cell
+        for ranks, hosts in {(row[0].cell.ranks, row[0].cell.hosts) for row in kept}
+        if ranks in (options.ranks or [ranks]) and hosts == (options.hosts or hosts)
+        for cell in _cells(options, ranks, hosts)
+    }
     peers = set(options.peers if options.peers is not None else _OTHERS) | {OURS}
     rows = [
         [result for result in row if result.peer in peers]
@@ -333,7 +388,7 @@ def _conclude(
         plot(options.plot, rows, machine["limits"], _title(machine))
 
 
-def _cells(options: argparse.Namespace, ranks: int) -> Any:
+def _cells(options: argparse.Namespace, ranks: int, hosts: int) -> Any:
     return all_cells(
         ranks,
         options.ops,
@@ -341,11 +396,13 @@ def _cells(options: argparse.Namespace, ranks: int) -> Any:
         options.arrays,
         options.modes,
         options.sizes,
+        hosts,
     )
 
 
 def _measure(
     cells: dict[int, list[Cell]],
+    hosts: int,
     peers: list[str],
     effort: Effort,
     console: Console,
@@ -368,7 +425,7 @@ def _measure(
 
     versions = machine.setdefault("versions", {})
     rows: list[list[Result]] = []
-    suite = Suite(cells, peers, effort, tell)
+    suite = Suite(cells, peers, effort, tell, hosts)
     with progress, closing(suite.run(versions)) as measured:
         for key, group in groupby(measured, lambda row: form(row[0].cell)):
             same = []

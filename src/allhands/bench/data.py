@@ -133,8 +133,8 @@ class Data:
             ]
         if op == "scatter":
             return [(0, share, self._values(0, rank * share))]
-        partner = rank ^ 1  # send_recv; a last rank without one keeps what it has
-        return [(0, count, self._values(partner if partner < self.cell.ranks else 0))]
+        partner = self.cell.partner(rank)  # who has none keeps what was filled in
+        return [(0, count, self._values(partner or 0))]
 
 
 def _repeat(array: np.ndarray[Any, Any], period: np.ndarray[Any, Any]) -> None:

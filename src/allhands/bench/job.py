@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from allhands.bench.fake_hosts import FakeHosts
 from allhands.bench.peers import PEERS
 
 __all__ = ["Job", "JobError"]
@@ -32,15 +33,22 @@ class JobError(RuntimeError):
 class Job:
     """The ranks of `peer`; `folder` is theirs, and only this user can enter it.
 
-    `environment` is that of the ranks. `start` starts the processes and `connect` waits
-    for them, so that several jobs can start at once; `close` ends what was started.
+    `environment` is that of the ranks, which are on `hosts`, or on this one. `start`
+    starts the processes and `connect` waits for them, so that several jobs can start
+    at once; `close` ends what was started.
     """
 
     def __init__(
-        self, peer: str, ranks: int, folder: Path, environment: dict[str, str]
+        self,
+        peer: str,
+        ranks: int,
+        folder: Path,
+        environment: dict[str, str],
+        hosts: FakeHosts | None = None,
     ) -> None:
         self.peer = peer
         self.ranks = ranks
+        self._hosts = hosts
         self.versions: dict[str, str] = {}
         self._connections: list[Connection] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -54,8 +62,9 @@ class Job:
 
     def start(self) -> None:
         """Start the processes."""
+        folder, hosts = str(self._folder), self._hosts
         with self._log.open("wb") as log:
-            for command in PEERS[self.peer].commands(self.ranks, str(self._folder)):
+            for command in PEERS[self.peer].commands(self.ranks, folder, hosts):
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,

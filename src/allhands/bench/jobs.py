@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from allhands import settings
+from allhands.bench.fake_hosts import INTERFACE, FakeHosts
 from allhands.bench.job import Job
 from allhands.elastic.guard import Guard
 
@@ -25,11 +26,31 @@ def _place_of_sockets() -> str:
     return usual if len(os.fsencode(usual)) < 68 else "/tmp"
 
 
+# What they name is this machine's, of which fake hosts have nothing.
+_NAMES_OF_NETWORKS = (
+    settings.interfaces.name,
+    settings.advertise.name,
+    settings.host_id.name,
+    "NCCL_SOCKET_IFNAME",
+)
+
+
+def _environment(hosts: FakeHosts | None) -> dict[str, str]:
+    if hosts is None:
+        return dict(os.environ)
+    kept = {k: v for k, v in os.environ.items() if k not in _NAMES_OF_NETWORKS}
+    return {**kept, "GLOO_SOCKET_IFNAME": INTERFACE}
+
+
 @contextmanager
 def started(
-    kinds: Sequence[tuple[str, Mapping[str, str]]], ranks: int
+    kinds: Sequence[tuple[str, Mapping[str, str]]],
+    ranks: int,
+    hosts: FakeHosts | None = None,
 ) -> Iterator[list[Job]]:
     """A connected job per kind; afterwards no process of theirs is left.
+
+    The ranks are on `hosts`, as many on each, or on this one.
 
     A kind is the peer and what the environment of its ranks has besides this process's.
 
@@ -37,7 +58,7 @@ def started(
         JobError: a rank ended while it started.
     """
     mark = secrets.token_hex(16)
-    environment = {**os.environ, settings.job_mark.name: mark}
+    environment = {**_environment(hosts), settings.job_mark.name: mark}
     guard = Guard(settings.job_mark.name, mark)
     jobs: list[Job] = []
     is_failed = True
@@ -48,7 +69,7 @@ def started(
             for number, (peer, more) in enumerate(kinds):
                 folder = Path(parent, str(number))
                 folder.mkdir()
-                jobs.append(Job(peer, ranks, folder, {**environment, **more}))
+                jobs.append(Job(peer, ranks, folder, {**environment, **more}, hosts))
                 with guard.starting():
                     jobs[-1].start()
             for job in jobs:

@@ -8,6 +8,7 @@ from typing import Any
 
 from allhands.bench.cells import Cell, readable_size
 from allhands.bench.page import MEDIUM, SMALL, STYLES, new_page, write
+from allhands.bench.peers import FLOOR
 from allhands.bench.results import Result
 
 __all__ = ["plot"]
@@ -52,12 +53,13 @@ def _name(cell: Cell) -> str:
     """What a line of panels shows; what is usual is not said."""
     usual = {"float32", "numpy", "sync"}
     forms = [x for x in (cell.dtype, cell.arrays, cell.mode) if x not in usual]
-    return ", ".join([cell.op, f"{cell.ranks} ranks", *forms])
+    where = f" on {cell.hosts} hosts" if cell.hosts > 1 else ""
+    return ", ".join([cell.op, f"{cell.ranks} ranks{where}", *forms])
 
 
 def _draw_time(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> None:
     _draw_curves(panel, rows, lambda result: result.median * 1e6)
-    if limits["hand_over"]:
+    if limits["hand_over"] and rows[0][0].cell.hosts == 1:
         panel.axhline(limits["hand_over"] * 1e6, label="limit", **_LIMIT)
     _set_axes(panel, rows)
 
@@ -65,7 +67,8 @@ def _draw_time(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> None:
 def _draw_bandwidth(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> None:
     _draw_curves(panel, rows, lambda result: result.busbw / 1e9)
     copies = {size: rate / 1e9 for size, rate in limits["copy"].items()}
-    panel.plot(list(copies), list(copies.values()), label="limit", **_LIMIT)
+    if copies:
+        panel.plot(list(copies), list(copies.values()), label="limit", **_LIMIT)
     _set_axes(panel, rows)
     top = 1.5 * max(panel.dataLim.y1, 1e-9)
     bottom = top / _BANDWIDTH_RANGE
@@ -79,7 +82,9 @@ def _draw_curves(
     panel: Any, rows: Sequence[Row], value: Callable[[Result], float]
 ) -> None:
     """A curve per peer; what a peer has not is left out."""
-    for style, results in zip(STYLES, zip(*rows, strict=True), strict=False):
+    styles = iter(STYLES)
+    for results in zip(*rows, strict=True):
+        style = _LIMIT if results[0].peer == FLOOR else next(styles)
         shown = [result for result in results if not result.absent]
         sizes = [result.cell.size for result in shown]
         panel.plot(sizes, [*map(value, shown)], label=results[0].peer, **style)

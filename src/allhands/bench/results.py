@@ -61,6 +61,7 @@ class Result:
         """One row of the record."""
         cell = self.cell
         row = {
+            "hosts": cell.hosts,
             "ranks": cell.ranks,
             "op": cell.op,
             "dtype": cell.dtype,
@@ -92,6 +93,7 @@ class Result:
             TypeError: one has the wrong type.
             ValueError: one is out of range.
         """
+        row = {"hosts": 1, **row}  # older ones do not say it
         cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
         if cell.op not in OPERATIONS or cell.dtype not in DTYPES:
             raise ValueError(f"no operation {cell.op!r} of {cell.dtype!r} is known")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from allhands.bench.cells import Cell
+from allhands.bench.fake_hosts import FakeHosts
 from allhands.bench.job import Job
 from allhands.bench.jobs import started
 from allhands.bench.measure import Effort, measure
@@ -18,26 +20,35 @@ __all__ = ["Suite"]
 class Suite:
     """What is to be measured: `cells` by number of ranks, on `peers`, ours first.
 
-    `tell` hears of each cell and peer before a block of it runs.
+    `tell` hears of each cell and peer before a block of it runs. With more than one of
+    `num_hosts` all ranks are on fake hosts.
     """
 
     cells: dict[int, list[Cell]]
     peers: Sequence[str]
     effort: Effort
     tell: Callable[[Cell, str], None]
+    num_hosts: int = 1
 
     def run(self, versions: dict[str, str]) -> Generator[list[Result], None, None]:
         """The results of all peers, cell by cell; adds to `versions` what ranks say.
 
         Raises:
             JobError: a rank died, failed or got a wrong result.
+            OSError: there can be no fake hosts here.
         """
+        kinds: list[tuple[str, dict[str, str]]] = [(peer, {}) for peer in self.peers]
         for ranks, cells in self.cells.items():
-            with started([(peer, {}) for peer in self.peers], ranks) as jobs:
+            with self._hosts() as hosts, started(kinds, ranks, hosts) as jobs:
+                if hosts is not None:
+                    versions["TCP"] = hosts[0].congestion_control
                 for job in jobs:
                     versions.update(job.versions)
                 for cell in cells:
                     yield measure(cell, jobs, self.effort, self._teller(cell))
+
+    def _hosts(self) -> AbstractContextManager[FakeHosts | None]:
+        return FakeHosts(self.num_hosts) if self.num_hosts > 1 else nullcontext()
 
     def _teller(self, cell: Cell) -> Callable[[Job], None]:
         return lambda job: self.tell(cell, job.peer)

@@ -24,7 +24,8 @@ Row = Sequence[Result]
 
 def form(cell: Cell) -> str:
     """What the cells of one table have in common."""
-    shown = [f"{cell.op}, {cell.ranks} ranks"]
+    where = f" on {cell.hosts} hosts" if cell.hosts > 1 else ""
+    shown = [f"{cell.op}, {cell.ranks} ranks{where}"]
     shown += [] if cell.op == "barrier" else [cell.dtype, cell.arrays]
     return ", ".join([*shown, cell.mode])
 
@@ -84,8 +85,8 @@ def _columns(peers: Sequence[str], copy: dict[int, float]) -> list[_Column]:
         _Column("p99\nµs", lambda row: _p99(row[0]), 3),
         _Column("algbw\nGB/s", _algbw, 1),
         _Column("busbw\nGB/s", _busbw, 4),
-        _Column("of a\ncopy", of_a_copy, 2),
     ]
+    columns += [_Column("of a\ncopy", of_a_copy, 2)] if copy else []
     for index, peer in enumerate(peers[1:], start=1):
         columns += _columns_of_another(index, peer)
     return columns

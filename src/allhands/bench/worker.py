@@ -54,6 +54,7 @@ class Worker:
         data, call = self._ready()
         data.fill()
         call()
+        self._peer.complete()
         data.check()
         data.clear()
 

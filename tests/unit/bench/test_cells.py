@@ -49,6 +49,7 @@ def test_sizes_are_shown_in_the_largest_unit_that_divides_them(text):
         ("broadcast", 1),
         ("reduce", 1),
         ("send_recv", 1),
+        ("exchange", 1),
         ("barrier", 1),
     ],
 )
@@ -78,3 +79,23 @@ def test_a_barrier_is_one_cell_per_mode():
     assert [c.mode for c in cells if c.op == "barrier"] == ["sync", "async"]
     assert [c.num_bytes for c in cells if c.op == "barrier"] == [0, 0]
     assert sum(c.op == "reduce" for c in cells) == 2 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "partners"),
+    [
+        (1, [1, 0, 3, 2, None]),
+        (2, [2, 3, 0, 1]),
+        (2, [3, 4, 5, 0, 1, 2]),
+        (3, [1, 0, None]),
+        (3, [3, 4, 5, 0, 1, 2]),
+        (4, [2, 3, 0, 1]),
+    ],
+)
+def test_messages_go_to_neighbours_or_to_another_host(hosts, partners):
+    ranks = len(partners)
+    cell = Cell(ranks, "exchange", "float32", "numpy", "sync", 8, hosts)
+    assert [cell.partner(rank) for rank in range(ranks)] == partners
+    for rank, partner in enumerate(partners):
+        if partner is not None and hosts > 1:
+            assert rank * hosts // ranks != partner * hosts // ranks

@@ -46,7 +46,7 @@ def perform(op, ranks):
     elif op == "scatter":
         for rank, output in enumerate(outputs):
             output[:] = parts[0][rank]
-    elif op == "send_recv":
+    elif op in ("send_recv", "exchange"):
         outputs[0][:], outputs[1][:] = inputs[1], inputs[0]
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from allhands.bench.cells import Cell
 from allhands.bench.data import Allocate, Data, fresh_zeros
+from allhands.bench.fake_hosts import FakeHosts
 
 __all__ = ["Absent", "Call", "Peer"]
 
@@ -28,6 +29,8 @@ class Peer(ABC):
     """
 
     name: ClassVar[str]
+    needs_hosts: ClassVar[bool] = False
+    """Whether it is measured between hosts only."""
     rank: int
     size: int
 
@@ -41,11 +44,21 @@ class Peer(ABC):
         """Why this peer cannot be measured here, with the remedy; else empty."""
 
     @classmethod
-    def commands(cls, size: int, folder: str) -> list[list[str]]:
-        """The command lines that start all ranks: here a process for each."""
-        return [
-            [*_WORKER, cls.name, folder, str(rank), str(size)] for rank in range(size)
-        ]
+    def commands(
+        cls, size: int, folder: str, hosts: FakeHosts | None = None
+    ) -> list[list[str]]:
+        """The command lines that start all ranks: here a process for each.
+
+        With `hosts` they are on these, as `FakeHosts.host_of` says.
+        """
+        commands = []
+        for rank in range(size):
+            command = [*cls.worker(folder), str(rank), str(size)]
+            if hosts is not None:
+                number = hosts.host_of(rank, size)
+                command = hosts[number].enter(*command, str(number))
+            commands.append(command)
+        return commands
 
     @classmethod
     def worker(cls, folder: str) -> list[str]:
@@ -76,22 +89,33 @@ class Peer(ABC):
             Absent: the peer cannot do this cell.
         """
 
-    def ping_pong(self, ends: Callable[[int], tuple[Call, Call]]) -> Call:
-        """Neighbours 0-1, 2-3 ... send to each other; a last one without is idle.
+    def complete(self) -> None:  # noqa: B027
+        """Do what the call leaves out, untimed; nothing, but for what is a floor."""
 
-        `ends` of the neighbour's rank gives the calls that send to and receive from it.
+    def ping_pong(self, cell: Cell, ends: Callable[[int], tuple[Call, Call]]) -> Call:
+        """Partners send to each other in turn; a rank without one is idle.
+
+        `ends` of the partner's rank gives the calls that send to and receive from it.
         """
-        neighbour = self.rank ^ 1
-        if neighbour >= self.size:
+        partner = cell.partner(self.rank)
+        if partner is None:
             return lambda: None
-        send, recv = ends(neighbour)
-        first, second = (send, recv) if self.rank < neighbour else (recv, send)
+        send, recv = ends(partner)
+        first, second = (send, recv) if self.rank < partner else (recv, send)
 
         def call() -> None:
             first()
             second()
 
         return call
+
+    def exchange(self, cell: Cell, both: Callable[[int], Call]) -> Call:
+        """Partners send to each other at once; a rank without one is idle.
+
+        `both` of the partner's rank gives the call that sends to and receives from it.
+        """
+        partner = cell.partner(self.rank)
+        return (lambda: None) if partner is None else both(partner)
 
     @abstractmethod
     def close(self) -> None:

@@ -22,10 +22,10 @@ class Gloo(TorchApi):
     def __init__(self, folder: str, *place: int) -> None:
         import torch.distributed
 
+        self.rank, self.size = place[:2]
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         torch.set_num_threads(1)
         self.dist = torch.distributed
-        self.rank, self.size = place
         self.dist.init_process_group(
             "gloo", f"file://{folder}/store", rank=self.rank, world_size=self.size
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from functools import partial
@@ -14,6 +15,7 @@ import numpy as np
 
 from allhands.bench.cells import Cell
 from allhands.bench.data import Data
+from allhands.bench.fake_hosts import FakeHosts
 from allhands.bench.peers.base import Absent, Call, Peer
 
 __all__ = ["Mpi", "find_mpiexec"]
@@ -53,6 +55,19 @@ _OPEN_MPI = {
 }
 
 
+# In place of ssh: options, a host, a command for a shell there.
+_AGENT = """#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+host=$1
+shift
+set -- sh -c "$*"
+case $host in
+{}
+*) echo "no fake host has the address $host" >&2; exit 1 ;;
+esac
+"""
+
+
 def find_mpiexec() -> str | None:
     """Find mpiexec beside this interpreter, where wheels put it; else in PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
@@ -81,11 +96,16 @@ class Mpi(Peer):
         return ""
 
     @classmethod
-    def commands(cls, size: int, folder: str) -> list[list[str]]:
-        """One command: mpiexec starts the ranks."""
-        variables = [f"{name}={value}" for name, value in _OPEN_MPI.items()]
-        mpiexec = [find_mpiexec() or "mpiexec", "-n", str(size)]
-        return [["env", *variables, *mpiexec, *cls.worker(folder)]]
+    def commands(
+        cls, size: int, folder: str, hosts: FakeHosts | None = None
+    ) -> list[list[str]]:
+        """One command: mpiexec starts the ranks, on all hosts."""
+        variables = dict(_OPEN_MPI)
+        mpiexec = [find_mpiexec() or "mpiexec", "-n", str(size), *cls.worker(folder)]
+        if hosts is None:
+            return [_with(variables, mpiexec)]
+        variables |= _way_to(hosts, size, Path(folder))
+        return [hosts.switch.reach(*_with(variables, mpiexec))]
 
     def versions(self) -> dict[str, str]:
         """See `Peer.versions`."""
@@ -105,7 +125,9 @@ class Mpi(Peer):
             for array in (data.input, data.output)
         )
         if cell.op == "send_recv":
-            return self.ping_pong(partial(self._ends, cell, input, output))
+            return self.ping_pong(cell, partial(self._ends, cell, input, output))
+        if cell.op == "exchange":
+            return self.exchange(cell, partial(self._both, cell, input, output))
         name = _FUNCTIONS[cell.collective]
         args = self._arguments(cell, data, input, output)
         if cell.mode == "sync":
@@ -156,8 +178,51 @@ class Mpi(Peer):
         isend, irecv = comm.Isend, comm.Irecv
         return (lambda: isend(input, rank).Wait()), (lambda: irecv(output, rank).Wait())
 
+    def _both(self, cell: Cell, input: Any, output: Any, rank: int) -> Call:
+        """The call that sends to and receives from `rank` at the same time."""
+        comm = self.comm
+        if cell.mode == "sync":
+            return partial(comm.Sendrecv, input, rank, 0, output, rank, 0)
+        wait = self.mpi.Request.Waitall
+        if cell.mode == "async":
+            return lambda: wait([comm.Irecv(output, rank), comm.Isend(input, rank)])
+        requests = [comm.Recv_init(output, rank), comm.Send_init(input, rank)]
+        start = self.mpi.Prequest.Startall
+
+        def call() -> None:
+            start(requests)
+            wait(requests)
+
+        return call
+
     def close(self) -> None:
         """MPI ends with the process, by mpi4py."""
+
+
+def _with(variables: dict[str, str], command: list[str]) -> list[str]:
+    return ["env", *[f"{name}={value}" for name, value in variables.items()], *command]
+
+
+def _way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
+    """What has mpiexec start the ranks on `hosts`, of MPICH and of Open MPI 4 and 5.
+
+    Both take a program in place of ssh, and a file that names hosts rank by rank.
+    """
+    names = [hosts[hosts.host_of(rank, size)].address for rank in range(size)]
+    host_file, agent = folder / "hosts", folder / "agent"
+    host_file.write_text("".join(f"{name}\n" for name in names))
+    ways = [f"{host.address}) {shlex.join(host.enter())}" for host in hosts.hosts]
+    agent.write_text(_AGENT.format("\n".join(f'{way} "$@" ;;' for way in ways)))
+    agent.chmod(0o700)
+    return {
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": str(agent),
+        "HYDRA_HOST_FILE": str(host_file),
+        "OMPI_MCA_plm_rsh_agent": str(agent),
+        "OMPI_MCA_orte_default_hostfile": str(host_file),
+        "PRTE_MCA_plm_ssh_agent": str(agent),
+        "PRTE_MCA_prte_default_hostfile": str(host_file),
+    }
 
 
 def _started(request: Any) -> Call:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from typing import Any
 
@@ -9,9 +10,12 @@ import numpy as np
 
 from allhands.bench.cells import Cell
 from allhands.bench.data import Allocate, fresh_zeros
+from allhands.bench.fake_hosts import FakeHosts
 from allhands.bench.peers.torch_api import TorchApi, as_tensor
 
 __all__ = ["Native"]
+
+_PORT = 29500  # of the launchers, on hosts where nobody else has any
 
 
 class Native(TorchApi):
@@ -23,14 +27,36 @@ class Native(TorchApi):
         import allhands
 
         self.dist = allhands
-        self.rank, self.size = place
-        store = allhands.FileStore(f"{folder}/store", self.size)
-        allhands.init_process_group(store=store, rank=self.rank, world_size=self.size)
+        if place:
+            rank, size = place
+            store = allhands.FileStore(f"{folder}/store", size)
+            allhands.init_process_group(store=store, rank=rank, world_size=size)
+        else:  # under `allhands run`
+            allhands.init_process_group()
+        self.rank, self.size = allhands.get_rank(), allhands.get_world_size()
 
     @classmethod
     def missing(cls) -> str:
         """Never: it is this package."""
         return ""
+
+    @classmethod
+    def commands(
+        cls, size: int, folder: str, hosts: FakeHosts | None = None
+    ) -> list[list[str]]:
+        """Between hosts a launcher on each."""
+        if hosts is None:
+            return super().commands(size, folder)
+        launcher = [
+            *(sys.executable, "-m", "allhands.run", f"--nnodes={len(hosts)}"),
+            *(f"--master-addr={hosts[0].address}", f"--master-port={_PORT}"),
+            f"--nproc-per-node={size // len(hosts)}",
+        ]
+        ranks = ["--no-python", *cls.worker(folder)]
+        return [
+            host.enter(*launcher, f"--node-rank={number}", *ranks)
+            for number, host in enumerate(hosts.hosts)
+        ]
 
     def versions(self) -> dict[str, str]:
         """See `Peer.versions`."""

@@ -40,7 +40,9 @@ class TorchApi(Peer):
     def prepare(self, cell: Cell, data: Data) -> Call:
         """See `Peer.prepare`."""
         if cell.op == "send_recv":
-            return self.ping_pong(partial(self._ends, cell, data))
+            return self.ping_pong(cell, partial(self._ends, cell, data))
+        if cell.op == "exchange":
+            return self.exchange(cell, partial(self._both, cell, data))
         function = self.find(cell.op)
         args = self._arguments(cell, data)
         if cell.mode == "sync":
@@ -80,18 +82,47 @@ class TorchApi(Peer):
         }
         return arguments[cell.op]()
 
-    def _ends(self, cell: Cell, data: Data, neighbour: int) -> tuple[Call, Call]:
-        """The calls that send to and receive from `neighbour`."""
-        assert data.input is not None
-        assert data.output is not None
-        sent = (self.wrap(cell, data.input), neighbour)
-        received = (self.wrap(cell, data.output), neighbour)
+    def _ends(self, cell: Cell, data: Data, partner: int) -> tuple[Call, Call]:
+        """The calls that send to and receive from `partner`."""
+        input, output = self._message(cell, data)
+        sent, received = (input, partner), (output, partner)
         if cell.mode == "sync":
             return partial(self.dist.send, *sent), partial(self.dist.recv, *received)
         if cell.mode == "persistent":
             return self.find("send_init")(*sent), self.find("recv_init")(*received)
         isend, irecv = self.dist.isend, self.dist.irecv
         return (lambda: isend(*sent).wait()), (lambda: irecv(*received).wait())
+
+    def _both(self, cell: Cell, data: Data, partner: int) -> Call:
+        """The call that sends to and receives from `partner` at the same time."""
+        input, output = self._message(cell, data)
+        if cell.mode == "persistent":
+            sent = self.find("send_init")(input, partner)
+            received = self.find("recv_init")(output, partner)
+
+            def call() -> None:
+                received.start()
+                sent.start()
+                sent.wait()
+                received.wait()
+
+            return call
+        if cell.mode == "sync" and hasattr(self.dist, "sendrecv"):
+            return partial(self.dist.sendrecv, input, output, partner, partner)
+        isend, irecv = self.dist.isend, self.dist.irecv
+
+        def start_and_wait() -> None:
+            works = irecv(output, partner), isend(input, partner)
+            for work in works:
+                work.wait()
+
+        return start_and_wait
+
+    def _message(self, cell: Cell, data: Data) -> tuple[Any, Any]:
+        """What is sent, and what is received into."""
+        assert data.input is not None
+        assert data.output is not None
+        return self.wrap(cell, data.input), self.wrap(cell, data.output)
 
 
 def _shares(cell: Cell, data: Data, whole: Any) -> Sequence[Any] | None:
