@@ -60,8 +60,8 @@ void test_the_table() {
 // last.
 void test_rows_are_in_order() {
   std::set<Op> ended;
-  const Choice* last = nullptr;
-  for (const Choice& choice : choices()) {
+  const WayChoice* last = nullptr;
+  for (const WayChoice& choice : choices()) {
     CHECK(std::strlen(choice.reason) != 0);
     CHECK(!ended.contains(choice.op));
     if (last != nullptr && last->op == choice.op) CHECK(last->way < choice.way);

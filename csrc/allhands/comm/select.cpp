@@ -26,7 +26,7 @@ constexpr char kMapped[] = "shared arrays need no staging, once they repay a mee
 constexpr char kOnePhase[] = "small inputs: reducing all of them beats a second phase";
 constexpr char kSlots[] = "through the slots, which stay in the caches";
 
-constexpr Choice kChoices[] = {
+constexpr WayChoice kChoices[] = {
     {Op::AllReduce, Way::Mapped, kIsMapped, kMapped},
     {Op::AllReduce, Way::Read,
      [](const Case& c, const Tuning& t) {
@@ -110,14 +110,14 @@ constexpr Choice kChoices[] = {
 };
 
 // Where the rows of an operation begin.
-constexpr const Choice* first_of(Op op) {
-  for (const Choice& choice : kChoices)
+constexpr const WayChoice* first_of(Op op) {
+  for (const WayChoice& choice : kChoices)
     if (choice.op == op) return &choice;
   return std::end(kChoices);
 }
 
 constexpr auto kFirst = [] {
-  std::array<const Choice*, 256> first{};
+  std::array<const WayChoice*, 256> first{};
   for (std::size_t op = 0; op < first.size(); ++op)
     first[op] = first_of(static_cast<Op>(op));
   return first;
@@ -125,11 +125,11 @@ constexpr auto kFirst = [] {
 
 }  // namespace
 
-std::span<const Choice> choices() { return kChoices; }
+std::span<const WayChoice> choices() { return kChoices; }
 
 Ways select(const Case& c, const Tuning& tuning) {
   Ways ways;
-  const Choice* choice = kFirst[static_cast<std::size_t>(c.op)];
+  const WayChoice* choice = kFirst[static_cast<std::size_t>(c.op)];
   for (; choice != std::end(kChoices) && choice->op == c.op; ++choice)
     if (choice->is_worth(c, tuning)) {
       ways.add(choice->way);

@@ -29,14 +29,14 @@ struct Case {
 };
 
 // A row of the table. The rows of an operation are in order of preference.
-struct Choice {
+struct WayChoice {
   Op op;
   Way way;
   bool (*is_worth)(const Case& c, const Tuning& tuning);
   const char* reason;
 };
 
-std::span<const Choice> choices();
+std::span<const WayChoice> choices();
 
 // All rows of the operation that are worth it, up to the first that every array allows.
 Ways select(const Case& c, const Tuning& tuning);

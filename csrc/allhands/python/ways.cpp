@@ -32,7 +32,7 @@ std::vector<Row> ways(const std::string& op, std::size_t bytes, int ranks,
   const Tuning tuning = tuning_here(ranks, changes, figures);
   std::vector<Row> rows;
   std::string names;
-  for (const Choice& choice : choices()) {
+  for (const WayChoice& choice : choices()) {
     if (choice.way == Way::Slots)
       names += (names.empty() ? "" : ", ") + std::string(name_of(choice.op));
     if (op != name_of(choice.op)) continue;
