@@ -183,7 +183,7 @@ void test_every_algorithm_for_every_size() {
   const Network network = {.between_hosts = kCosts, .is_synchronous = true};
   std::mt19937 random(1);
   for (const Algorithm& algorithm : algorithms())
-    for (int size = 1; size <= (kIsSanitized ? 20 : 65); ++size)
+    for (int size = 1; size <= (kIsSanitized ? 12 : 65); ++size)
       for (const Partition& parts : partitions(algorithm.collective, size))
         for (const int root : some(roots(algorithm.collective, size), size, random)) {
           const Task task = {algorithm.collective, parts, root};

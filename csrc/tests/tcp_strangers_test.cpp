@@ -143,7 +143,7 @@ class Rogue {
       CHECK(::recv(socket_.get(), &join, sizeof(join), 0) == sizeof(join));
     } while (join.kind == FrameKind::Beat);
     CHECK(join.kind == FrameKind::Join);
-    head = {8, FrameKind::Record, join.channel, 1, 0, 0};
+    head = {8, FrameKind::Record, join.channel, 1, 0, 0, 0};
   }
 
   void write(const void* bytes, std::size_t count) {

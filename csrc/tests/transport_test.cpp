@@ -185,6 +185,111 @@ void test_a_rank_says_that_it_leaves(Presence how) {
   });
 }
 
+// A record of a head and a body, both of which `seed` makes.
+bool write_body(Transport& transport, int to, std::span<const std::byte> body,
+                LandingKey key, std::size_t seed) {
+  std::byte head[Landings::kHeadBytes];
+  fill(head, sizeof(head), seed);
+  Landings* const landings = transport.link(to).landings();
+  wait_until(transport, [&] { return landings->write(head, body, key); });
+  return true;
+}
+
+// The next record of `from`.
+std::span<const std::byte> next(Transport& transport, int from) {
+  Link& link = transport.link(from);
+  wait_until(transport, [&] { return link.has_record(); });
+  return link.front();
+}
+
+std::vector<std::byte> body_of(std::size_t bytes, std::size_t seed) {
+  std::vector<std::byte> body(bytes);
+  fill(body.data(), bytes, seed);
+  return body;
+}
+
+// Where a transport has landings: what is expected comes to where it belongs, in pieces
+// too, and all else in its record; in order.
+void test_bodies_land_where_they_are_expected() {
+  run_transports(2, [](Transport& transport, int rank) {
+    Link& link = transport.link(1 - rank);
+    Landings* const landings = link.landings();
+    if (landings == nullptr) return;
+    const std::size_t most = link.max_record() - Landings::kHeadBytes;
+    const std::size_t lengths[] = {most, 1, 4099, most, 100'000};
+    constexpr LandingKey kExpected = 7, kOther = 8;
+    for (std::size_t turn = 0; turn < 20; ++turn) {
+      if (rank == 0) {
+        receive(transport, 1, 1, turn);  // it is expected
+        for (const std::size_t bytes : lengths) {
+          write_body(transport, 1, body_of(bytes, turn), kExpected, turn);
+          write_body(transport, 1, body_of(bytes, turn + 1), kOther, turn + 1);
+          send(transport, 1, 10, turn + 2);
+        }
+        continue;
+      }
+      std::vector<std::byte> memory(2 * most + 104'100, std::byte{0xee});
+      landings->expect(kExpected, memory);
+      send(transport, 0, 1, turn);
+      std::size_t at = 0;
+      for (const std::size_t bytes : lengths) {
+        CHECK(is_filled(next(transport, 0), Landings::kHeadBytes, turn));
+        CHECK(landings->landed().key == kExpected);
+        CHECK(landings->landed().bytes == bytes);
+        CHECK(link.front().size() == Landings::kHeadBytes);
+        CHECK(is_filled({memory.data() + at, bytes}, bytes, turn));
+        at += bytes;
+        link.pop();
+        const std::span<const std::byte> record = next(transport, 0);
+        CHECK(landings->landed().key == kNoLanding);
+        CHECK(is_filled(record.subspan(Landings::kHeadBytes), bytes, turn + 1));
+        link.pop();
+        receive(transport, 0, 10, turn + 2);
+      }
+      CHECK(at == memory.size());
+      landings->forget(kExpected);
+    }
+  });
+}
+
+// Whenever that is: nothing is written any more to what is no longer expected.
+void test_nothing_lands_where_it_is_no_longer_expected() {
+  run_transports(2, [](Transport& transport, int rank) {
+    Link& link = transport.link(1 - rank);
+    Landings* const landings = link.landings();
+    if (landings == nullptr) return;
+    const std::size_t bytes = link.max_record() - Landings::kHeadBytes;
+    constexpr std::size_t kTurns = 300;
+    if (rank == 0) {
+      for (std::size_t turn = 0; turn < kTurns; ++turn) {
+        receive(transport, 1, 1, turn);  // it is expected
+        write_body(transport, 1, body_of(bytes, turn), turn + 1, turn);
+      }
+      return;
+    }
+    std::vector<std::byte> memory(bytes);
+    std::size_t num_landed = 0;
+    for (std::size_t turn = 0; turn < kTurns; ++turn) {
+      landings->expect(turn + 1, memory);
+      send(transport, 0, 1, turn);
+      for (std::size_t i = 0; i < turn * 7 && !link.has_record(); ++i)
+        std::this_thread::yield();
+      landings->forget(turn + 1);
+      std::ranges::fill(memory, std::byte{0xee});
+      const std::span<const std::byte> record = next(transport, 0);
+      const bool has_landed = landings->landed().key != kNoLanding;
+      num_landed += has_landed ? 1 : 0;
+      CHECK(is_filled(record.first(Landings::kHeadBytes), Landings::kHeadBytes, turn));
+      if (!has_landed)
+        CHECK(is_filled(record.subspan(Landings::kHeadBytes), bytes, turn));
+      CHECK(std::ranges::count(memory, std::byte{0xee}) ==
+            static_cast<std::ptrdiff_t>(bytes));
+      link.pop();
+    }
+    CHECK(num_landed > 0);
+  });
+}
+
 // Where a transport has single copies: whoever does the parts, all of it arrives.
 void test_a_single_copy_arrives_whole() {
   run_transports(2, [](Transport& transport, int rank) {
@@ -252,6 +357,8 @@ int main() {
     test_a_sleeper_wakes();
     test_a_rank_says_that_it_leaves(Presence::Left);
     test_a_rank_says_that_it_leaves(Presence::Aborted);
+    test_bodies_land_where_they_are_expected();
+    test_nothing_lands_where_it_is_no_longer_expected();
     test_a_single_copy_arrives_whole();
   }
 }

@@ -35,6 +35,13 @@ Schedule pairwise_reduce_scatter(int rank, const Partition& parts, int at_once) 
     schedule.add({Step::copy(own, reduced)});
     return schedule;
   }
+  if (size == 2) {
+    const int peer = 1 - rank;
+    schedule.add({Step::send(peer, parts.part(Memory::Input, peer)),
+                  peer < rank ? Step::reduce_onto(peer, own, reduced)
+                              : Step::reduce_with(own, peer, reduced)});
+    return schedule;
+  }
   const Partition received = Partition::equal(count, size);
   schedule = pairwise_all_to_all(rank, parts, received, at_once)
                  .moved(Memory::Output, Memory::Scratch, 0);

@@ -20,6 +20,13 @@ std::vector<std::byte> kept_part(const Message& message,
   return {record.begin(), record.begin() + static_cast<std::ptrdiff_t>(bytes)};
 }
 
+// What has landed of a record.
+Landed landed_of(Link& link, std::span<const std::byte> record) {
+  Landings* const landings = link.landings();
+  if (landings == nullptr || record.size() != Landings::kHeadBytes) return {};
+  return landings->landed();
+}
+
 }  // namespace
 
 Endpoint::Endpoint(Transport& transport, const Membership& members,
@@ -49,7 +56,7 @@ bool Endpoint::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   Channel& peer = channel(from);
   if (peer.refusal) return false;
   const std::span<const std::byte> record = peer.link.front();
-  if (record.empty()) return false;
+  if (record.empty() || landed_of(peer.link, record).key != kNoLanding) return false;
   const Message message = read_message(record);
   if (message.kind != MessageKind::Eager || message.tag() != tag ||
       message.dtype != buffer.dtype || message.count != buffer.count)
@@ -63,15 +70,22 @@ bool Endpoint::recv_at_once(const Buffer& buffer, int from, Tag tag) {
 void Endpoint::post_send(const TransferPtr& send, Ended& ended) {
   send->id = next_id_++;
   Channel& peer = channel(send->peer);
+  if (send->tag.context == Context::Collectives)
+    send->landing = key_of_collectives(++peer.num_sent);
   peer.outbox.post(send);
   peer.outbox.push(ended);
 }
 
 void Endpoint::post_recv(const TransferPtr& receive, Ended& ended) {
   receive->id = next_id_++;
+  if (receive->tag.context == Context::Collectives && receive->peer != kAnySource)
+    receive->landing = key_of_collectives(++channel(receive->peer).num_awaited);
   const auto kept = matching_.match(*receive);
-  if (!kept) return matching_.post(receive);
-  start(kept->source, kept->message, kept->record, receive, ended);
+  if (!kept) {
+    expect(*receive);
+    return matching_.post(receive);
+  }
+  start(kept->source, kept->message, kept->record, {}, receive, ended);
   push_and_copy(kept->source, channel(kept->source), ended);
 }
 
@@ -140,16 +154,26 @@ void Endpoint::throw_broken(int peer, const LinkError& error) {
   throw LinkError("messages with " + members_.describe(peer) + ": " + error.what());
 }
 
+void Endpoint::expect(Transfer& receive) {
+  if (receive.landing == kNoLanding || receive.is_up_to) return;
+  Landings* const landings = channel(receive.peer).link.landings();
+  if (landings != nullptr && can_land(receive.buffer))
+    landings->expect(receive.landing, memory_of(receive.buffer));
+}
+
+void Endpoint::forget(const Transfer& receive) {
+  if (receive.landing == kNoLanding || receive.is_up_to) return;
+  if (Landings* const landings = channel(receive.peer).link.landings())
+    landings->forget(receive.landing);
+}
+
 void Endpoint::handle(int source, std::span<const std::byte> record, Ended& ended) {
-  const Message message = read_message(record);
+  const Landed landed = landed_of(channel(source).link, record);
+  const Message message = read_message(record, landed);
   switch (message.kind) {
     case MessageKind::Eager:
     case MessageKind::Offer:
-      if (TransferPtr receive = matching_.match(source, message.tag()))
-        start(source, message, record, std::move(receive), ended);
-      else
-        matching_.keep({source, message, kept_part(message, record)});
-      return;
+      return meet(source, message, record, landed, ended);
     case MessageKind::Join:
       return channel(source).outbox.join(message.send_id, read_key(record));
     case MessageKind::Over:
@@ -159,7 +183,7 @@ void Endpoint::handle(int source, std::span<const std::byte> record, Ended& ende
     case MessageKind::Accept:
       return channel(source).outbox.accept(message.send_id, message.recv_id);
     case MessageKind::Data:
-      return channel(source).inbox.take_piece(message, data_of(record), ended);
+      return channel(source).inbox.take_piece(message, data_of(record), landed, ended);
     case MessageKind::Refuse:
       return handle_refusal(source, message, ended);
     case MessageKind::Cancel:
@@ -167,12 +191,26 @@ void Endpoint::handle(int source, std::span<const std::byte> record, Ended& ende
   }
 }
 
-// A message meets its receive.
+// A new message meets its receive, or waits for it.
+void Endpoint::meet(int source, const Message& message,
+                    std::span<const std::byte> record, const Landed& landed,
+                    Ended& ended) {
+  if (TransferPtr receive = matching_.match(source, message.tag()))
+    return start(source, message, record, landed, std::move(receive), ended);
+  if (landed.key == kNoLanding)
+    return matching_.keep({source, message, kept_part(message, record)});
+  // The receive has been given up since.
+  channel(source).link.settle(kept_bytes(message));
+}
+
 void Endpoint::start(int source, const Message& message,
-                     std::span<const std::byte> record, TransferPtr receive,
-                     Ended& ended) {
+                     std::span<const std::byte> record, const Landed& landed,
+                     TransferPtr receive, Ended& ended) {
   Channel& peer = channel(source);
   Buffer& buffer = receive->buffer;
+  forget(*receive);
+  if (landed.key != kNoLanding && landed.key != receive->landing)
+    throw LinkError("a message came to where another one belongs");
   if (receive->is_up_to && message.count < buffer.count) buffer.count = message.count;
   const bool is_eager = message.kind == MessageKind::Eager;
   if (is_eager) peer.link.settle(kept_bytes(message));
@@ -185,7 +223,7 @@ void Endpoint::start(int source, const Message& message,
   receive->source = source;
   if (!is_eager)
     return peer.inbox.start(std::move(receive), message.send_id, read_key(record));
-  unpack(data_of(record), buffer, 0, buffer.count);
+  if (landed.key == kNoLanding) unpack(data_of(record), buffer, 0, buffer.count);
   ended.add(std::move(receive));
 }
 
@@ -228,7 +266,10 @@ void Endpoint::handle_cancel(int source, const Message& message, Ended& ended) {
 void Endpoint::withdraw(const TransferPtr& transfer, const Error& error, Ended& ended) {
   // Under the lock, so nobody is about to end it.
   if (transfer->work.is_completed()) return;
-  if (!transfer->is_send) matching_.withdraw(*transfer);
+  if (!transfer->is_send) {
+    matching_.withdraw(*transfer);
+    forget(*transfer);
+  }
   Channel* const peer =
       transfer->other() == kAnySource ? nullptr : find(transfer->other());
   if (peer != nullptr && transfer->is_send) peer->outbox.withdraw(*transfer);

@@ -74,6 +74,10 @@ class Endpoint {
     bool is_copying = false;   // counted in num_copying_
     bool is_broken = false;    // it has thrown a LinkError
     bool has_refused = false;  // the peer, a message; it may leave without the next
+    // Messages of collectives to the peer and from it, in the order in which both post
+    // them.
+    std::uint64_t num_sent = 0;
+    std::uint64_t num_awaited = 0;
     // The error of an eager message that the peer refused after its send had returned.
     std::optional<Error> refusal;
   };
@@ -87,8 +91,12 @@ class Endpoint {
   bool move(Channel& peer, Ended& ended);
   [[noreturn]] void throw_broken(int peer, const LinkError& error);
   void handle(int source, std::span<const std::byte> record, Ended& ended);
+  void meet(int source, const Message& message, std::span<const std::byte> record,
+            const Landed& landed, Ended& ended);
   void start(int source, const Message& message, std::span<const std::byte> record,
-             TransferPtr receive, Ended& ended);
+             const Landed& landed, TransferPtr receive, Ended& ended);
+  void expect(Transfer& receive);
+  void forget(const Transfer& receive);
   void handle_refusal(int source, const Message& message, Ended& ended);
   void handle_cancel(int source, const Message& message, Ended& ended);
 

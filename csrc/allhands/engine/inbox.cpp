@@ -19,6 +19,8 @@ void Inbox::start(TransferPtr receive, std::uint32_t send_id, ArrayKey sender) {
 void Inbox::accept(TransferPtr receive, std::uint32_t send_id) {
   const std::uint32_t id = receive->id;
   const std::size_t count = receive->buffer.count;
+  if (landings_ != nullptr && can_land(receive->buffer))
+    landings_->expect(key_of_pieces(id), memory_of(receive->buffer));
   outbox_.post_control({MessageKind::Accept, receive->buffer.dtype, send_id, id,
                         receive->tag.context, receive->tag.number, count});
   in_pieces_[id] = {std::move(receive), send_id, count};
@@ -36,7 +38,8 @@ void Inbox::begin_next() {
       key);
 }
 
-void Inbox::take_piece(const Message& message, const std::byte* data, Ended& ended) {
+void Inbox::take_piece(const Message& message, const std::byte* data,
+                       const Landed& landed, Ended& ended) {
   const auto found = in_pieces_.find(message.recv_id);
   if (found == in_pieces_.end()) return;
   InPieces& entry = found->second;
@@ -44,19 +47,30 @@ void Inbox::take_piece(const Message& message, const std::byte* data, Ended& end
     throw LinkError(
         "a piece of a large message makes no sense: " + std::to_string(message.count) +
         " elements where " + std::to_string(entry.left) + " are to come");
-  if (entry.transfer) {
-    const Buffer& buffer = entry.transfer->buffer;
-    if (message.dtype != buffer.dtype)
-      throw LinkError(std::string("a piece of a large message makes no sense: it is "
-                                  "of dtype ") +
-                      name_of(message.dtype) + ", its array " + name_of(buffer.dtype));
-    unpack(data, buffer, entry.transfer->moved, message.count);
-    entry.transfer->moved += message.count;
-  }
+  if (entry.transfer) take(*entry.transfer, message, data, landed);
   entry.left -= message.count;
   if (entry.left > 0) return;
+  forget_landing(message.recv_id);
   if (entry.transfer) ended.add(std::move(entry.transfer));
   in_pieces_.erase(found);
+}
+
+void Inbox::take(Transfer& receive, const Message& message, const std::byte* data,
+                 const Landed& landed) {
+  const Buffer& buffer = receive.buffer;
+  if (message.dtype != buffer.dtype)
+    throw LinkError(std::string("a piece of a large message makes no sense: it is "
+                                "of dtype ") +
+                    name_of(message.dtype) + ", its array " + name_of(buffer.dtype));
+  if (landed.key == kNoLanding)
+    unpack(data, buffer, receive.moved, message.count);
+  else if (landed.key != key_of_pieces(receive.id))
+    throw LinkError("a piece of a large message came to where another one belongs");
+  receive.moved += message.count;
+}
+
+void Inbox::forget_landing(std::uint32_t recv_id) {
+  if (landings_ != nullptr) landings_->forget(key_of_pieces(recv_id));
 }
 
 TransferPtr Inbox::cancel(std::uint32_t send_id) {
@@ -66,6 +80,7 @@ TransferPtr Inbox::cancel(std::uint32_t send_id) {
       std::find_if(in_pieces_.begin(), in_pieces_.end(),
                    [&](const auto& entry) { return entry.second.send_id == send_id; });
   if (found == in_pieces_.end()) return nullptr;
+  forget_landing(found->first);
   TransferPtr receive = std::move(found->second.transfer);
   in_pieces_.erase(found);
   return receive;
@@ -77,6 +92,7 @@ void Inbox::withdraw(const Transfer& receive) {
   };
   for (auto& [id, entry] : in_pieces_) {
     if (!is_it(entry)) continue;
+    forget_landing(id);
     entry.transfer = nullptr;  // its pieces are dropped as they come
     return;
   }

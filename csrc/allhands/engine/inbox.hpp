@@ -19,12 +19,15 @@ class Inbox {
  public:
   // `outbox`: to the same peer, for the answers; pushing it is up to the caller.
   Inbox(Link& link, Outbox& outbox)
-      : outbox_(outbox), single_copy_(link.single_copy_receiver()) {}
+      : outbox_(outbox),
+        single_copy_(link.single_copy_receiver()),
+        landings_(link.landings()) {}
 
   // The receive gets what the peer has offered as `send_id`.
   void start(TransferPtr receive, std::uint32_t send_id, ArrayKey sender);
-  // The next piece of a message. Throws LinkError.
-  void take_piece(const Message& message, const std::byte* data, Ended& ended);
+  // The next piece of a message, at `data` or landed. Throws LinkError.
+  void take_piece(const Message& message, const std::byte* data, const Landed& landed,
+                  Ended& ended);
   // The peer has given `send_id` up: the receive that gets nothing now, or null.
   TransferPtr cancel(std::uint32_t send_id);
   // Gives a receive up, if it is still here.
@@ -53,12 +56,16 @@ class Inbox {
   };
 
   void accept(TransferPtr receive, std::uint32_t send_id);
+  void take(Transfer& receive, const Message& message, const std::byte* data,
+            const Landed& landed);
+  void forget_landing(std::uint32_t recv_id);
   void begin_next();
   TransferPtr end_copying();
   TransferPtr end_single_copy(std::uint32_t send_id);
 
   Outbox& outbox_;
   SingleCopyReceiver* const single_copy_;        // may be null
+  Landings* const landings_;                     // may be null
   std::map<std::uint32_t, InPieces> in_pieces_;  // by the receive's id
   InOneCopy copying_;                            // no transfer: none is under way
   std::deque<InOneCopy> waiting_;                // for that to end

@@ -39,7 +39,7 @@ ControlMessage::ControlMessage(const Message& message, ArrayKey key)
   check = check_of(*this);
 }
 
-Message read_message(std::span<const std::byte> record) {
+Message read_message(std::span<const std::byte> record, const Landed& landed) {
   Message message;
   if (record.size() < sizeof(message)) throw_senseless("its length", record.size());
   std::memcpy(&message, record.data(), sizeof(message));
@@ -51,7 +51,11 @@ Message read_message(std::span<const std::byte> record) {
     throw_senseless("its context", static_cast<std::uint64_t>(message.context));
   if (!has_data(message.kind) && record.size() < sizeof(ControlMessage))
     throw_senseless("its length", record.size());
-  if (has_data(message.kind) &&
+  const std::size_t num_landed = landed.bytes / size_of(message.dtype);
+  if (landed.key != kNoLanding &&
+      (!has_data(message.kind) || message.count != num_landed))
+    throw_senseless("what has landed of it", landed.bytes);
+  if (landed.key == kNoLanding && has_data(message.kind) &&
       message.count > (record.size() - sizeof(message)) / size_of(message.dtype))
     throw_senseless("its count", message.count);
   return message;

@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <span>
 
+#include "allhands/base/buffer.hpp"
 #include "allhands/base/dtype.hpp"
 #include "allhands/engine/tag.hpp"
+#include "allhands/transport/landings.hpp"
 #include "allhands/transport/single_copy.hpp"
 
 namespace allhands {
@@ -44,6 +46,7 @@ struct Message {
   Tag tag() const { return {number, context}; }
 };
 static_assert(sizeof(Message) == 32, "header and 24 bytes of data in one cache line");
+static_assert(sizeof(Message) == Landings::kHeadBytes);
 
 // A message without data. `check` is a digest of the rest: a key that something has
 // written over would lead a copy to anywhere.
@@ -56,8 +59,8 @@ struct ControlMessage {
   std::uint64_t check;
 };
 
-// What a record says; its data lies within it. Throws LinkError.
-Message read_message(std::span<const std::byte> record);
+// What a record says; its data lies within it, or has landed. Throws LinkError.
+Message read_message(std::span<const std::byte> record, const Landed& landed = {});
 // The key of a message without data that read_message has let pass. Throws LinkError.
 ArrayKey read_key(std::span<const std::byte> record);
 
@@ -66,6 +69,25 @@ inline std::size_t kept_bytes(const Message& message) {
   constexpr std::size_t kBookkeeping = 128;
   return message.count * size_of(message.dtype) + kBookkeeping;
 }
+
+// Less than this is copied sooner than it lands.
+inline constexpr std::size_t kLeastLanding = 4096;
+
+// Data that can go from array to array.
+inline bool can_land(const Buffer& buffer) {
+  return buffer.is_contiguous() && buffer.num_bytes() >= kLeastLanding;
+}
+
+inline std::span<std::byte> memory_of(const Buffer& buffer) {
+  return {static_cast<std::byte*>(buffer.data), buffer.num_bytes()};
+}
+
+// The key of the pieces for a receive. Those of collectives count what two ranks send
+// each other for them, which both do alike.
+inline LandingKey key_of_pieces(std::uint32_t recv_id) {
+  return LandingKey{recv_id} << 1 | 1;
+}
+inline LandingKey key_of_collectives(std::uint64_t number) { return number << 1; }
 
 // The data lies behind the header.
 inline std::byte* data_of(std::byte* record) { return record + sizeof(Message); }

@@ -18,7 +18,8 @@ void Outbox::measure() {
   const std::size_t most = link_.max_record();
   record_limit_ = most - sizeof(Message);
   eager_limit_ = std::min({tuning_.eager_bytes, most / 2, record_limit_});
-  piece_limit_ = std::min(tuning_.piece_bytes, record_limit_);
+  piece_limit_ = landings_ != nullptr ? record_limit_
+                                      : std::min(tuning_.piece_bytes, record_limit_);
 }
 
 TransferPtr Outbox::take(std::uint32_t send_id) {
@@ -74,8 +75,9 @@ std::vector<TransferPtr> Outbox::sends() const {
 }
 
 bool Outbox::send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id) {
-  if (!control_.empty() || !fresh_.empty() || !is_eager(buffer)) return false;
-  if (!write_eager(buffer, tag, id)) return false;
+  if (!control_.empty() || !fresh_.empty() || !is_eager(buffer, tag.context))
+    return false;
+  if (!write_eager(buffer, tag, id, kNoLanding)) return false;
   link_.wake_peer();
   return true;
 }
@@ -100,8 +102,8 @@ bool Outbox::push(Ended& ended) {
 bool Outbox::write_fresh(Ended& ended) {
   TransferPtr& send = fresh_.front();
   const Buffer& buffer = send->buffer;
-  if (is_eager(buffer)) {
-    if (!write_eager(buffer, send->tag, send->id)) return false;
+  if (is_eager(buffer, send->tag.context)) {
+    if (!write_eager(buffer, send->tag, send->id, send->landing)) return false;
     ended.add(std::move(send));
     return true;
   }
@@ -122,10 +124,13 @@ bool Outbox::copy_part() {
   return true;
 }
 
-bool Outbox::is_eager(const Buffer& buffer) {
+// Ranks that agree on a collective receive all that it sends, and soon: where that can
+// go from array to array, it goes at once.
+bool Outbox::is_eager(const Buffer& buffer, Context context) {
   if (record_limit_ == 0) [[unlikely]]
     measure();
-  if (buffer.num_bytes() > eager_limit_) return false;
+  const bool is_expected = landings_ != nullptr && context == Context::Collectives;
+  if (buffer.num_bytes() > (is_expected ? record_limit_ : eager_limit_)) return false;
   if (eager_bytes_ - settled_ >= kMaxKeptBytes) settled_ = link_.settled();
   return eager_bytes_ - settled_ < kMaxKeptBytes;
 }
@@ -138,14 +143,26 @@ bool Outbox::write_control(const ControlMessage& control) {
   return true;
 }
 
-bool Outbox::write_eager(const Buffer& buffer, Tag tag, std::uint32_t id) {
-  std::byte* record = link_.reserve(sizeof(Message) + buffer.num_bytes());
-  if (record == nullptr) return false;
+bool Outbox::write_eager(const Buffer& buffer, Tag tag, std::uint32_t id,
+                         LandingKey key) {
   const Message message = {MessageKind::Eager, buffer.dtype, id,          0,
                            tag.context,        tag.number,   buffer.count};
-  std::memcpy(record, &message, sizeof(message));
-  pack(buffer, 0, buffer.count, data_of(record));
+  if (!write_data(message, buffer, key)) return false;
   eager_bytes_ += kept_bytes(message);
+  return true;
+}
+
+// All of `part`.
+bool Outbox::write_data(const Message& message, const Buffer& part, LandingKey key) {
+  if (landings_ != nullptr && can_land(part)) {
+    std::byte head[sizeof(message)];
+    std::memcpy(head, &message, sizeof(message));
+    return landings_->write(head, memory_of(part), key);
+  }
+  std::byte* const record = link_.reserve(sizeof(message) + part.num_bytes());
+  if (record == nullptr) return false;
+  std::memcpy(record, &message, sizeof(message));
+  pack(part, 0, part.count, data_of(record));
   link_.commit();
   return true;
 }
@@ -155,14 +172,12 @@ bool Outbox::write_piece(Streaming& stream) {
   const std::size_t element = size_of(send.buffer.dtype);
   const std::size_t most = piece_limit_ / element;
   const std::size_t count = std::min(most, send.buffer.count - send.moved);
-  std::byte* record = link_.reserve(sizeof(Message) + count * element);
-  if (record == nullptr) return false;
   const Message message = {
       MessageKind::Data, send.buffer.dtype, send.id, stream.recv_id,
       send.tag.context,  send.tag.number,   count};
-  std::memcpy(record, &message, sizeof(message));
-  pack(send.buffer, send.moved, count, data_of(record));
-  link_.commit();
+  if (!write_data(message, send.buffer.slice(send.moved, count),
+                  key_of_pieces(stream.recv_id)))
+    return false;
   link_.wake_peer();  // it copies this piece while we fill the next
   send.moved += count;
   return true;

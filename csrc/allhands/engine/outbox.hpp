@@ -18,7 +18,10 @@ namespace allhands {
 class Outbox {
  public:
   Outbox(Link& link, const Tuning& tuning)
-      : link_(link), single_copy_(link.single_copy_sender()), tuning_(tuning) {}
+      : link_(link),
+        single_copy_(link.single_copy_sender()),
+        landings_(link.landings()),
+        tuning_(tuning) {}
 
   // Writes the whole message now. False, and nothing happened: it is large, or others
   // are before it, or the link has no room.
@@ -61,19 +64,21 @@ class Outbox {
   };
 
   void measure();
-  bool is_eager(const Buffer& buffer);
+  bool is_eager(const Buffer& buffer, Context context);
   bool write_fresh(Ended& ended);
   bool write_control(const ControlMessage& control);
-  bool write_eager(const Buffer& buffer, Tag tag, std::uint32_t id);
+  bool write_eager(const Buffer& buffer, Tag tag, std::uint32_t id, LandingKey key);
+  bool write_data(const Message& message, const Buffer& part, LandingKey key);
   bool write_piece(Streaming& stream);
   ArrayKey key_of(const Buffer& buffer) const;
 
   Link& link_;
   SingleCopySender* const single_copy_;  // may be null
+  Landings* const landings_;             // may be null
   const Tuning& tuning_;
   // In bytes of data; known once a message goes, as a link costs memory from then on.
   std::size_t record_limit_ = 0;
-  std::size_t eager_limit_ = 0;    // of a message
+  std::size_t eager_limit_ = 0;    // of a message of a program
   std::size_t piece_limit_ = 0;    // of a piece
   std::uint64_t eager_bytes_ = 0;  // sent so far, as kept_bytes() counts
   std::uint64_t settled_ = 0;      // of these; what we last saw of it

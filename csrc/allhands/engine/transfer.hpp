@@ -13,6 +13,7 @@
 #include "allhands/base/flight_ring.hpp"
 #include "allhands/engine/tag.hpp"
 #include "allhands/engine/work.hpp"
+#include "allhands/transport/landings.hpp"
 
 namespace allhands {
 
@@ -31,6 +32,7 @@ struct Transfer {
   int source = kAnySource;  // of the message that a receive got
   std::size_t moved = 0;    // elements
   bool is_up_to = false;    // a receive of up to its buffer, which becomes as short
+  LandingKey landing = kNoLanding;  // of its data, if it goes at once
   Work work{};
 
   // The one other rank that it is about, as far as is known.

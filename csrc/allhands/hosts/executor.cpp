@@ -1,7 +1,9 @@
 #include "allhands/hosts/executor.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <utility>
 
@@ -10,6 +12,68 @@
 
 namespace allhands {
 namespace {
+
+// Pieces of a ReceiveReduce that may be on their way at a time: they stay in the
+// caches.
+constexpr std::size_t kPiecesAhead = 4;
+
+// What one step receives and reduces, piece by piece.
+class Stream {
+ public:
+  // own: in place of `to` or elsewhere, as long.
+  Stream(Messages& messages, int from, const Buffer& own, const Buffer& to,
+         bool is_received_first, ReduceOp op)
+      : messages_(messages),
+        from_(from),
+        own_(own),
+        to_(to),
+        is_received_first_(is_received_first),
+        op_(op),
+        piece_(std::min(Messages::piece_of(to.dtype), to.count)),
+        memory_(std::make_unique_for_overwrite<std::byte[]>(kPiecesAhead * piece_ *
+                                                            size_of(to.dtype))) {
+    if (to.count == 0) messages.receive(to, from);  // it is sent all the same
+    while (next_ < to_.count && transfers_.size() < kPiecesAhead) post();
+  }
+
+  // Waits for the next piece; false: there is none.
+  bool take() {
+    if (transfers_.empty()) return false;
+    const TransferPtr transfer = std::move(transfers_.front());
+    transfers_.pop_front();
+    messages_.wait_for(transfer);
+    const Buffer& received = transfer->buffer;
+    const void* sources[] = {own_.slice(taken_, received.count).data, received.data};
+    if (is_received_first_) std::swap(sources[0], sources[1]);
+    reduce(to_.dtype, op_, to_.slice(taken_, received.count).data, sources, 2,
+           received.count, nullptr);
+    taken_ += received.count;
+    if (next_ < to_.count) post();
+    return true;
+  }
+
+ private:
+  void post() {
+    const std::size_t slot = next_ / piece_ % kPiecesAhead;
+    const std::size_t count = std::min(piece_, to_.count - next_);
+    const Buffer place = {
+        memory_.get() + slot * piece_ * size_of(to_.dtype), to_.dtype, count, {}, 0};
+    transfers_.push_back(messages_.receive_piece(place, from_));
+    next_ += count;
+  }
+
+  Messages& messages_;
+  const int from_;
+  const Buffer own_;
+  const Buffer to_;
+  const bool is_received_first_;
+  const ReduceOp op_;
+  const std::size_t piece_;  // elements
+  const std::unique_ptr<std::byte[]> memory_;
+  std::size_t next_ = 0;   // to be posted
+  std::size_t taken_ = 0;  // reduced
+  std::deque<TransferPtr> transfers_;
+};
 
 class Executor {
  public:
@@ -27,35 +91,28 @@ class Executor {
         scratch_{memory_.get(), input.dtype, schedule.scratch, {}, 0} {}
 
   void run(const Round& round) const {
-    std::size_t num_received = 0;  // elements that are reduced once they are here
-    for (const Step& step : round)
-      if (step.kind == StepKind::ReceiveReduce) num_received += step.to.count;
-    const auto memory =
-        std::make_unique_for_overwrite<std::byte[]>(num_received * element_);
     Messages messages(crossing_);
-    std::byte* received = memory.get();
+    std::deque<Stream> streams;
     for (const Step& step : round) {
-      if (step.kind == StepKind::Send)
-        messages.send(at(step.from), rank_of(step));
-      else if (step.kind == StepKind::Receive)
+      if (step.kind == StepKind::Receive)
         messages.receive(at(step.to), rank_of(step));
-      if (step.kind != StepKind::ReceiveReduce) continue;
-      messages.receive({received, input_.dtype, step.to.count, {}, 0}, rank_of(step));
-      received += step.to.count * element_;
+      else if (step.kind == StepKind::ReceiveReduce)
+        streams.emplace_back(messages, rank_of(step), at(step.from), at(step.to),
+                             step.is_received_first, op_);
     }
+    for (const Step& step : round)
+      if (step.kind == StepKind::Send) messages.send(at(step.from), rank_of(step));
     for (const Step& step : round) {
       if (step.kind == StepKind::Copy)
         std::memmove(at(step.to).data, at(step.from).data, step.to.count * element_);
       else if (step.kind == StepKind::Reduce)
         reduce_parts(step);
     }
-    messages.wait();
-    received = memory.get();
-    for (const Step& step : round) {
-      if (step.kind != StepKind::ReceiveReduce) continue;
-      reduce_received(step, received);
-      received += step.to.count * element_;
+    for (bool is_any = true; is_any;) {
+      is_any = false;
+      for (Stream& stream : streams) is_any |= stream.take();
     }
+    messages.wait();
   }
 
  private:
@@ -68,13 +125,6 @@ class Executor {
                            : range.memory == Memory::Output ? output_
                                                             : scratch_;
     return memory.slice(range.at, range.count);
-  }
-
-  void reduce_received(const Step& step, const void* received) const {
-    const void* const own = at(step.from).data;
-    const void* sources[] = {own, received};
-    if (step.is_received_first) std::swap(sources[0], sources[1]);
-    reduce(input_.dtype, op_, at(step.to).data, sources, 2, step.to.count, nullptr);
   }
 
   void reduce_parts(const Step& step) const {

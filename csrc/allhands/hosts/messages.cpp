@@ -16,19 +16,37 @@ Messages::~Messages() {
           transfer, Error(ErrorKind::Backend, "the collective that it is of failed"));
 }
 
+template <class Each>
+void Messages::for_pieces(const Buffer& buffer, Each each) {
+  const std::size_t most = piece_of(buffer.dtype);
+  std::size_t at = 0;
+  do {
+    const std::size_t count = std::min(most, buffer.count - at);
+    each(buffer.slice(at, count));
+    at += count;
+  } while (at < buffer.count);
+}
+
 void Messages::send(const Buffer& buffer, int to) {
   try {
-    transfers_.push_back(
-        crossing_.engine.post_send(buffer, to, crossing_.tag(), limits_.deadline));
+    for_pieces(buffer, [&](const Buffer& piece) {
+      transfers_.push_back(
+          crossing_.engine.post_send(piece, to, crossing_.tag(), limits_.deadline));
+    });
   } catch (const Error& error) {
     rethrow(error);
   }
 }
 
 void Messages::receive(const Buffer& buffer, int from) {
+  for_pieces(buffer, [&](const Buffer& piece) { receive_piece(piece, from); });
+}
+
+TransferPtr Messages::receive_piece(const Buffer& buffer, int from) {
   try {
     transfers_.push_back(
         crossing_.engine.post_recv(buffer, from, crossing_.tag(), limits_.deadline));
+    return transfers_.back();
   } catch (const Error& error) {
     rethrow(error);
   }
@@ -45,13 +63,16 @@ TransferPtr Messages::receive_up_to(const Buffer& buffer, int from) {
 }
 
 void Messages::wait() {
+  for (const TransferPtr& transfer : transfers_) wait_for(transfer);
+  transfers_.clear();
+}
+
+void Messages::wait_for(const TransferPtr& transfer) {
   try {
-    for (const TransferPtr& transfer : transfers_)
-      crossing_.engine.wait(transfer, limits_, ProgressEngine::AtEnd::GiveUp);
+    crossing_.engine.wait(transfer, limits_, ProgressEngine::AtEnd::GiveUp);
   } catch (const Error& error) {
     rethrow(error);
   }
-  transfers_.clear();
 }
 
 // Of a message, as an error of the collective.

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/transport/landings.hpp"
 #include "allhands/transport/single_copy.hpp"
 
 namespace allhands {
@@ -59,6 +60,8 @@ class Link {
   // The two sides of single copies, where this transport can; else null.
   virtual SingleCopySender* single_copy_sender() { return nullptr; }
   virtual SingleCopyReceiver* single_copy_receiver() { return nullptr; }
+  // Bodies that go from array to array, where this transport can; else null.
+  virtual Landings* landings() { return nullptr; }
 };
 
 }  // namespace allhands

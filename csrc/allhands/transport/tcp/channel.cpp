@@ -74,7 +74,30 @@ void Channel::see(const FrameHead& head) {
   tell_events();
 }
 
-std::byte* Channel::reserve(std::size_t record_bytes) {
+void Channel::expect(LandingKey key, std::span<std::byte> memory) {
+  const std::lock_guard lock(mutex_);
+  places_.push_back({key, memory});
+}
+
+bool Channel::forget(LandingKey key) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(places_, [key](const Place& place) { return place.key == key; });
+  return landing_ == key;
+}
+
+std::byte* Channel::begin_landing(Landed landed) {
+  const std::lock_guard lock(mutex_);
+  for (Place& place : places_) {
+    if (place.key != landed.key || place.memory.size() < landed.bytes) continue;
+    landing_ = landed.key;
+    std::byte* const at = place.memory.data();
+    place.memory = place.memory.subspan(landed.bytes);
+    return at;
+  }
+  return nullptr;
+}
+
+std::byte* Channel::reserve(std::size_t record_bytes, Landed landed) {
   const std::uint64_t unread =
       reserved_ - popped_.load(std::memory_order_acquire) + cost(record_bytes);
   if (record_bytes == 0 || record_bytes > kMaxRecord || unread > kWindow)
@@ -82,12 +105,13 @@ std::byte* Channel::reserve(std::size_t record_bytes) {
                     " bytes came where the peer may have " + std::to_string(kWindow) +
                     " on its way, and would have " + std::to_string(unread));
   reserved_ += cost(record_bytes);
-  return queue_.reserve(record_bytes);
+  return queue_.reserve(record_bytes - landed.bytes, landed);
 }
 
 void Channel::commit() {
   queue_.commit();
   const std::lock_guard lock(mutex_);
+  landing_ = kNoLanding;
   if (events_) events_->tell_record(peer_, is_listed_);
 }
 

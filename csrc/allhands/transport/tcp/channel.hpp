@@ -13,6 +13,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "allhands/base/error.hpp"
 #include "allhands/transport/tcp/frame.hpp"
@@ -48,10 +50,18 @@ class Channel {
   void take_room(std::size_t record_bytes) {
     sent_.fetch_add(cost(record_bytes), std::memory_order_relaxed);
   }
+  // Of what has not gone after all.
+  void give_room(std::size_t record_bytes) {
+    sent_.fetch_sub(cost(record_bytes), std::memory_order_relaxed);
+  }
   std::uint64_t settled_there() const {
     return settled_there_.load(std::memory_order_relaxed);
   }
   std::span<const std::byte> front() { return queue_.front(); }
+  Landed landed() { return queue_.landed(); }
+  void expect(LandingKey key, std::span<std::byte> memory);
+  // True: a body with this key is landing just now, and who reads frames is to be told.
+  bool forget(LandingKey key);
   // True: so much was popped or settled since the peer was told that it has to be now.
   bool pop();
   bool settle(std::size_t bytes);
@@ -70,12 +80,22 @@ class Channel {
 
   // Of who reads frames. Throws LinkError where a peer says what cannot be.
   void see(const FrameHead& head);
-  std::byte* reserve(std::size_t record_bytes);
+  // Of `landed`, only the head is in the record.
+  std::byte* reserve(std::size_t record_bytes, Landed landed = {});
+  // Where a body with this key goes from now until the record is committed; null: into
+  // the record.
+  std::byte* begin_landing(Landed landed);
   void commit();
   void take(const Saying& saying);
 
  private:
   static constexpr std::size_t kUntold = kWindow / 4;
+
+  // Where bodies with a key go.
+  struct Place {
+    LandingKey key;
+    std::span<std::byte> memory;  // that is left
+  };
 
   const std::uint64_t id_;
   RecordQueue queue_;
@@ -91,6 +111,8 @@ class Channel {
   std::atomic<bool> is_listed_ = false;  // among the events' writers
 
   mutable std::mutex mutex_;  // guards what follows
+  std::vector<Place> places_;
+  LandingKey landing_ = kNoLanding;  // the body that is on its way to its place
   std::optional<Error> why_;
   std::shared_ptr<GroupEvents> events_;  // null: not joined
   int peer_ = -1;

@@ -3,9 +3,12 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "allhands/base/error.hpp"
@@ -75,15 +78,14 @@ std::uint64_t Connection::write(std::span<std::byte> frames, Channel& channel) {
 
 std::uint64_t Connection::write(FrameKind kind, std::span<const std::byte> body,
                                 Channel& channel) {
-  const FrameHead head = {static_cast<std::uint32_t>(body.size()), kind, 0, 0, 0, 0};
+  const FrameHead head = {static_cast<std::uint32_t>(body.size()), kind, 0, 0, 0, 0, 0};
   std::vector<std::byte> frame(sizeof(head) + padded(body.size()));
   std::memcpy(frame.data(), &head, sizeof(head));
   if (!body.empty()) std::memcpy(frame.data() + sizeof(head), body.data(), body.size());
   return write(frame, channel);
 }
 
-// Keeps what the socket does not take. That it has failed is found out by who reads,
-// after what came before.
+// That the socket has failed is found out by who reads, after what came before.
 void Connection::send_locked(std::span<const std::byte> bytes) {
   written_ += bytes.size();
   std::size_t sent = 0;
@@ -92,20 +94,75 @@ void Connection::send_locked(std::span<const std::byte> bytes) {
         ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) sent = static_cast<std::size_t>(count);
   }
-  if (sent == bytes.size()) return;
+  keep(bytes.subspan(sent));
+}
+
+// What the socket has not taken.
+void Connection::keep(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
   if (kept_begin_ > unsent()) {  // or it would grow as long as some is left
     kept_.erase(kept_.begin(),
                 kept_.begin() + static_cast<std::ptrdiff_t>(kept_begin_));
     kept_begin_ = 0;
   }
-  kept_.insert(kept_.end(), bytes.begin() + static_cast<std::ptrdiff_t>(sent),
-               bytes.end());
+  kept_.insert(kept_.end(), bytes.begin(), bytes.end());
   has_kept_.store(true, std::memory_order_seq_cst);
   if (state() == State::Up) ask_for_attention();
 }
 
-bool Connection::flush() {
+std::optional<std::uint64_t> Connection::write_bulk(const std::byte* head,
+                                                    std::span<const std::byte> body,
+                                                    LandingKey key, Channel& channel) {
   const std::lock_guard lock(write_mutex_);
+  if (state() == State::Lost) return written_;
+  if (state() != State::Up || unsent() != 0) {
+    is_room_awaited_ = true;
+    return std::nullopt;
+  }
+  constexpr std::byte kPadding[kFrameAlign] = {};
+  const std::size_t length = Landings::kHeadBytes + body.size();
+  FrameHead frame = {static_cast<std::uint32_t>(length),
+                     FrameKind::Bulk,
+                     0,
+                     next_number_++,
+                     0,
+                     0,
+                     key};
+  channel.stamp(frame);
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&frame, 1)),
+                                              {head, Landings::kHeadBytes},
+                                              body,
+                                              {kPadding, padded(length) - length}};
+  iovec vector[std::size(parts)];
+  for (std::size_t i = 0; i < std::size(parts); ++i)
+    vector[i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
+  msghdr message = {};
+  message.msg_iov = vector;
+  message.msg_iovlen = std::size(parts);
+  const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
+  for (const std::span<const std::byte> part : parts) {
+    const std::size_t gone = std::min(sent, part.size());
+    keep(part.subspan(gone));
+    sent -= gone;
+    written_ += part.size();
+  }
+  return written_;
+}
+
+bool Connection::flush() {
+  bool is_done = false, is_awaited = false;
+  {
+    const std::lock_guard lock(write_mutex_);
+    is_done = flush_locked();
+    if (is_done && !has_kept()) is_awaited = std::exchange(is_room_awaited_, false);
+  }
+  if (is_awaited)
+    for (const auto& channel : channels()) channel->tell_events();
+  return is_done;
+}
+
+bool Connection::flush_locked() {
   while (unsent() != 0) {
     const ssize_t count = ::send(socket_.get(), kept_.data() + kept_begin_, unsent(),
                                  MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -117,6 +174,12 @@ bool Connection::flush() {
   kept_begin_ = 0;
   has_kept_.store(false, std::memory_order_seq_cst);
   return true;
+}
+
+void Connection::forget(LandingKey key, Channel& channel) {
+  if (!channel.forget(key)) return;
+  const std::lock_guard lock(read_mutex_);
+  if (channel.forget(key)) reader_.lose_landing(channel);
 }
 
 bool Connection::has_arrived(std::uint64_t written) {
@@ -156,6 +219,7 @@ bool Connection::receive() {
     return false;
   }
   drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (has_kept_.load(std::memory_order_relaxed)) flush();
   const std::unique_lock lock(read_mutex_, std::try_to_lock);
   if (!lock) return false;  // another thread does
   if (read_locked()) return true;

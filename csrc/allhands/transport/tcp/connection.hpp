@@ -64,10 +64,17 @@ class Connection final : private FrameSink {
   // The same of one frame.
   std::uint64_t write(FrameKind kind, std::span<const std::byte> body,
                       Channel& channel);
+  // Any thread: the same of a Bulk frame, of a head of Landings::kHeadBytes and what is
+  // behind it. None: the socket takes nothing now, and the channels' events will tell.
+  std::optional<std::uint64_t> write_bulk(const std::byte* head,
+                                          std::span<const std::byte> body,
+                                          LandingKey key, Channel& channel);
+  // Any thread: nothing lands with `key` any more.
+  void forget(LandingKey key, Channel& channel);
   // Any thread: whether the peer's host has got the first `written` bytes. Where it has
   // not, the channels' events will tell when it has.
   bool has_arrived(std::uint64_t written);
-  // Any thread: reads what has come; true: something had.
+  // Any thread: reads what has come, and sends what was kept; true: something had come.
   bool receive();
   // Any thread that read and will sleep now: the port's thread is to read again.
   void give_back() {
@@ -105,6 +112,8 @@ class Connection final : private FrameSink {
 
   bool read_locked();
   void ask_for_attention();
+  void keep(std::span<const std::byte> bytes);
+  bool flush_locked();
   std::vector<std::shared_ptr<Channel>> channels();
   void send_locked(std::span<const std::byte> bytes);
   std::uint64_t unsent() const { return kept_.size() - kept_begin_; }
@@ -134,6 +143,7 @@ class Connection final : private FrameSink {
   std::size_t kept_begin_ = 0;
   std::atomic<bool> has_kept_ = false;
   std::atomic<bool> is_arrival_awaited_ = false;
+  bool is_room_awaited_ = false;
 
   // The port's thread alone.
   std::uint64_t received_before_ = 0;

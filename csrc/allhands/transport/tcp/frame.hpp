@@ -20,6 +20,7 @@ enum class FrameKind : std::uint32_t {
   Join,      // the rank uses the channel; one that has left says so again
   Room,      // nothing but what the head says
   Record,    // of a Link
+  Bulk,      // a record whose body may land, see Landings
   Presence,  // what the rank says of itself as it goes, see Saying
 };
 
@@ -31,8 +32,9 @@ struct FrameHead {
   std::uint64_t number;   // of the frame on its connection; Ready is 0
   std::uint64_t popped;   // as Channel::cost() counts
   std::uint64_t settled;  // see Link::settle()
+  std::uint64_t key;      // of Bulk: see Landings
 };
-static_assert(sizeof(FrameHead) == 40);
+static_assert(sizeof(FrameHead) == 48);
 
 inline constexpr std::size_t kFrameAlign = 8;
 

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 // One connection does not keep a thread for longer than this.
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+// In front of a body that may land.
+constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + Landings::kHeadBytes;
 
 }  // namespace
 
@@ -23,12 +25,14 @@ std::size_t FrameReader::read(int socket) {
   if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
   std::size_t total = 0;
   while (total < kMaxBytes) {
-    // The rest of a body goes where it belongs, what follows through the scratch.
-    const bool is_in_body = in_head_ == sizeof(head_) && body_ != nullptr;
-    const std::size_t rest =
-        is_in_body && in_body_ < body_length_ ? body_length_ - in_body_ : 0;
-    iovec parts[2] = {{rest == 0 ? nullptr : body_ + in_body_, rest},
-                      {scratch_.get(), kScratchBytes}};
+    // The rest of a body goes where it belongs, what follows through the scratch: where
+    // bodies land, one behind the other, no more than what is in front of the next one.
+    const Place place = next_place();
+    const bool is_direct = place.memory != nullptr;
+    const std::size_t rest = is_direct ? place.bytes : 0;
+    const std::size_t room = is_landing_ ? kFrameAlign + kBulkHeadBytes : kScratchBytes;
+    const bool is_last = !is_direct || in_body_ + rest == body_length_;
+    iovec parts[2] = {{place.memory, rest}, {scratch_.get(), is_last ? room : 0}};
     const ssize_t count = ::readv(socket, parts, 2);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -40,25 +44,41 @@ std::size_t FrameReader::read(int socket) {
     in_body_ += direct;
     if (direct != 0 && in_body_ == padded(body_length_)) end();
     take({scratch_.get(), bytes - direct});
-    if (bytes < rest + kScratchBytes) break;  // that was all
+    if (bytes < rest + parts[1].iov_len) break;  // that was all
   }
   return total;
 }
 
+void FrameReader::lose_landing(const Channel& channel) {
+  if (channel_.get() == &channel) landing_ = nullptr;
+}
+
+// Of the body that is under way.
+FrameReader::Place FrameReader::next_place() const {
+  if (in_head_ < sizeof(head_) || in_body_ >= body_length_) return {nullptr, 0};
+  if (in_body_ < turn_) return {body_ + in_body_, turn_ - in_body_};
+  const std::size_t rest = body_length_ - in_body_;
+  if (turn_ != body_length_)
+    return {landing_ == nullptr ? nullptr : landing_ + (in_body_ - turn_), rest};
+  return {body_ == nullptr ? nullptr : body_ + in_body_, rest};
+}
+
 void FrameReader::take(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    std::size_t count = 0;
     if (in_head_ < sizeof(head_)) {
-      const std::size_t count = std::min(bytes.size(), sizeof(head_) - in_head_);
+      count = std::min(bytes.size(), sizeof(head_) - in_head_);
       std::memcpy(reinterpret_cast<std::byte*>(&head_) + in_head_, bytes.data(), count);
       in_head_ += count;
       bytes = bytes.subspan(count);
       if (in_head_ < sizeof(head_)) return;
       begin();
     } else {
-      const std::size_t count = std::min(bytes.size(), padded(body_length_) - in_body_);
-      if (body_ != nullptr && in_body_ < body_length_)
-        std::memcpy(body_ + in_body_, bytes.data(),
-                    std::min(count, body_length_ - in_body_));
+      const Place place = next_place();
+      const std::size_t rest =
+          place.bytes != 0 ? place.bytes : padded(body_length_) - in_body_;
+      count = std::min(bytes.size(), rest);
+      if (place.memory != nullptr) std::memcpy(place.memory, bytes.data(), count);
       in_body_ += count;
       bytes = bytes.subspan(count);
     }
@@ -73,9 +93,10 @@ void FrameReader::begin() {
                     std::to_string(number));
   };
   if (head_.number != next_number_++) refuse("its number", head_.number);
-  body_ = nullptr;
+  body_ = landing_ = nullptr;
+  is_landing_ = false;
   in_body_ = 0;
-  body_length_ = head_.length;
+  turn_ = body_length_ = head_.length;
   const bool is_bare = head_.kind < FrameKind::Record;
   if (head_.kind > FrameKind::Presence || head_.kind == FrameKind::Ready)
     refuse("its kind", static_cast<std::uint64_t>(head_.kind));
@@ -85,10 +106,25 @@ void FrameReader::begin() {
   if (body_length_ > most) refuse("its length", body_length_);
   channel_ = head_.kind == FrameKind::Beat ? nullptr : sink_.on_head(head_);
   if (channel_ == nullptr) return;
-  if (head_.kind == FrameKind::Record) body_ = channel_->reserve(body_length_);
+  if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk) begin_record();
   if (head_.kind != FrameKind::Presence) return;
   saying_.resize(body_length_);
   body_ = saying_.data();
+}
+
+void FrameReader::begin_record() {
+  constexpr std::size_t kHead = Landings::kHeadBytes;
+  if (head_.kind == FrameKind::Bulk && body_length_ > kHead) {
+    const Landed landed = {head_.key, body_length_ - kHead};
+    landing_ = channel_->begin_landing(landed);
+    if (landing_ != nullptr) {
+      turn_ = kHead;
+      is_landing_ = true;
+      body_ = channel_->reserve(body_length_, landed);
+      return;
+    }
+  }
+  body_ = channel_->reserve(body_length_);
 }
 
 // The frame is whole.
@@ -96,9 +132,10 @@ void FrameReader::end() {
   in_head_ = 0;
   const std::shared_ptr<Channel> channel = std::move(channel_);
   channel_ = nullptr;
-  body_ = nullptr;
+  body_ = landing_ = nullptr;
   if (channel == nullptr) return;
-  if (head_.kind == FrameKind::Record) sink_.on_record(*channel);
+  if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk)
+    sink_.on_record(*channel);
   if (head_.kind == FrameKind::Presence) sink_.on_saying(*channel, saying_);
 }
 

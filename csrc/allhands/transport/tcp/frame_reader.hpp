@@ -32,16 +32,30 @@ class FrameReader {
   // now. Throws LinkError where the peer has closed it, it failed, or what came is no
   // frame.
   std::size_t read(int socket);
+  // What is landing of `channel` just now has no place any more.
+  void lose_landing(const Channel& channel);
 
  private:
+  // Where a part of the frame's body goes, and how much of it is to come; null:
+  // nowhere.
+  struct Place {
+    std::byte* memory;
+    std::size_t bytes;
+  };
+
+  Place next_place() const;
   void take(std::span<const std::byte> bytes);
   void begin();
+  void begin_record();
   void end();
 
   FrameSink& sink_;
   FrameHead head_ = {};
   std::size_t in_head_ = 0;           // bytes of it that are here
   std::byte* body_ = nullptr;         // where the frame's body goes; null: nowhere
+  std::byte* landing_ = nullptr;      // where it goes from turn_ on, or nowhere
+  std::size_t turn_ = 0;              // in the body
+  bool is_landing_ = false;           // the frame, or the last one
   std::size_t body_length_ = 0;       // of the frame, without padding
   std::size_t in_body_ = 0;           // bytes of it that are here, padding included
   std::shared_ptr<Channel> channel_;  // of the frame

@@ -179,7 +179,7 @@ void Handshake::handle_verdict() {
     state_ = State::Busy;
     return;
   }
-  const FrameHead ready = {0, FrameKind::Ready, 0, 0, 0, 0};
+  const FrameHead ready = {0, FrameKind::Ready, 0, 0, 0, 0, 0};
   send({reinterpret_cast<const char*>(&ready), sizeof(ready)});
   expect(Step::Ready, sizeof(FrameHead));
 }
@@ -190,7 +190,7 @@ void Handshake::handle_ready() {
   if (head.kind != FrameKind::Ready || head.length != 0 || head.number != 0)
     return fail("its first frame makes no sense");
   if (!is_dialer_) {
-    const FrameHead ready = {0, FrameKind::Ready, 0, 0, 0, 0};
+    const FrameHead ready = {0, FrameKind::Ready, 0, 0, 0, 0, 0};
     send({reinterpret_cast<const char*>(&ready), sizeof(ready)});
   }
   if (state_ == State::Going) state_ = State::Done;

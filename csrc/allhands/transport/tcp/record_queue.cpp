@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{128} << 10;
 constexpr std::size_t kAlign = 16;
-constexpr std::size_t kLengthBytes = kAlign;  // of a record, in front of it
 
+// With the prefix.
 std::size_t footprint(std::size_t bytes) {
-  return kLengthBytes + (bytes + kAlign - 1) / kAlign * kAlign;
+  return kAlign + (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
 }  // namespace
@@ -21,7 +21,8 @@ RecordQueue::Block RecordQueue::make_block(std::size_t bytes) {
   return {std::make_unique_for_overwrite<std::byte[]>(capacity), capacity};
 }
 
-std::byte* RecordQueue::reserve(std::size_t bytes) {
+std::byte* RecordQueue::reserve(std::size_t bytes, Landed landed) {
+  static_assert(sizeof(Prefix) == kAlign);
   const std::size_t needed = footprint(bytes);
   const std::lock_guard lock(mutex_);
   // Memory that was used just now is in the caches.
@@ -29,35 +30,49 @@ std::byte* RecordQueue::reserve(std::size_t bytes) {
     blocks_[0].read = blocks_[0].written = 0;
   if (blocks_.empty() || blocks_.back().capacity - blocks_.back().written < needed)
     blocks_.push_back(make_block(needed));
+  Block& block = blocks_.back();
+  const Prefix prefix = {static_cast<std::uint32_t>(bytes),
+                         static_cast<std::uint32_t>(landed.bytes), landed.key};
+  std::memcpy(block.memory.get() + block.written, &prefix, sizeof(prefix));
   reserved_ = bytes;
-  return blocks_.back().memory.get() + blocks_.back().written + kLengthBytes;
+  return block.memory.get() + block.written + kAlign;
 }
 
 void RecordQueue::commit() {
   const std::lock_guard lock(mutex_);
-  Block& block = blocks_.back();
-  std::memcpy(block.memory.get() + block.written, &reserved_, sizeof(reserved_));
-  block.written += footprint(reserved_);
+  blocks_.back().written += footprint(reserved_);
   num_records_.fetch_add(1, std::memory_order_release);
+}
+
+// Of the front record; under the lock.
+RecordQueue::Prefix RecordQueue::prefix() {
+  // What was read to its end stays only while it is the last.
+  while (blocks_.front().read == blocks_.front().written) blocks_.pop_front();
+  Prefix prefix;
+  std::memcpy(&prefix, blocks_.front().memory.get() + blocks_.front().read,
+              sizeof(prefix));
+  return prefix;
 }
 
 std::span<const std::byte> RecordQueue::front() {
   if (!has_record()) return {};
   const std::lock_guard lock(mutex_);
-  // What was read to its end stays only while it is the last.
-  while (blocks_.front().read == blocks_.front().written) blocks_.pop_front();
-  const std::byte* const at = blocks_.front().memory.get() + blocks_.front().read;
-  std::size_t bytes;
-  std::memcpy(&bytes, at, sizeof(bytes));
-  return {at + kLengthBytes, bytes};
+  const std::size_t bytes = prefix().bytes;
+  return {blocks_.front().memory.get() + blocks_.front().read + kAlign, bytes};
+}
+
+Landed RecordQueue::landed() {
+  const std::lock_guard lock(mutex_);
+  const Prefix front = prefix();
+  return {front.key, front.landed};
 }
 
 std::size_t RecordQueue::pop() {
-  const std::size_t bytes = front().size();
   const std::lock_guard lock(mutex_);
-  blocks_.front().read += footprint(bytes);
+  const Prefix front = prefix();
+  blocks_.front().read += footprint(front.bytes);
   num_records_.fetch_sub(1, std::memory_order_release);
-  return bytes;
+  return std::size_t{front.bytes} + front.landed;
 }
 
 }  // namespace allhands

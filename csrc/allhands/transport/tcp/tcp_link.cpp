@@ -31,7 +31,7 @@ void TcpLink::grow(std::size_t needed) {
 
 void TcpLink::commit() {
   const FrameHead head = {
-      static_cast<std::uint32_t>(reserved_), FrameKind::Record, 0, 0, 0, 0};
+      static_cast<std::uint32_t>(reserved_), FrameKind::Record, 0, 0, 0, 0, 0};
   std::byte* const at = memory_.get() + staged_;
   std::memcpy(at, &head, sizeof(head));
   std::memset(at + sizeof(head) + reserved_, 0, padded(reserved_) - reserved_);
@@ -44,6 +44,20 @@ void TcpLink::wake_peer() {
   if (staged_ == 0) return;
   written_ = connection_->write({memory_.get(), staged_}, *channel_);
   staged_ = 0;
+}
+
+bool TcpLink::write(const std::byte* head, std::span<const std::byte> body,
+                    LandingKey key) {
+  const std::size_t bytes = kHeadBytes + body.size();
+  wake_peer();  // what was committed before goes before
+  if (!channel_->has_room(bytes)) return false;
+  channel_->take_room(bytes);  // before the peer can give it back
+  const auto written = connection_->write_bulk(head, body, key, *channel_);
+  if (written)
+    written_ = *written;
+  else
+    channel_->give_room(bytes);
+  return written.has_value();
 }
 
 }  // namespace allhands

@@ -11,7 +11,7 @@
 
 namespace allhands {
 
-class TcpLink final : public Link {
+class TcpLink final : public Link, private Landings {
  public:
   TcpLink(std::shared_ptr<Connection> connection, std::shared_ptr<Channel> channel)
       : connection_(std::move(connection)), channel_(std::move(channel)) {}
@@ -38,7 +38,17 @@ class TcpLink final : public Link {
   }
   std::uint64_t settled() const override { return channel_->settled_there(); }
 
+  Landings* landings() override { return this; }
+
  private:
+  bool write(const std::byte* head, std::span<const std::byte> body,
+             LandingKey key) override;
+  void expect(LandingKey key, std::span<std::byte> memory) override {
+    channel_->expect(key, memory);
+  }
+  void forget(LandingKey key) override { connection_->forget(key, *channel_); }
+  Landed landed() override { return channel_->landed(); }
+
   void grow(std::size_t needed);
 
   const std::shared_ptr<Connection> connection_;
