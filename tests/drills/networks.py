@@ -47,6 +47,26 @@ def one_way_cut(scene: Scene) -> Figures:
     return {"said after": took}
 
 
+def cut_that_heals(scene: Scene) -> Figures:
+    """In the middle of large operations, for less than the limit: data is right."""
+    scene.heartbeat = 5.0  # TCP sends again at times of its own
+    job = scene.job_at_work(PLACEMENTS, ["all_reduce 64 MiB"])
+    ways = [(0, 1), (1, 0)]
+    time.sleep(scene.random.random() * 0.2)
+    for way in scene.random.choice([ways, ways, ways[:1], ways[1:]]):
+        job.hosts.cut(*way)
+    time.sleep(0.65 * scene.heartbeat)
+    at = time.monotonic()
+    for way in ways:
+        job.hosts.heal(*way)
+    job.wait_for_all("step", after=at)
+    went_on = time.monotonic() - at
+    job.stop()
+    job.check_good()
+    job.check_nothing_is_left()
+    return {"went on after": went_on}
+
+
 def _over_wire(scene: Scene, *options: str) -> Figures:
     placement = scene.random.choice(PLACEMENTS)
     hosts = scene.hosts(max(placement) + 1)
@@ -136,6 +156,7 @@ def strangers(scene: Scene, count: int = 2000) -> Figures:
 DRILLS = [
     partition,
     one_way_cut,
+    cut_that_heals,
     loss,
     delay_and_jitter,
     firewall,

@@ -20,6 +20,12 @@ Fd make_socket(int family) {
   return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
+// Of Linux 6.15 and newer, which the headers may not know yet. After a cut the kernel
+// sends again at intervals that double each time: one of 3 s would be noticed to be
+// over after 6 s, and a peer would count as silent that is not.
+constexpr int kTcpRtoMaxMs = 44;
+constexpr int kLongestRetryMs = 1000;
+
 bool set_option(int socket, int level, int name, int value) {
   return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
 }
@@ -109,6 +115,7 @@ void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 15);  // s of silence before probing
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // s between probes
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(socket, IPPROTO_TCP, kTcpRtoMaxMs, kLongestRetryMs);
 }
 
 bool wait_ready(int fd, Direction direction, const Limits& limits) {

@@ -1,8 +1,10 @@
 """What is special to TCPStore; tests/contract holds what every store does."""
 
+import contextlib
 import copy
 import gc
 import os
+import pathlib
 import pickle
 import socket
 import threading
@@ -363,3 +365,26 @@ def test_a_server_counts_what_passes():
         expected = (1, 2, received, sent)
         # With the last reply there, the server may still be about to count it.
         wait_until(lambda: counts() == expected, 20, f"{expected}")
+
+
+def test_after_a_cut_what_was_lost_is_sent_again_each_second(store):
+    """By default the kernel waits for as long again as the cut has lasted."""
+    longest_retry = 44  # TCP_RTO_MAX_MS, in milliseconds; Linux 6.15
+    with socket.socket() as probe:
+        try:
+            probe.getsockopt(socket.IPPROTO_TCP, longest_retry)
+        except OSError:
+            pytest.skip("the kernel has no such option")
+    found = []
+    for link in pathlib.Path("/proc/self/fd").iterdir():
+        if not link.is_symlink() or not os.readlink(link).startswith("socket:"):
+            continue
+        with socket.socket(fileno=os.dup(int(link.name))) as connection:
+            if connection.family != socket.AF_INET or connection.getsockname()[1] == 0:
+                continue
+            with contextlib.suppress(OSError):  # it only listens
+                if connection.getpeername()[1] == store.port:
+                    value = connection.getsockopt(socket.IPPROTO_TCP, longest_retry)
+                    found.append(value)
+    assert found
+    assert set(found) == {1000}
