@@ -41,7 +41,7 @@ from allhands.bench.limits import measure_limits
 from allhands.bench.machine import describe
 from allhands.bench.measure import Effort
 from allhands.bench.page import check_plot
-from allhands.bench.peers import OURS, PEERS
+from allhands.bench.peers import OURS, PEERS, find_peer
 from allhands.bench.plot import plot
 from allhands.bench.record import read_record, write_record
 from allhands.bench.results import Result
@@ -105,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--peers",
         type=_peers,
-        help="gloo, mpi, with --hosts sockets, or none (default: those installed)",
+        help="gloo, mpi, with --hosts sockets, or none (default: those installed); "
+        "mpi:ofi and mpi:ucx are MPICH over these, mpi:FOLDER is another MPI, by the "
+        "folder of its bin and lib",
     )
     add(
         "--from",
@@ -149,11 +151,21 @@ def _some(known: Any) -> Callable[[str], list[str]]:
 
 
 def _peers(text: str) -> list[str]:
-    peers = [] if text == "none" else _some(_OTHERS)(text)
-    for peer in peers:
-        if problem := PEERS[peer].missing():
-            raise argparse.ArgumentTypeError(f"{peer}: {problem}")
-    return peers
+    if text in ("none", "all"):
+        return [] if text == "none" else _OTHERS
+    return _list(_peer)(text)
+
+
+def _peer(text: str) -> str:
+    try:
+        peer = find_peer(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if peer is PEERS[OURS]:
+        raise argparse.ArgumentTypeError(f"{OURS} is always measured")
+    if problem := peer.missing():
+        raise argparse.ArgumentTypeError(f"{text}: {problem}")
+    return text
 
 
 def _size(text: str) -> int:
@@ -271,7 +283,7 @@ def _problem_of_hosts(options: argparse.Namespace) -> str:
     hosts = options.hosts
     if hosts is None:
         for peer in options.peers or []:
-            if PEERS[peer].needs_hosts:
+            if find_peer(peer).needs_hosts:
                 return f"--peers: {peer} is measured between hosts; add --hosts 2"
         return ""
     if "shared" in options.arrays:
@@ -354,9 +366,13 @@ def _show(options: argparse.Namespace, console: Console) -> None:
         if ranks in (options.ranks or [ranks]) and hosts == (options.hosts or hosts)
         for cell in _cells(options, ranks, hosts)
     }
-    peers = set(options.peers if options.peers is not None else _OTHERS) | {OURS}
+    wanted_peers = options.peers
     rows = [
-        [result for result in row if result.peer in peers]
+        [
+            result
+            for result in row
+            if wanted_peers is None or result.peer in (OURS, *wanted_peers)
+        ]
         for row in kept
         if row[0].cell in wanted
     ]
@@ -380,7 +396,7 @@ def _conclude(
     machine: dict[str, Any],
     rows: list[list[Result]],
 ) -> None:
-    if summary := summary_table(rows):
+    if summary := summary_table(rows, console.width):
         console.print(f"times as long as {OURS}", style="bold")
         console.print(summary)
     _print_machine(console, machine)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allhands.bench.fake_hosts import FakeHosts
-from allhands.bench.peers import PEERS
+from allhands.bench.peers import find_peer
 
 __all__ = ["Job", "JobError"]
 
@@ -64,7 +64,7 @@ class Job:
         """Start the processes."""
         folder, hosts = str(self._folder), self._hosts
         with self._log.open("wb") as log:
-            for command in PEERS[self.peer].commands(self.ranks, folder, hosts):
+            for command in find_peer(self.peer).commands(self.ranks, folder, hosts):
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -79,7 +79,8 @@ class Job:
         """Wait until every rank is ready.
 
         Raises:
-            JobError: one ended before, or not all were ready in time.
+            JobError: one ended before, is on another host than it should be, or not all
+                were ready in time.
         """
         deadline = time.monotonic() + _LIMIT_S
         hellos: dict[int, Connection] = {}
@@ -90,7 +91,8 @@ class Job:
                 waiting.append(Connection(accepted.detach()))
             for connection in [other for other in waiting if other.poll()]:
                 waiting.remove(connection)
-                rank, self.versions = self._receive(connection)
+                rank, place, self.versions = self._receive(connection)
+                self._check(rank, place)
                 hellos[rank] = connection
             if any(process.poll() is not None for process in self._processes):
                 raise self._error("a rank ended while it started")
@@ -100,6 +102,14 @@ class Job:
                     f"{_LIMIT_S:.0f} s"
                 )
         self._connections = [hellos[rank] for rank in range(self.ranks)]
+
+    def _check(self, rank: int, place: str) -> None:
+        """A rank elsewhere would be measured in shared memory, and nobody knew."""
+        if self._hosts is None:
+            return
+        host = self._hosts[self._hosts.host_of(rank, self.ranks)].name
+        if place != host:
+            raise self._error(f"rank {rank} runs on {place}; want {host}")
 
     def ask(self, command: str, *arguments: Any) -> list[Any]:
         """Let every rank do it; their results, by rank.

@@ -16,6 +16,9 @@ STYLES = (  # in the order of the peers, ours first
     {"color": "#d1495b", "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 3},
     {"color": "#30638e", "linewidth": 1.4, "marker": "s", "markersize": 3},
     {"color": "#6a994e", "linewidth": 1.4, "marker": "^", "markersize": 3},
+    {"color": "#8e6bbf", "linewidth": 1.4, "marker": "v", "markersize": 3},
+    {"color": "#d08c30", "linewidth": 1.4, "marker": "D", "markersize": 3},
+    {"color": "#4a9d9c", "linewidth": 1.4, "marker": "P", "markersize": 3},
 )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from allhands.bench.cells import Cell, readable_size
 from allhands.bench.page import MEDIUM, SMALL, STYLES, new_page, write
 from allhands.bench.peers import FLOOR
-from allhands.bench.results import Result
+from allhands.bench.results import Result, shown_name
 
 __all__ = ["plot"]
 
@@ -82,12 +83,14 @@ def _draw_curves(
     panel: Any, rows: Sequence[Row], value: Callable[[Result], float]
 ) -> None:
     """A curve per peer; what a peer has not is left out."""
-    styles = iter(STYLES)
+    styles = cycle(STYLES)
     for results in zip(*rows, strict=True):
         style = _LIMIT if results[0].peer == FLOOR else next(styles)
         shown = [result for result in results if not result.absent]
         sizes = [result.cell.size for result in shown]
-        panel.plot(sizes, [*map(value, shown)], label=results[0].peer, **style)
+        panel.plot(
+            sizes, [*map(value, shown)], label=shown_name(results[0].peer), **style
+        )
 
 
 def _set_axes(panel: Any, rows: Sequence[Row]) -> None:

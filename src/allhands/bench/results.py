@@ -10,7 +10,7 @@ from typing import Any
 
 from allhands.bench.cells import DTYPES, OPERATIONS, Cell
 
-__all__ = ["Result", "geometric_mean", "percentile", "ratio"]
+__all__ = ["Result", "geometric_mean", "percentile", "ratio", "shown_name"]
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
@@ -111,3 +111,8 @@ def ratio(other: Result, ours: Result) -> float | None:
     if other.absent or ours.absent:
         return None
     return other.median / ours.median
+
+
+def shown_name(peer: str) -> str:
+    """The name of a peer, of a path in it the end alone."""
+    return peer.rpartition("/")[2]

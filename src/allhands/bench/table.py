@@ -15,11 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from allhands.bench.cells import Cell, readable_size
-from allhands.bench.results import Result, geometric_mean, ratio
+from allhands.bench.results import Result, geometric_mean, ratio, shown_name
 
 __all__ = ["form", "results_table", "summary_table"]
 
 Row = Sequence[Result]
+_UNBOUNDED = Console(width=1000, height=1000)  # both, for else dumb terminals have 80
+_FORM_WIDTH = 23  # of a form's text, which may be broken
 
 
 def form(cell: Cell) -> str:
@@ -48,7 +50,7 @@ def results_table(rows: Sequence[Row], copy: dict[int, float], width: int) -> Ta
     `copy` has the bytes per second that one core copies, by size; `width` is the most
     characters that the table may have, if that can be.
     """
-    columns = _columns([result.peer for result in rows[0]], copy)
+    columns = _columns([shown_name(result.peer) for result in rows[0]], copy)
     for least in range(_ALWAYS + 1):
         table = _table([column for column in columns if column.need >= least], rows)
         if _width(table) <= width:
@@ -68,10 +70,7 @@ def _table(columns: Sequence[_Column], rows: Sequence[Row]) -> Table:
 
 
 def _width(table: Table) -> int:
-    unbounded = Console(
-        width=1000, height=1000
-    )  # both, for else dumb terminals have 80
-    return unbounded.measure(table).maximum
+    return _UNBOUNDED.measure(table).maximum
 
 
 def _columns(peers: Sequence[str], copy: dict[int, float]) -> list[_Column]:
@@ -133,24 +132,38 @@ def _busbw(row: Row) -> str:
     return f"{row[0].busbw / 1e9:.3g}" if _has_bytes(row[0]) else ""
 
 
-def summary_table(rows: Sequence[Row]) -> Table | None:
-    """How many times as long the others take, by operation; None without others."""
-    names = [result.peer for result in rows[0][1:]]
-    if not names:
+def summary_table(rows: Sequence[Row], width: int) -> Table | None:
+    """How many times as long the others take, by operation; None without others.
+
+    `width` is the most characters that it may have, if that can be.
+    """
+    if len(rows[0]) < 2:
         return None
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("operation")
-    for name in names:
-        table.add_column(f"{name}\nmean", justify="right", no_wrap=True)
-        table.add_column("worst", justify="right", no_wrap=True)
-        table.add_column("in", no_wrap=True)
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(form(row[0].cell), []).append(row)
+    for num_figures in (3, 2, 1):
+        table = _summaries(groups, num_figures)
+        if _UNBOUNDED.measure(table).minimum <= width:
+            break
+    return table
+
+
+def _summaries(groups: dict[str, list[Row]], num_figures: int) -> Table:
+    """A line per form, with the first so many figures of each of the others."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("operation", min_width=_FORM_WIDTH)
+    first = next(iter(groups.values()))[0]
+    for result in first[1:]:
+        heads = [f"{shown_name(result.peer)}\nmean", "worst", "in"][:num_figures]
+        for head in heads:
+            is_text = head == "in"
+            justify: Literal["left", "right"] = "left" if is_text else "right"
+            table.add_column(head, justify=justify, no_wrap=True)
     for name, members in groups.items():
         shown = [name]
-        for index in range(1, len(rows[0])):
-            shown += _summary(members, index)
+        for index in range(1, len(first)):
+            shown += _summary(members, index)[:num_figures]
         table.add_row(*shown)
     return table
 

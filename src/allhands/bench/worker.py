@@ -10,6 +10,7 @@ whether it went well and its result. The end of the connection is the end of the
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any
 
 from allhands.bench.cells import Cell
 from allhands.bench.data import Data
-from allhands.bench.peers import PEERS, Absent, Peer
+from allhands.bench.peers import Absent, Peer, find_peer
 
 __all__ = ["Worker", "main"]
 
@@ -93,8 +94,8 @@ class Worker:
 def main(name: str, folder: str, *place: str) -> None:
     """Be a rank until the measuring process closes the connection."""
     with Client(f"{folder}/socket") as connection:
-        peer = PEERS[name](folder, *map(int, place))
-        connection.send((peer.rank, peer.versions()))
+        peer = find_peer(name)(folder, *map(int, place))
+        connection.send((peer.rank, os.uname().nodename, peer.versions()))
         worker = Worker(peer)
         gc.disable()  # a collection would hit one call of one peer
         while True:

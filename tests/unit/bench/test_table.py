@@ -79,20 +79,35 @@ def test_a_narrow_console_gets_fewer_columns_and_every_digit(width, columns):
 
 
 def test_a_narrow_summary_has_every_digit():
-    lines = printed(summary_table(LARGE), 80)
+    lines = printed(summary_table(LARGE, 80), 80)
     assert all(len(line) <= 80 for line in lines)
     assert "…" not in "".join(lines)
     assert "1 MiB" in "".join(lines)
 
 
+@pytest.mark.parametrize(("width", "figures"), [(120, 9), (80, 6), (60, 3)])
+def test_a_narrow_summary_of_many_peers_has_fewer_figures(width, figures):
+    cell = Cell(2, "all_gather_single", "float32", "numpy", "sync", MIB, 2)
+    peers = ("allhands", "gloo", "mpi:/opt/openmpi", "sockets")
+    rows = [[Result(cell, peer, 1, [12.3], 15.1, 1) for peer in peers]]
+    table = summary_table(rows, width)
+    assert len(table.columns) == 1 + figures
+    lines = printed(table, width)
+    assert all(len(line) <= width for line in lines)
+    assert "…" not in "".join(lines)
+    assert "/opt" not in "".join(lines)
+    for word in ("all_gather_single,", "ranks", "hosts,", "openmpi", "1.00"):
+        assert any(word in line for line in lines)
+
+
 def test_the_summary_has_the_mean_and_the_worst():
-    lines = shown(summary_table(ROWS))
+    lines = shown(summary_table(ROWS, 120))
     line = next(line for line in lines if line[:1] == ["all_reduce,"])
     assert line[-4:] == ["4.00", "2.00", "1", "MiB"]
 
 
 def test_without_peers_there_is_no_summary():
-    assert summary_table([results[:1] for results in ROWS]) is None
+    assert summary_table([results[:1] for results in ROWS], 120) is None
 
 
 def test_the_picture_has_a_line_of_panels_per_number_of_ranks(tmp_path):

@@ -39,6 +39,15 @@ class Peer(ABC):
         """Join the job; `place` is what `commands` put behind the folder."""
 
     @classmethod
+    def variant(cls, text: str) -> type[Peer]:
+        """The peer in another form, which stands behind its name and a colon.
+
+        Raises:
+            ValueError: there is no such form of it.
+        """
+        raise ValueError(f"{cls.name} has no other forms, such as {text!r}")
+
+    @classmethod
     @abstractmethod
     def missing(cls) -> str:
         """Why this peer cannot be measured here, with the remedy; else empty."""

