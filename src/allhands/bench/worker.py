@@ -99,6 +99,7 @@ def main(name: str, folder: str, *place: str) -> None:
         worker = Worker(peer)
         gc.disable()  # a collection would hit one call of one peer
         while True:
+            peer.rest(connection.poll)
             try:
                 command, *arguments = connection.recv()
             except EOFError:

@@ -101,6 +101,9 @@ class Peer(ABC):
     def complete(self) -> None:  # noqa: B027
         """Do what the call leaves out, untimed; nothing, but for what is a floor."""
 
+    def rest(self, is_asked: Callable[[float], bool]) -> None:  # noqa: B027
+        """Do what others may need, until `is_asked`, which waits so many seconds."""
+
     def ping_pong(self, cell: Cell, ends: Callable[[int], tuple[Call, Call]]) -> Call:
         """Partners send to each other in turn; a rank without one is idle.
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,6 +58,7 @@ _OPEN_MPI = {
 }
 
 
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.1
 _NETMODS = ("ofi", "ucx")
 # In place of ssh: options, a host, a command for a shell there.
 _AGENT = """#!/bin/sh
@@ -145,6 +147,13 @@ class Mpi(Peer):
     def barrier(self) -> None:
         """See `Peer.barrier`."""
         self.comm.Barrier()
+
+    def rest(self, is_asked: Callable[[float], bool]) -> None:
+        """See `Peer.rest`; what MPI has to send goes out only while it is called."""
+        pause = _SHORTEST_PAUSE_S
+        while not is_asked(pause):
+            self.comm.Iprobe()
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def prepare(self, cell: Cell, data: Data) -> Call:
         """See `Peer.prepare`."""
