@@ -235,6 +235,37 @@ void test_blocking_sends_do_not_overtake() {
   });
 }
 
+// What a receive of a collective's expected goes nowhere once that has failed.
+void test_a_receive_that_a_refusal_ended_gets_nothing() {
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    const Tag first(0, Context::Collectives), second(1, Context::Collectives);
+    constexpr std::size_t kCount = 3000;
+    std::vector<float> small(rank == 0 ? 2 : 4, 1), large(kCount, 1), other(kCount);
+    if (rank == 1) {
+      const auto refused =
+          engine.post_recv(buffer_of(small), 0, first, soon().deadline);
+      CHECK(error_of([&] { wait(engine, refused, soon()); }).kind() ==
+            ErrorKind::Mismatch);
+      recv(engine, small, 0, 5);  // it has been told
+      wait(engine, engine.post_send(buffer_of(large), 0, second, soon().deadline),
+           soon());
+      return;
+    }
+    const auto failed = engine.post_recv(buffer_of(large), 1, second, soon().deadline);
+    wait(engine, engine.post_send(buffer_of(small), 1, first, soon().deadline), soon());
+    CHECK(error_of([&] { wait(engine, failed, soon()); }).kind() ==
+          ErrorKind::Mismatch);
+    large.assign(kCount, 7);
+    const auto received =
+        engine.post_recv(buffer_of(other), 1, second, soon().deadline);
+    std::vector<float> go(4);
+    send(engine, go, 1, 5);
+    wait(engine, received, soon());
+    CHECK(other == std::vector<float>(kCount, 1));
+    CHECK(large == std::vector<float>(kCount, 7));
+  });
+}
+
 // It never receives, so only its sends can find out.
 void test_a_rank_that_only_sends_learns_of_a_refusal() {
   std::atomic<bool> is_sent = false, is_refused = false;
@@ -548,6 +579,7 @@ void test_on_every_transport() {
   tuning.piece_bytes = 4096;
   test_blocking_sends_do_not_overtake();
   tuning = Tuning::for_ranks(2);
+  test_a_receive_that_a_refusal_ended_gets_nothing();
   test_a_rank_that_only_sends_learns_of_a_refusal();
   test_recv_that_expires_leaves_the_group_usable();
   test_a_peer_that_left_is_named();

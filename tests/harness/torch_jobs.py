@@ -102,7 +102,8 @@ class TorchJob:
             output = process.communicate(timeout=LIMIT)
             if rank in dead:
                 continue
-            assert process.returncode == 0, f"rank {rank}: {output}"
+            code = process.returncode
+            assert code == 0, f"rank {rank} ended with {code}: {output}"
             given.append(json.loads((self._folder / f"{rank}.json").read_text()))
         return given
 

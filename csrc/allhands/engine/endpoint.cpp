@@ -247,9 +247,10 @@ void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) 
   }
   const Error error(ErrorKind::Mismatch, text + "; an earlier send did not fit it",
                     {source});
-  if (TransferPtr receive = matching_.take_waiting_for(source, message.context))
+  if (TransferPtr receive = matching_.take_waiting_for(source, message.context)) {
+    forget(*receive);
     ended.add(std::move(receive), error);
-  else if (const TransferPtr send = peer.outbox.oldest(message.context))
+  } else if (const TransferPtr send = peer.outbox.oldest(message.context))
     withdraw(send, error, ended);
   else if (!peer.refusal)
     peer.refusal = error;
