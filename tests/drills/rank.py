@@ -129,7 +129,7 @@ def main() -> None:
             ranks=getattr(error, "ranks", None),
             text=str(error),
         )
-        if isinstance(error, dist.RankFailedError):
+        if isinstance(error, dist.RankFailedError) and dist.is_initialized():
             tell_the_others()
     say("destroy")
     try:
