@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<Hosting> kHostings =
     kIsSanitized
-        ? std::vector<Hosting>{{0, 1}, {0, 1, 0, 1}, {0, 0, 0, 0, 1, 2}}
+        ? std::vector<Hosting>{{0, 1}, {0, 1, 0, 2}}
         : std::vector<Hosting>{
               {0, 1},       {0, 0, 1, 1},    {0, 1, 0, 1},       {0, 0, 0, 0, 1, 2},
               {0, 1, 2},    {2, 0, 1, 1, 0}, {0, 1, 2, 3, 4, 5}, {0, 0, 0},
@@ -286,6 +286,9 @@ void test_rank_order_has_the_bits_of_one_host() {
     const auto check = [&](DType dtype, ReduceOp op, std::size_t count) {
       check_same_bits(hosting, dtype, op, {count}, ReduceOrder::Rank);
     };
+    check(DType::Float16, ReduceOp::PremulSum, 20001);
+    check(DType::Float32, ReduceOp::Sum, 3);
+    if (kIsSanitized) continue;
     for (const ReduceOp op :
          {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::PremulSum}) {
       check(DType::Float32, op, 20011);
@@ -301,7 +304,6 @@ void test_rank_order_has_the_bits_of_one_host() {
     check(DType::Float32, ReduceOp::Min, 20011);
     check(DType::Int32, ReduceOp::Avg, 20011);
     check(DType::Bool, ReduceOp::Sum, 40001);
-    check(DType::Float32, ReduceOp::Sum, 3);
   }
 }
 

@@ -23,7 +23,7 @@ std::vector<std::byte> kept_part(const Message& message,
 // What has landed of a record.
 Landed landed_of(Link& link, std::span<const std::byte> record) {
   Landings* const landings = link.landings();
-  if (landings == nullptr || record.size() != Landings::kHeadBytes) return {};
+  if (landings == nullptr || record.size() != LandingRecord::kHeadBytes) return {};
   return landings->landed();
 }
 
@@ -67,12 +67,14 @@ bool Endpoint::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   return true;
 }
 
-void Endpoint::post_send(const TransferPtr& send, Ended& ended) {
-  send->id = next_id_++;
-  Channel& peer = channel(send->peer);
-  if (send->tag.context == Context::Collectives)
-    send->landing = key_of_collectives(++peer.num_sent);
-  peer.outbox.post(send);
+void Endpoint::post_sends(std::span<const TransferPtr> sends, Ended& ended) {
+  Channel& peer = channel(sends.front()->peer);
+  for (const TransferPtr& send : sends) {
+    send->id = next_id_++;
+    if (send->tag.context == Context::Collectives)
+      send->landing = key_of_collectives(++peer.num_sent);
+    peer.outbox.post(send);
+  }
   peer.outbox.push(ended);
 }
 

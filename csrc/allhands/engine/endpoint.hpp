@@ -32,7 +32,8 @@ class Endpoint {
   // nothing else waits to be matched; else false, and nothing happened.
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
-  void post_send(const TransferPtr& send, Ended& ended);
+  // All to one peer.
+  void post_sends(std::span<const TransferPtr> sends, Ended& ended);
   void post_recv(const TransferPtr& receive, Ended& ended);
   // Whether a send of this rank to itself has a receive, or a receive a send.
   bool has_counterpart(const Transfer& to_itself, Ended& ended);

@@ -46,7 +46,7 @@ struct Message {
   Tag tag() const { return {number, context}; }
 };
 static_assert(sizeof(Message) == 32, "header and 24 bytes of data in one cache line");
-static_assert(sizeof(Message) == Landings::kHeadBytes);
+static_assert(sizeof(Message) == LandingRecord::kHeadBytes);
 
 // A message without data. `check` is a digest of the rest: a key that something has
 // written over would lead a copy to anywhere.

@@ -1,6 +1,7 @@
 #include "allhands/engine/outbox.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +12,16 @@ namespace {
 
 // Unmatched small messages that a rank keeps of one sender.
 constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
+// Of what goes from array to array: several go by one system call, and at most one is
+// copied because the socket was full.
+constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+
+LandingRecord landing_record(const Message& message, const Buffer& data,
+                             LandingKey key) {
+  LandingRecord record = {{}, memory_of(data), key};
+  std::memcpy(record.head.data(), &message, sizeof(message));
+  return record;
+}
 
 }  // namespace
 
@@ -18,8 +29,8 @@ void Outbox::measure() {
   const std::size_t most = link_.max_record();
   record_limit_ = most - sizeof(Message);
   eager_limit_ = std::min({tuning_.eager_bytes, most / 2, record_limit_});
-  piece_limit_ = landings_ != nullptr ? record_limit_
-                                      : std::min(tuning_.piece_bytes, record_limit_);
+  const std::size_t piece = landings_ != nullptr ? kPieceBytes : tuning_.piece_bytes;
+  piece_limit_ = std::min(piece, record_limit_);
 }
 
 TransferPtr Outbox::take(std::uint32_t send_id) {
@@ -77,7 +88,7 @@ std::vector<TransferPtr> Outbox::sends() const {
 bool Outbox::send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id) {
   if (!control_.empty() || !fresh_.empty() || !is_eager(buffer, tag.context))
     return false;
-  if (!write_eager(buffer, tag, id, kNoLanding)) return false;
+  if (!write_eager(buffer, tag, id)) return false;
   link_.wake_peer();
   return true;
 }
@@ -86,8 +97,8 @@ bool Outbox::push(Ended& ended) {
   bool wrote = false;
   for (; !control_.empty() && write_control(control_.front()); control_.pop_front())
     wrote = true;
-  for (; !fresh_.empty() && write_fresh(ended); fresh_.pop_front()) wrote = true;
-  while (!streaming_.empty() && write_piece(streaming_.front())) {
+  while (push_fresh(ended)) wrote = true;
+  while (!streaming_.empty() && write_pieces(streaming_.front())) {
     wrote = true;
     Streaming& stream = streaming_.front();
     if (stream.transfer->moved < stream.transfer->buffer.count) continue;
@@ -98,20 +109,52 @@ bool Outbox::push(Ended& ended) {
   return wrote;
 }
 
-// The oldest of the fresh, which is then no longer there.
-bool Outbox::write_fresh(Ended& ended) {
+// The oldest of the fresh, one or more.
+bool Outbox::push_fresh(Ended& ended) {
+  if (fresh_.empty()) return false;
+  const std::size_t count =
+      lands_at_once(*fresh_.front()) ? land_fresh(ended) : write_fresh(ended);
+  fresh_.erase(fresh_.begin(), fresh_.begin() + static_cast<std::ptrdiff_t>(count));
+  return count != 0;
+}
+
+std::size_t Outbox::write_fresh(Ended& ended) {
   TransferPtr& send = fresh_.front();
   const Buffer& buffer = send->buffer;
   if (is_eager(buffer, send->tag.context)) {
-    if (!write_eager(buffer, send->tag, send->id, send->landing)) return false;
+    if (!write_eager(buffer, send->tag, send->id)) return 0;
     ended.add(std::move(send));
-    return true;
+    return 1;
   }
   const Message offer = {MessageKind::Offer, buffer.dtype,     send->id,    0,
                          send->tag.context,  send->tag.number, buffer.count};
-  if (!write_control(ControlMessage(offer, key_of(buffer)))) return false;
+  if (!write_control(ControlMessage(offer, key_of(buffer)))) return 0;
   offered_[send->id] = std::move(send);
-  return true;
+  return 1;
+}
+
+bool Outbox::lands_at_once(const Transfer& send) {
+  return landings_ != nullptr && can_land(send.buffer) &&
+         is_eager(send.buffer, send.tag.context);
+}
+
+std::size_t Outbox::land_fresh(Ended& ended) {
+  std::array<LandingRecord, Landings::kMostAtOnce> records;
+  std::array<Message, Landings::kMostAtOnce> messages;
+  std::size_t count = 0;
+  for (; count < records.size() && count < fresh_.size(); ++count) {
+    const Transfer& send = *fresh_[count];
+    if (!lands_at_once(send)) break;
+    messages[count] = {MessageKind::Eager, send.buffer.dtype, send.id,          0,
+                       send.tag.context,   send.tag.number,   send.buffer.count};
+    records[count] = landing_record(messages[count], send.buffer, send.landing);
+  }
+  const std::size_t num_taken = landings_->write({records.data(), count});
+  for (std::size_t i = 0; i < num_taken; ++i) {
+    eager_bytes_ += kept_bytes(messages[i]);
+    ended.add(std::move(fresh_[i]));
+  }
+  return num_taken;
 }
 
 ArrayKey Outbox::key_of(const Buffer& buffer) const {
@@ -143,22 +186,16 @@ bool Outbox::write_control(const ControlMessage& control) {
   return true;
 }
 
-bool Outbox::write_eager(const Buffer& buffer, Tag tag, std::uint32_t id,
-                         LandingKey key) {
+bool Outbox::write_eager(const Buffer& buffer, Tag tag, std::uint32_t id) {
   const Message message = {MessageKind::Eager, buffer.dtype, id,          0,
                            tag.context,        tag.number,   buffer.count};
-  if (!write_data(message, buffer, key)) return false;
+  if (!write_data(message, buffer)) return false;
   eager_bytes_ += kept_bytes(message);
   return true;
 }
 
 // All of `part`.
-bool Outbox::write_data(const Message& message, const Buffer& part, LandingKey key) {
-  if (landings_ != nullptr && can_land(part)) {
-    std::byte head[sizeof(message)];
-    std::memcpy(head, &message, sizeof(message));
-    return landings_->write(head, memory_of(part), key);
-  }
+bool Outbox::write_data(const Message& message, const Buffer& part) {
   std::byte* const record = link_.reserve(sizeof(message) + part.num_bytes());
   if (record == nullptr) return false;
   std::memcpy(record, &message, sizeof(message));
@@ -167,20 +204,41 @@ bool Outbox::write_data(const Message& message, const Buffer& part, LandingKey k
   return true;
 }
 
-bool Outbox::write_piece(Streaming& stream) {
+// The next of a large message, one or more.
+bool Outbox::write_pieces(Streaming& stream) {
   Transfer& send = *stream.transfer;
-  const std::size_t element = size_of(send.buffer.dtype);
-  const std::size_t most = piece_limit_ / element;
-  const std::size_t count = std::min(most, send.buffer.count - send.moved);
-  const Message message = {
-      MessageKind::Data, send.buffer.dtype, send.id, stream.recv_id,
-      send.tag.context,  send.tag.number,   count};
-  if (!write_data(message, send.buffer.slice(send.moved, count),
-                  key_of_pieces(stream.recv_id)))
-    return false;
-  link_.wake_peer();  // it copies this piece while we fill the next
-  send.moved += count;
-  return true;
+  if (landings_ == nullptr || !can_land(send.buffer)) {
+    const Message piece = piece_of(stream, send.moved);
+    if (!write_data(piece, send.buffer.slice(send.moved, piece.count))) return false;
+    link_.wake_peer();  // it copies this piece while we fill the next
+    send.moved += piece.count;
+    return true;
+  }
+  std::array<LandingRecord, Landings::kMostAtOnce> records;
+  std::size_t count = 0;
+  for (std::size_t at = send.moved; count < records.size() && at < send.buffer.count;
+       ++count) {
+    const Message piece = piece_of(stream, at);
+    records[count] = landing_record(piece, send.buffer.slice(at, piece.count),
+                                    key_of_pieces(stream.recv_id));
+    at += piece.count;
+  }
+  const std::size_t num_taken = landings_->write({records.data(), count});
+  for (std::size_t i = 0; i < num_taken; ++i)
+    send.moved += piece_of(stream, send.moved).count;
+  return num_taken != 0;
+}
+
+Message Outbox::piece_of(const Streaming& stream, std::size_t at) const {
+  const Transfer& send = *stream.transfer;
+  const std::size_t most = piece_limit_ / size_of(send.buffer.dtype);
+  return {MessageKind::Data,
+          send.buffer.dtype,
+          send.id,
+          stream.recv_id,
+          send.tag.context,
+          send.tag.number,
+          std::min(most, send.buffer.count - at)};
 }
 
 }  // namespace allhands

@@ -65,11 +65,15 @@ class Outbox {
 
   void measure();
   bool is_eager(const Buffer& buffer, Context context);
-  bool write_fresh(Ended& ended);
+  bool push_fresh(Ended& ended);
+  std::size_t write_fresh(Ended& ended);
+  std::size_t land_fresh(Ended& ended);
+  bool lands_at_once(const Transfer& send);
   bool write_control(const ControlMessage& control);
-  bool write_eager(const Buffer& buffer, Tag tag, std::uint32_t id, LandingKey key);
-  bool write_data(const Message& message, const Buffer& part, LandingKey key);
-  bool write_piece(Streaming& stream);
+  bool write_eager(const Buffer& buffer, Tag tag, std::uint32_t id);
+  bool write_data(const Message& message, const Buffer& part);
+  bool write_pieces(Streaming& stream);
+  Message piece_of(const Streaming& stream, std::size_t at) const;
   ArrayKey key_of(const Buffer& buffer) const;
 
   Link& link_;

@@ -194,10 +194,24 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
   auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline, record);
   const bool is_posted = step([&](Ended& ended) {
     check_sendable(buffer, to, tag);
-    endpoint_.post_send(send, ended);
+    endpoint_.post_sends({&send, 1}, ended);
   });
   if (!is_posted) throw_ended();
   return send;
+}
+
+std::vector<TransferPtr> ProgressEngine::post_sends(std::span<const Buffer> buffers,
+                                                    int to, Tag tag,
+                                                    Deadline deadline) {
+  std::vector<TransferPtr> sends;
+  for (const Buffer& buffer : buffers)
+    sends.push_back(std::make_shared<Transfer>(true, buffer, to, tag, deadline));
+  const bool is_posted = step([&](Ended& ended) {
+    check_sendable(buffers.front(), to, tag);
+    endpoint_.post_sends(sends, ended);
+  });
+  if (!is_posted) throw_ended();
+  return sends;
 }
 
 TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, Tag tag,

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "allhands/base/buffer.hpp"
@@ -64,6 +65,9 @@ class ProgressEngine {
   // reason. `record` ends with the transfer, unless this throws.
   TransferPtr post_send(const Buffer& buffer, int to, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr);
+  // Several, in order, which go by as few system calls as possible.
+  std::vector<TransferPtr> post_sends(std::span<const Buffer> buffers, int to, Tag tag,
+                                      Deadline deadline);
   // `from` may be kAnySource.
   TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr);

@@ -16,30 +16,29 @@ Messages::~Messages() {
           transfer, Error(ErrorKind::Backend, "the collective that it is of failed"));
 }
 
-template <class Each>
-void Messages::for_pieces(const Buffer& buffer, Each each) {
+std::vector<Buffer> Messages::pieces_of(const Buffer& buffer) {
   const std::size_t most = piece_of(buffer.dtype);
+  std::vector<Buffer> pieces;
   std::size_t at = 0;
   do {
-    const std::size_t count = std::min(most, buffer.count - at);
-    each(buffer.slice(at, count));
-    at += count;
+    pieces.push_back(buffer.slice(at, std::min(most, buffer.count - at)));
+    at += pieces.back().count;
   } while (at < buffer.count);
+  return pieces;
 }
 
 void Messages::send(const Buffer& buffer, int to) {
   try {
-    for_pieces(buffer, [&](const Buffer& piece) {
-      transfers_.push_back(
-          crossing_.engine.post_send(piece, to, crossing_.tag(), limits_.deadline));
-    });
+    const std::vector<TransferPtr> sends = crossing_.engine.post_sends(
+        pieces_of(buffer), to, crossing_.tag(), limits_.deadline);
+    transfers_.insert(transfers_.end(), sends.begin(), sends.end());
   } catch (const Error& error) {
     rethrow(error);
   }
 }
 
 void Messages::receive(const Buffer& buffer, int from) {
-  for_pieces(buffer, [&](const Buffer& piece) { receive_piece(piece, from); });
+  for (const Buffer& piece : pieces_of(buffer)) receive_piece(piece, from);
 }
 
 TransferPtr Messages::receive_piece(const Buffer& buffer, int from) {

@@ -41,8 +41,7 @@ class Messages {
  private:
   static constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 
-  template <class Each>
-  static void for_pieces(const Buffer& buffer, Each each);
+  static std::vector<Buffer> pieces_of(const Buffer& buffer);
   [[noreturn]] void rethrow(const Error& error) const;
   [[noreturn]] void throw_timeout() const;
   std::vector<int> missing() const;

@@ -7,6 +7,7 @@
 // own. Thread rule: as Link's.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,18 +23,26 @@ struct Landed {
   std::size_t bytes = 0;
 };
 
+// A record with a body, as it is sent.
+struct LandingRecord {
+  static constexpr std::size_t kHeadBytes = 32;
+
+  std::array<std::byte, kHeadBytes> head;
+  std::span<const std::byte> body;
+  LandingKey key;
+};
+
 // Bodies of records that go from array to array.
 class Landings {
  public:
-  // Of records with a body, what is in front of it.
-  static constexpr std::size_t kHeadBytes = 32;
+  // Of one write().
+  static constexpr std::size_t kMostAtOnce = 16;
 
   virtual ~Landings() = default;
 
-  // Writer: sends a record of kHeadBytes of `head` and the whole of `body`, which is
-  // read before this returns. False: there is no room now, and an event will tell.
-  virtual bool write(const std::byte* head, std::span<const std::byte> body,
-                     LandingKey key) = 0;
+  // Writer: sends the first of `records`, as many as there is room for, and has read
+  // their bodies when it returns. Returns how many; where not all, an event will tell.
+  virtual std::size_t write(std::span<const LandingRecord> records) = 0;
 
   // Reader: bodies with `key` go to `memory`, one behind the other, until forget().
   virtual void expect(LandingKey key, std::span<std::byte> memory) = 0;

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -18,6 +19,26 @@ namespace {
 
 // Of groups that this process has not joined, or has just left.
 constexpr std::size_t kMaxChannels = 1 << 16;
+
+// A Bulk frame: its head, the record's, the body, what fills it up.
+constexpr std::size_t kBulkParts = 4;
+constexpr std::byte kPadding[kFrameAlign] = {};
+
+FrameHead bulk_head(const LandingRecord& record, std::uint64_t number) {
+  const std::size_t length = LandingRecord::kHeadBytes + record.body.size();
+  return {
+      static_cast<std::uint32_t>(length), FrameKind::Bulk, 0, number, 0, 0, record.key};
+}
+
+void cut_bulk(const FrameHead& head, const LandingRecord& record, iovec* parts) {
+  const std::span<const std::byte> all[kBulkParts] = {
+      std::as_bytes(std::span(&head, 1)),
+      record.head,
+      record.body,
+      {kPadding, padded(head.length) - head.length}};
+  for (const std::span<const std::byte> part : all)
+    *parts++ = {const_cast<std::byte*>(part.data()), part.size()};
+}
 
 }  // namespace
 
@@ -110,44 +131,42 @@ void Connection::keep(std::span<const std::byte> bytes) {
   if (state() == State::Up) ask_for_attention();
 }
 
-std::optional<std::uint64_t> Connection::write_bulk(const std::byte* head,
-                                                    std::span<const std::byte> body,
-                                                    LandingKey key, Channel& channel) {
+Connection::Written Connection::write_bulk(std::span<const LandingRecord> records,
+                                           Channel& channel) {
   const std::lock_guard lock(write_mutex_);
-  if (state() == State::Lost) return written_;
+  if (state() == State::Lost) return {records.size(), written_};
   if (state() != State::Up || unsent() != 0) {
     is_room_awaited_ = true;
-    return std::nullopt;
+    return {0, written_};
   }
-  constexpr std::byte kPadding[kFrameAlign] = {};
-  const std::size_t length = Landings::kHeadBytes + body.size();
-  FrameHead frame = {static_cast<std::uint32_t>(length),
-                     FrameKind::Bulk,
-                     0,
-                     next_number_++,
-                     0,
-                     0,
-                     key};
-  channel.stamp(frame);
-  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&frame, 1)),
-                                              {head, Landings::kHeadBytes},
-                                              body,
-                                              {kPadding, padded(length) - length}};
-  iovec vector[std::size(parts)];
-  for (std::size_t i = 0; i < std::size(parts); ++i)
-    vector[i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
+  records = records.first(std::min(records.size(), Landings::kMostAtOnce));
+  std::array<FrameHead, Landings::kMostAtOnce> heads;
+  std::array<iovec, Landings::kMostAtOnce * kBulkParts> parts;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    heads[i] = bulk_head(records[i], next_number_ + i);
+    channel.stamp(heads[i]);
+    cut_bulk(heads[i], records[i], &parts[i * kBulkParts]);
+  }
   msghdr message = {};
-  message.msg_iov = vector;
-  message.msg_iovlen = std::size(parts);
+  message.msg_iov = parts.data();
+  message.msg_iovlen = records.size() * kBulkParts;
   const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
-  for (const std::span<const std::byte> part : parts) {
-    const std::size_t gone = std::min(sent, part.size());
-    keep(part.subspan(gone));
-    sent -= gone;
-    written_ += part.size();
-  }
-  return written_;
+  auto sent = count > 0 ? static_cast<std::size_t>(count) : 0;
+  std::size_t num_taken = 0;
+  // Who has been begun has to be ended; the first that has not been stands for all of
+  // them, and they go once it has.
+  for (bool is_whole = true; is_whole && num_taken < records.size(); ++num_taken)
+    for (std::size_t i = 0; i < kBulkParts; ++i) {
+      const iovec& part = parts[num_taken * kBulkParts + i];
+      const std::size_t gone = std::min(sent, part.iov_len);
+      keep({static_cast<const std::byte*>(part.iov_base) + gone, part.iov_len - gone});
+      is_whole = is_whole && gone == part.iov_len;
+      sent -= gone;
+      written_ += part.iov_len;
+    }
+  next_number_ += num_taken;
+  is_room_awaited_ = is_room_awaited_ || num_taken < records.size();
+  return {num_taken, written_};
 }
 
 bool Connection::flush() {

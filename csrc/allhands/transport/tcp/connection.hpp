@@ -64,11 +64,13 @@ class Connection final : private FrameSink {
   // The same of one frame.
   std::uint64_t write(FrameKind kind, std::span<const std::byte> body,
                       Channel& channel);
-  // Any thread: the same of a Bulk frame, of a head of Landings::kHeadBytes and what is
-  // behind it. None: the socket takes nothing now, and the channels' events will tell.
-  std::optional<std::uint64_t> write_bulk(const std::byte* head,
-                                          std::span<const std::byte> body,
-                                          LandingKey key, Channel& channel);
+  struct Written {
+    std::size_t num_records;
+    std::uint64_t bytes;  // to the connection so far
+  };
+  // Any thread: sends the first of the records, as many as the socket takes by one
+  // call; where these are not all, the channels' events will tell.
+  Written write_bulk(std::span<const LandingRecord> records, Channel& channel);
   // Any thread: nothing lands with `key` any more.
   void forget(LandingKey key, Channel& channel);
   // Any thread: whether the peer's host has got the first `written` bytes. Where it has

@@ -17,7 +17,7 @@ constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 // One connection does not keep a thread for longer than this.
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 // In front of a body that may land.
-constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + Landings::kHeadBytes;
+constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + LandingRecord::kHeadBytes;
 
 }  // namespace
 
@@ -113,7 +113,7 @@ void FrameReader::begin() {
 }
 
 void FrameReader::begin_record() {
-  constexpr std::size_t kHead = Landings::kHeadBytes;
+  constexpr std::size_t kHead = LandingRecord::kHeadBytes;
   if (head_.kind == FrameKind::Bulk && body_length_ > kHead) {
     const Landed landed = {head_.key, body_length_ - kHead};
     landing_ = channel_->begin_landing(landed);

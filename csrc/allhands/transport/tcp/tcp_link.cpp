@@ -46,18 +46,22 @@ void TcpLink::wake_peer() {
   staged_ = 0;
 }
 
-bool TcpLink::write(const std::byte* head, std::span<const std::byte> body,
-                    LandingKey key) {
-  const std::size_t bytes = kHeadBytes + body.size();
+std::size_t TcpLink::write(std::span<const LandingRecord> records) {
   wake_peer();  // what was committed before goes before
-  if (!channel_->has_room(bytes)) return false;
-  channel_->take_room(bytes);  // before the peer can give it back
-  const auto written = connection_->write_bulk(head, body, key, *channel_);
-  if (written)
-    written_ = *written;
-  else
-    channel_->give_room(bytes);
-  return written.has_value();
+  const auto bytes_of = [](const LandingRecord& record) {
+    return LandingRecord::kHeadBytes + record.body.size();
+  };
+  std::size_t count = 0;
+  // Room is taken before the peer can give it back.
+  for (; count < records.size() && channel_->has_room(bytes_of(records[count]));
+       ++count)
+    channel_->take_room(bytes_of(records[count]));
+  if (count == 0) return 0;
+  const auto [taken, written] =
+      connection_->write_bulk(records.first(count), *channel_);
+  for (std::size_t i = taken; i < count; ++i) channel_->give_room(bytes_of(records[i]));
+  written_ = written;
+  return taken;
 }
 
 }  // namespace allhands

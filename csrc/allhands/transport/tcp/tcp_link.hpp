@@ -41,8 +41,7 @@ class TcpLink final : public Link, private Landings {
   Landings* landings() override { return this; }
 
  private:
-  bool write(const std::byte* head, std::span<const std::byte> body,
-             LandingKey key) override;
+  std::size_t write(std::span<const LandingRecord> records) override;
   void expect(LandingKey key, std::span<std::byte> memory) override {
     channel_->expect(key, memory);
   }
