@@ -150,15 +150,18 @@ tuning: Setting[dict[str, int]] = Setting(
 )
 
 
-def _yes_or_no(text: str) -> str:
-    if text not in ("yes", "no"):
-        raise ValueError("it must be yes or no")
-    return text
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"it must be {' or '.join(words)}")
+        return text
+
+    return read
 
 
 calibration = Setting(
     "ALLHANDS_CALIBRATION",
-    _yes_or_no,
+    _one_of("yes", "no"),
     "yes",
     "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. By what "
     "`allhands tune` has found for this CPU, and by figures, which a job takes up to 3 "
@@ -185,15 +188,9 @@ patience = Setting(
 )
 
 
-def _order(text: str) -> str:
-    if text not in ("any", "rank"):
-        raise ValueError("it must be any or rank")
-    return text
-
-
 reduce_order = Setting(
     "ALLHANDS_REDUCE_ORDER",
-    _order,
+    _one_of("any", "rank"),
     "any",
     "In which order a group whose ranks are on several hosts reduces large arrays. "
     "`rank`: in that of the ranks, so that results have the [same bits]"

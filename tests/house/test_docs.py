@@ -36,7 +36,7 @@ def test_command_prints_what_is_shown(name, command, tmp_path):
     done = subprocess.run(
         ["bash", "-c", command.line],
         cwd=tmp_path,
-        env=environment(PATH=path, PYTHONUNBUFFERED=""),  # a line is one write
+        env=environment(PATH=path),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

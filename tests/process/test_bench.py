@@ -5,13 +5,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
 import allhands as dist
 from allhands.bench.peers.mpi import Mpi
+from harness.bench import command, run_bench
 from harness.launcher import children, environment, is_alive, wait_until
 from harness.ranks import LIMIT
 
@@ -34,18 +34,8 @@ OPS = [
 ]
 
 
-def command(*options):
-    return [sys.executable, "-m", "allhands", "bench", *TINY, *options]
-
-
 def bench(*options, **variables):
-    return subprocess.run(
-        command(*options),
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
+    return run_bench(*TINY, *options, **variables)
 
 
 def measured(path, *options, **variables):
@@ -190,7 +180,7 @@ def test_no_rank_outlives_the_command(sent):
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as folder,  # short, so that it is used
         subprocess.Popen(
-            command(*SLOW),
+            command(*TINY, *SLOW),
             env=environment(TMPDIR=folder),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -210,7 +200,7 @@ def test_no_rank_outlives_the_command(sent):
 
 def test_a_rank_that_dies_ends_it():
     with subprocess.Popen(
-        command(*SLOW),
+        command(*TINY, *SLOW),
         env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -224,19 +214,9 @@ def test_a_rank_that_dies_ends_it():
     assert not any(map(is_alive, ranks))
 
 
-def scale(*options, **variables):
-    return subprocess.run(
-        [sys.executable, "-m", "allhands", "bench", "--rounds=2", *options],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-
-
 def test_what_more_ranks_cost(tmp_path):
     path, picture = tmp_path / "figures.json", tmp_path / "figures.png"
-    done = scale("--scale=2,4", f"--json={path}", f"--plot={picture}")
+    done = run_bench("--rounds=2", "--scale=2,4", f"--json={path}", f"--plot={picture}")
     assert (done.returncode, done.stderr) == (0, "")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert max(map(len, done.stdout.split("Linux")[0].splitlines()[:-2])) <= 80
@@ -252,20 +232,20 @@ def test_what_more_ranks_cost(tmp_path):
     assert min(four["requests"]) > min(two["requests"])
     assert min(four["store_bytes"]) > min(two["store_bytes"]) > 100
     assert min(four["segment"]) >= max(two["segment"]) > 4096
-    again = scale(f"--from={path}")
+    again = run_bench(f"--from={path}")
     assert again.returncode == 2
     assert "it has what --scale measured" in again.stderr
 
 
 def test_ranks_that_fail_as_they_are_scaled_say_why():
-    done = scale("--scale=3", ALLHANDS_TUNING="no_such_number=1")
+    done = run_bench("--rounds=2", "--scale=3", ALLHANDS_TUNING="no_such_number=1")
     assert done.returncode == 1
     assert done.stderr.startswith("allhands bench: 3 ranks failed:\n")
     assert "no_such_number" in done.stderr
 
 
 def test_what_scale_does_not_go_with():
-    done = scale("--scale=2", "--sizes=8")
+    done = run_bench("--rounds=2", "--scale=2", "--sizes=8")
     assert done.returncode == 2
     assert "--scale does not go with --sizes; it takes --rounds, --json, --plot" in (
         " ".join(done.stderr.split())

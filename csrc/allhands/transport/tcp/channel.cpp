@@ -76,25 +76,23 @@ void Channel::see(const FrameHead& head) {
 
 void Channel::expect(LandingKey key, std::span<std::byte> memory) {
   const std::lock_guard lock(mutex_);
-  places_.push_back({key, memory});
+  places_[key] = memory;
 }
 
 bool Channel::forget(LandingKey key) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(places_, [key](const Place& place) { return place.key == key; });
+  places_.erase(key);
   return landing_ == key;
 }
 
 std::byte* Channel::begin_landing(Landed landed) {
   const std::lock_guard lock(mutex_);
-  for (Place& place : places_) {
-    if (place.key != landed.key || place.memory.size() < landed.bytes) continue;
-    landing_ = landed.key;
-    std::byte* const at = place.memory.data();
-    place.memory = place.memory.subspan(landed.bytes);
-    return at;
-  }
-  return nullptr;
+  const auto found = places_.find(landed.key);
+  if (found == places_.end() || found->second.size() < landed.bytes) return nullptr;
+  landing_ = landed.key;
+  std::byte* const at = found->second.data();
+  found->second = found->second.subspan(landed.bytes);
+  return at;
 }
 
 std::byte* Channel::reserve(std::size_t record_bytes, Landed landed) {

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <vector>
+#include <unordered_map>
 
 #include "allhands/base/error.hpp"
 #include "allhands/transport/tcp/frame.hpp"
@@ -91,12 +91,6 @@ class Channel {
  private:
   static constexpr std::size_t kUntold = kWindow / 4;
 
-  // Where bodies with a key go.
-  struct Place {
-    LandingKey key;
-    std::span<std::byte> memory;  // that is left
-  };
-
   const std::uint64_t id_;
   RecordQueue queue_;
   std::uint64_t reserved_ = 0;  // in all, by who reads frames
@@ -111,7 +105,8 @@ class Channel {
   std::atomic<bool> is_listed_ = false;  // among the events' writers
 
   mutable std::mutex mutex_;  // guards what follows
-  std::vector<Place> places_;
+  // Where bodies with a key go: what is left of it.
+  std::unordered_map<LandingKey, std::span<std::byte>> places_;
   LandingKey landing_ = kNoLanding;  // the body that is on its way to its place
   std::optional<Error> why_;
   std::shared_ptr<GroupEvents> events_;  // null: not joined

@@ -47,29 +47,11 @@ class Connection:
 
     def send(self, address: int, num_bytes: int) -> None:
         """Hand all of it over to the kernel."""
-        fd, looks = self._fd, 0
-        while num_bytes:
-            done = _send(fd, address, num_bytes, _NOW)
-            if done > 0:
-                address += done
-                num_bytes -= done
-            else:
-                looks += 1
-                if looks % _LOOKS == 0:
-                    self._check()
+        self.exchange(address, num_bytes, 0, 0)
 
     def recv(self, address: int, num_bytes: int) -> None:
         """Fill all of it."""
-        fd, looks = self._fd, 0
-        while num_bytes:
-            done = _recv(fd, address, num_bytes, _NOW)
-            if done > 0:
-                address += done
-                num_bytes -= done
-            else:
-                looks += 1
-                if done == 0 or looks % _LOOKS == 0:
-                    self._check(done == 0)
+        self.exchange(0, 0, address, num_bytes)
 
     def exchange(self, source: int, to_send: int, target: int, to_recv: int) -> None:
         """Send `to_send` bytes, and at the same time receive `to_recv`."""
