@@ -8,6 +8,7 @@
     ├── DistNetworkError                 a connection could not be made or was lost
     └── DistStoreError                   a store call failed or timed out
         └── QueueEmptyError              queue_pop(block=False) on an empty queue
+    InjectedError (RuntimeError)         a fault on demand, see `debug.faults`
 
 The caller's own mistakes are `ValueError` and `TypeError`, raised before a byte moves.
 """
@@ -21,6 +22,7 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "InjectedError",
     "QueueEmptyError",
     "RankFailedError",
 ]
@@ -125,5 +127,22 @@ class QueueEmptyError(DistStoreError):
             task = store.queue_pop("tasks", block=False)
         except dist.QueueEmptyError:
             task = None
+        ```
+    """
+
+
+class InjectedError(RuntimeError):
+    """A fault on demand that says `do=raise`: the operation has not begun on this rank.
+
+    It stands for an exception of the program's own, so it is no `DistError`. You don't
+    get it unless `ALLHANDS_FAULTS` or `allhands.debug.faults` asks for it.
+
+    Example:
+        ```python
+        with dist.debug.faults("rank=1,op=barrier,do=raise"):
+            try:
+                dist.barrier(timeout=timedelta(seconds=1))
+            except (dist.InjectedError, dist.CollectiveTimeoutError):
+                pass  # rank 1, and who waits for it
         ```
     """

@@ -18,6 +18,7 @@ __all__ = [
     "advertise",
     "calibration",
     "dumps",
+    "faults",
     "heartbeat",
     "host_id",
     "interfaces",
@@ -324,11 +325,21 @@ dumps = Setting(
     "imported. Unset: nothing is written.",
 )
 
+faults = Setting(
+    "ALLHANDS_FAULTS",
+    str,
+    "",
+    "What is to go wrong [on demand](debug.md#faults-on-demand), for tests: "
+    "`rank=1,op=all_reduce,nth=5,do=kill`, several with `;` between. Read by "
+    "`init_process_group`. Unset: nothing.",
+)
+
 ALL: tuple[Setting[Any], ...] = (
     *(
         advertise,
         calibration,
         dumps,
+        faults,
         heartbeat,
         host_id,
         interfaces,

@@ -364,6 +364,21 @@ def test_what_torch_has_no_method_for_is_refused_by_a_users_group(op):
         UserGroupCommunicator(Scanning(0, 1)).submit(Call(op, x, x))
 
 
+def test_a_fault_on_demand_comes_before_the_operation():
+    def body(rank):
+        x = numbers(rank)
+        with dist.debug.faults("op=all_reduce,nth=2,do=raise"):
+            dist.all_reduce(x)
+            with pytest.raises(dist.InjectedError, match=f"rank {rank}, all_reduce"):
+                dist.all_reduce(x)
+            dist.barrier()
+        np.testing.assert_array_equal(x, TOTAL)
+        dist.all_reduce(x)
+        np.testing.assert_array_equal(x, SIZE * TOTAL)
+
+    run_ranks(SIZE, body)
+
+
 def test_a_coalescing_communicator_starts_everything(moving):
     def body(rank):
         works = []

@@ -81,39 +81,29 @@ def test_a_subgroup_without_the_dead_rank_goes_on():
     source = """
         group = dist.new_group([0, 2])
         dist.barrier()
-        say("ready")
-        if rank == 1:
-            stay()
-        try:
-            dist.barrier()
-        except dist.RankFailedError:
-            pass
+        with dist.debug.faults("rank=1,op=barrier,do=kill"):
+            try:
+                dist.barrier()
+            except dist.RankFailedError:
+                pass
         array = np.array([rank])
         dist.all_reduce(array, group=group)
         give(int(array[0]))
     """
     with Processes(3, source) as job:
-        for rank in range(3):
-            assert job.read(rank) == "ready"
-        job.ranks[1].kill()
         assert job.join(codes=[0, -signal.SIGKILL, 0]) == [2, None, 2]
 
 
 def test_a_stopped_rank_is_late_not_dead():
     source = """
         dist.barrier()
-        say("ready")
-        if rank == 1:
-            stay()
         try:
-            dist.all_reduce(np.zeros(5), timeout=timedelta(seconds=1))
+            with dist.debug.faults("rank=1,do=stop"):
+                dist.all_reduce(np.zeros(5), timeout=timedelta(seconds=0.5))
         except dist.CollectiveTimeoutError as error:
             give((error.ranks, str(error)))
     """
     with Processes(2, source) as job:
-        for rank in range(2):
-            assert job.read(rank) == "ready"
-        job.ranks[1].send_signal(signal.SIGSTOP)
         assert job.ranks[0].wait(LIMIT) == 0
         job.ranks[1].kill()
         ranks, text = job.join(codes=[0, -signal.SIGKILL])[0]

@@ -16,7 +16,16 @@ from typing import Any
 from allhands.arrays import device_of
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["Call"]
+__all__ = ["OPERATIONS", "Call"]
+
+OPERATIONS = (
+    *("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single", "scan"),
+    *("exscan", "broadcast", "all_gather", "all_gather_single", "gather"),
+    *("gather_single", "scatter", "all_to_all", "all_to_all_single", "barrier"),
+    *("all_reduce_coalesced", "all_gather_coalesced", "all_gather_single_coalesced"),
+    *("reduce_scatter_single_coalesced", "send", "recv"),
+)
+"""What the package itself calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +33,7 @@ class Call:
     """An operation with its arguments; ranks are ranks of the group."""
 
     op: str
-    """The name of the public function: "all_reduce", ..., "send", "recv"."""
+    """The name of the public function; see `OPERATIONS`."""
     output: Any = None
     """What it writes: an array, a list with one per rank, a list of such lists."""
     input: Any = None

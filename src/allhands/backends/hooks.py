@@ -109,13 +109,15 @@ AbortHook: TypeAlias = Callable[[], Any]
 class Hooks:
     """The hooks of a group by the ids that their users chose; called in that order."""
 
+    first: PreHook | None = None
+    """The package's own, before those of users."""
     before: dict[int, PreHook] = field(default_factory=dict)
     after: dict[int, PostHook] = field(default_factory=dict)
     on_abort: dict[int, AbortHook] = field(default_factory=dict)
     ids: itertools.count[int] = field(default_factory=itertools.count)
 
     def __bool__(self) -> bool:
-        return bool(self.before or self.after or self.on_abort)
+        return bool(self.first or self.before or self.after or self.on_abort)
 
     def abort(self) -> None:
         """The group is about to break."""
@@ -147,6 +149,8 @@ class HookedCommunicator(FrontCommunicator):
             call.root if call.peer is None else call.peer,
             op_id,
         )
+        if self._hooks.first is not None:
+            self._hooks.first(told)
         for hook in list(self._hooks.before.values()):
             hook(told)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from allhands.debug.faults import faults as faults
 from allhands.debug.level import (
     get_debug_level,
     set_debug_level,

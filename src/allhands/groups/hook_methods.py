@@ -71,6 +71,11 @@ class HookMethods:
         """Take back what `register_abort_hook` did; of an unknown id nothing."""
         self._unregister(self._hooks.on_abort, hook_id)
 
+    def set_first_hook(self, hook: PreHook | None) -> None:
+        """Call `hook` before all others; None: no more. For the package itself."""
+        self._hooks.first = hook
+        self._come_or_go()
+
     @property
     def supports_abort_hooks(self) -> bool:
         """Whether `register_abort_hook` works: it does."""
@@ -87,11 +92,16 @@ class HookMethods:
         if index(hook_id) in hooks:
             raise ValueError(f"the group has a {kind} hook {hook_id}")
         hooks[index(hook_id)] = hook
-        if not isinstance(self.communicator, HookedCommunicator):
-            self.communicator = HookedCommunicator(self.communicator, self._hooks)
+        self._come_or_go()
 
     def _unregister(self, hooks: dict[int, Any], hook_id: int) -> None:
         hooks.pop(index(hook_id), None)
-        hooked = self.communicator
-        if not self._hooks and isinstance(hooked, HookedCommunicator):
-            self.communicator = hooked.communicator
+        self._come_or_go()
+
+    def _come_or_go(self) -> None:
+        """Stand in front of the communicator as long as there are hooks."""
+        now = self.communicator
+        if not self._hooks and isinstance(now, HookedCommunicator):
+            self.communicator = now.communicator
+        elif self._hooks and not isinstance(now, HookedCommunicator):
+            self.communicator = HookedCommunicator(now, self._hooks)

@@ -13,7 +13,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from allhands.backends.observer import observing
 from allhands.backends.registry import Backend, BackendConfig
 from allhands.groups import excepthook
 from allhands.groups.making import add_group, check_members, hashed, make_world
@@ -262,7 +261,7 @@ def make_group(
         num_alike = world.count_alike(members)
         name: str | None = f"{hashed(members)}:{num_alike}"
     else:
-        with observing(world.observer, whole.group_name, "new_group"):
+        with world.carrying_out(whole.group_name, "new_group"):
             name = name_in_order(members, backend.lower(), group_desc)
         num_alike = world.count_alike(members)
     if name is None or whole.rank() not in members:

@@ -14,7 +14,6 @@ from typing import Any
 
 from allhands import arrays, settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.observer import observing
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import BackendConfig, make_communicator
 from allhands.groups import excepthook
@@ -71,7 +70,7 @@ def make_world(
     """
     arrays.load()
     world = current()
-    world.open(store, exchange)
+    world.open(store, exchange, rank)
     ranks = list(range(size))
     try:
         group = add_group(
@@ -223,7 +222,7 @@ def merge(
     """See `ProcessGroup.merge_remote_group`."""
     call = "merge_remote_group"
     own = local.rank(), local.size()
-    with observing(current().observer, local.group_name, call):
+    with current().carrying_out(local.group_name, call):
         place = find_place(
             local.communicator, store, *own, size, timeout, local.group_name
         )

@@ -26,6 +26,7 @@ from allhands.backends.observer import Observer, observing
 from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.agreed_calls import AgreedCalls
+from allhands.groups.fault_point import FaultPoint
 from allhands.groups.process_group import (
     GOODBYE_OF_THE_FAILED,
     LONGEST_GOODBYE,
@@ -59,6 +60,7 @@ class World:
         """What was set; None until somebody asks for it."""
         self.observer: Observer | None = None
         """What is told of each operation; see `observe`."""
+        self.fault_point = FaultPoint()
         self.agreed_calls: AgreedCalls | None = None
         """Of `new_group`; see `order`. None until the first."""
         self._ending = threading.Lock()
@@ -80,8 +82,14 @@ class World:
             self.agreed_calls.close()
         self.agreed_calls = None
 
-    def open(self, store: Store, exchange: Callable[[], Roster]) -> None:
-        """Begin: the ranks share `store`, and `exchange` tells who they are."""
+    def open(self, store: Store, exchange: Callable[[], Roster], rank: int) -> None:
+        """Begin: the ranks share `store`, and `exchange` tells who they are.
+
+        Raises:
+            ValueError: ALLHANDS_FAULTS cannot be read.
+        """
+        self.fault_point.read_setting()
+        self.fault_point.rank = rank
         self._store = store
         self._exchange = exchange
         self._num_named = 1  # "0" is the world
@@ -101,9 +109,20 @@ class World:
         """The processes of this world; the first call waits until all have come."""
         if self._roster is None:
             assert self._exchange is not None, "open() comes first"
-            with observing(self.observer, "", "init_process_group"):
+            with self.carrying_out("", "init_process_group"):
                 self._roster = self._exchange()
         return self._roster
+
+    @contextmanager
+    def carrying_out(self, group: str, op: str) -> Iterator[None]:
+        """An operation that Python carries out is the `with` block.
+
+        As those of communicators it meets the faults that were asked for, and the
+        observer is told of it.
+        """
+        self.fault_point.meet(self.groups.get(group), op)
+        with observing(self.observer, group, op):
+            yield
 
     def observe(self, observer: Observer | None) -> None:
         """Tell `observer` of each later operation of this rank; None: nobody."""
@@ -140,6 +159,7 @@ class World:
         self.groups[group.group_name] = group
         if self.observer is not None:
             group.communicator.observe(self.observer)
+        self.fault_point.add(group)
         if self.default is None:
             self.default = group
             group.is_world = True

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from allhands.backends.observer import observing
 from allhands.errors import CollectiveMismatchError, DistBackendError, DistError
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import current
@@ -63,7 +62,7 @@ class ObjectExchange:
         self._communicator = member.communicator
         self._is_awaited = False
         """Whether peers have heard of this call, and wait for more."""
-        self._told = observing(current().observer, member.group_name, operation)
+        self._told = current().carrying_out(member.group_name, operation)
 
     def __enter__(self) -> ObjectExchange:
         self._told.__enter__()

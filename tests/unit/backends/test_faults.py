@@ -1,0 +1,84 @@
+"""Faults on demand: what their texts mean, and what is said of texts that mean none."""
+
+import re
+
+import pytest
+
+from allhands.backends.call import OPERATIONS
+from allhands.backends.faults import Fault, Faults, parse
+from allhands.errors import InjectedError
+from harness.documents import ROOT
+
+
+def test_what_a_text_asks_for():
+    text = "rank=1, op=all_reduce, nth=5, do=kill; do=delay:1.5ms,group=dp,nth=2-;"
+    assert parse(text, "it") == (
+        Fault("kill", rank=1, op="all_reduce", first=5, last=5),
+        Fault("delay", 0.0015, group="dp", first=2),
+    )
+    [fault] = parse("nth=3-4,attempt=0,do=stop", "it")
+    assert (fault.first, fault.last, fault.attempt) == (3, 4, 0)
+    assert parse(" ; ", "it") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kill", "'kill' is not key=value"),
+        ("do=", "'do=' is not key=value"),
+        ("rank=1", "'rank=1' has no do="),
+        ("who=1,do=kill", "there is no key 'who', only rank, op, group, nth, attempt"),
+        ("do=kill,rank=1,do=stop", "'do' is there twice in 'do=kill,rank=1,do=stop'"),
+        ("do=die", "do=die is not kill, stop, raise or delay with a time, as delay:2"),
+        ("do=delay:5", "do=delay:5 is not kill"),
+        ("do=delay:1e5s", "do=delay:1e5s is not kill"),
+        ("do=delay:99999999999s", "do=delay:99999999999s is more than 92"),
+        ("do=kill,nth=0", "nth=0 counts from 1, the first not above the last"),
+        ("do=kill,nth=5-4", "nth=5-4 counts from 1"),
+        ("do=kill,nth=-4", "nth= is no number"),
+        ("do=kill,rank=one", "rank=one is no number"),
+        ("do=kill,rank=²", "rank=² is no number"),
+        ("do=kill,op=allreduce", "there is no op 'allreduce', perhaps all_reduce"),
+        ("do=kill,op=xyz", "there is no op 'xyz', only all_reduce, reduce, reduce_s"),
+    ],
+)
+def test_a_text_that_asks_for_nothing_is_refused(text, problem):
+    with pytest.raises(ValueError, match=re.escape(f"it is {text!r}: {problem}")) as e:
+        parse(text, "it")
+    assert str(e.value).endswith("'rank=1,op=all_reduce,nth=5,do=kill'")
+
+
+def test_only_what_is_meant_is_counted():
+    asked = Faults(parse("rank=1,op=barrier,group=dp,nth=2-3,do=raise", "it"))
+    for rank, group, op in [(0, "dp", "barrier"), (1, "tp", "barrier")]:
+        asked.meet(rank, [group], op)
+    asked.meet(1, ["dp"], "send")
+    met = []
+    for number in range(1, 6):
+        try:
+            asked.meet(1, ["7", "dp"], "barrier")
+        except InjectedError as error:
+            met.append((number, str(error)))
+    assert met == [
+        (number, f"fault on demand: rank 1, barrier, call {number}: do=raise")
+        for number in (2, 3)
+    ]
+    assert asked.num_done == 2
+
+
+def test_an_attempt_is_that_of_the_launcher(monkeypatch):
+    asked = Faults(parse("attempt=1,do=raise", "it"))
+    asked.meet(0, ["0"], "barrier")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    with pytest.raises(InjectedError, match="rank 0, barrier, call 1"):
+        asked.meet(0, ["0"], "barrier")
+
+
+def test_every_call_of_the_package_has_a_name_that_can_be_asked_for():
+    called = set()
+    for file in (ROOT / "src/allhands").rglob("*.py"):
+        called.update(re.findall(r'\bCall\(\s*"(\w+)"', file.read_text()))
+    core = (ROOT / "csrc/allhands/python/collectives.cpp").read_text()
+    called.update(re.findall(r'{\.name = "(\w+)"', core))
+    assert len(called) > 15
+    assert called <= set(OPERATIONS)

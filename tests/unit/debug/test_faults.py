@@ -1,0 +1,158 @@
+"""dist.debug.faults and ALLHANDS_FAULTS: what happens to ranks, which are threads."""
+
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from allhands.backends.call import OPERATIONS
+from allhands.groups.world import current
+from harness.ranks import outcomes, run_ranks
+
+X, Y = np.ones(2), np.zeros(2)
+CALLS = {
+    "all_reduce": lambda: dist.all_reduce(X),
+    "reduce": lambda: dist.reduce(X, 0),
+    "reduce_scatter": lambda: dist.reduce_scatter(Y, [X]),
+    "reduce_scatter_single": lambda: dist.reduce_scatter_single(Y, X),
+    "scan": lambda: dist.scan(Y, X),
+    "exscan": lambda: dist.exscan(Y, X),
+    "broadcast": lambda: dist.broadcast(X, 0),
+    "all_gather": lambda: dist.all_gather([Y], X),
+    "all_gather_single": lambda: dist.all_gather_single(Y, X),
+    "gather": lambda: dist.gather(X, [Y], 0),
+    "gather_single": lambda: dist.gather_single(X, Y, 0),
+    "scatter": lambda: dist.scatter(Y, [X], 0),
+    "all_to_all": lambda: dist.all_to_all([Y], [X]),
+    "all_to_all_single": lambda: dist.all_to_all_single(Y, X),
+    "barrier": lambda: dist.barrier(async_op=True),
+    "all_reduce_coalesced": lambda: dist.all_reduce_coalesced([X]),
+    "all_gather_coalesced": lambda: dist.all_gather_coalesced([[Y]], [X]),
+    "all_gather_single_coalesced": lambda: dist.group.WORLD.all_gather_single_coalesced(
+        [Y], [X]
+    ),
+    "reduce_scatter_single_coalesced": lambda: (
+        dist.group.WORLD.reduce_scatter_single_coalesced([Y], [X])
+    ),
+    "send": lambda: dist.isend(X, 0),
+    "recv": lambda: dist.irecv(X, 0),
+    "all_gather_object": lambda: dist.all_gather_object([None, None], 1),
+    "gather_object": lambda: dist.gather_object(1, [None, None]),
+    "broadcast_object_list": lambda: dist.broadcast_object_list([1]),
+    "scatter_object_list": lambda: dist.scatter_object_list([None], [1, 1]),
+    "send_object_list": lambda: dist.send_object_list([1], 1),
+    "recv_object_list": lambda: dist.recv_object_list([None], 1),
+    "new_group": lambda: dist.new_group([0]),
+    "merge_remote_group": lambda: dist.group.WORLD.merge_remote_group(
+        dist.HashStore(), 1
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_every_operation_can_be_asked_to_raise():
+    def body(rank):
+        for op, call in CALLS.items() if rank == 0 else ():
+            with (
+                dist.debug.faults(f"op={op},do=raise") as asked,
+                pytest.raises(dist.InjectedError, match=f"rank 0, {op}, call 1: do="),
+            ):
+                call()
+            assert asked.num_done == 1
+
+    assert set(OPERATIONS) <= set(CALLS)
+    run_ranks(2, body)
+
+
+def test_init_process_group_can_be_asked_to_raise():
+    def body(rank):
+        store = dist.HashStore()
+        with (
+            dist.debug.faults("op=init_process_group,do=raise"),
+            pytest.raises(dist.InjectedError, match="rank 0, init_process_group"),
+        ):
+            dist.init_process_group(store=store, rank=0, world_size=1)
+        assert not dist.is_initialized()
+
+    run_ranks(1, body, init=False)
+
+
+def test_without_faults_nothing_stands_in_front_of_a_group():
+    def body(rank):
+        world = dist.group.WORLD
+        plain, seen = world.communicator, []
+        with dist.debug.faults("op=barrier,do=raise"):
+            world.register_pre_hook(1, lambda told: seen.append(told.op))
+            with dist.debug.faults("op=scan,do=raise"), pytest.raises(RuntimeError):
+                dist.scan(Y.copy(), X)
+            with pytest.raises(dist.InjectedError):
+                dist.barrier()
+            dist.scan(Y.copy(), X)
+            later = dist.new_group([0], group_desc="later")
+            with pytest.raises(dist.InjectedError):
+                dist.barrier(group=later)
+        dist.barrier()
+        world.unregister_pre_hook(1)
+        dist.barrier(group=later)
+        assert world.communicator is plain
+        assert type(later.communicator) is type(plain)
+        assert seen == ["scan", "barrier"]  # none of what did not begin
+
+    run_ranks(1, body)
+
+
+def test_a_rank_that_is_delayed_is_waited_for(capsys):
+    def body(rank):
+        text = "rank=1,op=all_reduce,nth=2-3,do=delay:30ms"
+        with dist.debug.faults(text) as asked:
+            dist.barrier()
+            began = time.monotonic()
+            for _ in range(4):
+                dist.all_reduce(np.ones(1))
+            took = time.monotonic() - began
+        assert took >= 0.06
+        return asked.num_done
+
+    assert run_ranks(2, body) == [0, 2]
+    told = "allhands: fault on demand: rank 1, all_reduce, call 2: do=delay:0.03s\n"
+    assert capsys.readouterr().err == told
+
+
+def test_who_waits_for_a_rank_that_raised_names_it():
+    def body(rank):
+        with dist.debug.faults("rank=1,group=pair,do=raise"):
+            group = dist.new_group([0, 1], group_desc="pair")
+            dist.barrier()
+            dist.barrier(group=group, timeout=timedelta(seconds=0.2))
+
+    late, raised = outcomes(2, body)
+    assert isinstance(raised, dist.InjectedError)
+    assert (type(late), late.ranks) == (dist.CollectiveTimeoutError, [1])
+
+
+def test_the_setting_holds_for_each_world_and_counts_on(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_FAULTS", "op=barrier,nth=2,do=raise")
+
+    def body(rank):
+        dist.barrier()
+        dist.destroy_process_group()
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        with pytest.raises(dist.InjectedError, match="call 2"):
+            dist.barrier()
+        dist.barrier()
+        dist.destroy_process_group()
+        monkeypatch.setenv("ALLHANDS_FAULTS", "")
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        for _ in range(3):
+            dist.barrier()
+        monkeypatch.setenv("ALLHANDS_FAULTS", "op=barier,do=raise")
+        dist.destroy_process_group()
+        told = "variable ALLHANDS_FAULTS is 'op=barier,do=raise': .*perhaps barrier"
+        with pytest.raises(ValueError, match=told):
+            dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        assert not dist.is_initialized()
+        assert current().groups == {}
+
+    run_ranks(1, body)
