@@ -14,8 +14,10 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -32,6 +34,7 @@ __all__ = ["dump"]
 _VERSION = "2.10"  # of torch's record, whose fields these are
 _GROUP = re.compile(r"(?:on|of) group '([^']*)'")
 _LEAST_PAUSE = 1.0  # seconds between two that are written by themselves
+_writes = count()
 _REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan", "exscan")
 
 
@@ -67,10 +70,25 @@ def _told(
     traceback: TracebackType | None = None,
     interrupted: FrameType | None = None,
 ) -> dict[str, Any]:
-    groups = list(world.groups.values())
     frames = sys._current_frames()
     if interrupted is not None:
         frames[threading.get_ident()] = interrupted
+    try:
+        return _seen(world, reason, error, traceback, frames)
+    finally:
+        # It has the frame of this function itself: a cycle would keep the locals of
+        # all threads until the next collection.
+        frames.clear()
+
+
+def _seen(
+    world: World,
+    reason: str,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+    frames: Mapping[int, FrameType],
+) -> dict[str, Any]:
+    groups = list(world.groups.values())
     now = time.time_ns()
     entries = [told for group in groups for told in _entries(group, frames)]
     if error is not None and traceback is None:
@@ -255,10 +273,12 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 def _write(told: dict[str, Any], path: str) -> None:
-    part = f"{path}.{os.getpid()}.part"
+    # No two share one: a signal or a thread may write to the same path meanwhile.
+    part = f"{path}.{os.getpid()}.{next(_writes)}.part"
+    text = json.dumps(told)
     try:
         with open(part, "w", encoding="utf-8") as file:
-            json.dump(told, file)
+            file.write(text)
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):
@@ -270,7 +290,7 @@ class _ByItself:
     """Writes the record into the folder of ALLHANDS_DUMPS."""
 
     def __init__(self) -> None:
-        self._last_failure: BaseException | None = None
+        self._last_failure: weakref.ref[BaseException] | None = None
         self._last_time = float("-inf")
 
     def on_failure(self, error: BaseException, traceback: TracebackType | None) -> None:
@@ -280,11 +300,15 @@ class _ByItself:
         if not folder or (traceback is None and not is_of_a_group):
             return
         now = time.monotonic()
-        is_told = self._last_failure in _causes(error)
+        last = self._last_failure() if self._last_failure is not None else None
+        is_told = last is not None and any(last is cause for cause in _causes(error))
         is_soon = traceback is None and now < self._last_time + _LEAST_PAUSE
         if is_told or is_soon:
             return
-        self._last_failure, self._last_time = error, now
+        # Its traceback has the arrays of all calls on the way; only those of Python's
+        # own classes cannot be held weakly, and of these one ends the program.
+        self._last_failure = weakref.ref(error) if is_of_a_group else None
+        self._last_time = now
         reason = "failure" if traceback is None else "exception"
         self._write(folder, _told(current(), reason, error, traceback))
 
@@ -292,7 +316,8 @@ class _ByItself:
         """Write what is now."""
         folder = settings.dumps.get()
         if folder:
-            with suppress(OSError):  # the program goes on
+            # Whatever is wrong, the program that was interrupted goes on.
+            with suppress(Exception):
                 self._write(folder, _told(current(), "signal", interrupted=frame))
 
     @staticmethod

@@ -35,7 +35,8 @@ class Verdict:
     """What is wrong, and who is to blame. Immutable."""
 
     kind: str
-    """"exception", "mismatch", "cycle", "stuck", "late", "missing" or "dead"."""
+    """"exception", "mismatch", "cycle", "stuck", "late", "missing", "dead", or
+    "failure": an operation failed, and no more is known."""
     ranks: tuple[int, ...]
     """Of the world."""
     line: str

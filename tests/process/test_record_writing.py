@@ -1,0 +1,103 @@
+"""A rank writes its record amid its program, and leaves that as it was."""
+
+import subprocess
+import sys
+
+import pytest
+
+from allhands.debug.dumps import read_dumps
+from harness.launcher import environment, program
+
+PROLOGUE = """
+import gc, json, os, signal, threading, weakref
+import numpy as np
+import allhands as dist
+from allhands.backends import failures
+
+folder = os.environ["ALLHANDS_DUMPS"]
+path = os.path.join(folder, "rank_0.json")
+gc.disable()
+
+def asked():
+    signal.raise_signal(signal.SIGUSR2)
+
+class Array:
+    pass
+"""
+
+CASES = {
+    "a signal between a write and its end": """
+real, calls = os.replace, []
+
+def replace(*names):
+    calls.append(names)
+    if len(calls) == 1:
+        asked()
+    real(*names)
+
+os.replace = replace
+dist.debug.dump(path)
+os.replace = real
+assert len(calls) == 2
+""",
+    "two threads that write to one path": """
+real, both = os.replace, threading.Barrier(2)
+
+def replace(*names):
+    both.wait(100)
+    real(*names)
+
+os.replace = replace
+failed = []
+threading.excepthook = failed.append
+threads = [threading.Thread(target=dist.debug.dump, args=(path,)) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+""",
+    "a signal where no record can be made": """
+asked()
+os.environ["RANK"] = "odd"
+asked()
+""",
+    "a signal does not keep what frames have": """
+def work():
+    array = Array()
+    asked()
+    dist.debug.dump()
+    return weakref.ref(array)
+
+assert work()() is None
+""",
+    "a failure does not keep what frames have": """
+def fail():
+    array = Array()
+    try:
+        raise dist.CollectiveTimeoutError("all_reduce #1: timed out")
+    except dist.DistError as error:
+        failures.tell(error)
+        failures.tell(error)  # of one told already
+    return weakref.ref(array)
+
+assert fail()() is None
+""",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_record_is_whole_and_the_program_goes_on(tmp_path, case):
+    records = tmp_path / "records"
+    records.mkdir()
+    done = subprocess.run(
+        [sys.executable, program(tmp_path, PROLOGUE + CASES[case])],
+        env=environment(RANK="0", WORLD_SIZE="1", ALLHANDS_DUMPS=str(records)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [dump.rank for dump in read_dumps([records])] == [0]
+    assert [path.name for path in records.glob("*.part")] == []
