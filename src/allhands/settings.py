@@ -23,6 +23,7 @@ __all__ = [
     "host_id",
     "interfaces",
     "job_mark",
+    "needs_launcher",
     "patience",
     "port_range",
     "record_length",
@@ -85,6 +86,14 @@ def _one_or_zero(text: str) -> bool:
         raise ValueError("it must be 1 or 0")
     return text == "1"
 
+
+needs_launcher = Setting(
+    "ALLHANDS_NEEDS_LAUNCHER",
+    _one_or_zero,
+    False,
+    "1: in a process that nobody has launched, `init_process_group()` is an error, "
+    "where it makes a world of one otherwise.",
+)
 
 replace_gloo = Setting(
     "ALLHANDS_REPLACE_GLOO",
@@ -347,5 +356,6 @@ ALL: tuple[Setting[Any], ...] = (
         job_mark,
         patience,
     ),
-    *(port_range, record_length, reduce_order, replace_gloo, store, tuning),
+    *(needs_launcher, port_range, record_length, reduce_order, replace_gloo, store),
+    tuning,
 )

@@ -4,8 +4,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from harness.documents import ROOT
 from harness.launcher import environment, launch
 from harness.ranks import LIMIT
@@ -31,15 +29,24 @@ def failed(*arguments):
     return lines[start:]
 
 
-@pytest.mark.parametrize("name", ["point_to_point.py", "work_queue.py"])
-def test_started_without_the_launcher(name):
-    done = subprocess.run(
+def alone(name, **variables):
+    return subprocess.run(
         [sys.executable, EXAMPLES / name],
-        env=environment(),
+        env=environment(**variables),
         capture_output=True,
         text=True,
         timeout=LIMIT,
     )
+
+
+def test_started_without_the_launcher():
+    done = alone("point_to_point.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "blocking:  [0. 0. 0.]"
+
+
+def test_started_without_the_launcher_that_it_needs():
+    done = alone("point_to_point.py", ALLHANDS_NEEDS_LAUNCHER="1")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "environment variable RANK expected, but not set" in last

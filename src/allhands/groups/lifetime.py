@@ -7,12 +7,14 @@ make the same groups, see `order`. For one thread at a time.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from allhands import settings
 from allhands.backends.registry import Backend, BackendConfig
 from allhands.groups import excepthook
 from allhands.groups.making import add_group, check_members, hashed, make_world
@@ -27,7 +29,8 @@ from allhands.groups.world import (
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.rendezvous import presence, rendezvous
 from allhands.rendezvous.exchange import HostLeft, exchange
-from allhands.store import PrefixStore, Store, TCPStore
+from allhands.rendezvous.launched import is_alone
+from allhands.store import HashStore, PrefixStore, Store, TCPStore
 
 __all__ = ["destroy_process_group", "init_process_group", "new_group"]
 
@@ -48,8 +51,13 @@ def init_process_group(
     """Join the world: make the group of all ranks, which every other call needs.
 
     Every rank calls it; it returns once all ranks have come. The ranks find each other
-    through `init_method` (a URL; "env://" by default, which `allhands run` prepares) or
-    through a `store` of yours with `rank` and `world_size`.
+    through `init_method` (a URL; "env://" by default, what `allhands run`, torchrun,
+    mpiexec, srun or Kubernetes have set) or through a `store` of yours with `rank` and
+    `world_size`. Called without any of these by a process that nobody has launched, it
+    makes a world of one (`ALLHANDS_NEEDS_LAUNCHER=1`: it raises).
+
+    Where mpiexec, srun or Kubernetes have started the ranks, it sets RANK, WORLD_SIZE,
+    LOCAL_RANK and LOCAL_WORLD_SIZE in the environment, unless they are set.
 
     Args:
         backend: "native" for CPU arrays, the default; "gloo" is served by it too. "mpi"
@@ -112,11 +120,21 @@ def init_process_group(
     )
     if store is None:
         is_mpi = Backend.MPI in config.get_device_backend_map().values()
+        is_open = init_method is None and not is_mpi and rank == world_size == -1
+        if is_open and _may_be_alone():
+            own = HashStore()
+            enter(own, 0, 1, found=own)
+            return
         url = init_method or ("mpi://" if is_mpi else "env://")
         _meet_and_enter(url, rank, world_size, limit, enter)
     else:
         _check_store_arguments(init_method, rank, world_size)
         enter(store, rank, world_size, found=store)
+
+
+def _may_be_alone() -> bool:
+    """Whether this process, which nobody has launched, may be a world of one."""
+    return not settings.needs_launcher.get() and is_alone(os.environ)
 
 
 def _meet_and_enter(

@@ -14,6 +14,7 @@ from allhands.backends.communicator import Communicator
 from allhands.groups.arguments import Group, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import NON_GROUP_MEMBER, current
+from allhands.rendezvous.launched import find_launched
 
 __all__ = [
     "GroupMember",
@@ -262,6 +263,9 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     text = os.environ.get("LOCAL_RANK", "")
     if text:
         return int(text)
+    launched = find_launched(os.environ)
+    if launched is not None and launched.local_rank >= 0:
+        return launched.local_rank
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError(

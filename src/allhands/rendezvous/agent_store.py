@@ -11,22 +11,15 @@ their counts of restarts differ.
 from __future__ import annotations
 
 import json
-import sys
-import time
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
-from allhands import settings
 from allhands.errors import DistNetworkError, DistStoreError
-from allhands.rendezvous.identity import (
-    Identity,
-    is_alive,
-    is_identity,
-    process_identity,
-)
+from allhands.rendezvous.first_rank import wait_for_rank_0
+from allhands.rendezvous.identity import Identity, is_identity, process_identity
 from allhands.store import PrefixStore, Store
 from allhands.store.compare_set import look
-from allhands.store.limits import poll
 
 __all__ = ["meet_at_agent"]
 
@@ -49,7 +42,7 @@ def meet_at_agent(host: str, port: int, rank: int, timeout: timedelta) -> Store:
         first = process_identity()
         ours.set(_FIRST, json.dumps(first))
     else:
-        first = _wait_for_rank_0(ours, rank, timeout)
+        first = wait_for_rank_0(partial(_said, ours, rank), rank, timeout)
     return PrefixStore(json.dumps(first), ours)
 
 
@@ -72,31 +65,11 @@ def _connect(host: str, port: int, limit: timedelta) -> Store:
         ) from error
 
 
-def _wait_for_rank_0(ours: Store, rank: int, timeout: timedelta) -> Identity:
-    """Which process rank 0 of this start is."""
-    begin, patience = time.monotonic(), settings.patience.get()
-    limit = round(timeout.total_seconds(), 2)
-    is_told = not 0 < patience < limit
+def _said(ours: Store, rank: int) -> Identity | None:
+    """What the store has of rank 0, for this rank."""
+    said = look(ours, _FIRST)
     subject = f"init_process_group: rank {rank} (this process)"
-    last = None
-    for _ in poll(timeout):
-        said = look(ours, _FIRST)
-        last = None if said is None else _read(said, subject)
-        if last is not None and is_alive(last):
-            return last
-        if not is_told and time.monotonic() - begin >= patience:
-            is_told = True
-            sys.stderr.write(
-                f"allhands: {subject} has waited {patience:g} s (limit {limit:g} s) "
-                f"for rank 0, which did not come\n"
-            )
-    earlier = ""
-    if last is not None:
-        earlier = f" (pid {last.pid}, which was rank 0, has ended)"
-    raise DistStoreError(
-        f"{subject} timed out: waited {limit:g} s (its timeout) for rank 0, which did "
-        f"not come{earlier}"
-    )
+    return None if said is None else _read(said, subject)
 
 
 def _read(said: bytes, subject: str) -> Identity:

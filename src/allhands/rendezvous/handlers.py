@@ -14,21 +14,18 @@ from __future__ import annotations
 
 import operator
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from allhands import settings
-from allhands.errors import DistNetworkError
-from allhands.options import default_pg_timeout, to_seconds
+from allhands.options import default_pg_timeout
 from allhands.rendezvous.agent_store import meet_at_agent
-from allhands.rendezvous.attempt import part_of_this_attempt
-from allhands.rendezvous.presence import enter
-from allhands.store import FileStore, Store, TCPStore
+from allhands.rendezvous.by_launcher import meet_as_launched
+from allhands.rendezvous.hosted import open_store
+from allhands.rendezvous.launched import Launched, find_launched, is_plain
+from allhands.store import FileStore, Store
 from allhands.store.arguments import as_port
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
@@ -47,7 +44,8 @@ def rendezvous(
     The URL is one of
 
     - `env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment,
-      which a launcher sets; an empty variable counts as unset,
+      which a launcher sets; an empty variable counts as unset. Where an address is not
+      there, or the rest, what mpiexec, srun or Kubernetes have set,
     - `tcp://host:port`: a TCPStore there, hosted by rank 0,
     - `file:///path`: a FileStore at the path,
     - `mpi://`: MPI, which knows rank and size, of a program that mpiexec has started;
@@ -144,6 +142,13 @@ def _meet_by_environment(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
 ) -> Iterator[Meeting]:
     query = dict(parse_qsl(urlsplit(url).query))
+    launched = None if is_plain(os.environ) else find_launched(os.environ)
+    has_address = all(os.environ.get(name) for name in ("MASTER_ADDR", "MASTER_PORT"))
+    if launched is not None and _agrees(launched, query, has_address):
+        launched.show(os.environ)
+        if not has_address:
+            yield meet_as_launched(launched, timeout), launched.rank, launched.size
+            raise RuntimeError("Unable to perform re-rendezvous using env:// method")
     rank = _number("RANK", query.get("rank") or _variable("RANK"))
     size = query.get("world_size") or _variable("WORLD_SIZE")
     world_size = _number("WORLD_SIZE", size)
@@ -153,13 +158,31 @@ def _meet_by_environment(
     launchers = settings.store.get()
     if launchers is not None and launchers.master_port == port:
         host, port = launchers.host, launchers.port
-        store = _tcp_store(host, port, rank, world_size, timeout, is_hosted=True)
+        store = open_store(host, port, rank, world_size, timeout, is_hosted=True)
     elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         store = meet_at_agent(host, as_port(port), rank, timeout)
     else:
-        store = _tcp_store(host, port, rank, world_size, timeout)
+        store = open_store(host, port, rank, world_size, timeout)
     yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
+
+
+def _agrees(launched: Launched, query: dict[str, str], has_address: bool) -> bool:
+    """Whether the caller and plain variables say the same as the launcher.
+
+    Where they do not they win, and are to say where rank 0 is, too.
+    """
+    for name, own in (("RANK", launched.rank), ("WORLD_SIZE", launched.size)):
+        said = query.get(name.lower()) or os.environ.get(name) or str(own)
+        if said != str(own):
+            if has_address:
+                return False
+            raise ValueError(
+                f"init_process_group: {name.lower()} is {said}, but "
+                f"{launched.launcher}, which started this process, says {own}: leave "
+                f"it out, or set MASTER_ADDR and MASTER_PORT, too"
+            )
+    return True
 
 
 def _meet_at_port(
@@ -173,7 +196,7 @@ def _meet_at_port(
     if not port:
         raise _incomplete("tcp", "port number missing")
     rank, world_size = _place_in(parts)
-    store = _tcp_store(parts.hostname, _number("port", port), rank, world_size, timeout)
+    store = open_store(parts.hostname, _number("port", port), rank, world_size, timeout)
     yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
@@ -247,58 +270,6 @@ def _incomplete(scheme: str, problem: str) -> ValueError:
     return ValueError(
         f"Error initializing allhands using {scheme}:// rendezvous: {problem}"
     )
-
-
-def _tcp_store(
-    host: str,
-    port: int,
-    rank: int,
-    world_size: int,
-    timeout: timedelta,
-    is_hosted: bool = False,
-) -> Store:
-    """The store at host and port, which a launcher hosts, or else rank 0 here.
-
-    It does not wait for the other ranks: whoever needs them can tell who is missing.
-    """
-    make = partial(
-        TCPStore,
-        host,
-        port,
-        world_size,
-        is_master=rank == 0 and not is_hosted,
-        wait_for_workers=False,
-        multi_tenant=True,
-    )
-    store: Store = _made_patiently(make, rank, timeout)
-    if is_hosted:
-        store = part_of_this_attempt(store)
-    enter(store, rank)
-    return store
-
-
-def _made_patiently(
-    make: Callable[..., TCPStore], rank: int, timeout: timedelta
-) -> TCPStore:
-    """Make the store; where it is long in coming, say so, and go on looking for it."""
-    patience = timedelta(seconds=settings.patience.get())
-    start = time.monotonic()
-    if not 0 < patience.total_seconds() < to_seconds(timeout):
-        return make(timeout=timeout)
-    try:
-        store = make(timeout=patience)
-    except DistNetworkError as error:
-        took = timedelta(seconds=time.monotonic() - start)
-        if took < patience:
-            raise  # it would not be another one later
-        left = max(timeout - took, timedelta(milliseconds=1))
-        sys.stderr.write(
-            f"allhands: rank {rank} (this process) goes on looking for the store, for "
-            f"{left.total_seconds():.0f} s: {error}\n"
-        )
-        store = make(timeout=left)
-    store.set_timeout(timeout)
-    return store
 
 
 register_rendezvous_handler("env", _meet_by_environment)

@@ -518,11 +518,41 @@ def test_rank_translation():
     run_ranks(2, body)
 
 
+PLAIN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def test_who_was_not_launched_is_a_world_of_one(monkeypatch):
+    for name in PLAIN:
+        monkeypatch.delenv(name, raising=False)
+    with use(World()):
+        for _ in range(2):
+            dist.init_process_group()
+            x = np.full(2, 3.0)
+            dist.all_reduce(x)
+            assert (dist.get_rank(), dist.get_world_size(), x[0]) == (0, 1, 3.0)
+            assert dist.new_group([0]).size() == 1
+            dist.destroy_process_group()
+        monkeypatch.setenv("ALLHANDS_NEEDS_LAUNCHER", "1")
+        with pytest.raises(ValueError, match="environment variable RANK expected"):
+            dist.init_process_group()
+
+
+@pytest.mark.parametrize("given", [{"init_method": "env://"}, {"world_size": 1}])
+def test_who_asks_for_more_is_not_alone(monkeypatch, given):
+    for name in PLAIN:
+        monkeypatch.delenv(name, raising=False)
+    with use(World()), pytest.raises(ValueError, match="RANK expected"):
+        dist.init_process_group(**given)
+
+
 def test_node_local_rank_is_the_launchers(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     assert dist.get_node_local_rank(4) == 4
     with pytest.raises(RuntimeError, match=r"LOCAL_RANK is not in the environment\."):
         dist.get_node_local_rank()
+    for name, value in {"PMI_RANK": 1, "PMI_SIZE": 4, "MPI_LOCALRANKID": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    assert dist.get_node_local_rank() == 2
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert dist.get_node_local_rank(4) == 3
 

@@ -1,6 +1,7 @@
 """How URLs, arguments and the environment become a store, a rank and a world size."""
 
 import datetime
+import os
 import re
 import socket
 import threading
@@ -15,6 +16,8 @@ from allhands import (
     register_rendezvous_handler,
     rendezvous,
 )
+from allhands.rendezvous import by_launcher
+from allhands.rendezvous.launched import Launched
 from harness.ports import needs_ipv6, reserved_port
 
 TIMEOUT = datetime.timedelta(seconds=200)
@@ -347,3 +350,61 @@ def test_what_will_not_get_better_is_raised_at_once(environment, capfd):
 def test_a_number_of_seconds_is_told_how_to_be_a_timeout(url, tmp_path):
     with pytest.raises(TypeError, match=r"got 5: pass timedelta\(seconds=5\)"):
         meet(url.format(tmp_path / "store"), 0, 1, timeout=5)
+
+
+# env:// with what mpiexec and others set
+
+
+@pytest.fixture
+def of_mpiexec(environment):
+    """Rank 1 of 2, the other on another host."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MPI_LOCALRANKID"):
+        environment.delenv(name, raising=False)
+    for name, value in {"PMI_RANK": 1, "PMI_SIZE": 2, "MPI_LOCALNRANKS": 1}.items():
+        environment.setenv(name, str(value))
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        environment.setenv(name, "")  # so that they are unset again
+    return environment
+
+
+def test_an_address_goes_with_the_launchers_ranks(of_mpiexec):
+    host = TCPStore("127.0.0.1", 0, is_master=True)
+    of_mpiexec.setenv("MASTER_ADDR", "127.0.0.1")
+    of_mpiexec.setenv("MASTER_PORT", str(host.port))
+    store, *place = meet("env://", timeout=TIMEOUT)
+    assert (store.port, place) == (host.port, [1, 2])
+    assert os.environ["RANK"] == "1"
+    assert os.environ["LOCAL_WORLD_SIZE"] == "1"
+    assert meet("env://", 3, 4)[1:] == (3, 4)
+
+
+def test_what_contradicts_the_launcher_needs_an_address(of_mpiexec):
+    with pytest.raises(
+        ValueError, match=r"rank is 3, but mpiexec, .* says 1: .*MASTER"
+    ):
+        meet("env://", 3, 4)
+    of_mpiexec.setenv("WORLD_SIZE", "7")
+    with pytest.raises(ValueError, match="world_size is 7, but mpiexec"):
+        meet("env://")
+
+
+def test_ranks_on_several_hosts_need_mpi_or_an_address(of_mpiexec):
+    of_mpiexec.setattr(by_launcher, "why_no_mpi", lambda: "none")
+    message = r"mpiexec started 2 ranks, not all on .*install mpi4py.*set MASTER_ADDR"
+    with pytest.raises(ValueError, match=message):
+        meet("env://")
+
+
+def test_that_no_secret_is_carried_is_said_once(environment, capfd):
+    environment.setattr(by_launcher, "_is_noted", False)
+    environment.setenv("ALLHANDS_SECRET", "")
+    task = Launched("srun", 0, 2, "7.0.0", 0, 1, "127.0.0.1", 0)
+    with reserved_port() as port:
+        environment.setenv("MASTER_PORT", str(port))
+        for _ in range(2):
+            store = by_launcher.meet_as_launched(task, TIMEOUT)
+            assert store.port == port
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith(
+        "allhands: srun carries no secret: whoever reaches 127.0.0.1"
+    )

@@ -1,0 +1,67 @@
+"""How ranks meet that somebody else's launcher has started.
+
+On one host they meet in a file, see `host_file`. Between hosts the launcher names rank
+0's, or MPI carries where it is. A secret goes with either but the launcher's name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+
+from allhands import settings
+from allhands.rendezvous.host_file import meet_on_this_host
+from allhands.rendezvous.hosted import open_store
+from allhands.rendezvous.launched import Launched
+from allhands.rendezvous.mpi_library import INSTALL, why_no_mpi
+from allhands.store import HashStore, Store
+from allhands.store.arguments import as_port
+
+__all__ = ["meet_as_launched"]
+
+
+def meet_as_launched(launched: Launched, timeout: timedelta) -> Store:
+    """The store that the ranks of this job share.
+
+    Raises:
+        ValueError: nothing tells where rank 0 is.
+        DistStoreError: rank 0 did not come within `timeout`.
+    """
+    rank, size = launched.rank, launched.size
+    if size == 1:
+        return HashStore()
+    if launched.is_on_one_host:
+        return meet_on_this_host(launched.job, rank, size, timeout)
+    host = os.environ.get("MASTER_ADDR") or launched.host
+    port = os.environ.get("MASTER_PORT") or launched.port
+    if host and port:
+        _note_no_secret(launched, f"{host}:{port}")
+        return open_store(host, as_port(int(port)), rank, size, timeout)
+    if launched.launcher == "mpiexec" and not why_no_mpi():
+        from allhands.rendezvous.mpi_job import meet_by_mpi  # here: for few programs
+
+        store, *_ = next(meet_by_mpi("mpi://", timeout))
+        return store
+    remedy = "set MASTER_ADDR and MASTER_PORT for all ranks"
+    if launched.launcher == "mpiexec":
+        remedy = f"install mpi4py, by which they agree ({INSTALL}), or {remedy}"
+    raise ValueError(
+        f"init_process_group: {launched.launcher} started {size} ranks, not all on "
+        f"this host, and does not say where rank 0 is: {remedy}"
+    )
+
+
+_is_noted = False
+
+
+def _note_no_secret(launched: Launched, place: str) -> None:
+    """Say once that whoever reaches the store can take part in the job."""
+    global _is_noted
+    if launched.rank == 0 and not settings.secret.get() and not _is_noted:
+        _is_noted = True
+        sys.stderr.write(
+            f"allhands: {launched.launcher} carries no secret: whoever reaches "
+            f"{place} can take part in this job. Set "
+            f"{settings.secret.name} to the same text for all ranks\n"
+        )

@@ -1,0 +1,73 @@
+"""The store that the ranks of a job share, at a port that they know.
+
+A launcher hosts it, or rank 0. Who does not find it at once goes on looking for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from allhands import settings
+from allhands.errors import DistNetworkError
+from allhands.options import to_seconds
+from allhands.rendezvous.attempt import part_of_this_attempt
+from allhands.rendezvous.presence import enter
+from allhands.store import Store, TCPStore
+
+__all__ = ["open_store"]
+
+
+def open_store(
+    host: str,
+    port: int,
+    rank: int,
+    world_size: int,
+    timeout: timedelta,
+    is_hosted: bool = False,
+) -> Store:
+    """The store at host and port, which a launcher hosts, or else rank 0 here.
+
+    It does not wait for the other ranks: whoever needs them can tell who is missing.
+    """
+    make = partial(
+        TCPStore,
+        host,
+        port,
+        world_size,
+        is_master=rank == 0 and not is_hosted,
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+    store: Store = _made_patiently(make, rank, timeout)
+    if is_hosted:
+        store = part_of_this_attempt(store)
+    enter(store, rank)
+    return store
+
+
+def _made_patiently(
+    make: Callable[..., TCPStore], rank: int, timeout: timedelta
+) -> TCPStore:
+    """Make the store; where it is long in coming, say so, and go on looking for it."""
+    patience = timedelta(seconds=settings.patience.get())
+    start = time.monotonic()
+    if not 0 < patience.total_seconds() < to_seconds(timeout):
+        return make(timeout=timeout)
+    try:
+        store = make(timeout=patience)
+    except DistNetworkError as error:
+        took = timedelta(seconds=time.monotonic() - start)
+        if took < patience:
+            raise  # it would not be another one later
+        left = max(timeout - took, timedelta(milliseconds=1))
+        sys.stderr.write(
+            f"allhands: rank {rank} (this process) goes on looking for the store, for "
+            f"{left.total_seconds():.0f} s: {error}\n"
+        )
+        store = make(timeout=left)
+    store.set_timeout(timeout)
+    return store

@@ -1,0 +1,208 @@
+"""Launched: who this process is in a job that somebody else's launcher has started.
+
+mpiexec, srun and Kubernetes say it in variables of their own. A reader per launcher
+knows those; the first one that finds its own wins. `allhands run` and torchrun set
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which need no reader.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from allhands.rendezvous.slurm import SlurmTask, read_task
+
+__all__ = ["Launched", "find_launched", "is_alone", "is_plain"]
+
+_PLAIN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What `allhands run` and torchrun set, and who starts ranks by hand."""
+_INDEX = "JOB_COMPLETION_INDEX"
+_POD_PORT = 29500
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A rank of a launcher's job; -1, empty and port 0: the launcher does not tell."""
+
+    launcher: str
+    rank: int
+    size: int
+    job: str
+    """Tells this start of the job from all others of this user on this host."""
+    local_rank: int = -1
+    """Among the ranks of its host."""
+    local_size: int = -1
+    host: str = ""
+    """Where the others reach rank 0, and at which port."""
+    port: int = 0
+
+    @property
+    def is_on_one_host(self) -> bool:
+        """Whether all ranks are for sure."""
+        return self.local_size == self.size
+
+    def show(self, environment: MutableMapping[str, str]) -> None:
+        """Set RANK and the like as others would: for the program, and who reads them.
+
+        What is set already stays.
+        """
+        found = {"RANK": self.rank, "WORLD_SIZE": self.size}
+        if self.local_rank >= 0:
+            found["LOCAL_RANK"] = self.local_rank
+        if self.local_size > 0:
+            found["LOCAL_WORLD_SIZE"] = self.local_size
+        for name, number in found.items():
+            environment[name] = environment.get(name) or str(number)
+
+
+def find_launched(environment: Environment) -> Launched | None:
+    """What a launcher has set; None where none has.
+
+    Raises:
+        ValueError: it is incomplete, or no launcher sets such.
+    """
+    for read in _READERS:
+        found = read(environment)
+        if found is not None:
+            if not 0 <= found.rank < found.size:
+                raise ValueError(
+                    f"{found.launcher} says that this process is rank {found.rank} of "
+                    f"{found.size}; the rank must be in [0, {found.size})"
+                )
+            return found
+    return None
+
+
+def is_plain(environment: Environment) -> bool:
+    """Whether all that is needed is there in the variables that need no launcher's."""
+    return all(environment.get(name) for name in _PLAIN)
+
+
+def is_alone(environment: Environment) -> bool:
+    """Whether nothing says that this process is a rank of a job."""
+    is_told = any(environment.get(name) for name in _PLAIN)
+    return not is_told and find_launched(environment) is None
+
+
+def _by_open_mpi(environment: Environment) -> Launched | None:
+    size = _number(environment, "OMPI_COMM_WORLD_SIZE")
+    rank = _number(environment, "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    if size < 1 or rank < 0:
+        return None
+    namespace = environment.get("PMIX_NAMESPACE", "")
+    return Launched(
+        "mpiexec",
+        rank,
+        size,
+        namespace or _starter(environment, "OMPI_COMM_WORLD_RANK"),
+        _number(environment, "OMPI_COMM_WORLD_LOCAL_RANK"),
+        _number(environment, "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    )
+
+
+def _by_pmi(environment: Environment) -> Launched | None:
+    """Hydra, MPICH's launcher, and others that speak its protocol."""
+    rank, size = _number(environment, "PMI_RANK"), _number(environment, "PMI_SIZE")
+    if size < 1 or rank < 0:
+        return None
+    local_rank = _number(environment, "MPI_LOCALRANKID", "PMI_LOCAL_RANK")
+    task = read_task(environment)
+    if local_rank < 0 and task is not None and (task.rank, task.size) == (rank, size):
+        return None  # srun, which speaks it too; its own variables tell more
+    return Launched(
+        "mpiexec",
+        rank,
+        size,
+        _starter(environment, "PMI_RANK"),
+        local_rank,
+        _number(environment, "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+    )
+
+
+def _by_slurm(environment: Environment) -> Launched | None:
+    task: SlurmTask | None = read_task(environment)
+    if task is None:
+        return None
+    return Launched(
+        "srun",
+        task.rank,
+        task.size,
+        task.step,
+        task.local_rank,
+        task.local_size,
+        task.first_node,
+        task.port,
+    )
+
+
+def _by_kubernetes(environment: Environment) -> Launched | None:
+    """A pod of an Indexed Job, which tells each its index."""
+    index = _number(environment, _INDEX)
+    if index < 0:
+        return None
+    size = _number(environment, "WORLD_SIZE")
+    if size < 1:
+        raise ValueError(
+            f"Kubernetes says by {_INDEX} that this pod has index {index}, but not how "
+            f"many there are: set WORLD_SIZE in the pod's template to the job's "
+            f"`completions`"
+        )
+    host = _first_pod(index, socket.getfqdn())
+    return Launched("Kubernetes", index, size, "", 0, 1, host, _POD_PORT)
+
+
+def _first_pod(index: int, name: str) -> str:
+    """The name of the pod of index 0, by that of this one; empty: it tells nothing.
+
+    A pod is called JOB-INDEX, and with a headless service JOB-INDEX.SERVICE...
+    """
+    host, dot, domain = name.partition(".")
+    base = host.removesuffix(f"-{index}")
+    return "" if base == host else f"{base}-0{dot}{domain}"
+
+
+_READERS: tuple[Callable[[Environment], Launched | None], ...] = (
+    _by_open_mpi,
+    _by_pmi,
+    _by_slurm,
+    _by_kubernetes,
+)
+
+
+def _number(environment: Environment, *names: str) -> int:
+    """The first of these variables that is a number; else -1."""
+    for name in names:
+        text = environment.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    return -1
+
+
+def _starter(environment: Environment, mark: str) -> str:
+    """The process that started the ranks of this host: the first without `mark`.
+
+    Between it and this one may be shells and the like, which have it too.
+    """
+    own = f"{mark}={environment.get(mark, '')}".encode()
+    pid, is_rank = os.getpid(), True
+    while is_rank and (parent := int(_fields_of(pid)[1])):  # 0: outside the container
+        pid, is_rank = parent, own in _environment_of(parent)
+    return f"{pid}.{_fields_of(pid)[19]}"
+
+
+def _fields_of(pid: int) -> list[str]:
+    """Of /proc/PID/stat, those after the name: the state, the parent, ..."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    """What it was started with; empty where that is another user's business."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:
+        return []
