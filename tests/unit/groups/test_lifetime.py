@@ -709,7 +709,7 @@ def test_the_port_for_other_hosts_ends_with_the_world(monkeypatch):
     roster = Roster([], b"", port)
     world = World()
     for keeps_port in (True, False):
-        world.open(dist.HashStore(), lambda: roster)
+        world.open(dist.HashStore(), lambda: roster, 0)
         world.roster()
         socket.create_connection(("127.0.0.1", number), LIMIT).close()
         world.destroy(keeps_port=keeps_port)
