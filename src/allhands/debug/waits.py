@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from allhands.debug.dumps import Dump, Entry, Group
 
@@ -16,6 +17,8 @@ __all__ = ["Wait", "cycle", "waits"]
 
 # Failures by which a rank tells that it waited.
 _BY_WAITING = ("CollectiveTimeoutError", "RankFailedError")
+_Reached: TypeAlias = Mapping[int, Mapping[str, int]]
+"""How far each rank with a record has come; see `_reached`."""
 
 
 @dataclass(frozen=True)
@@ -44,28 +47,39 @@ def waits(dumps: Mapping[int, Dump], least_seconds: float) -> dict[int, Wait]:
 
     A rank counts that has failed by waiting, or waited for `least_seconds`.
     """
-    found = (_wait_of(dump, dumps, least_seconds) for dump in dumps.values())
+    reached = {rank: _reached(dump) for rank, dump in dumps.items()}
+    found = (_wait_of(dump, reached, least_seconds) for dump in dumps.values())
     return {wait.rank: wait for wait in found if wait is not None}
 
 
-def _wait_of(dump: Dump, dumps: Mapping[int, Dump], least: float) -> Wait | None:
+def _reached(dump: Dump) -> dict[str, int]:
+    """The last collective that the rank has issued, by group."""
+    numbers: dict[str, int] = {}
+    for entry in dump.entries:
+        if not entry.is_message:
+            before = numbers.get(entry.group, entry.number)
+            numbers[entry.group] = max(before, entry.number)
+    return numbers
+
+
+def _wait_of(dump: Dump, reached: _Reached, least: float) -> Wait | None:
     failed = _failed_by_waiting(dump)
     if failed is not None:
         assert dump.failure is not None
         # Its peer may wait, too, where the error names who gave up first.
         if failed.is_message and failed.partner >= 0:
-            return _of_entry(dump, failed, dumps)
+            return _of_entry(dump, failed, reached)
         group = dump.group_of(failed.group)
         told = frozenset(dump.failure.ranks) - {dump.rank}
         if told:
             return Wait(dump.rank, failed, group, told, True)
-        return _of_entry(dump, failed, dumps)
+        return _of_entry(dump, failed, reached)
     main = dump.main_thread
     is_in_call = main is None or bool(main.inside)
     for entry in dump.entries:
         is_waited_for = not entry.is_async or is_in_call
         if entry.is_under_way and is_waited_for and dump.age(entry) >= least:
-            wait = _of_entry(dump, entry, dumps)
+            wait = _of_entry(dump, entry, reached)
             if wait is not None:
                 return wait
     return None
@@ -79,7 +93,7 @@ def _failed_by_waiting(dump: Dump) -> Entry | None:
     return failed[-1] if failed else None
 
 
-def _of_entry(dump: Dump, entry: Entry, dumps: Mapping[int, Dump]) -> Wait | None:
+def _of_entry(dump: Dump, entry: Entry, reached: _Reached) -> Wait | None:
     group = dump.group_of(entry.group)
     others = [rank for rank in group.ranks if rank != dump.rank]
     if entry.is_message:
@@ -87,21 +101,16 @@ def _of_entry(dump: Dump, entry: Entry, dumps: Mapping[int, Dump]) -> Wait | Non
             return None  # any source: nobody in particular
         others = [group.ranks[entry.partner]]
         return Wait(dump.rank, entry, group, frozenset(others), True)
-    late = [r for r in others if r in dumps and not _has_come(dumps[r], entry)]
+    late = [r for r in others if r in reached and not _has_come(reached[r], entry)]
     if late:
         return Wait(dump.rank, entry, group, frozenset(late), True)
-    unknown = frozenset(rank for rank in others if rank not in dumps)
+    unknown = frozenset(rank for rank in others if rank not in reached)
     return Wait(dump.rank, entry, group, unknown, False) if unknown else None
 
 
-def _has_come(dump: Dump, entry: Entry) -> bool:
-    """Whether that rank has issued this collective, too."""
-    return any(
-        other.group == entry.group
-        and not other.is_message
-        and other.number >= entry.number
-        for other in dump.entries
-    )
+def _has_come(numbers: Mapping[str, int], entry: Entry) -> bool:
+    """Whether the rank that has come so far has issued this collective, too."""
+    return entry.group in numbers and numbers[entry.group] >= entry.number
 
 
 def cycle(found: Mapping[int, Wait], dumps: Mapping[int, Dump]) -> Sequence[Wait]:

@@ -23,6 +23,23 @@ def receive(partner, created):
     )
 
 
+def collective(number, state, group="default_pg"):
+    return Entry(
+        group,
+        "barrier",
+        number,
+        state,
+        False,
+        "",
+        0,
+        "",
+        -1,
+        0,
+        False,
+        created=number,
+    )
+
+
 def gave_up(rank, time, error, ranks):
     """A rank whose receive from the one before it has failed."""
     failure = Failure(error, "", ranks, "default_pg", ())
@@ -44,3 +61,46 @@ def test_a_receive_waits_for_its_source_whoever_gave_up_first():
         2: {1},
     }
     assert [wait.rank for wait in cycle(found, dumps)] == [0, 2, 1]
+
+
+class Counted(tuple):
+    """Says how often somebody has gone through it."""
+
+    times = 0
+
+    def __iter__(self):
+        type(self).times += 1
+        return super().__iter__()
+
+
+def test_records_of_many_ranks_are_gone_through_once_or_twice():
+    size = 30
+    group = Group("default_pg", "", tuple(range(size)))
+
+    def dump(rank):
+        numbers = range(1, 3 if rank == 7 else 4)
+        entries = Counted(
+            collective(number, "started" if number == 3 else "completed")
+            for number in numbers
+        )
+        groups = {"default_pg": group}
+        return Dump(rank, size, "here", 1, "signal", 10**11, groups, entries, ())
+
+    found = waits({rank: dump(rank) for rank in range(size)}, 5)
+    assert Counted.times <= 3 * size
+    assert found.keys() == set(range(size)) - {7}
+    assert {wait.awaited for wait in found.values()} == {frozenset({7})}
+
+
+def test_a_rank_has_come_that_went_on():
+    entries = {
+        0: [collective(1, "completed"), collective(2, "started")],
+        1: [collective(1, "completed"), collective(3, "completed")],
+        2: [collective(1, "completed"), collective(2, "started", group="other")],
+    }
+    groups = {"default_pg": WORLD}
+    dumps = {
+        rank: Dump(rank, 3, "here", 1, "signal", 10**11, groups, tuple(found), ())
+        for rank, found in entries.items()
+    }
+    assert waits(dumps, 5)[0].awaited == {2}
