@@ -52,7 +52,7 @@ def test_all_ranks_meet_at_a_low_soft_limit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "needed"), [((), 4), (("--tee=3",), 6), (("--redirects=3",), 2)]
+    ("options", "needed"), [((), 5), (("--tee=3",), 7), (("--redirects=3",), 3)]
 )
 def test_a_low_hard_limit_is_refused_before_any_rank_starts(tmp_path, options, needed):
     marker = tmp_path / "started"

@@ -14,6 +14,7 @@ from functools import partial
 
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
+from allhands.elastic.place import Place
 
 __all__ = ["num_held", "room_for"]
 
@@ -21,6 +22,10 @@ __all__ = ["num_held", "room_for"]
 # tells that it could not be; and what a program may connect to the store beside it.
 _SPARE = 32
 _STREAMS = (Std.OUT, Std.ERR)
+# A rank has one for its requests, and one for its last will until all have met.
+_OF_A_RANK = 2
+# Its threads', and one for its last will.
+_OF_A_LAUNCHER = 4
 
 
 @contextmanager
@@ -56,10 +61,15 @@ def num_held(job: Job) -> int:
     """What the launcher holds for the ranks' streams, ends and connections."""
     ranks = range(job.num_workers)
     streams = sum(_num_of(job, rank, std) for rank in ranks for std in _STREAMS)
-    # Node 0 serves the store to all ranks, and to the threads of all launchers.
-    place = job.place
-    served = place.world_size + 4 * (place.num_nodes - 1) if place.node == 0 else 0
-    return len(ranks) + served + streams  # a pidfd for each
+    return len(ranks) + _num_served(job.place) + streams  # a pidfd for each
+
+
+def _num_served(place: Place) -> int:
+    """Connections to the store, which node 0 serves."""
+    if place.node != 0:
+        return 0
+    of_other_launchers = _OF_A_LAUNCHER * (place.num_nodes - 1)
+    return _OF_A_RANK * place.world_size + of_other_launchers
 
 
 def _num_of(job: Job, rank: int, std: Std) -> int:

@@ -77,11 +77,11 @@ def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
                 yield _joined(roster, me.rank, port, nodes)
         return
     store = PrefixStore("launchers", reach(address, port, me, limit, patience, _say))
-    enter(store, me)
     try:
+        enter(store, me)
         roster = join(store, me, limit, patience, _say)
     except BaseException:
-        leave(store, me.rank)
+        leave(store, me)
         raise
     with _in_touch(store, roster, me.rank) as nodes:
         yield _joined(roster, me.rank, port, nodes)

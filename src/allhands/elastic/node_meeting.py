@@ -16,10 +16,12 @@ from allhands.elastic.report import some
 from allhands.elastic.signs import BEAT, DIED
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store, TCPStore
+from allhands.store.found import Found
 
 __all__ = ["Say", "compose", "enter", "join", "leave", "reach"]
 
-_DIAL_LIMIT = timedelta(seconds=1)
+# For an answer of node 0's store: its host may stand still for a while.
+_ANSWER_LIMIT_S = 30.0
 _ROSTER = "roster"
 _READ = "read/"
 _LOOK_EVERY = timedelta(milliseconds=200)
@@ -41,11 +43,14 @@ def reach(
     waiting = _Waiting(me, limit, patience, say)
     while True:
         try:
-            return TCPStore(address, port, timeout=_DIAL_LIMIT)
+            # As long as nothing is to be said: an address that swallows packets, or a
+            # slow look-up, must not take all the time of the next address.
+            store = TCPStore(address, port, timeout=waiting.time_to_word)
         except DistNetworkError as error:
-            if "timed out" not in str(error):
-                raise  # it would not be another one later
-            reason = str(error).rpartition("): ")[2]
+            reason = _reason_of_no_answer(error)
+        else:
+            store.set_timeout(timedelta(seconds=min(_ANSWER_LIMIT_S, limit)))
+            return store
         waiting.go_on(
             f"node 0 at {address}, port {port} ({reason}): is `allhands run "
             f"--nnodes {me.num_nodes} --node-rank 0 --master-addr {address} "
@@ -57,14 +62,23 @@ def reach(
 def enter(store: Store, me: Node) -> None:
     """Present a node to the others.
 
+    What tells of its end comes first, so that a launcher which dies amid this is never
+    taken for one that is there.
+
     Raises:
         DistNetworkError: another launcher has done so for the same node.
     """
     key, died = f"node/{me.rank}", f"{DIED}{me.rank}"
     mine = me.to_bytes()
-    found = store.compare_set(key, b"", mine)
-    if found != mine and store.check([died]):  # that one has ended
-        found = store.compare_set(key, found, mine)
+    found = store._look(key) or b""
+    if found and store.check([died]):  # that one has ended
+        found = store.compare_set(key, found, b"")
+    if not found:
+        store._leave_last_will(died, b"1")
+        store.set(f"{BEAT}{me.rank}", b"0")
+        found = store.compare_set(key, b"", mine)
+        if found != mine:
+            store._withdraw_last_will()
     if found != mine:
         other = Node.read(found)
         raise DistNetworkError(
@@ -72,15 +86,13 @@ def enter(store: Store, me: Node) -> None:
             f"{other.host}, and this one, pid {me.pid} on host {me.host}. Each node "
             "needs a --node-rank of its own, and each job a --master-port of its own"
         )
-    store.set(f"{BEAT}{me.rank}", b"0")
-    store._leave_last_will(died, b"1")
 
 
-def leave(store: Store, rank: int) -> None:
-    """Take it back: this launcher ends before the job begins."""
+def leave(store: Store, me: Node) -> None:
+    """Take it back, if this launcher has come so far: it ends before the job begins."""
     with suppress(DistNetworkError, DistStoreError):  # node 0 may be gone
+        store.compare_set(f"node/{me.rank}", me.to_bytes(), b"")
         store._withdraw_last_will()
-        store.delete_key(f"node/{rank}")
 
 
 def compose(
@@ -94,8 +106,7 @@ def compose(
     """
     try:
         nodes = _gather(store, me, limit, patience, say)
-        _check(nodes)
-    except DistNetworkError as error:
+    except (DistNetworkError, DistStoreError) as error:
         _refuse(store, me, str(error))
         raise
     roster = NodeRoster(tuple(nodes), me.run_id, master_port)
@@ -116,6 +127,9 @@ def join(store: Store, me: Node, limit: float, patience: float, say: Say) -> Nod
             break
         except DistStoreError:
             waiting.go_on("node 0, which waits for the others")
+        except DistNetworkError as error:
+            reason = _reason_of_no_answer(error)
+            waiting.go_on(f"node 0, which does not answer ({reason})")
     roster = NodeRoster.read(text or b"")
     if roster.refusal:
         with suppress(DistNetworkError, DistStoreError):  # node 0 goes when it has it
@@ -129,6 +143,17 @@ def join(store: Store, me: Node, limit: float, patience: float, say: Say) -> Nod
     return roster
 
 
+def _reason_of_no_answer(error: DistNetworkError) -> str:
+    """Why node 0's store has not answered, which it may do later.
+
+    Raises:
+        DistNetworkError: it would not be another one later.
+    """
+    if "timed out" not in str(error):
+        raise error
+    return str(error).rpartition("): ")[2]
+
+
 class _Waiting:
     """One launcher's patience."""
 
@@ -136,6 +161,13 @@ class _Waiting:
         self._me, self._limit, self._say = me, limit, say
         self._begin = time.monotonic()
         self._patience = patience if patience > 0 else limit
+
+    @property
+    def time_to_word(self) -> timedelta:
+        """Until `go_on` has something to say, or the limit has passed."""
+        waited = time.monotonic() - self._begin
+        left = min(self._patience, self._limit) - waited
+        return max(timedelta(seconds=left), timedelta(milliseconds=1))
 
     def go_on(self, for_whom: str) -> None:
         """Say for whom, from time to time.
@@ -159,22 +191,34 @@ class _Waiting:
 def _gather(
     store: Store, me: Node, limit: float, patience: float, say: Say
 ) -> list[Node]:
-    keys = [f"node/{node}" for node in range(me.num_nodes)]
     waiting = _Waiting(me, limit, patience, say)
-    while missing := _missing(store, me.num_nodes):
-        present = [key for node, key in enumerate(keys) if node not in missing]
-        _check([Node.read(text) for text in store.multi_get(present)])
-        try:
-            store.wait(keys, _LOOK_EVERY)
-        except DistStoreError:
-            waiting.go_on(_who_is_missing(me, missing))
-    return [Node.read(text) for text in store.multi_get(keys)]
+    while True:
+        present = _present(store, me.num_nodes)
+        _check([*present.values()])
+        missing = [node for node in range(me.num_nodes) if node not in present]
+        if not missing:
+            return [*present.values()]
+        waiting.go_on(_who_is_missing(me, missing))
+        _await(store, missing)
 
 
-def _missing(store: Store, num_nodes: int) -> list[int]:
-    came = store._survey("node/", num_nodes)
+def _present(store: Store, num_nodes: int) -> dict[int, Node]:
+    """The nodes whose launchers have come, and not ended."""
+    # Asked first: who takes the place of one that has ended makes it empty before.
     died = store._survey(DIED, num_nodes)
-    return [node for node in range(num_nodes) if not came[node] or died[node]]
+    living = [node for node in range(num_nodes) if not died[node]]
+    found = {node: store._look(f"node/{node}") for node in living}
+    return {node: Node.read(text) for node, text in found.items() if text}
+
+
+def _await(store: Store, missing: Sequence[int]) -> None:
+    """Until those have come that never did; not for long."""
+    keys = [f"node/{node}" for node in missing]
+    if store.check(keys):  # all of them have come and ended
+        time.sleep(_LOOK_EVERY.total_seconds())
+        return
+    with suppress(DistStoreError):
+        store.wait(keys, _LOOK_EVERY)
 
 
 def _who_is_missing(me: Node, missing: Sequence[int]) -> str:
@@ -212,9 +256,12 @@ def _check(nodes: Sequence[Node]) -> None:
 def _refuse(store: Store, me: Node, reason: str) -> None:
     """Let those who wait know why there will be no job."""
     came = store._survey("node/", me.num_nodes)
+    died = store._survey(DIED, me.num_nodes)
+    nodes = [
+        node
+        for node in range(1, me.num_nodes)
+        if came[node] == Found.SOME_VALUE and not died[node]
+    ]
     store.set(_ROSTER, NodeRoster((), "", 0, reason).to_bytes())
     with suppress(DistStoreError):  # some ended meanwhile
-        store.wait(
-            [f"{_READ}{node}" for node in range(1, me.num_nodes) if came[node]],
-            _READING_LIMIT,
-        )
+        store.wait([f"{_READ}{node}" for node in nodes], _READING_LIMIT)

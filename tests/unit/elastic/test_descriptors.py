@@ -1,0 +1,40 @@
+"""The file descriptors that the launcher counts on for the ranks it serves."""
+
+import os
+from dataclasses import replace
+
+from allhands.elastic.descriptors import num_held
+from allhands.elastic.job import Job
+from allhands.elastic.place import Place
+from allhands.rendezvous import presence
+from allhands.store import TCPStore
+
+RANKS = 3
+ALONE = Job(
+    command=lambda local_rank: ["program"],
+    place=Place.alone(RANKS),
+    run_id="id",
+    master_addr="127.0.0.1",
+    master_port=5,
+    store_port=6,
+)
+ELSEWHERE = replace(ALONE, place=Place.alone(RANKS)._replace(node=1, num_nodes=2))
+
+
+def num_open() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_what_ranks_hold_at_the_store_while_they_meet_is_counted():
+    counted = num_held(ALONE) - num_held(ELSEWHERE)  # which serves no store
+    served = TCPStore("127.0.0.1", 0, is_master=True)
+    before = num_open()
+    ranks = [TCPStore("127.0.0.1", served.port) for _ in range(RANKS)]
+    for number, store in enumerate(ranks):
+        presence.enter(store, number)
+    assert num_open() - before == 2 * counted  # both ends are in this process
+
+
+def test_node_0_counts_the_ranks_of_all_nodes():
+    far = ALONE.place._replace(world_size=RANKS + 100, num_nodes=2)
+    assert num_held(replace(ALONE, place=far)) - num_held(ALONE) == 204
