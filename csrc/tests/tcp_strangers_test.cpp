@@ -87,7 +87,7 @@ void test_strangers_are_shown_out() {
   wait_closed(talker.get());
   // The right beginning, and then names that would take all memory.
   std::string hello = "ahpeers\n";
-  hello += std::string("\1\0\0\0", 4) + std::string(8, '\xff') + std::string(32, 'n');
+  hello += std::string("\2\0\0\0", 4) + std::string(8, '\xff') + std::string(40, 'n');
   const Fd liar = connect_to_port(ranks.port(0));
   write_all(liar.get(), hello.data(), hello.size());
   wait_closed(liar.get());
@@ -132,6 +132,10 @@ class Rogue {
     Handshake handshake = Handshake::dial(
         UnforkedFd(connect_to_port(ranks_.port(0))), kSecret,
         name_of("127.0.0.1:1", 1, 1), name_of(self.endpoints, self.pid, self.start));
+    while (handshake.advance() == Handshake::State::Going)
+      CHECK(wait_ready(handshake.fd(), Direction::Read, soon()));
+    CHECK(handshake.state() == Handshake::State::Accepted);
+    handshake.take_up(0);
     while (handshake.advance() == Handshake::State::Going)
       CHECK(wait_ready(handshake.fd(), Direction::Read, soon()));
     CHECK(handshake.state() == Handshake::State::Done);

@@ -241,8 +241,8 @@ heartbeat = Setting(
     _heartbeat,
     5.0,
     "Seconds without a sign of life after which a rank of another host counts as dead, "
-    "also while nobody waits for it. The launchers of several nodes wait twice as long "
-    "for each other.",
+    "also while nobody waits for it, and for which a broken connection is made anew. "
+    "The launchers of several nodes wait twice as long for each other.",
 )
 
 interfaces = Setting(

@@ -1,5 +1,5 @@
-"""What networks do: lose one way or both for a while or for good, be slow, be closed to
-most, and be full of strangers.
+"""What networks do: lose one way or both for a while or for good, break connections, be
+slow, be closed to most, and be full of strangers.
 """
 
 from __future__ import annotations
@@ -62,6 +62,26 @@ def cut_that_heals(scene: Scene) -> Figures:
         job.hosts.heal(*way)
     job.wait_for_all("step", after=at)
     went_on = time.monotonic() - at
+    job.stop()
+    job.check_good()
+    job.check_nothing_is_left()
+    return {"went on after": went_on}
+
+
+def broken_connections(scene: Scene) -> Figures:
+    """In the middle of large operations, more than once: data is right."""
+    job = scene.job_at_work(PLACEMENTS, ["all_reduce 64 MiB"])
+    first, last = map(int, PORTS.split("-"))
+    num_broken, went_on = 0, 0.0
+    for _ in range(scene.random.randint(2, 4)):
+        time.sleep(scene.random.random() * 0.2)
+        host = job.hosts[scene.random.randrange(2)]
+        at = time.monotonic()
+        num_broken += host.break_connections(first, last)
+        job.wait_for_all("step", after=at)
+        went_on = max(went_on, time.monotonic() - at)
+    assert num_broken > 0
+    assert went_on < patient(5, at), f"the next step took {went_on:.1f} s"
     job.stop()
     job.check_good()
     job.check_nothing_is_left()
@@ -158,6 +178,7 @@ DRILLS = [
     partition,
     one_way_cut,
     cut_that_heals,
+    broken_connections,
     loss,
     delay_and_jitter,
     firewall,

@@ -41,6 +41,18 @@ class FakeHost(machinery.FakeHost):
                     found.append(int(name))
         return sorted(set(found) - {self.pid})
 
+    def break_connections(self, first: int, last: int) -> int:
+        """Abort its TCP connections from or to one of these ports, at both ends.
+
+        Returns how many those were.
+        """
+        ends = [
+            f"( {end} >= :{first} and {end} <= :{last} )" for end in ("sport", "dport")
+        ]
+        command = self.reach("ss", "-H", "-K", "-t", " or ".join(ends))
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return len(done.stdout.splitlines())
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all its processes; the host itself stays."""
         for pid in self.pids():

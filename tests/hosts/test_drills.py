@@ -10,6 +10,7 @@ OFTEN = [
     "power_off",
     "death_in_an_operation",
     "one_way_cut",
+    "broken_connections",
     "freeze_for_a_while",
     "strangers",
     "mismatch",

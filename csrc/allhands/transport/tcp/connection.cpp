@@ -22,6 +22,9 @@ constexpr std::size_t kMaxChannels = 1 << 16;
 
 // A Bulk frame: its head, the record's, the body, what fills it up.
 constexpr std::size_t kBulkParts = 4;
+// Of what was kept, in one system call.
+constexpr std::size_t kMostBlocks = 16;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr std::byte kPadding[kFrameAlign] = {};
 
 FrameHead bulk_head(const LandingRecord& record, std::uint64_t number) {
@@ -81,7 +84,7 @@ std::uint64_t Connection::write(std::span<std::byte> frames, Channel& channel) {
   std::uint64_t written = 0;
   {
     const std::lock_guard lock(write_mutex_);
-    if (state() == State::Lost) return written_;
+    if (state() == State::Lost) return replay_.end();
     for (std::size_t at = 0; at < frames.size();) {
       FrameHead head;
       std::memcpy(&head, frames.data() + at, sizeof(head));
@@ -91,7 +94,7 @@ std::uint64_t Connection::write(std::span<std::byte> frames, Channel& channel) {
       at += sizeof(head) + padded(head.length);
     }
     send_locked(frames);
-    written = written_;
+    written = replay_.end();
   }
   if (state() == State::Idle) want();
   return written;
@@ -108,36 +111,46 @@ std::uint64_t Connection::write(FrameKind kind, std::span<const std::byte> body,
 
 // That the socket has failed is found out by who reads, after what came before.
 void Connection::send_locked(std::span<const std::byte> bytes) {
-  written_ += bytes.size();
   std::size_t sent = 0;
+  replay_.reserve(bytes.size());  // what is sent has to be kept
   if (state() == State::Up && unsent() == 0) {
     const ssize_t count =
         ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) sent = static_cast<std::size_t>(count);
   }
-  keep(bytes.subspan(sent));
+  replay_.append(bytes);
+  sent_ += sent;
+  if (sent != bytes.size()) keep();
+  if (replay_.size() < confirm_at_) return;
+  drop_confirmed();
+  confirm_at_ = replay_.size() + kConfirmBytes;
 }
 
-// What the socket has not taken.
-void Connection::keep(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  if (kept_begin_ > unsent()) {  // or it would grow as long as some is left
-    kept_.erase(kept_.begin(),
-                kept_.begin() + static_cast<std::ptrdiff_t>(kept_begin_));
-    kept_begin_ = 0;
-  }
-  kept_.insert(kept_.end(), bytes.begin(), bytes.end());
+// Something is to be sent.
+void Connection::keep() {
   has_kept_.store(true, std::memory_order_seq_cst);
   if (state() == State::Up) ask_for_attention();
+}
+
+// Of what was sent.
+void Connection::drop_confirmed() {
+  int in_kernel = 0;
+  if (state() != State::Up ||
+      received_.load(std::memory_order_relaxed) == silent_until_ ||
+      ::ioctl(socket_.get(), SIOCOUTQ, &in_kernel) != 0)
+    return;
+  // The kernel may have what belongs to the handshake, too.
+  const auto unconfirmed = static_cast<std::uint64_t>(in_kernel);
+  if (sent_ - replay_.begin() > unconfirmed) replay_.drop(sent_ - unconfirmed);
 }
 
 Connection::Written Connection::write_bulk(std::span<const LandingRecord> records,
                                            Channel& channel) {
   const std::lock_guard lock(write_mutex_);
-  if (state() == State::Lost) return {records.size(), written_};
+  if (state() == State::Lost) return {records.size(), replay_.end()};
   if (state() != State::Up || unsent() != 0) {
     is_room_awaited_ = true;
-    return {0, written_};
+    return {0, replay_.end()};
   }
   records = records.first(std::min(records.size(), Landings::kMostAtOnce));
   std::array<FrameHead, Landings::kMostAtOnce> heads;
@@ -151,28 +164,39 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
   message.msg_iov = parts.data();
   message.msg_iovlen = records.size() * kBulkParts;
   const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  auto sent = count > 0 ? static_cast<std::size_t>(count) : 0;
-  std::size_t num_taken = 0;
+  std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
   // Who has been begun has to be ended; the first that has not been stands for all of
   // them, and they go once it has.
-  for (bool is_whole = true; is_whole && num_taken < records.size(); ++num_taken)
-    for (std::size_t i = 0; i < kBulkParts; ++i) {
-      const iovec& part = parts[num_taken * kBulkParts + i];
-      const std::size_t gone = std::min(sent, part.iov_len);
-      keep({static_cast<const std::byte*>(part.iov_base) + gone, part.iov_len - gone});
-      is_whole = is_whole && gone == part.iov_len;
-      sent -= gone;
-      written_ += part.iov_len;
-    }
+  std::size_t num_taken = 0, taken = 0;
+  while (num_taken < records.size() && (num_taken == 0 || taken <= sent))
+    for (const iovec& part : std::span(&parts[num_taken++ * kBulkParts], kBulkParts))
+      taken += part.iov_len;
+  keep_bulk({parts.data(), num_taken * kBulkParts}, sent);
   next_number_ += num_taken;
   is_room_awaited_ = is_room_awaited_ || num_taken < records.size();
-  return {num_taken, written_};
+  return {num_taken, replay_.end()};
+}
+
+// Of `parts`, the first `sent` bytes were sent.
+void Connection::keep_bulk(std::span<const iovec> parts, std::size_t sent) {
+  std::uint64_t at = replay_.end();
+  sent_ += sent;
+  drop_confirmed();
+  for (const iovec& part : parts) {
+    const std::size_t gone = std::min<std::uint64_t>(replay_.end() - at, part.iov_len);
+    replay_.append(
+        {static_cast<const std::byte*>(part.iov_base) + gone, part.iov_len - gone});
+    at += part.iov_len;
+  }
+  confirm_at_ = replay_.size() + kConfirmBytes;
+  if (unsent() != 0) keep();
 }
 
 bool Connection::flush() {
   bool is_done = false, is_awaited = false;
   {
     const std::lock_guard lock(write_mutex_);
+    if (state() != State::Up) return false;
     is_done = flush_locked();
     if (is_done && !has_kept()) is_awaited = std::exchange(is_room_awaited_, false);
   }
@@ -183,14 +207,17 @@ bool Connection::flush() {
 
 bool Connection::flush_locked() {
   while (unsent() != 0) {
-    const ssize_t count = ::send(socket_.get(), kept_.data() + kept_begin_, unsent(),
-                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::array<iovec, kMostBlocks> parts;
+    msghdr message = {};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = replay_.gather(sent_, parts);
+    const ssize_t count =
+        ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count <= 0) return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
-    kept_begin_ += static_cast<std::size_t>(count);
+    sent_ += static_cast<std::uint64_t>(count);
   }
-  kept_.clear();
-  if (kept_.capacity() > Channel::kWindow) kept_.shrink_to_fit();
-  kept_begin_ = 0;
+  drop_confirmed();
+  confirm_at_ = replay_.size() + kConfirmBytes;
   has_kept_.store(false, std::memory_order_seq_cst);
   return true;
 }
@@ -206,12 +233,8 @@ bool Connection::has_arrived(std::uint64_t written) {
   {
     const std::lock_guard lock(write_mutex_);
     if (state() == State::Lost) return true;
-    int in_kernel = 0;
-    if (state() == State::Up && ::ioctl(socket_.get(), SIOCOUTQ, &in_kernel) != 0)
-      in_kernel = 0;
-    // The kernel may have what belongs to the handshake, too.
-    if (written_ >= written + unsent() + static_cast<std::uint64_t>(in_kernel))
-      return true;
+    drop_confirmed();
+    if (replay_.begin() >= written) return true;
     is_arrival_awaited_ = true;
   }
   ask_for_attention();
@@ -222,10 +245,8 @@ bool Connection::tell_arrivals() {
   if (!is_arrival_awaited_) return true;
   {
     const std::lock_guard lock(write_mutex_);
-    int in_kernel = 0;
-    if (state() == State::Up && ::ioctl(socket_.get(), SIOCOUTQ, &in_kernel) != 0)
-      in_kernel = 0;
-    if (unsent() != 0 || in_kernel != 0) return false;
+    drop_confirmed();
+    if (state() != State::Lost && replay_.size() != 0) return false;
     is_arrival_awaited_ = false;
   }
   for (const auto& channel : channels()) channel->tell_events();
@@ -241,29 +262,32 @@ bool Connection::receive() {
   if (has_kept_.load(std::memory_order_relaxed)) flush();
   const std::unique_lock lock(read_mutex_, std::try_to_lock);
   if (!lock) return false;  // another thread does
-  if (read_locked()) return true;
+  if (read_locked(fd())) return true;
   if (!failure_.empty()) ask_for_attention();
   return false;
 }
 
-bool Connection::read() {
+Connection::Condition Connection::read() {
   const std::lock_guard lock(read_mutex_);
-  read_locked();
-  return failure_.empty();
+  read_locked(fd());
+  return condition_;
 }
 
 // True: something came.
-bool Connection::read_locked() {
-  if (!failure_.empty() || fd() < 0) return false;
+bool Connection::read_locked(int socket) {
+  if (!failure_.empty() || socket < 0) return false;
+  bool has_come = false;
   try {
-    const std::size_t count = reader_.read(fd());
-    received_.store(received_.load(std::memory_order_relaxed) + count,
-                    std::memory_order_relaxed);
-    return count != 0;
+    has_come = reader_.read(socket);
+  } catch (const SocketBroken& error) {
+    failure_ = error.what();
+    condition_ = Condition::Broken;
   } catch (const std::exception& error) {
     failure_ = error.what();
-    return false;
+    condition_ = Condition::Spoiled;
   }
+  received_.store(reader_.received(), std::memory_order_relaxed);
+  return has_come;
 }
 
 std::shared_ptr<Channel> Connection::on_head(const FrameHead& head) {
@@ -300,16 +324,59 @@ void Connection::on_saying(Channel& channel, std::span<const std::byte> body) {
   channel.take(Saying::decode(body));
 }
 
-void Connection::open(UnforkedFd socket) {
+bool Connection::open(UnforkedFd socket, const Handshake& made) {
+  bool has_to_speak = false;
   {
     const std::lock_guard read_lock(read_mutex_);
     const std::lock_guard lock(write_mutex_);
+    const std::uint64_t arrived = made.received_there();
+    if (arrived < replay_.begin() || arrived > replay_.end()) return false;
+    replay_.drop(arrived);
+    sent_ = arrived;
+    failure_.clear();
+    condition_ = Condition::Whole;
+    num_sockets_ = made.number();
+    was_accepted_ = !made.is_dialer();
+    // Who has dialled reads already.
+    silent_until_ = was_accepted_ ? received_.load(std::memory_order_relaxed) : kNever;
+    has_to_speak = made.is_dialer() && unsent() == 0;
+    has_kept_ = unsent() != 0;
     fd_ = socket.get();
     socket_ = std::move(socket);
     state_ = State::Up;
   }
+  if (has_to_speak) say_beat();
   flush();
   for (const auto& channel : channels()) channel->tell_events();
+  return true;
+}
+
+void Connection::give_socket_up(const std::string& reason) {
+  const std::lock_guard read_lock(read_mutex_);
+  const std::lock_guard lock(write_mutex_);
+  const std::lock_guard channels_lock(channels_mutex_);
+  reason_ = failure_.empty() ? reason : failure_;
+  drop_confirmed();  // the last time: the peer may close its socket from now on
+  state_ = State::Broken;
+  fd_ = -1;
+  is_left_to_others_ = false;
+}
+
+std::optional<std::uint64_t> Connection::end_socket() {
+  const std::lock_guard read_lock(read_mutex_);
+  if (socket_.is_open())
+    while (read_locked(socket_.get())) {
+    }
+  const std::lock_guard lock(write_mutex_);
+  close_socket();
+  if (condition_ == Condition::Spoiled) return std::nullopt;
+  return reader_.received();
+}
+
+// Said outright: a forked child may hold a copy, and then close() says nothing.
+void Connection::close_socket() {
+  if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_.reset();
 }
 
 void Connection::lose(const std::string& reason) {
@@ -318,15 +385,17 @@ void Connection::lose(const std::string& reason) {
     const std::lock_guard lock(write_mutex_);
     {
       const std::lock_guard channels_lock(channels_mutex_);
-      reason_ = failure_.empty() ? reason : failure_;
+      if (state() != State::Broken || condition_ == Condition::Spoiled)
+        reason_ = failure_.empty() ? reason : failure_;
+      else
+        reason_ += "; " + reason;
     }
     state_ = State::Lost;
     fd_ = -1;
-    // Said outright: a forked child may hold a copy, and then close() says nothing.
-    if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_RDWR);
-    socket_.reset();
-    kept_ = {};
-    kept_begin_ = 0;
+    close_socket();
+    sent_ = replay_.end();
+    replay_.drop(sent_);
+    replay_.shrink();
     has_kept_ = false;
   }
   for (const auto& channel : channels()) channel->tell_events();
@@ -343,15 +412,19 @@ bool Connection::beat() {
   bool is_quiet = false;
   {
     const std::lock_guard lock(write_mutex_);
-    is_quiet = written_ == written_before_ && unsent() == 0;
-    written_before_ = written_;
+    is_quiet = replay_.end() == written_before_ && unsent() == 0;
+    written_before_ = replay_.end();
+    drop_confirmed();
+    replay_.shrink();
   }
-  if (is_quiet) {
-    Channel none(0);
-    written_before_ = write(FrameKind::Beat, {}, none);
-  }
+  if (is_quiet) written_before_ = say_beat();
   const std::uint64_t received = received_.load(std::memory_order_relaxed);
   return std::exchange(received_before_, received) != received;
+}
+
+std::uint64_t Connection::say_beat() {
+  Channel none(0);
+  return write(FrameKind::Beat, {}, none);
 }
 
 }  // namespace allhands

@@ -3,8 +3,12 @@
 //
 // Whoever writes tries to send at once; what the socket does not take is kept in order
 // and sent by the port's thread. Whoever waits for something reads the socket itself;
-// while nobody does, the port's thread reads. A connection that is lost stays lost: its
-// peer is gone.
+// while nobody does, the port's thread reads.
+//
+// A socket that breaks is replaced by another one, which goes on at the very byte that
+// the peer has not received: what was sent is kept until the kernel knows that the
+// peer's has it. That is enough, as what a kernel has confirmed can still be read when
+// its socket has failed. A connection that is lost stays lost: its peer is gone.
 #pragma once
 
 #include <atomic>
@@ -23,6 +27,7 @@
 #include "allhands/transport/tcp/frame.hpp"
 #include "allhands/transport/tcp/frame_reader.hpp"
 #include "allhands/transport/tcp/handshake.hpp"
+#include "allhands/transport/tcp/replay_buffer.hpp"
 
 namespace allhands {
 
@@ -41,7 +46,10 @@ class ConnectionOwner {
 // The way to one process of another host.
 class Connection final : private FrameSink {
  public:
-  enum class State { Idle, Wanted, Up, Lost };
+  // Broken: it had a socket, and is to get another one.
+  enum class State { Idle, Wanted, Up, Broken, Lost };
+  // Of the socket. Spoiled: what came over it is no frame.
+  enum class Condition { Whole, Broken, Spoiled };
 
   // `owner` must outlive it.
   Connection(ConnectionOwner& owner, ProcessName peer)
@@ -49,7 +57,7 @@ class Connection final : private FrameSink {
 
   const ProcessName& peer() const { return peer_; }
   State state() const { return state_.load(std::memory_order_acquire); }
-  // Why it is lost.
+  // Why it is lost, or broken.
   std::string reason() const;
   // The channel of this number, which is made if need be.
   std::shared_ptr<Channel> channel(std::uint64_t id);
@@ -85,9 +93,19 @@ class Connection final : private FrameSink {
 
   // The port's thread.
   int fd() const { return fd_.load(std::memory_order_relaxed); }
-  void open(UnforkedFd socket);
-  // False: it failed, or the peer has closed it: it is to be lost.
-  bool read();
+  // From now on it is over this socket, on which `made` is done. False: the peer has
+  // not got what was confirmed; the connection is to be lost.
+  bool open(UnforkedFd socket, const Handshake& made);
+  // Where it is not Whole, the socket is to be given up, or the connection to be lost.
+  Condition read();
+  // Nothing more is sent over the socket.
+  void give_socket_up(const std::string& reason);
+  // Takes what the socket that was given up has left, and closes it. Returns the number
+  // of bytes received so far; nothing, where what came is no frame.
+  std::optional<std::uint64_t> end_socket();
+  // How many sockets it has had; and whether the peer may not know of the last one.
+  std::uint64_t num_sockets() const { return num_sockets_; }
+  bool is_last_unknown_there() const { return was_accepted_; }
   // Sends what was kept; false: some is left.
   bool flush();
   void lose(const std::string& reason);
@@ -112,13 +130,20 @@ class Connection final : private FrameSink {
   void on_record(Channel& channel) override;
   void on_saying(Channel& channel, std::span<const std::byte> body) override;
 
-  bool read_locked();
+  bool read_locked(int socket);
+  void drop_confirmed();
   void ask_for_attention();
-  void keep(std::span<const std::byte> bytes);
+  void keep();
+  void keep_bulk(std::span<const iovec> parts, std::size_t sent);
+  void close_socket();
+  std::uint64_t say_beat();
   bool flush_locked();
   std::vector<std::shared_ptr<Channel>> channels();
   void send_locked(std::span<const std::byte> bytes);
-  std::uint64_t unsent() const { return kept_.size() - kept_begin_; }
+  std::uint64_t unsent() const { return replay_.end() - sent_; }
+
+  // How much is written before the kernel is asked again what of it was confirmed.
+  static constexpr std::size_t kConfirmBytes = std::size_t{64} << 10;
 
   ConnectionOwner& owner_;
   const ProcessName peer_;
@@ -135,21 +160,27 @@ class Connection final : private FrameSink {
   std::mutex read_mutex_;  // guards reading from the socket, and what follows
   FrameReader reader_;
   std::string failure_;  // of reading: not empty, nothing more is read
+  Condition condition_ = Condition::Whole;
   std::atomic<std::uint64_t> received_ = 0;  // bytes
 
   std::mutex write_mutex_;  // guards writing to the socket, and what follows
   UnforkedFd socket_;
   std::uint64_t next_number_ = 1;
-  std::uint64_t written_ = 0;    // bytes, sent or kept
-  std::vector<std::byte> kept_;  // from kept_begin_ on
-  std::size_t kept_begin_ = 0;
-  std::atomic<bool> has_kept_ = false;
+  ReplayBuffer replay_;
+  std::uint64_t sent_ = 0;  // bytes, over this socket and those before
+  std::size_t confirm_at_ = kConfirmBytes;
+  // Of the socket: while no more than this was received, the peer may not have begun to
+  // read, and what its kernel confirms may still be lost.
+  std::uint64_t silent_until_ = 0;
+  std::atomic<bool> has_kept_ = false;  // what is to be sent
   std::atomic<bool> is_arrival_awaited_ = false;
   bool is_room_awaited_ = false;
 
   // The port's thread alone.
   std::uint64_t received_before_ = 0;
   std::uint64_t written_before_ = 0;
+  std::uint64_t num_sockets_ = 0;
+  bool was_accepted_ = false;
 };
 
 }  // namespace allhands

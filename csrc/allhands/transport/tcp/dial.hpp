@@ -35,6 +35,8 @@ class Dial {
   Clock::time_point next() const { return next_; }
   // When an attempt that was begun has to be connected.
   Clock::time_point attempt_end() const { return attempt_end_; }
+  // When the last attempt is to have ended.
+  Clock::time_point end() const { return end_; }
   // No attempt is worth it any more.
   bool is_over() const;
   // "it cannot be reached at 10.0.0.3:4471: Connection refused"

@@ -15,7 +15,8 @@ static_assert(std::endian::native == std::endian::little, "heads go as they are"
 
 // What a frame says.
 enum class FrameKind : std::uint32_t {
-  Ready,     // the first of each side: it takes the connection as made
+  Ready,     // the first over each socket: it takes the connection as made; `popped` is
+             // how much was received before, in bytes, `settled` the socket's number
   Beat,      // this process lives
   Join,      // the rank uses the channel; one that has left says so again
   Room,      // nothing but what the head says

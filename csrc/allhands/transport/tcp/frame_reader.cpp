@@ -8,7 +8,6 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
-#include "allhands/transport/link.hpp"
 
 namespace allhands {
 namespace {
@@ -21,7 +20,7 @@ constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + LandingRecord::kHeadB
 
 }  // namespace
 
-std::size_t FrameReader::read(int socket) {
+bool FrameReader::read(int socket) {
   if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
   std::size_t total = 0;
   while (total < kMaxBytes) {
@@ -36,17 +35,18 @@ std::size_t FrameReader::read(int socket) {
     const ssize_t count = ::readv(socket, parts, 2);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (count == 0) throw LinkError("its process closed the connection");
-    if (count < 0) throw LinkError(errno_text(errno));
+    if (count == 0) throw SocketBroken("its process closed the connection");
+    if (count < 0) throw SocketBroken(errno_text(errno));
     const auto bytes = static_cast<std::size_t>(count);
     total += bytes;
+    received_ += bytes;
     const std::size_t direct = std::min(bytes, rest);
     in_body_ += direct;
     if (direct != 0 && in_body_ == padded(body_length_)) end();
     take({scratch_.get(), bytes - direct});
     if (bytes < rest + parts[1].iov_len) break;  // that was all
   }
-  return total;
+  return total != 0;
 }
 
 void FrameReader::lose_landing(const Channel& channel) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "allhands/transport/link.hpp"
 #include "allhands/transport/tcp/channel.hpp"
 #include "allhands/transport/tcp/frame.hpp"
 
@@ -23,15 +24,23 @@ class FrameSink {
   virtual void on_saying(Channel& channel, std::span<const std::byte> body) = 0;
 };
 
+// A socket failed, or was closed by the peer: nothing more comes over it.
+class SocketBroken : public LinkError {
+ public:
+  using LinkError::LinkError;
+};
+
 // Cuts what comes over a socket into frames.
 class FrameReader {
  public:
   explicit FrameReader(FrameSink& sink) : sink_(sink) {}
 
-  // Reads what `socket` has, but not endlessly. The number of bytes; 0: there are none
-  // now. Throws LinkError where the peer has closed it, it failed, or what came is no
-  // frame.
-  std::size_t read(int socket);
+  // Reads what `socket` has, but not endlessly. False: there is nothing now. Throws
+  // SocketBroken, after which another socket may go on where this one has ended, and
+  // LinkError where what came is no frame.
+  bool read(int socket);
+  // Bytes in all.
+  std::uint64_t received() const { return received_; }
   // What is landing of `channel` just now has no place any more.
   void lose_landing(const Channel& channel);
 
@@ -62,6 +71,7 @@ class FrameReader {
   std::vector<std::byte> saying_;
   std::unique_ptr<std::byte[]> scratch_;
   std::uint64_t next_number_ = 1;
+  std::uint64_t received_ = 0;
 };
 
 }  // namespace allhands

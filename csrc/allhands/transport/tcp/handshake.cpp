@@ -16,12 +16,11 @@ namespace allhands {
 namespace {
 
 constexpr std::string_view kMagic = "ahpeers\n";  // a text protocol would end its line
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kNonceBytes = 32;
-constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + kNonceBytes;
+constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + kNonceBytes;
 constexpr std::size_t kProofBytes = sizeof(Digest);
 constexpr std::uint32_t kAccepted = 1;
-constexpr std::uint32_t kBusy = 2;
 
 }  // namespace
 
@@ -32,9 +31,11 @@ Handshake::Handshake(UnforkedFd socket, std::string_view secret,
 }
 
 Handshake Handshake::dial(UnforkedFd socket, std::string_view secret,
-                          const ProcessName& self, const ProcessName& peer) {
+                          const ProcessName& self, const ProcessName& peer,
+                          std::uint64_t num_sockets) {
   Handshake made(std::move(socket), secret, self, true);
   made.peer_ = peer;
+  made.number_ = num_sockets;
   made.say_hello();
   return made;
 }
@@ -49,6 +50,7 @@ void Handshake::say_hello() {
   append_little_endian(mine_, kVersion);
   append_little_endian(mine_, static_cast<std::uint32_t>(self_.size()));
   append_little_endian(mine_, static_cast<std::uint32_t>(peer_.size()));
+  append_little_endian(mine_, is_dialer_ ? number_ : 0);
   mine_ += random_bytes(kNonceBytes) + self_ + peer_;
   send(mine_);
 }
@@ -62,7 +64,7 @@ void Handshake::send(std::string_view bytes) {
 void Handshake::expect(Step step, std::size_t bytes) {
   step_ = step;
   expected_ = bytes;
-  received_.clear();
+  came_.clear();
 }
 
 void Handshake::fail(const std::string& problem) {
@@ -79,19 +81,19 @@ Handshake::State Handshake::advance() {
 // are all there.
 bool Handshake::receive() {
   char bytes[2 * kMaxName];
-  while (received_.size() < expected_) {
-    const std::size_t wanted = std::min(sizeof(bytes), expected_ - received_.size());
+  while (came_.size() < expected_) {
+    const std::size_t wanted = std::min(sizeof(bytes), expected_ - came_.size());
     const ssize_t count = ::recv(socket_.get(), bytes, wanted, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (count == 0) fail("it closed the connection; has it the same secret?");
     if (count < 0) fail(errno_text(errno));
     if (count <= 0) return false;
-    received_.append(bytes, static_cast<std::size_t>(count));
+    came_.append(bytes, static_cast<std::size_t>(count));
     // Nobody else is waited for to say all of what is no hello.
-    const std::size_t known = std::min(received_.size(), kMagic.size());
+    const std::size_t known = std::min(came_.size(), kMagic.size());
     if (step_ == Step::HelloHead &&
-        std::string_view(received_).substr(0, known) != kMagic.substr(0, known)) {
+        std::string_view(came_).substr(0, known) != kMagic.substr(0, known)) {
       fail("what answers is no process of ours");
       return false;
     }
@@ -115,7 +117,7 @@ void Handshake::handle() {
 }
 
 void Handshake::handle_hello_head() {
-  theirs_ = received_;
+  theirs_ = came_;
   const auto version = read_little_endian<std::uint32_t>(theirs_.data() + 8);
   const auto from = read_little_endian<std::uint32_t>(theirs_.data() + 12);
   const auto to = read_little_endian<std::uint32_t>(theirs_.data() + 16);
@@ -124,15 +126,16 @@ void Handshake::handle_hello_head() {
                 " of the protocol, this process version " + std::to_string(kVersion) +
                 ": install the same release of allhands on every host");
   if (from > kMaxName || to > kMaxName) return fail("its name is too long");
+  if (!is_dialer_) number_ = read_little_endian<std::uint64_t>(theirs_.data() + 20);
   expect(Step::HelloNames, from + to);
   if (expected_ == 0) fail("it has no name");
 }
 
 void Handshake::handle_hello_names() {
   const auto from = read_little_endian<std::uint32_t>(theirs_.data() + 12);
-  theirs_ += received_;
-  const std::string who = received_.substr(0, from);
-  const std::string whom = received_.substr(from);
+  theirs_ += came_;
+  const std::string who = came_.substr(0, from);
+  const std::string whom = came_.substr(from);
   if (is_dialer_ && who != peer_) {
     state_ = State::Unwanted;
     problem_ = "another process listens there now";
@@ -156,43 +159,67 @@ std::string Handshake::prove(bool as_dialer) const {
 }
 
 void Handshake::handle_proof() {
-  if (!is_equal_constant_time(received_, prove(true)))
+  if (!is_equal_constant_time(came_, prove(true)))
     return fail("it does not know the job's secret");
   state_ = State::Asks;
 }
 
-Handshake::State Handshake::answer(bool is_accepted) {
+Handshake::State Handshake::accept(std::uint64_t number, std::uint64_t received) {
   state_ = State::Going;
-  std::string verdict;
-  append_little_endian(verdict, is_accepted ? kAccepted : kBusy);
-  send(verdict + prove(false));
-  if (state_ == State::Going && !is_accepted) fail("it has a connection already");
+  number_ = number;
+  received_ = received;
+  say_verdict(kAccepted);
   expect(Step::Ready, sizeof(FrameHead));
   return advance();
 }
 
+Handshake::State Handshake::refuse(Refusal why) {
+  state_ = State::Going;
+  say_verdict(static_cast<std::uint32_t>(why));
+  if (state_ == State::Going)
+    fail(why == Refusal::Busy ? "it has a connection already" : "it was given up");
+  return state_;
+}
+
+void Handshake::say_verdict(std::uint32_t verdict) {
+  std::string text;
+  append_little_endian(text, verdict);
+  send(text + prove(false));
+}
+
 void Handshake::handle_verdict() {
-  const auto verdict = read_little_endian<std::uint32_t>(received_.data());
-  if (!is_equal_constant_time(std::string_view(received_).substr(4), prove(false)))
+  const auto verdict = read_little_endian<std::uint32_t>(came_.data());
+  if (!is_equal_constant_time(std::string_view(came_).substr(4), prove(false)))
     return fail("it does not know the job's secret");
-  if (verdict != kAccepted) {
-    state_ = State::Busy;
-    return;
-  }
-  const FrameHead ready = {0, FrameKind::Ready, 0, 0, 0, 0, 0};
-  send({reinterpret_cast<const char*>(&ready), sizeof(ready)});
+  state_ = verdict == kAccepted                                      ? State::Accepted
+           : verdict == static_cast<std::uint32_t>(Refusal::GivenUp) ? State::GivenUp
+                                                                     : State::Busy;
+}
+
+Handshake::State Handshake::take_up(std::uint64_t received) {
+  state_ = State::Going;
+  received_ = received;
+  say_ready();
   expect(Step::Ready, sizeof(FrameHead));
+  return advance();
+}
+
+// What the fields of a Ready frame say, see FrameKind.
+void Handshake::say_ready() {
+  const FrameHead ready = {0, FrameKind::Ready, 0, 0, received_, number_, 0};
+  send({reinterpret_cast<const char*>(&ready), sizeof(ready)});
 }
 
 void Handshake::handle_ready() {
   FrameHead head;
-  std::memcpy(&head, received_.data(), sizeof(head));
+  std::memcpy(&head, came_.data(), sizeof(head));
   if (head.kind != FrameKind::Ready || head.length != 0 || head.number != 0)
     return fail("its first frame makes no sense");
-  if (!is_dialer_) {
-    const FrameHead ready = {0, FrameKind::Ready, 0, 0, 0, 0, 0};
-    send({reinterpret_cast<const char*>(&ready), sizeof(ready)});
-  }
+  received_there_ = head.popped;
+  if (is_dialer_)
+    number_ = head.settled;
+  else
+    say_ready();
   if (state_ == State::Going) state_ = State::Done;
 }
 

@@ -16,7 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kHandshakeLimit{5};
 // Who has not proved itself; the oldest makes room for the next.
 constexpr std::size_t kMaxStrangers = 256;
 constexpr milliseconds kAcceptPause{50};
@@ -34,7 +33,9 @@ constexpr const char* kClosed = "this process has closed its port";
 PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence)
     : self_(std::move(self)),
       silence_(silence),
-      beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)) {
+      beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)),
+      most_beats_(static_cast<unsigned>(silence / beat_every_) - 1),
+      suspicious_beats_(most_beats_ / 2 + 1) {
   poller_.add(wakeup_.fd());
   for (Fd& listener : listeners) {
     poller_.add(listener.get());
@@ -127,9 +128,11 @@ std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
   if (!draining_.empty()) no_later_than(Clock::now() + kDrainLook);
   for (const auto& [fd, shaking] : shaking_) no_later_than(shaking.end);
   for (const auto& [connection, reaching] : reaching_)
-    if (reaching.dial && reaching.answering < 0)
-      no_later_than(reaching.dialing < 0 ? reaching.dial->next()
-                                         : reaching.dial->attempt_end());
+    if (reaching.dial && reaching.answering < 0) {
+      if (reaching.dialing < 0) no_later_than(reaching.dial->next());
+      if (connecting_.contains(reaching.dialing))
+        no_later_than(reaching.dial->attempt_end());
+    }
   return std::max(std::chrono::nanoseconds(0),
                   std::chrono::nanoseconds(next - Clock::now()));
 }
@@ -208,16 +211,10 @@ void PortLoop::welcome(UnforkedFd socket) {
     return make_room();  // this one goes, and comes again
   }
   shaking_.emplace(fd, Shaking{Handshake::listen(std::move(socket), secret_, self_),
-                               Clock::now() + kHandshakeLimit, nullptr});
+                               Clock::now() + Handshake::kLimit, nullptr});
 }
 
-// --- whom this process wants ---
-
-PortLoop::Reaching& PortLoop::reaching(const std::shared_ptr<Connection>& connection) {
-  Reaching& found = reaching_[connection.get()];
-  found.connection = connection;
-  return found;
-}
+// --- connections that are made ---
 
 void PortLoop::attend_waiting() {
   std::vector<std::shared_ptr<Connection>> waiting;
@@ -242,155 +239,19 @@ void PortLoop::attend_waiting() {
   }
 }
 
-void PortLoop::dial_due() {
-  const auto now = Clock::now();
-  std::vector<std::shared_ptr<Connection>> lost;
-  for (auto& [key, each] : reaching_) {
-    if (!each.dial || each.answering >= 0) continue;
-    const auto connecting = connecting_.find(each.dialing);
-    if (connecting != connecting_.end() && now >= each.dial->attempt_end())
-      fail_dial(each, "it does not answer", false);
-    if (each.dialing < 0 && each.dial->is_over())
-      lost.push_back(each.connection);
-    else if (each.dialing < 0 && now >= each.dial->next())
-      begin_dial(each);
-  }
-  for (const auto& connection : lost) {
-    const std::string problem = reaching_.at(connection.get()).dial->problem();
-    reaching_.erase(connection.get());
-    connection->lose(problem);
-  }
-}
-
-void PortLoop::begin_dial(Reaching& reaching) {
-  UnforkedFd socket(reaching.dial->begin());
-  if (!socket.is_open()) return;
-  const int fd = socket.get();
-  try {
-    poller_.add(fd);
-    poller_.watch(fd, false, true);
-  } catch (const Error& error) {
-    return reaching.dial->fail(error.what(), false);
-  }
-  reaching.dialing = fd;
-  connecting_.emplace(fd, Connecting{std::move(socket), reaching.connection});
-}
-
-void PortLoop::on_connected(int fd) {
-  const int code = connection_error(fd);
-  Connecting connecting = std::move(connecting_.at(fd));
-  Reaching& wanted = reaching(connecting.connection);
-  if (code != 0) return fail_dial(wanted, errno_text(code), code == ECONNREFUSED);
-  connecting_.erase(fd);
-  poller_.watch(fd, true, false);
-  tune(fd);
-  Handshake handshake = Handshake::dial(std::move(connecting.socket), secret_, self_,
-                                        connecting.connection->peer());
-  shaking_.emplace(fd, Shaking{std::move(handshake), Clock::now() + kHandshakeLimit,
-                               connecting.connection});
-  shake(fd);
-}
-
-// `problem` may be part of what goes here: a copy.
-void PortLoop::fail_dial(Reaching& reaching, std::string problem, bool is_gone) {
-  drop_attempt(reaching);
-  reaching.dial->fail(problem, is_gone);
-}
-
-void PortLoop::drop_attempt(Reaching& reaching) {
-  const int fd = std::exchange(reaching.dialing, -1);
-  if (fd < 0) return;
-  poller_.remove(fd);
-  connecting_.erase(fd);
-  shaking_.erase(fd);
-}
-
-// --- handshakes ---
-
-void PortLoop::shake(int fd) {
-  Shaking& shaking = shaking_.at(fd);
-  if (shaking.handshake.advance() == Handshake::State::Asks) admit(fd, shaking);
-  switch (shaking.handshake.state()) {
-    case Handshake::State::Going:
-    case Handshake::State::Asks:
-      return;
-    case Handshake::State::Done:
-      return open(shaking);
-    case Handshake::State::Busy: {
-      Reaching& wanted = reaching(shaking.connection);
-      drop_attempt(wanted);
-      return wanted.dial->give_way();
-    }
-    case Handshake::State::Unwanted:
-      return fail_dial(reaching(shaking.connection), shaking.handshake.problem(), true);
-    case Handshake::State::Failed:
-      return end_shaking(fd, shaking.handshake.problem());
-  }
-}
-
-// Of two that dial each other, the attempt of the one with the smaller name counts,
-// once it has reached the other.
-void PortLoop::admit(int fd, Shaking& shaking) {
-  const std::shared_ptr<Connection> from = connection(shaking.handshake.peer());
-  const bool is_free = from->state() == Connection::State::Idle ||
-                       from->state() == Connection::State::Wanted;
-  Reaching& wanted = reaching(from);
-  const bool is_accepted =
-      is_free && wanted.answering < 0 &&
-      (wanted.dialing < 0 || connecting_.contains(wanted.dialing) ||
-       from->peer() < self_);
-  if (is_accepted) {
-    drop_attempt(wanted);
-    wanted.answering = fd;
-    shaking.connection = from;
-  } else if (!is_free) {
-    reaching_.erase(from.get());
-  }
-  shaking.handshake.answer(is_accepted);
-}
-
-void PortLoop::end_shaking(int fd, std::string problem) {
-  const std::shared_ptr<Connection> connection = shaking_.at(fd).connection;
-  if (connection != nullptr) {
-    Reaching& wanted = reaching(connection);
-    if (wanted.dialing == fd) return fail_dial(wanted, problem, false);
-    if (wanted.answering == fd) wanted.answering = -1;
-    if (!wanted.dial) reaching_.erase(connection.get());
-  }
-  poller_.remove(fd);
-  shaking_.erase(fd);
-}
-
-void PortLoop::end_slow() {
-  const auto now = Clock::now();
-  std::vector<int> slow;
-  for (const auto& [fd, shaking] : shaking_)
-    if (now >= shaking.end) slow.push_back(fd);
-  for (const int fd : slow) end_shaking(fd, "it does not answer");
-}
-
-void PortLoop::open(Shaking& shaking) {
-  const std::shared_ptr<Connection> connection = shaking.connection;
-  UnforkedFd socket = shaking.handshake.take_socket();
-  const int fd = socket.get();
-  Reaching& wanted = reaching(connection);
-  if (wanted.dialing != fd) drop_attempt(wanted);
-  reaching_.erase(connection.get());
-  shaking_.erase(fd);
-  connection->open(std::move(socket));
-  const Open& opened = open_.emplace(fd, Open{connection}).first->second;
-  watch(fd, opened);
-  read(fd, open_.at(fd));
-}
-
-// --- connections that are made ---
-
 void PortLoop::watch(int fd, const Open& open) {
   poller_.watch(fd, !open.is_resting, open.connection->has_kept());
 }
 
 void PortLoop::read(int fd, Open& open) {
-  if (!open.connection->read()) return lose(fd, "it was lost");
+  switch (open.connection->read()) {
+    case Connection::Condition::Whole:
+      break;
+    case Connection::Condition::Broken:
+      return break_off(fd, "");
+    case Connection::Condition::Spoiled:
+      return lose(fd, "");
+  }
   const std::uint64_t drives = open.connection->num_drives();
   if (std::exchange(open.drives, drives) == drives || open.is_resting) return;
   if (num_resting_++ == 0) next_look_ = Clock::now() + kRest;
@@ -418,29 +279,52 @@ void PortLoop::end_rest(int fd, Open& open) {
 
 void PortLoop::beat() {
   next_beat_ = Clock::now() + beat_every_;
-  const auto most = static_cast<unsigned>(silence_ / beat_every_) - 1;
-  std::vector<std::pair<int, std::string>> lost;
+  std::vector<int> unsound, silent;
   for (auto& [fd, open] : open_) {
-    const bool is_whole = open.connection->read();
+    if (open.connection->read() != Connection::Condition::Whole) unsound.push_back(fd);
     // Beats are counted, not time: when this process was stopped, its peers were not
     // silent.
     const bool has_come = open.connection->beat();
+    if (has_come && open.silent_beats >= suspicious_beats_)
+      end_reaching(*open.connection);
     open.silent_beats = has_come ? 0 : open.silent_beats + 1;
-    if (!is_whole) lost.emplace_back(fd, "it was lost");
-    if (is_whole && open.silent_beats >= most) {
-      lost.emplace_back(fd, "nothing came from its host for " + seconds(silence_));
-    }
+    if (open.silent_beats == suspicious_beats_) suspect(open.connection);
+    if (open.silent_beats >= most_beats_) silent.push_back(fd);
   }
-  for (const auto& [fd, reason] : lost) lose(fd, reason);
+  for (const int fd : silent) lose(fd, silence_text());
+  for (const int fd : unsound)
+    if (const auto found = open_.find(fd); found != open_.end())
+      read(fd, found->second);
 }
 
-void PortLoop::lose(int fd, const std::string& reason) {
+std::string PortLoop::silence_text() const {
+  return "nothing came from its host for " + seconds(silence_);
+}
+
+std::shared_ptr<Connection> PortLoop::stop_watching(int fd) {
   const auto found = open_.find(fd);
-  if (found == open_.end()) return;
+  if (found == open_.end()) return nullptr;
   const std::shared_ptr<Connection> connection = found->second.connection;
   if (found->second.is_resting) --num_resting_;
   open_.erase(found);
   poller_.remove(fd);
+  return connection;
+}
+
+// Another socket is to take its place.
+void PortLoop::break_off(int fd, const std::string& reason) {
+  if (is_stopping_.load(std::memory_order_relaxed)) return lose(fd, reason);
+  const std::shared_ptr<Connection> connection = stop_watching(fd);
+  if (connection == nullptr) return;
+  connection->give_socket_up(reason);
+  Reaching& wanted = reaching(connection);
+  if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
+}
+
+void PortLoop::lose(int fd, const std::string& reason) {
+  const std::shared_ptr<Connection> connection = stop_watching(fd);
+  if (connection == nullptr) return;
+  end_reaching(*connection);
   connection->lose(reason);
 }
 

@@ -3,6 +3,11 @@
 //
 // While threads of the program read a connection themselves, this one leaves it alone
 // and only looks now and then whether they still do.
+//
+// A socket that breaks says nothing of the process behind it: that one is dialled
+// again, by both sides, for as long as a host may be silent. Where nobody listens any
+// more, it is gone. Who was silent for half of that time is dialled, too: a host that
+// answers is not gone, and the connection goes on over the new socket.
 #pragma once
 
 #include <atomic>
@@ -92,9 +97,14 @@ class PortLoop final : public ConnectionOwner {
   void on_connected(int fd);
   void fail_dial(Reaching& reaching, std::string problem, bool is_gone);
   void drop_attempt(Reaching& reaching);
+  void drop_answering(Reaching& reaching);
+  void end_reaching(Connection& connection);
+  Clock::time_point handshake_end(const Reaching& reaching) const;
 
   void shake(int fd);
   void admit(int fd, Shaking& shaking);
+  bool is_acceptable(Connection& from, std::uint64_t num_sockets) const;
+  void give_up(std::shared_ptr<Connection> connection, const std::string& reason);
   void end_shaking(int fd, std::string problem);
   void end_slow();
   void open(Shaking& shaking);
@@ -104,7 +114,11 @@ class PortLoop final : public ConnectionOwner {
   void look_at_resting();
   void end_rest(int fd, Open& open);
   void beat();
+  void suspect(const std::shared_ptr<Connection>& connection);
+  std::shared_ptr<Connection> stop_watching(int fd);
+  void break_off(int fd, const std::string& reason);
   void lose(int fd, const std::string& reason);
+  std::string silence_text() const;
   void wind_up();
   bool has_more_to_tell() const;
   void lose_all(const std::string& reason);
@@ -112,6 +126,9 @@ class PortLoop final : public ConnectionOwner {
   const ProcessName self_;
   const Clock::duration silence_;
   const Clock::duration beat_every_;
+  // In a row in which nothing came.
+  const unsigned most_beats_;
+  const unsigned suspicious_beats_;
   std::vector<UnforkedFd> listeners_;
   std::string secret_;
   std::atomic<bool> is_stopping_ = false;

@@ -1,0 +1,244 @@
+// The part of a PortLoop that makes connections, and makes them anew.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "allhands/base/error.hpp"
+#include "allhands/net/socket.hpp"
+#include "allhands/transport/tcp/port_loop.hpp"
+
+namespace allhands {
+namespace {
+
+constexpr const char* kNonsense = "what came from it is no frame";
+constexpr const char* kBytesLost =
+    "the connection cannot go on, as the network has confirmed data that did not "
+    "arrive: does a proxy stand between the hosts?";
+
+}  // namespace
+
+// --- whom this process dials ---
+
+PortLoop::Reaching& PortLoop::reaching(const std::shared_ptr<Connection>& connection) {
+  Reaching& found = reaching_[connection.get()];
+  found.connection = connection;
+  return found;
+}
+
+void PortLoop::end_reaching(Connection& connection) {
+  const auto found = reaching_.find(&connection);
+  if (found == reaching_.end()) return;
+  drop_attempt(found->second);
+  drop_answering(found->second);
+  reaching_.erase(found);
+}
+
+// It was silent for so long that its process may be gone, or its socket broken.
+void PortLoop::suspect(const std::shared_ptr<Connection>& connection) {
+  Reaching& doubted = reaching(connection);
+  if (!doubted.dial)
+    doubted.dial.emplace(connection->peer(),
+                         (most_beats_ - suspicious_beats_) * beat_every_);
+}
+
+void PortLoop::dial_due() {
+  const auto now = Clock::now();
+  std::vector<std::shared_ptr<Connection>> lost;
+  for (auto& [key, each] : reaching_) {
+    if (!each.dial || each.answering >= 0) continue;
+    const auto connecting = connecting_.find(each.dialing);
+    if (connecting != connecting_.end() && now >= each.dial->attempt_end())
+      fail_dial(each, "it does not answer", false);
+    if (each.dialing < 0 && each.dial->is_over())
+      lost.push_back(each.connection);
+    else if (each.dialing < 0 && now >= each.dial->next())
+      begin_dial(each);
+  }
+  for (const auto& connection : lost) {
+    const std::string problem = reaching_.at(connection.get()).dial->problem();
+    if (connection->state() == Connection::State::Up) {
+      lose(connection->fd(), silence_text() + "; " + problem);
+      continue;
+    }
+    end_reaching(*connection);
+    connection->lose(problem);
+  }
+}
+
+void PortLoop::begin_dial(Reaching& reaching) {
+  UnforkedFd socket(reaching.dial->begin());
+  if (!socket.is_open()) return;
+  const int fd = socket.get();
+  try {
+    poller_.add(fd);
+    poller_.watch(fd, false, true);
+  } catch (const Error& error) {
+    return reaching.dial->fail(error.what(), false);
+  }
+  reaching.dialing = fd;
+  connecting_.emplace(fd, Connecting{std::move(socket), reaching.connection});
+}
+
+void PortLoop::on_connected(int fd) {
+  const int code = connection_error(fd);
+  Connecting connecting = std::move(connecting_.at(fd));
+  Reaching& wanted = reaching(connecting.connection);
+  if (code != 0) return fail_dial(wanted, errno_text(code), code == ECONNREFUSED);
+  connecting_.erase(fd);
+  poller_.watch(fd, true, false);
+  tune(fd);
+  // Its host answers, after a silence: what is on its way over the old socket may never
+  // come.
+  if (connecting.connection->state() == Connection::State::Up)
+    break_off(connecting.connection->fd(), silence_text());
+  Handshake handshake = Handshake::dial(std::move(connecting.socket), secret_, self_,
+                                        connecting.connection->peer(),
+                                        connecting.connection->num_sockets());
+  shaking_.emplace(
+      fd, Shaking{std::move(handshake), handshake_end(wanted), connecting.connection});
+  shake(fd);
+}
+
+// `problem` may be part of what goes here: a copy.
+void PortLoop::fail_dial(Reaching& reaching, std::string problem, bool is_gone) {
+  drop_attempt(reaching);
+  reaching.dial->fail(problem, is_gone);
+}
+
+void PortLoop::drop_attempt(Reaching& reaching) {
+  const int fd = std::exchange(reaching.dialing, -1);
+  if (fd < 0) return;
+  poller_.remove(fd);
+  connecting_.erase(fd);
+  shaking_.erase(fd);
+}
+
+void PortLoop::drop_answering(Reaching& reaching) {
+  const int fd = std::exchange(reaching.answering, -1);
+  if (fd < 0) return;
+  poller_.remove(fd);
+  shaking_.erase(fd);
+}
+
+// A connection that is broken is not given longer than its peers are.
+PortLoop::Clock::time_point PortLoop::handshake_end(const Reaching& reaching) const {
+  const auto end = Clock::now() + Handshake::kLimit;
+  const bool is_broken = reaching.connection->state() == Connection::State::Broken;
+  return is_broken && reaching.dial ? std::min(end, reaching.dial->end()) : end;
+}
+
+// --- handshakes ---
+
+void PortLoop::shake(int fd) {
+  Shaking& shaking = shaking_.at(fd);
+  Handshake& handshake = shaking.handshake;
+  handshake.advance();
+  if (handshake.state() == Handshake::State::Asks) admit(fd, shaking);
+  if (handshake.state() == Handshake::State::Accepted) {
+    const std::optional<std::uint64_t> received = shaking.connection->end_socket();
+    if (!received) return give_up(shaking.connection, kNonsense);
+    handshake.take_up(*received);
+  }
+  switch (handshake.state()) {
+    case Handshake::State::Going:
+    case Handshake::State::Asks:
+    case Handshake::State::Accepted:
+      return;
+    case Handshake::State::Done:
+      return open(shaking);
+    case Handshake::State::Busy: {
+      Reaching& wanted = reaching(shaking.connection);
+      drop_attempt(wanted);
+      return wanted.dial->give_way();
+    }
+    case Handshake::State::GivenUp:
+      return give_up(shaking.connection, "it counts this process as dead");
+    case Handshake::State::Unwanted:
+      return fail_dial(reaching(shaking.connection), handshake.problem(), true);
+    case Handshake::State::Failed:
+      return end_shaking(fd, handshake.problem());
+  }
+}
+
+// A copy: the connection may be part of what goes here.
+void PortLoop::give_up(std::shared_ptr<Connection> connection,
+                       const std::string& reason) {
+  end_reaching(*connection);
+  connection->lose(reason);
+}
+
+void PortLoop::admit(int fd, Shaking& shaking) {
+  const std::shared_ptr<Connection> from = connection(shaking.handshake.peer());
+  if (from->state() == Connection::State::Lost) {
+    shaking.handshake.refuse(Handshake::Refusal::GivenUp);
+    return;
+  }
+  if (!is_acceptable(*from, shaking.handshake.number())) {
+    shaking.handshake.refuse(Handshake::Refusal::Busy);
+    return;
+  }
+  if (from->state() == Connection::State::Up)
+    break_off(from->fd(), "its process has dialled again");
+  Reaching& wanted = reaching(from);
+  drop_attempt(wanted);
+  drop_answering(wanted);  // its dialer has given that one up
+  const std::optional<std::uint64_t> received = from->end_socket();
+  if (!received) {
+    shaking.handshake.refuse(Handshake::Refusal::GivenUp);
+    return give_up(from, kNonsense);
+  }
+  wanted.answering = fd;
+  shaking.connection = from;
+  shaking.end = std::min(shaking.end, handshake_end(wanted));
+  const std::uint64_t number =
+      std::max(shaking.handshake.number(), from->num_sockets()) + 1;
+  shaking.handshake.accept(number, *received);
+}
+
+// Of two that dial each other, the attempt of the one with the smaller name counts,
+// once it has reached the other. An attempt from before the last socket was made is
+// late, unless that socket may be one that its dialer has given up.
+bool PortLoop::is_acceptable(Connection& from, std::uint64_t num_sockets) const {
+  const std::uint64_t unknown = from.is_last_unknown_there() ? 1 : 0;
+  if (num_sockets + unknown < from.num_sockets()) return false;
+  const auto found = reaching_.find(&from);
+  const int dialing = found == reaching_.end() ? -1 : found->second.dialing;
+  return dialing < 0 || connecting_.contains(dialing) || from.peer() < self_;
+}
+
+void PortLoop::end_shaking(int fd, std::string problem) {
+  const std::shared_ptr<Connection> connection = shaking_.at(fd).connection;
+  if (connection != nullptr) {
+    Reaching& wanted = reaching(connection);
+    if (wanted.dialing == fd) return fail_dial(wanted, problem, false);
+    if (wanted.answering == fd) wanted.answering = -1;
+    if (!wanted.dial) reaching_.erase(connection.get());
+  }
+  poller_.remove(fd);
+  shaking_.erase(fd);
+}
+
+void PortLoop::end_slow() {
+  const auto now = Clock::now();
+  std::vector<int> slow;
+  for (const auto& [fd, shaking] : shaking_)
+    if (now >= shaking.end) slow.push_back(fd);
+  for (const int fd : slow) end_shaking(fd, "it does not answer");
+}
+
+void PortLoop::open(Shaking& shaking) {
+  const std::shared_ptr<Connection> connection = shaking.connection;
+  Handshake made = std::move(shaking.handshake);
+  UnforkedFd socket = made.take_socket();
+  const int fd = socket.get();
+  Reaching& wanted = reaching(connection);
+  if (wanted.dialing != fd) drop_attempt(wanted);
+  reaching_.erase(connection.get());
+  shaking_.erase(fd);
+  if (!connection->open(std::move(socket), made)) return connection->lose(kBytesLost);
+  Open& opened = open_.emplace(fd, Open{connection}).first->second;
+  watch(fd, opened);
+  read(fd, opened);
+}
+
+}  // namespace allhands

@@ -1,0 +1,215 @@
+// Connections that break while both processes live: they go on over another socket,
+// and each message arrives once, as it was sent.
+#include <dirent.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allhands/engine/progress_engine.hpp"
+#include "allhands/net/socket.hpp"
+#include "transports.hpp"
+
+using namespace allhands;
+using namespace allhands::testing;
+
+namespace {
+
+const Tuning tuning = Tuning::for_ranks(2);
+
+template <class Condition>
+void wait_until(Condition is_met) {
+  const Deadline last = Deadline::after(std::chrono::seconds(100));
+  while (!is_met()) {
+    CHECK(!last.is_expired());
+    std::this_thread::yield();
+  }
+}
+
+// The sockets of this process between its ports, both ends, whatever their state.
+std::vector<int> connected_sockets() {
+  std::vector<int> found;
+  DIR* const folder = ::opendir("/proc/self/fd");
+  CHECK(folder != nullptr);
+  while (const dirent* const entry = ::readdir(folder)) {
+    sockaddr_in there = {};
+    socklen_t size = sizeof(there);
+    const int fd = std::atoi(entry->d_name);
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 &&
+        there.sin_family == AF_INET)
+      found.push_back(fd);
+  }
+  ::closedir(folder);
+  return found;
+}
+
+// What an abort of a connection is for both of its ends.
+bool break_one(std::mt19937& chance) {
+  const std::vector<int> all = connected_sockets();
+  return !all.empty() && ::shutdown(all[chance() % all.size()], SHUT_RDWR) == 0;
+}
+
+// Nothing that comes for this socket gets to it.
+void deafen(int fd) {
+  sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog program = {1, &drop};
+  CHECK(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0);
+}
+
+// Both ranks send to each other at the same time, messages of all sizes.
+void exchange(ProgressEngine& engine, int rank, int round) {
+  static constexpr std::size_t kCounts[] = {1, 3, 700, 1024, 4099, 100'000, 300'001, 7};
+  std::vector<std::vector<float>> in, out;
+  std::vector<TransferPtr> receives, sends;
+  for (std::size_t i = 0; i < std::size(kCounts); ++i) {
+    in.emplace_back(kCounts[i], -1.0f);
+    out.push_back(values(rank + 2 * round, kCounts[i]));
+  }
+  for (std::size_t i = 0; i < std::size(kCounts); ++i) {
+    const auto tag = static_cast<int>(i);
+    receives.push_back(
+        engine.post_recv(buffer_of(in[i]), 1 - rank, tag, soon().deadline));
+    sends.push_back(
+        engine.post_send(buffer_of(out[i]), 1 - rank, tag, soon().deadline));
+  }
+  for (const auto& each : sends)
+    engine.wait(each, soon(), ProgressEngine::AtEnd::GiveUp);
+  // What was sent belongs to the program again.
+  for (auto& data : out) std::fill(data.begin(), data.end(), -2.0f);
+  for (const auto& each : receives)
+    engine.wait(each, soon(), ProgressEngine::AtEnd::GiveUp);
+  for (const auto& data : in) CHECK(are_values(1 - rank + 2 * round, data));
+}
+
+// Wherever that happens: in frames, in bodies, in handshakes, several times in a row.
+void test_messages_arrive_once_whatever_breaks() {
+  constexpr int kBreaks = 150;
+  TcpRanks ranks(2);
+  std::atomic<int> num_breaks = 0;
+  std::atomic<bool> is_over = false;
+  std::thread breaker([&] {
+    std::mt19937 chance(7);
+    while (!is_over) {
+      if (break_one(chance)) ++num_breaks;
+      // Bursts, and time to get on.
+      if (chance() % 4 != 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(chance() % 4000));
+    }
+  });
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(ranks.join(rank), ranks.members(rank), tuning);
+    // Both end with the same round: the one who would be first tells the other.
+    for (int round = 0;; ++round) {
+      exchange(engine, rank, round % 50);
+      std::vector<float> go_on = {num_breaks < kBreaks ? 1.0f : 0.0f};
+      if (rank == 0)
+        engine.send(buffer_of(go_on), 1, 99, soon());
+      else
+        engine.recv(buffer_of(go_on), 0, 99, soon());
+      if (go_on[0] == 0) break;
+    }
+    if (rank == 0) is_over = true;
+    engine.flush(soon());
+  });
+  breaker.join();
+  CHECK(num_breaks >= kBreaks);
+}
+
+// A socket that nothing comes through any more, though both hosts are there: what a
+// firewall does that forgets a connection.
+void test_a_stuck_socket_is_replaced(bool is_one_way) {
+  TcpRanks ranks(2, std::chrono::seconds(1));
+  std::atomic<int> num_ready = 0;
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(ranks.join(rank), ranks.members(rank), tuning);
+    exchange(engine, rank, 0);
+    if (++num_ready == 2) {
+      const std::vector<int> sockets = connected_sockets();
+      CHECK(sockets.size() == 2);
+      deafen(sockets[0]);
+      if (!is_one_way) deafen(sockets[1]);
+      num_ready = 3;
+    }
+    wait_until([&] { return num_ready == 3; });
+    exchange(engine, rank, 1);
+    engine.flush(soon());
+  });
+}
+
+// Who writes into an idle connection that has broken loses nothing either.
+void test_an_idle_connection_goes_on() {
+  TcpRanks ranks(2);
+  std::mt19937 chance(3);
+  const auto a = ranks.join(0), b = ranks.join(1);
+  const auto send = [](Link& link, int value) {
+    std::byte* const record = link.reserve(100);
+    CHECK(record != nullptr);
+    std::memset(record, value, 100);
+    link.commit();
+    link.wake_peer();
+  };
+  for (int i = 0; i < 20; ++i) {
+    send(a->link(1), i);
+    if (i % 3 != 2) CHECK(i == 0 || break_one(chance) || connected_sockets().empty());
+    send(a->link(1), i + 100);
+    for (const int value : {i, i + 100}) {
+      wait_until([&] { return b->link(0).has_record(); });
+      CHECK(b->link(0).front()[99] == static_cast<std::byte>(value));
+      b->link(0).pop();
+    }
+    wait_until([&] { return a->link(1).is_safe_to_leave(); });
+  }
+  CHECK(a->is_alive(1) && b->is_alive(0));
+}
+
+// Where confirmed data is lost all the same, nobody goes on as if it had come.
+void test_lost_bytes_are_noticed() {
+  TcpRanks ranks(2);
+  const auto a = ranks.join(0), b = ranks.join(1);
+  std::mt19937 chance(5);
+  const auto is_over = [&] { return !a->is_alive(1) || !b->is_alive(0); };
+  Link& link = a->link(1);
+  std::uint64_t sent = 0, got = 0;
+  const Deadline last = Deadline::after(std::chrono::seconds(100));
+  while (!is_over()) {
+    CHECK(!last.is_expired());
+    if (std::byte* const record = link.reserve(1000)) {
+      std::memcpy(record, &sent, sizeof(sent));
+      ++sent;
+      link.commit();
+      link.wake_peer();
+    }
+    for (; b->link(0).has_record() && chance() % 8 != 0; b->link(0).pop()) {
+      std::uint64_t number = 0;
+      std::memcpy(&number, b->link(0).front().data(), sizeof(number));
+      CHECK(number == got++);
+    }
+    if (chance() % 64 != 0) continue;
+    // The kernel drops what it has confirmed. Not by connect(): for ThreadSanitizer, a
+    // thread that has not made a socket may not do that.
+    const sockaddr none = {AF_UNSPEC, {}};
+    for (const int fd : connected_sockets())
+      ::syscall(SYS_connect, fd, &none, sizeof(none));
+  }
+  wait_until([&] { return !a->is_alive(1) && !b->is_alive(0); });
+  CHECK(a->end_of(1).find("confirmed data that did not arrive") != std::string::npos ||
+        b->end_of(0).find("confirmed data that did not arrive") != std::string::npos);
+}
+
+}  // namespace
+
+int main() {
+  test_an_idle_connection_goes_on();
+  test_messages_arrive_once_whatever_breaks();
+  test_a_stuck_socket_is_replaced(false);
+  test_a_stuck_socket_is_replaced(true);
+  test_lost_bytes_are_noticed();
+}
