@@ -1,6 +1,7 @@
 // The chooser's formulas agree with what the schedules take in the simulation.
 #include "allhands/algorithms/choose.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "check.hpp"
@@ -41,6 +42,17 @@ void test_choices_are_the_best() {
           check_choice(task_of(static_cast<TaskKind>(c), size, bytes), network);
 }
 
+// What is received and reduced comes in parts, so nothing else may come from there.
+void check_sources_of(const Schedule& schedule) {
+  for (const Round& round : schedule.rounds)
+    for (const Step& step : round)
+      CHECK(step.kind != StepKind::ReceiveReduce ||
+            1 == std::ranges::count_if(round, [&](const Step& other) {
+              return other.peer == step.peer && (other.kind == StepKind::Receive ||
+                                                 other.kind == StepKind::ReceiveReduce);
+            }));
+}
+
 void test_ways_that_reduce_as_one_host_does() {
   for (const NamedCosts& network : kNetworks)
     for (const int size : {1, 2, 9, kIsSanitized ? 40 : 300})
@@ -50,6 +62,7 @@ void test_ways_that_reduce_as_one_host_does() {
           const Task task = task_of(collective, size, bytes);
           const Choice choice = choose(task, kElement, network.costs, true);
           CHECK(choice.algorithm->order == Order::Once);
+          check_sources_of(choice.schedule(size - 1, task));
           CHECK(choice.seconds >= choose(task, kElement, network.costs).seconds);
         }
 }

@@ -77,8 +77,10 @@ void test_a_late_rank_is_named_on_every_rank(std::size_t count) {
 
 bool is_called_off() { return true; }
 
-// Each rank in turn is interrupted while it waits for the last one.
-void test_an_interrupted_rank_breaks_the_group() {
+// Each rank in turn ends its wait for the last one, by `limits`; it gets an error of
+// `kind`, and all others are told what it did.
+void test_a_rank_that_gives_up_breaks_the_group(const Limits& limits, ErrorKind kind,
+                                                const std::string& did) {
   for (const Hosting& hosting : kHostings)
     for (int rank_called_off = 0;
          rank_called_off + 1 < static_cast<int>(hosting.size()); ++rank_called_off) {
@@ -89,13 +91,12 @@ void test_an_interrupted_rank_breaks_the_group() {
         const bool is_called = rank.rank() == rank_called_off;
         if (rank.rank() == last)
           while (num_left + 1 < rank.size()) std::this_thread::yield();
-        const Limits limits = {soon().deadline, is_called ? is_called_off : nullptr};
-        const Error error = error_of([&] { rank.run(sum(data), limits); });
-        CHECK(error.kind() ==
-              (is_called ? ErrorKind::Interrupted : ErrorKind::Backend));
+        const Error error =
+            error_of([&] { rank.run(sum(data), is_called ? limits : soon()); });
+        CHECK(error.kind() == (is_called ? kind : ErrorKind::Backend));
         const std::string who = "rank " + std::to_string(rank_called_off);
         CHECK(is_called || has(error, who));
-        CHECK(is_called || has(error, "was interrupted"));
+        CHECK(is_called || has(error, did));
         ++num_left;
       });
     }
@@ -107,5 +108,9 @@ int main() {
   test_a_rank_that_left_is_named_on_every_rank(10);
   test_a_rank_that_left_is_named_on_every_rank(50000);
   test_a_late_rank_is_named_on_every_rank(10);
-  test_an_interrupted_rank_breaks_the_group();
+  test_a_rank_that_gives_up_breaks_the_group({soon().deadline, is_called_off},
+                                             ErrorKind::Interrupted, "was interrupted");
+  const std::atomic<bool> is_closed = true;
+  test_a_rank_that_gives_up_breaks_the_group({soon().deadline, nullptr, &is_closed},
+                                             ErrorKind::Backend, "closed the group");
 }

@@ -212,7 +212,8 @@ void Endpoint::start(int source, const Message& message,
   Buffer& buffer = receive->buffer;
   forget(*receive);
   if (landed.key != kNoLanding && landed.key != receive->landing)
-    throw LinkError("a message came to where another one belongs");
+    end_and_throw(std::move(receive), "a message came to where another one belongs",
+                  ended);
   if (receive->is_up_to && message.count < buffer.count) buffer.count = message.count;
   const bool is_eager = message.kind == MessageKind::Eager;
   if (is_eager) peer.link.settle(kept_bytes(message));
@@ -223,10 +224,29 @@ void Endpoint::start(int source, const Message& message,
     return ended.add(std::move(receive), error);
   }
   receive->source = source;
-  if (!is_eager)
-    return peer.inbox.start(std::move(receive), message.send_id, read_key(record));
+  if (!is_eager) return stream(source, message, record, std::move(receive), ended);
   if (landed.key == kNoLanding) unpack(data_of(record), buffer, 0, buffer.count);
   ended.add(std::move(receive));
+}
+
+// The data of an offer comes from now on.
+void Endpoint::stream(int source, const Message& message,
+                      std::span<const std::byte> record, TransferPtr receive,
+                      Ended& ended) {
+  ArrayKey sender;
+  try {
+    sender = read_key(record);
+  } catch (const LinkError& error) {
+    end_and_throw(std::move(receive), error.what(), ended);
+  }
+  channel(source).inbox.start(std::move(receive), message.send_id, sender);
+}
+
+// Of a receive that is in no list any more, so that nobody else would end it.
+void Endpoint::end_and_throw(TransferPtr receive, const char* what, Ended& ended) {
+  const Error error(ErrorKind::Backend, describe(*receive, members_) + ": " + what);
+  ended.add(std::move(receive), error);
+  throw LinkError(what);
 }
 
 // The peer's receive has another dtype or count than our send. If that has returned
@@ -293,7 +313,7 @@ void Endpoint::end_all(const Error& reason, Ended& ended) {
 }
 
 std::vector<TransferPtr> Endpoint::pending() const {
-  std::vector<TransferPtr> all(matching_.posted().begin(), matching_.posted().end());
+  std::vector<TransferPtr> all = matching_.posted();
   for (const int peer : open_) {
     const Channel& open = *find(peer);
     for (TransferPtr& send : open.outbox.sends()) all.push_back(std::move(send));

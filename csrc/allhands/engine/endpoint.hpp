@@ -96,6 +96,9 @@ class Endpoint {
             const Landed& landed, Ended& ended);
   void start(int source, const Message& message, std::span<const std::byte> record,
              const Landed& landed, TransferPtr receive, Ended& ended);
+  void stream(int source, const Message& message, std::span<const std::byte> record,
+              TransferPtr receive, Ended& ended);
+  [[noreturn]] void end_and_throw(TransferPtr receive, const char* what, Ended& ended);
   void expect(Transfer& receive);
   void forget(const Transfer& receive);
   void handle_refusal(int source, const Message& message, Ended& ended);

@@ -5,35 +5,76 @@
 namespace allhands {
 namespace {
 
-bool takes_from(const Transfer& receive, int source) {
-  return receive.peer == kAnySource || receive.peer == source;
-}
-
 bool fits(const Transfer& receive, int source, Tag tag) {
-  return takes_from(receive, source) && receive.tag == tag;
+  return (receive.peer == kAnySource || receive.peer == source) && receive.tag == tag;
 }
 
-// The first of `posted` for which `is_it` holds, taken out; or null.
-template <class Predicate>
-TransferPtr take(std::list<TransferPtr>& posted, Predicate is_it) {
-  const auto found = std::find_if(posted.begin(), posted.end(), is_it);
-  if (found == posted.end()) return nullptr;
-  TransferPtr receive = std::move(*found);
-  posted.erase(found);
-  return receive;
+std::size_t slot_of(int source) { return static_cast<std::size_t>(source + 1); }
+static_assert(kAnySource == -1);
+
+// Ids are given in the order of posting, and begin anew after the last one.
+bool is_older(const Transfer& one, const Transfer& other) {
+  return static_cast<std::int32_t>(one.id - other.id) < 0;
 }
 
 }  // namespace
 
+void Matching::post(TransferPtr receive) {
+  const std::size_t slot = slot_of(receive->peer);
+  if (slot >= posted_.size()) posted_.resize(slot + 1);
+  posted_[slot].push_back(std::move(receive));
+  ++num_posted_;
+}
+
+Matching::Receives* Matching::receives_from(int source) {
+  const std::size_t slot = slot_of(source);
+  return slot < posted_.size() ? &posted_[slot] : nullptr;
+}
+
+TransferPtr Matching::take(Receives& receives, Receives::iterator at) {
+  TransferPtr receive = std::move(*at);
+  receives.erase(at);
+  --num_posted_;
+  return receive;
+}
+
+template <class Predicate>
+TransferPtr Matching::take_oldest(int source, Predicate is_it) {
+  Receives* list = nullptr;
+  Receives::iterator oldest;
+  for (Receives* const each : {receives_from(kAnySource), receives_from(source)}) {
+    if (each == nullptr) continue;
+    const auto found = std::ranges::find_if(*each, is_it);
+    if (found == each->end()) continue;
+    if (list != nullptr && is_older(**oldest, **found)) continue;
+    list = each;
+    oldest = found;
+  }
+  return list == nullptr ? nullptr : take(*list, oldest);
+}
+
 TransferPtr Matching::match(int source, Tag tag) {
-  return take(posted_,
-              [&](const TransferPtr& receive) { return fits(*receive, source, tag); });
+  return take_oldest(source,
+                     [&](const TransferPtr& receive) { return receive->tag == tag; });
 }
 
 bool Matching::has_receive_for(int source, Tag tag) const {
-  return std::any_of(posted_.begin(), posted_.end(), [&](const TransferPtr& receive) {
-    return fits(*receive, source, tag);
-  });
+  const auto has = [&](int from) {
+    const std::size_t slot = slot_of(from);
+    return slot < posted_.size() &&
+           std::ranges::any_of(
+               posted_[slot],
+               [&](const TransferPtr& receive) { return receive->tag == tag; });
+  };
+  return has(kAnySource) || has(source);
+}
+
+std::vector<TransferPtr> Matching::posted() const {
+  std::vector<TransferPtr> all;
+  all.reserve(num_posted_);
+  for (const Receives& receives : posted_)
+    all.insert(all.end(), receives.begin(), receives.end());
+  return all;
 }
 
 bool Matching::has_message_for(const Transfer& receive) const {
@@ -44,8 +85,8 @@ bool Matching::has_message_for(const Transfer& receive) const {
 }
 
 TransferPtr Matching::take_waiting_for(int source, Context context) {
-  return take(posted_, [&](const TransferPtr& receive) {
-    return takes_from(*receive, source) && receive->tag.context == context;
+  return take_oldest(source, [&](const TransferPtr& receive) {
+    return receive->tag.context == context;
   });
 }
 
@@ -61,8 +102,10 @@ std::optional<Unexpected> Matching::match(const Transfer& receive) {
 }
 
 void Matching::withdraw(const Transfer& receive) {
-  std::erase_if(posted_,
-                [&](const TransferPtr& posted) { return posted.get() == &receive; });
+  Receives* const receives = receives_from(receive.peer);
+  if (receives == nullptr) return;
+  const auto found = std::ranges::find(*receives, &receive, &TransferPtr::get);
+  if (found != receives->end()) take(*receives, found);
 }
 
 void Matching::drop_offer(int source, std::uint32_t send_id) {

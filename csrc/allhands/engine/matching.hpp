@@ -32,7 +32,7 @@ class Matching {
   bool has_receive_for(int source, Tag tag) const;
   bool has_message_for(const Transfer& receive) const;
 
-  void post(TransferPtr receive) { posted_.push_back(std::move(receive)); }
+  void post(TransferPtr receive);
   void keep(Unexpected message) { unexpected_.push_back(std::move(message)); }
 
   // The oldest receive in `context` that could get a message from `source`, no longer
@@ -42,12 +42,24 @@ class Matching {
   void withdraw(const Transfer& receive);
   // Drops the unmatched offer that its sender has given up.
   void drop_offer(int source, std::uint32_t send_id);
-  const std::list<TransferPtr>& posted() const { return posted_; }
+  // The oldest of a source first.
+  std::vector<TransferPtr> posted() const;
   // No receive waits for its message, and no message for its receive.
-  bool is_empty() const { return posted_.empty() && unexpected_.empty(); }
+  bool is_empty() const { return num_posted_ == 0 && unexpected_.empty(); }
 
  private:
-  std::list<TransferPtr> posted_;
+  using Receives = std::list<TransferPtr>;  // the oldest first
+
+  // Null: none was ever posted for it.
+  Receives* receives_from(int source);
+  // The oldest of those from `source` or from any for which `is_it` holds.
+  template <class Predicate>
+  TransferPtr take_oldest(int source, Predicate is_it);
+  TransferPtr take(Receives& receives, Receives::iterator at);
+
+  // By source, those from any first: thousands may wait for messages of each.
+  std::vector<Receives> posted_;
+  std::size_t num_posted_ = 0;
   std::list<Unexpected> unexpected_;
 };
 

@@ -59,7 +59,10 @@ void Outbox::join(std::uint32_t send_id, ArrayKey receiver) {
 
 void Outbox::withdraw(const Transfer& send) {
   const auto is_it = [&](const TransferPtr& other) { return other.get() == &send; };
-  if (std::erase_if(fresh_, is_it) != 0) return;
+  if (const auto found = std::ranges::find_if(fresh_, is_it); found != fresh_.end()) {
+    fresh_.erase(found);
+    return;
+  }
   const bool streaming = std::erase_if(streaming_, [&](const Streaming& stream) {
                            return is_it(stream.transfer);
                          }) != 0;

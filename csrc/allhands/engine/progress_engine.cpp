@@ -271,10 +271,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
       if (end == WaitEnd::Interrupted) throw interrupted();
       return transfer->work.wait(limits);
     }
-    give_up(transfer,
-            end == WaitEnd::Interrupted
-                ? interrupted()
-                : timeout_error(*transfer, limits.deadline.limit(), members_));
+    give_up(transfer, error_at(end, *transfer, limits));
     if (transfer->is_send) {  // what went before it may be as lost: it has been told
       const std::lock_guard lock(mutex_);
       is_told_[static_cast<std::size_t>(transfer->peer)] = true;
@@ -285,6 +282,17 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
   transfer->work.wait({Deadline::never()});
   // It has ended well meanwhile; the caller's language has its exception all the same.
   if (end == WaitEnd::Interrupted) throw interrupted();
+}
+
+// Why a wait for it is given up.
+Error ProgressEngine::error_at(WaitEnd end, const Transfer& transfer,
+                               const Limits& limits) const {
+  if (end == WaitEnd::Interrupted) return interrupted();
+  if (end == WaitEnd::Stopped)
+    return Error(ErrorKind::Backend, describe(transfer, members_) + ": rank " +
+                                         std::to_string(members_.rank) +
+                                         " closed the group");
+  return timeout_error(transfer, limits.deadline.limit(), members_);
 }
 
 bool ProgressEngine::has_record_from(int peer) const {

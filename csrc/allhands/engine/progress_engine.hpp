@@ -118,6 +118,7 @@ class ProgressEngine {
   void check_counterpart(bool is_send, const Buffer& buffer, Tag tag);
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
+  Error error_at(WaitEnd end, const Transfer& transfer, const Limits& limits) const;
   bool has_record_from(int peer) const;
   bool wait_for_news(std::uint32_t seen, const Transfer& transfer);
   void sleep(std::uint32_t seen, const Transfer* transfer, Deadline::Duration limit);

@@ -28,9 +28,6 @@ static_assert(std::is_trivially_copyable_v<Word>);
 
 constexpr std::size_t kInline = std::size_t{16} << 10;
 
-// No host tells more.
-constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
-
 class Agreement {
  public:
   Agreement(const Crossing& crossing, const Descriptor& descriptor)
@@ -118,7 +115,8 @@ class Agreement {
     if (length < sizeof word) throw nonsense_of(crossing_, leader);
     std::memcpy(&word, message.memory.get(), sizeof word);
     const std::size_t num_inline = length - sizeof word;
-    if (word.bytes > kMost || num_inline != std::min<std::size_t>(word.bytes, kInline))
+    if (word.bytes > kMostTold ||
+        num_inline != std::min<std::size_t>(word.bytes, kInline))
       throw nonsense_of(crossing_, leader);
     bytes.resize(word.bytes);
     std::copy_n(message.memory.get() + sizeof word, num_inline, bytes.begin());

@@ -35,8 +35,8 @@ class AllToAll {
         inputs_(operation.inputs) {}
 
   void run() {
-    const bool is_small =
-        num_bytes(inputs_) <= kSmallBytes / static_cast<std::size_t>(size());
+    const std::size_t bytes = num_bytes(inputs_) + index(size()) * sizeof(Count);
+    const bool is_small = bytes <= kSmallBytes / index(size());
     const Contributions told = agree(crossing_, descriptor(), mine(is_small));
     Count digest = 0;
     bool have_all = true;
@@ -86,7 +86,7 @@ class AllToAll {
   }
 
   void take_shares(const Contributions& told) const {
-    const auto n = static_cast<std::size_t>(size());
+    const auto n = index(size());
     const std::size_t element = size_of(dtype_of(inputs_));
     std::vector<Count> counts(n);
     for (int rank = 0; rank < size(); ++rank) {
@@ -94,12 +94,15 @@ class AllToAll {
       if (bytes.size() < n * sizeof(Count)) throw nonsense_of(crossing_, rank);
       std::memcpy(counts.data(), bytes.data(), n * sizeof(Count));
       bytes = bytes.subspan(n * sizeof(Count));
-      std::size_t at = 0;
-      for (int before = 0; before < self(); ++before)
-        at += counts[static_cast<std::size_t>(before)];
-      const Buffer& output = outputs_[static_cast<std::size_t>(rank)];
-      if (counts[static_cast<std::size_t>(self())] != output.count ||
-          bytes.size() / element < at + output.count)
+      std::size_t at = 0, left = bytes.size() / element;
+      for (int before = 0; before < self(); ++before) {
+        const Count count = counts[index(before)];
+        if (count > left) throw nonsense_of(crossing_, rank);
+        at += count;
+        left -= count;
+      }
+      const Buffer& output = outputs_[index(rank)];
+      if (counts[index(self())] != output.count || output.count > left)
         throw nonsense_of(crossing_, rank);
       unpack(bytes.data() + at * element, output, 0, output.count);
     }
@@ -113,10 +116,10 @@ class AllToAll {
     Messages messages(crossing_);
     for (int step = 1; step < size(); ++step) {
       const int from = (self() + size() - step) % size(), to = (self() + step) % size();
-      messages.receive(outputs_[static_cast<std::size_t>(from)], from);
-      messages.send(inputs[static_cast<std::size_t>(to)], to);
+      messages.receive(outputs_[index(from)], from);
+      messages.send(inputs[index(to)], to);
     }
-    const auto own = static_cast<std::size_t>(self());
+    const auto own = index(self());
     copy(inputs[own], outputs_[own], 0, outputs_[own].count);
     messages.wait();
   }
@@ -134,12 +137,12 @@ class AllToAll {
       std::memcpy(&count, told.of(rank).data() + i * sizeof count, sizeof count);
       return count;
     };
-    const auto n = static_cast<std::size_t>(size());
+    const auto n = index(size());
     ShareDisagreement disagreement;
     for (int from = 0; from < size(); ++from)
       for (int to = 0; to < size(); ++to)
-        disagreement.add(from, to, count_of(from, static_cast<std::size_t>(to)),
-                         count_of(to, n + static_cast<std::size_t>(from)));
+        disagreement.add(from, to, count_of(from, index(to)),
+                         count_of(to, n + index(from)));
     if (disagreement.is_none()) throw nonsense_of(crossing_, self());
     throw disagreement.error(crossing_.arena.describe_call());
   }

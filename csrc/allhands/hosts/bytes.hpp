@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -10,6 +11,9 @@ namespace allhands {
 
 using Bytes = std::vector<std::byte>;
 using BytesView = std::span<const std::byte>;
+
+// No rank or host tells more in an operation.
+inline constexpr std::uint64_t kMostTold = std::uint64_t{1} << 32;
 
 // Behind what is there.
 template <class T>

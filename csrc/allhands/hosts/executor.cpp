@@ -91,8 +91,8 @@ class Executor {
         scratch_{memory_.get(), input.dtype, schedule.scratch, {}, 0} {}
 
   void run(const Round& round) const {
+    std::deque<Stream> streams;  // their memory stays until no message goes there
     Messages messages(crossing_);
-    std::deque<Stream> streams;
     for (const Step& step : round) {
       if (step.kind == StepKind::Receive)
         messages.receive(at(step.to), rank_of(step));

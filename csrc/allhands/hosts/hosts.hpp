@@ -12,6 +12,9 @@
 
 namespace allhands {
 
+// Where a rank's own is in a list of all ranks'.
+inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
 class Hosts {
  public:
   explicit Hosts(const Membership& membership);
@@ -21,15 +24,11 @@ class Hosts {
   int rank() const { return rank_; }
   int host() const { return host_of(rank_); }
 
-  int host_of(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
+  int host_of(int rank) const { return host_of_[index(rank)]; }
   // Those of a host, in rising order.
-  const std::vector<int>& ranks(int host) const {
-    return ranks_[static_cast<std::size_t>(host)];
-  }
+  const std::vector<int>& ranks(int host) const { return ranks_[index(host)]; }
   const std::vector<int>& local_ranks() const { return ranks(host()); }
-  int local_rank_of(int rank) const {
-    return local_rank_of_[static_cast<std::size_t>(rank)];
-  }
+  int local_rank_of(int rank) const { return local_rank_of_[index(rank)]; }
   bool is_local(int rank) const { return host_of(rank) == host(); }
 
   int leader(int host) const { return ranks(host).front(); }

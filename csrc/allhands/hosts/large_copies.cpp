@@ -15,8 +15,6 @@
 namespace allhands {
 namespace {
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 // Of a slice between hosts: a chain has all links busy once its first chunk is through.
 Schedule broadcast_schedule(const Hosts& hosts, int root, const Buffer& slice) {
   constexpr std::size_t kChunkBytes = std::size_t{512} << 10;

@@ -11,8 +11,6 @@ namespace {
 
 // A slot begins with the number of bytes; the first round stages it.
 constexpr std::size_t kHead = 64;
-// More is said by nobody.
-constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
 
 // Of some local ranks that stage, all of which tell all others how much.
 class ByteRounds {
@@ -58,7 +56,7 @@ class ByteRounds {
   std::size_t take_count(int rank, bool is_reader) {
     std::uint64_t count;
     std::memcpy(&count, arena_.slot(rank, 0), sizeof count);
-    if (count > kMost) throw arena_.nonsense_of(rank);
+    if (count > kMostTold) throw arena_.nonsense_of(rank);
     if (is_reader) all_.emplace_back(count);
     return count;
   }

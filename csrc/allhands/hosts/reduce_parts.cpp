@@ -8,11 +8,6 @@
 #include "allhands/kernels/reduce.hpp"
 
 namespace allhands {
-namespace {
-
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
-}  // namespace
 
 void reduce_parts(const Crossing& crossing, const std::vector<Buffer>& parts,
                   const Buffer& output, ReduceOp op,

@@ -98,8 +98,6 @@ std::size_t inputs_of_each(const Operation& operation, int size) {
   return num_bytes(operation.inputs) * static_cast<std::size_t>(size);
 }
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 void reduce_prefix(const Operation& operation, const Told& told, int num_ranks) {
   if (num_ranks > 0) told.reduce_rows(num_ranks, 0, {&operation.output, 1});
 }
