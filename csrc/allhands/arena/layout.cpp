@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "allhands/base/round_up.hpp"
+
 namespace allhands {
 namespace {
 
@@ -15,10 +17,6 @@ constexpr std::size_t kMaxTotal = std::size_t{64} << 20;
 // What a slot must hold at the least: for every rank a part of a few cache lines.
 constexpr std::size_t kMinSlot = std::size_t{64} << 10;
 constexpr std::size_t kMinPart = 256;
-
-std::size_t round_up(std::size_t value, std::size_t to) {
-  return (value + to - 1) / to * to;
-}
 
 std::size_t least_chunk(std::size_t size) { return round_up(size * kMinPart, kPage); }
 

@@ -19,7 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 // An address that swallows packets must not take the time of the next one.
 constexpr Deadline::Duration kDialLimit = std::chrono::seconds(5);
 constexpr Deadline::Duration kFirstPause = milliseconds(10);
@@ -37,7 +36,7 @@ std::string milliseconds_text(Deadline::Duration duration) {
 }  // namespace
 
 Link::Link(const Target& target, const Deadline& deadline)
-    : target_(target), scratch_(kScratchBytes) {
+    : target_(target), scratch_(std::size_t{64} << 10) {
   std::string problem;
   Deadline::Duration pause = kFirstPause;
   do {

@@ -33,7 +33,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 // No client keeps the thread for longer than this many reads, or accepts, at a time.
 constexpr int kMaxTurns = 16;
-constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -272,7 +271,7 @@ class Server::Loop {
   Counter requests_ = 0;
   Counter bytes_received_ = 0;
   Counter bytes_sent_ = 0;
-  std::array<char, kScratchBytes> scratch_;
+  std::array<char, std::size_t{64} << 10> scratch_;
 };
 
 Server::Server(std::vector<Fd> listeners, std::string secret,

@@ -20,12 +20,12 @@ constexpr Deadline::Duration kAnswerLimit = std::chrono::seconds(1);
 // The numbers of torch 2.13: a client introduces itself, and may ask for an echo.
 constexpr char kValidate = 0;
 constexpr char kPing = 13;
-constexpr std::uint32_t kMagic = 0x3C85F7CE;
+constexpr std::uint32_t kTorchMagic = 0x3C85F7CE;
 constexpr std::string_view kEcho = "ahoy";
 
 std::string question() {
   std::string bytes(1, kValidate);
-  append_little_endian(bytes, kMagic);
+  append_little_endian(bytes, kTorchMagic);
   return bytes.append(1, kPing).append(kEcho);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "allhands/base/round_up.hpp"
 #include "allhands/transport/link.hpp"
 
 namespace allhands {
@@ -20,10 +21,6 @@ constexpr std::size_t kMostTotal = std::size_t{64} << 20;
 constexpr std::size_t kLargeTotal = std::size_t{24} << 20;
 // Peers of a rank, for which there shall be large rings.
 constexpr std::size_t kPeers = 12;
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 [[noreturn]] void throw_overwritten() {
   throw LinkError(

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "allhands/base/round_up.hpp"
 #include "allhands/transport/shm/slices.hpp"
 
 namespace allhands {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-
-std::size_t round_up(std::size_t bytes, std::size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 }  // namespace
 
