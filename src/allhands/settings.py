@@ -330,8 +330,7 @@ dumps = Setting(
     "",
     "A folder where each rank writes its flight record, as `rank_<n>.json`, when an "
     "operation fails, when an exception ends the program, and on SIGUSR2, unless the "
-    "program has a handler of its own; of that the setting is read as allhands is "
-    "imported. Unset: nothing is written.",
+    "program has a handler of its own. Unset: nothing is written.",
 )
 
 faults = Setting(

@@ -97,6 +97,7 @@ ODD = """
     told = dist.debug.dump()
     told["entries"][0]["state"] = "started"
     told["time_ns"] = 10**400
+    os.makedirs(os.environ["ALLHANDS_DUMPS"], exist_ok=True)
     with open(os.environ["ALLHANDS_DUMPS"] + "/rank_1.json", "w") as file:
         file.write(__import__("json").dumps(told))
     os._exit(3)

@@ -11,6 +11,7 @@ from allhands.debug.level import (
 from allhands.debug.pause import breakpoint
 from allhands.debug.record import dump as dump
 from allhands.debug.region import record_comm
+from allhands.debug.reporter import listen as _listen
 
 __all__ = [
     "breakpoint",
@@ -19,3 +20,5 @@ __all__ = [
     "set_debug_level",
     "set_debug_level_from_env",
 ]
+
+_listen()

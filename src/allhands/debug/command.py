@@ -1,15 +1,20 @@
-"""`allhands debug`: reads the flight records of a job and says what is wrong."""
+"""`allhands debug`: reads the flight records of a job and says what is wrong.
+
+Records are files, or the answers of a job that still runs.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from allhands.debug.dumps import read_dumps, read_endings
+from allhands.debug.asking import ask, ranks_of
+from allhands.debug.dumps import Dump, read_dumps, read_endings
 from allhands.debug.pickles import write_pickles
 from allhands.debug.table import ranks_table
 from allhands.debug.verdict import LEAST_WAIT, verdict
@@ -21,10 +26,11 @@ def main(args: Sequence[str] | None = None) -> int:
     """The command; 0: nothing is wrong, 1: something is, 2: no record can be read."""
     given = _parser().parse_args(args)
     try:
-        dumps = read_dumps(given.records)
-        endings = read_endings(given.records)
+        dumps, endings = _gather(given.records, given.wait)
         if given.torch:
             write_pickles(dumps, given.torch)
+        if given.save:
+            _save(given.save, dumps, endings)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"allhands debug: {error}\n")
         return 2
@@ -39,15 +45,44 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0 if found is None else 1
 
 
+def _gather(records: Sequence[str], wait: float) -> tuple[list[Dump], dict[int, str]]:
+    """What files have, and what jobs answer."""
+    files = [name for name in records if os.path.exists(name)]
+    jobs = [name for name in records if name not in files]
+    found = {dump.rank: dump for dump in read_dumps(files)} if files else {}
+    silent: dict[int, str] = {}
+    for job in jobs:
+        answers = ask(ranks_of(job), wait)
+        found.update((dump.rank, dump) for dump in answers.dumps)
+        silent.update(answers.endings)
+    endings = {rank: why for rank, why in silent.items() if rank not in found}
+    endings.update(read_endings(files))
+    return [found[rank] for rank in sorted(found)], endings
+
+
+def _save(path: str, dumps: Sequence[Dump], endings: Mapping[int, str]) -> None:
+    told = {"ranks": [dump.raw for dump in dumps], "endings": endings}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(told, file)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="allhands debug",
-        description="Say what is wrong with a job whose ranks wrote flight records "
-        "(ALLHANDS_DUMPS, dist.debug.dump): in one line, then with a line per rank.",
-        epilog="Exit code: 0 nothing is wrong, 1 something is, 2 unreadable records.",
+        description="Say what is wrong with a job that runs, or whose ranks wrote "
+        "flight records (ALLHANDS_DUMPS, dist.debug.dump): in one line, then with a "
+        "line per rank.",
+        epilog="Exit code: 0 nothing is wrong, 1 something is, 2 there are no records "
+        "that can be read.",
     )
     add = parser.add_argument
-    add("records", nargs="+", metavar="RECORD", help="files of ranks, or folders")
+    add(
+        "records",
+        nargs="+",
+        metavar="RECORD|PID|JOB",
+        help="files of ranks, or folders; of a job that runs on this host the process "
+        "id of its launcher or of a rank, or its run id",
+    )
     add("--json", action="store_true", help="the verdict alone, for programs")
     add(
         "--least-wait",
@@ -56,6 +91,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="blame nobody for a rank that waits for less (default: %(default)g)",
     )
+    add(
+        "--wait",
+        type=_seconds,
+        default=3.0,
+        metavar="SECONDS",
+        help="how long a job that runs has to answer (default: %(default)g)",
+    )
+    add("--save", metavar="FILE", help="write all records there, as one file")
     add(
         "--torch",
         metavar="FOLDER",

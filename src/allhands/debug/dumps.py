@@ -15,6 +15,8 @@ from typing import Any
 from allhands.debug.frames import Place
 
 __all__ = [
+    "NOT_HERE",
+    "NO_ANSWER",
     "SCHEMA",
     "Dump",
     "Entry",
@@ -27,6 +29,9 @@ __all__ = [
 
 SCHEMA = 1
 """Of the files; another number is another meaning."""
+NO_ANSWER = "does not answer: it is in native code that lets no signal through"
+NOT_HERE = "no process of it was found on this host"
+"""Of ranks without a record, of which no more is known."""
 _WAITING = ("scheduled", "started")
 _LONGEST = 1 << 28  # bytes of a file
 

@@ -1,39 +1,30 @@
-"""dump: what this rank's flight recorder has, with where its threads are.
-
-With a folder in ALLHANDS_DUMPS a rank also writes it there by itself: when an operation
-of its fails, when an exception ends the program, and on SIGUSR2.
-"""
+"""dump: what this rank's flight recorder has, with where its threads are."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import socket
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from types import FrameType, TracebackType
 from typing import Any
 
-from allhands import settings
-from allhands.backends import failures
 from allhands.debug.dumps import SCHEMA
 from allhands.debug.frames import Place, inside, places, places_of_traceback
-from allhands.errors import DistBackendError, DistError
+from allhands.errors import DistError
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import World, current
 
-__all__ = ["dump"]
+__all__ = ["dump", "told_now", "write"]
 
 _VERSION = "2.10"  # of torch's record, whose fields these are
 _GROUP = re.compile(r"(?:on|of) group '([^']*)'")
-_LEAST_PAUSE = 1.0  # seconds between two that are written by themselves
 _writes = count()
 _REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan", "exscan")
 
@@ -57,19 +48,28 @@ def dump(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         dist.debug.dump(f"record_{dist.get_rank()}.json")
         ```
     """
-    told = _told(current(), "asked for")
+    told = told_now(current(), "asked for")
     if path is not None:
-        _write(told, os.fspath(path))
+        write(told, os.fspath(path))
     return told
 
 
-def _told(
+def told_now(
     world: World,
     reason: str,
     error: BaseException | None = None,
     traceback: TracebackType | None = None,
     interrupted: FrameType | None = None,
 ) -> dict[str, Any]:
+    """The record of `world`, for `reason`.
+
+    Args:
+        world: this rank's.
+        reason: as docs/reference/flight-record.md lists them.
+        error: what goes wrong.
+        traceback: of `error`; None while it is not raised yet.
+        interrupted: where this thread was before it was made to ask.
+    """
     frames = sys._current_frames()
     if interrupted is not None:
         frames[threading.get_ident()] = interrupted
@@ -263,16 +263,12 @@ def _error(
     }
 
 
-def _causes(error: BaseException | None) -> list[BaseException]:
-    """`error`, and those of which it came."""
-    chain: list[BaseException] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error.__context__
-    return chain
+def write(told: dict[str, Any], path: str) -> None:
+    """Put `told` at `path`, at once.
 
-
-def _write(told: dict[str, Any], path: str) -> None:
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
     # No two share one: a signal or a thread may write to the same path meanwhile.
     part = f"{path}.{os.getpid()}.{next(_writes)}.part"
     text = json.dumps(told)
@@ -284,64 +280,3 @@ def _write(told: dict[str, Any], path: str) -> None:
         with suppress(OSError):
             os.remove(part)
         raise
-
-
-class _ByItself:
-    """Writes the record into the folder of ALLHANDS_DUMPS."""
-
-    def __init__(self) -> None:
-        self._last_failure: weakref.ref[BaseException] | None = None
-        self._last_time = float("-inf")
-
-    def on_failure(self, error: BaseException, traceback: TracebackType | None) -> None:
-        """Write what was when `error` came; of many in a row the first."""
-        folder = settings.dumps.get()
-        is_of_a_group = isinstance(error, DistBackendError)
-        if not folder or (traceback is None and not is_of_a_group):
-            return
-        now = time.monotonic()
-        last = self._last_failure() if self._last_failure is not None else None
-        is_told = last is not None and any(last is cause for cause in _causes(error))
-        is_soon = traceback is None and now < self._last_time + _LEAST_PAUSE
-        if is_told or is_soon:
-            return
-        # Its traceback has the arrays of all calls on the way; only those of Python's
-        # own classes cannot be held weakly, and of these one ends the program.
-        self._last_failure = weakref.ref(error) if is_of_a_group else None
-        self._last_time = now
-        reason = "failure" if traceback is None else "exception"
-        self._write(folder, _told(current(), reason, error, traceback))
-
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Write what is now."""
-        folder = settings.dumps.get()
-        if folder:
-            # Whatever is wrong, the program that was interrupted goes on.
-            with suppress(Exception):
-                self._write(folder, _told(current(), "signal", interrupted=frame))
-
-    @staticmethod
-    def _write(folder: str, told: dict[str, Any]) -> None:
-        os.makedirs(folder, exist_ok=True)
-        _write(told, os.path.join(folder, f"rank_{told['rank']}.json"))
-
-
-def _listen() -> None:
-    by_itself = _ByItself()
-    failures.set_listener(by_itself.on_failure)
-    is_free = signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
-    # The launcher itself has the setting, too, where the user has set it.
-    if settings.dumps.get() and is_free and "RANK" in os.environ:
-        with suppress(ValueError):  # imported by another thread than the main one
-            signal.signal(signal.SIGUSR2, by_itself.on_signal)
-            _say_so(settings.dumps.get())
-
-
-def _say_so(folder: str) -> None:
-    """Leave a file by which the launcher knows that this process answers SIGUSR2."""
-    with suppress(OSError):  # then it is not asked
-        os.makedirs(folder, exist_ok=True)
-        open(os.path.join(folder, f".answers_{os.getpid()}"), "w").close()
-
-
-_listen()

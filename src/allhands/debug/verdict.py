@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from allhands.debug.dumps import Dump, Entry, Failure
+from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump, Entry, Failure
 from allhands.debug.frames import Place
 from allhands.debug.waits import Wait, cycle, waits
 from allhands.elastic.records import ENDED_WELL
@@ -27,6 +27,8 @@ _OURS = (
     "DistBackendError",
 )
 _CALLS = re.compile(r"rank (\d+)(?: \(this process\))?: (\w+\([^;]*)")
+_UNKNOWN = (NO_ANSWER, NOT_HERE)
+_NOT_DEAD = (ENDED_WELL, *_UNKNOWN)
 _LONGEST = 900
 
 
@@ -154,7 +156,7 @@ class _Case:
         dead = sorted(
             rank
             for rank, ending in self.endings.items()
-            if rank not in self.dumps and ending != ENDED_WELL
+            if rank not in self.dumps and ending not in _NOT_DEAD
         )
         if not dead:
             return None
@@ -220,7 +222,8 @@ class _Case:
         ending = self.endings.get(rank)
         if ending is None:
             return "missing", f"rank {rank} left no record"
-        return "dead", f"rank {rank}: {ending}"
+        kind = "missing" if ending in _UNKNOWN else "dead"
+        return kind, f"rank {rank}: {ending}"
 
     def of_rest(self, first: Dump | None) -> Verdict | None:
         """Of failures by which nobody can be seen to wait."""

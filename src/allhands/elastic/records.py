@@ -1,9 +1,4 @@
-"""The flight records of one attempt: where ranks write them, and all in one file.
-
-A rank that answers to SIGUSR2 with its record says so by a file of its own in the
-folder (see `allhands.debug.record`), so that no other program is sent that signal. It
-may have become another program since: the kernel knows whether it still has a handler.
-"""
+"""The flight records of one attempt: where ranks write them, and all in one file."""
 
 from __future__ import annotations
 
@@ -11,18 +6,19 @@ import json
 import os
 import shutil
 import signal
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+from allhands.elastic.record_memory import answers, read_regular
 from allhands.elastic.worker import Worker
 
-__all__ = ["ENDED_WELL", "Records", "folder_within"]
+__all__ = ["ENDED_WELL", "HALTED", "Records", "folder_within", "is_halted"]
 
 ENDED_WELL = "ended with exit code 0"
 """How a rank ended that did what it was to do."""
-_LONGEST = 1 << 28  # bytes of a rank's record
+HALTED = "stopped by SIGSTOP, and not continued"
+"""What a rank is that does not answer because somebody has stopped it."""
 
 
 @contextmanager
@@ -60,8 +56,7 @@ class Records:
     def ask(self, workers: Iterable[Worker]) -> None:
         """Have those of `workers` that answer write what they are doing now."""
         for worker in workers:
-            said_so = os.path.join(self.folder, f".answers_{worker.pid}")
-            if os.path.exists(said_so) and _has_handler(worker.pid, signal.SIGUSR2):
+            if answers(worker.pid):
                 self._before[self._path(worker)] = self._written_at(worker)
                 self._asked.append(worker)
                 worker.send(signal.SIGUSR2, to_group=False)
@@ -70,9 +65,9 @@ class Records:
     def halted(self) -> dict[int, str]:
         """Those that do not answer because somebody has stopped them."""
         return {
-            worker.rank: "stopped by SIGSTOP, and not continued"
+            worker.rank: HALTED
             for worker in self._asked
-            if self._lacks(worker) and _is_halted(worker.pid)
+            if self._lacks(worker) and is_halted(worker.pid)
         }
 
     def _lacks(self, worker: Worker) -> bool:
@@ -116,7 +111,7 @@ class Records:
             return ""
         # A program of the ranks can write there, too, whatever it likes.
         with suppress(OSError, ValueError, RecursionError):
-            text = _text(os.path.join(self.folder, name))
+            text = read_regular(os.path.join(self.folder, name))
             if isinstance(json.loads(text), dict):
                 return text
         return ""
@@ -131,32 +126,10 @@ class Records:
             return 0
 
 
-def _text(path: str) -> str:
-    """What a file has; of a pipe or the like nothing, which could be waited for."""
-    with open(path, encoding="utf-8", opener=_open_at_once) as file:
-        found = os.fstat(file.fileno())
-        is_fit = stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST
-        return file.read() if is_fit else ""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _is_halted(pid: int) -> bool:
+def is_halted(pid: int) -> bool:
     """Whether the kernel has the process stopped."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] in ("T", "t")
     except OSError:
         return False
-
-
-def _has_handler(pid: int, number: int) -> bool:
-    """Whether the process handles that signal, which would else end it."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            caught = next((line for line in file if line.startswith("SigCgt:")), ":0")
-    except OSError:
-        return False
-    return bool(int(caught.partition(":")[2], 16) >> (number - 1) & 1)

@@ -46,6 +46,7 @@ __all__ = [
     "is_process_wide",
     "scope",
     "use",
+    "when_this_is_a_rank",
 ]
 
 NON_GROUP_MEMBER = -100
@@ -90,6 +91,9 @@ class World:
         """
         self.fault_point.read_setting()
         self.fault_point.rank = rank
+        if self is _process_world:
+            for call in _beginnings:
+                call()
         self._store = store
         self._exchange = exchange
         self._num_named = 1  # "0" is the world
@@ -253,6 +257,7 @@ class Scope:
 
 
 _process_world = World()
+_beginnings: list[Callable[[], object]] = []
 _everywhere = Scope(_process_world)
 scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
 """Of this thread, or asyncio task."""
@@ -271,6 +276,11 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 def current() -> World:
     """The World of the calling thread."""
     return scope.get().world
+
+
+def when_this_is_a_rank(call: Callable[[], object]) -> None:
+    """Have `call` called each time this process begins to be a rank."""
+    _beginnings.append(call)
 
 
 def is_process_wide(world: World) -> bool:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from allhands.elastic.record_memory import RecordMemory, record_in
 from allhands.elastic.records import Records
 
 
@@ -18,8 +19,7 @@ def folder(tmp_path):
 
 
 def asked(folder, pid):
-    """The signals that are sent to a rank which has once said that it answers."""
-    (folder / f".answers_{pid}").touch()
+    """The signals that are sent to a rank."""
     sent = []
     rank = SimpleNamespace(pid=pid, rank=0, send=lambda n, to_group: sent.append(n))
     Records(str(folder), "unused").ask([rank])
@@ -28,18 +28,22 @@ def asked(folder, pid):
 
 def test_a_rank_that_answers_is_asked(folder):
     before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    memory = RecordMemory()
     try:
         assert asked(folder, os.getpid()) == [signal.SIGUSR2]
     finally:
+        memory.close()
+        assert asked(folder, os.getpid()) == []
         signal.signal(signal.SIGUSR2, before)
 
 
-def test_a_rank_that_has_become_another_program_is_not_asked(folder):
-    with subprocess.Popen(["sleep", "999"]) as process:
-        try:
-            assert asked(folder, process.pid) == []
-        finally:
-            process.kill()
+def test_a_rank_without_a_handler_is_not_asked(folder):
+    memory = RecordMemory()
+    try:
+        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+        assert asked(folder, os.getpid()) == []
+    finally:
+        memory.close()
 
 
 def test_a_rank_that_is_gone_is_not_asked(folder):
@@ -74,3 +78,14 @@ def test_a_file_that_cannot_be_written_whole_is_not_written(folder, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert file.read_text() == "of an earlier run"
+
+
+def test_what_is_put_there_last_is_read():
+    memory = RecordMemory()
+    try:
+        for text in ("x" * 1_000_000, '{"rank": "größe"}', ""):
+            memory.write(text)
+            assert record_in(os.getpid()) == text
+    finally:
+        memory.close()
+    assert record_in(os.getpid()) == ""

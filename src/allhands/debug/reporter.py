@@ -1,0 +1,121 @@
+"""Reporter: has a rank's record where others look for it, when there is reason to.
+
+On SIGUSR2 it is put where `allhands debug` finds it. With a folder in ALLHANDS_DUMPS it
+is written there, too: then, when an operation fails, and when an exception ends the
+program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import weakref
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any
+
+from allhands import settings
+from allhands.backends import failures
+from allhands.debug.record import told_now, write
+from allhands.elastic.record_memory import RecordMemory
+from allhands.errors import DistBackendError
+from allhands.groups.world import current, when_this_is_a_rank
+
+__all__ = ["listen"]
+
+_LEAST_PAUSE = 1.0  # seconds between two that are written by themselves
+
+
+class _Reporter:
+    """See the module; one per process."""
+
+    def __init__(self) -> None:
+        self._memory: RecordMemory | None = None
+        self._is_answering = False
+        self._last_failure: weakref.ref[BaseException] | None = None
+        self._last_time = float("-inf")
+
+    def on_failure(self, error: BaseException, traceback: TracebackType | None) -> None:
+        """Write what was when `error` came; of many in a row the first."""
+        folder = settings.dumps.get()
+        is_of_a_group = isinstance(error, DistBackendError)
+        if not folder or (traceback is None and not is_of_a_group):
+            return
+        now = time.monotonic()
+        last = self._last_failure() if self._last_failure is not None else None
+        is_told = last is not None and any(last is cause for cause in _causes(error))
+        is_soon = traceback is None and now < self._last_time + _LEAST_PAUSE
+        if is_told or is_soon:
+            return
+        # Its traceback has the arrays of all calls on the way; only those of Python's
+        # own classes cannot be held weakly, and of these one ends the program.
+        self._last_failure = weakref.ref(error) if is_of_a_group else None
+        self._last_time = now
+        reason = "failure" if traceback is None else "exception"
+        _write_into(folder, told_now(current(), reason, error, traceback))
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Write what is now."""
+        if self._is_answering:
+            return  # who asks now gets the same record
+        self._is_answering = True
+        try:
+            # Whatever is wrong, the program that was interrupted goes on.
+            with suppress(Exception):
+                self._answer(told_now(current(), "signal", interrupted=frame))
+        finally:
+            self._is_answering = False
+
+    def _answer(self, told: dict[str, Any]) -> None:
+        if self._memory is not None:
+            with suppress(OSError):  # the folder may have room
+                self._memory.write(json.dumps(told))
+        folder = settings.dumps.get()
+        # What failed just now says more of it than what comes next.
+        if folder and time.monotonic() >= self._last_time + _LEAST_PAUSE:
+            _write_into(folder, told)
+
+    def answer(self) -> None:
+        """Answer SIGUSR2 from now on, unless the program has a handler of its own."""
+        is_free = signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_free and is_main:
+            with suppress(OSError):  # no descriptor is left: nobody can ask
+                self._memory = RecordMemory()
+                signal.signal(signal.SIGUSR2, self.on_signal)
+
+    def answer_no_more(self) -> None:
+        """A forked child is no rank, unless it becomes one."""
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+            if signal.getsignal(signal.SIGUSR2) == self.on_signal:
+                signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+
+
+def _write_into(folder: str, told: dict[str, Any]) -> None:
+    os.makedirs(folder, exist_ok=True)
+    write(told, os.path.join(folder, f"rank_{told['rank']}.json"))
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    """`error`, and those of which it came."""
+    chain: list[BaseException] = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    return chain
+
+
+def listen() -> None:
+    """Have failures and signals of this process told, for as long as it lives."""
+    reporter = _Reporter()
+    failures.set_listener(reporter.on_failure)
+    # The launcher has the setting, too, where its user has set it.
+    if settings.dumps.get() and "RANK" in os.environ:
+        reporter.answer()  # already before it begins to be a rank
+    when_this_is_a_rank(reporter.answer)
+    os.register_at_fork(after_in_child=reporter.answer_no_more)

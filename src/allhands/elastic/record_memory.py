@@ -1,0 +1,97 @@
+"""RecordMemory: where a rank puts its flight record for who asks it while it runs.
+
+An anonymous file of the process, which others of the same user find among its
+descriptors. That it is there says that the process answers SIGUSR2 with its record. It
+ends with the process and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from contextlib import suppress
+
+__all__ = ["RecordMemory", "answers", "read_regular", "record_in"]
+
+_NAME = "allhands.record"
+_LONGEST = 1 << 28  # bytes of a rank's record
+
+
+class RecordMemory:
+    """This process's; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
+
+    def write(self, record: str) -> None:
+        """Put `record`, the JSON of one object, in place of the one before.
+
+        Raises:
+            OSError: there is no memory for it; then there is none.
+        """
+        # Who reads meanwhile sees an object that does not end, and reads again.
+        os.ftruncate(self._fd, 0)
+        rest, at = memoryview(record.encode()), 0
+        while rest:
+            written = os.pwrite(self._fd, rest, at)
+            rest, at = rest[written:], at + written
+
+    def close(self) -> None:
+        """Nobody finds it from now on."""
+        os.close(self._fd)
+
+
+def answers(pid: int) -> bool:
+    """Whether that process answers SIGUSR2 with its record, and lives on.
+
+    It may have become another program since it said so, or have a handler no more: the
+    kernel knows.
+    """
+    return bool(_path(pid)) and _has_handler(pid, signal.SIGUSR2)
+
+
+def record_in(pid: int) -> str:
+    """What the process has put there last; empty: nothing that can be read."""
+    with suppress(OSError, ValueError):
+        return read_regular(_path(pid))
+    return ""
+
+
+def read_regular(path: str) -> str:
+    """What a file has; of a pipe or the like nothing, which could be waited for.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no text.
+    """
+    with open(path, encoding="utf-8", opener=_open_at_once) as file:
+        found = os.fstat(file.fileno())
+        is_fit = stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST
+        return file.read() if is_fit else ""
+
+
+def _path(pid: int) -> str:
+    """By which others open it; empty: the process has none, or may not be looked at."""
+    folder = f"/proc/{pid}/fd"
+    with suppress(OSError):
+        for number in os.listdir(folder):
+            path = f"{folder}/{number}"
+            with suppress(OSError):  # closed meanwhile
+                if os.readlink(path).startswith(f"/memfd:{_NAME} "):
+                    return path
+    return ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _has_handler(pid: int, number: int) -> bool:
+    """Whether the process handles that signal, which would else end it."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            caught = next((line for line in file if line.startswith("SigCgt:")), ":0")
+    except OSError:
+        return False
+    return bool(int(caught.partition(":")[2], 16) >> (number - 1) & 1)
