@@ -50,7 +50,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     """
     if pg_options is not None:
         raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
-    job = join_mpi_job()
+    job = join_mpi_job(options.timeout)
     place = meet(job, options)
     return MpiCommunicator(job, place, options)
 

@@ -286,14 +286,23 @@ def _pauses() -> Iterator[None]:
 
 
 def _watch(work: MpiWork) -> None:
-    """Have a thread ask for its end."""
+    """Have a thread ask for its end.
+
+    Raises:
+        RuntimeError: the system allows no thread; then nobody asks.
+    """
     with _watching:
         is_first = not _watched
         _watched.add(work)
-    if is_first:
-        threading.Thread(
-            target=_advance_watched, name="allhands mpi", daemon=True
-        ).start()
+        if not is_first:
+            return
+        try:
+            threading.Thread(
+                target=_advance_watched, name="allhands mpi", daemon=True
+            ).start()
+        except BaseException:  # Ctrl-C, too
+            _watched.clear()
+            raise
 
 
 def _advance_watched() -> None:

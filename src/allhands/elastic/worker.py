@@ -164,14 +164,21 @@ class Worker:
         result = os.waitid(os.P_PID, self.pid, options)
         if result is None:
             return False
-        self.ended_at = time.monotonic()
-        by_exit = result.si_code == os.CLD_EXITED
-        self.exit_code = result.si_status if by_exit else -result.si_status
+        self._note_end(result)
         return True
 
     def reap(self) -> None:
         """Wait for its end and let go of its pid. No `send` after this."""
+        if self.exit_code is None:
+            result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            assert result is not None, "a wait without WNOHANG"
+            self._note_end(result)
         self._process.wait()
+
+    def _note_end(self, result: os.waitid_result) -> None:
+        self.ended_at = time.monotonic()
+        by_exit = result.si_code == os.CLD_EXITED
+        self.exit_code = result.si_status if by_exit else -result.si_status
 
     def send(self, number: int, to_group: bool) -> None:
         """Send it a signal; `to_group`: also to the processes that it has started."""

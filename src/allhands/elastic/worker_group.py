@@ -288,10 +288,7 @@ class WorkerGroup:
         """Take note if the rank has ended, and stop the others if it has failed."""
         if worker.exit_code is not None or not worker.look():
             return
-        pidfd = self._pidfds.pop(worker.local_rank, None)
-        if pidfd is not None:
-            self._events.unregister(pidfd)
-            os.close(pidfd)
+        self._close_pidfd(worker)
         self._drain(worker)
         if worker.exit_code == 0 or worker.rank in self.stopped:
             return
@@ -303,6 +300,12 @@ class WorkerGroup:
             self._fail()
         elif self._deadline is None:
             self._set_deadline(_SETTLE_S, self._fail)
+
+    def _close_pidfd(self, worker: Worker) -> None:
+        pidfd = self._pidfds.pop(worker.local_rank, None)
+        if pidfd is not None:
+            self._events.unregister(pidfd)
+            os.close(pidfd)
 
     def _fail(self) -> None:
         """End the attempt, for ranks have failed, on all nodes."""
@@ -379,6 +382,7 @@ class WorkerGroup:
         """Pass on the last output, name what failed, let go of the processes."""
         for worker in self.workers:
             worker.reap()
+            self._close_pidfd(worker)
         if self._preloaded is not None:
             self._preloaded.reap()
         self._deadline = None
@@ -402,8 +406,6 @@ class WorkerGroup:
         for screen in set(self._screens.values()):
             screen.close()
         self._wait_for_console()
-        for pidfd in self._pidfds.values():
-            os.close(pidfd)
         self._events.close()
         self._streams.close()
 

@@ -76,14 +76,18 @@ class MpiJob:
 
 
 _job: MpiJob | None = None
+_begun_copy: tuple[Any, Any] | None = None
+"""Of the world, and MPI's request for it: a call that gave up on it left it begun."""
 
 
-def join_mpi_job() -> MpiJob:
-    """MPI, begun if it was not yet.
+def join_mpi_job(timeout: timedelta = default_pg_timeout) -> MpiJob:
+    """MPI, begun if it was not yet; for that all ranks have to come to it.
 
     Raises:
         RuntimeError: it is not installed; or this process, one of several, was not
             started by its mpiexec.
+        DistStoreError: some ranks did not come within `timeout`; it may be called
+            again.
     """
     global _job
     if _job is None:
@@ -91,7 +95,7 @@ def join_mpi_job() -> MpiJob:
         if problem:
             raise RuntimeError(f'backend "mpi": {problem}')
         _check_start(os.environ)
-        _job = _begin()
+        _job = _begin(timeout)
     return _job
 
 
@@ -110,7 +114,7 @@ def _check_start(environment: Mapping[str, str]) -> None:
         )
 
 
-def _begin() -> MpiJob:
+def _begin(timeout: timedelta) -> MpiJob:
     import mpi4py
 
     is_ours = "mpi4py.MPI" not in sys.modules
@@ -134,7 +138,7 @@ def _begin() -> MpiJob:
             "call it from several: set mpi4py.rc.thread_level to 'serialized' or "
             "'multiple' before mpi4py.MPI is imported, or leave it as it is"
         )
-    return MpiJob(MPI, _copy_of_world(MPI), threading.RLock())
+    return MpiJob(MPI, _copy_of_world(MPI, timeout), threading.RLock())
 
 
 def _check_library(mpi: Any, environment: Mapping[str, str]) -> None:
@@ -152,17 +156,21 @@ def _check_library(mpi: Any, environment: Mapping[str, str]) -> None:
             )
 
 
-def _copy_of_world(mpi: Any) -> Any:
+def _copy_of_world(mpi: Any, timeout: timedelta) -> Any:
     """All ranks in a communicator of our own, which no message of others reaches."""
-    world, request = mpi.COMM_WORLD.Idup()
-    for _ in poll(default_pg_timeout):
+    global _begun_copy
+    _begun_copy = _begun_copy or mpi.COMM_WORLD.Idup()
+    world, request = _begun_copy
+    for _ in poll(timeout):
         if request.Test():
             break
     else:
-        raise RuntimeError(
-            f'backend "mpi": not all of the {mpi.COMM_WORLD.Get_size()} ranks that '
-            f"mpiexec started came to it within {to_seconds(default_pg_timeout):g} s"
+        raise DistStoreError(
+            f"init_process_group: rank {mpi.COMM_WORLD.Get_rank()} (this process) "
+            f"waited {to_seconds(timeout):g} s (its timeout) for the others: not all "
+            f"of the {mpi.COMM_WORLD.Get_size()} ranks that mpiexec started have come"
         )
+    _begun_copy = None
     world.Set_errhandler(mpi.ERRORS_RETURN)
     return world
 
@@ -186,7 +194,7 @@ def meet_by_mpi(
     url: str, timeout: timedelta = default_pg_timeout
 ) -> Iterator[tuple[Store, int, int]]:
     """The handler of `mpi://`; see `rendezvous`."""
-    job = join_mpi_job()
+    job = join_mpi_job(timeout)
     query = dict(parse_qsl(urlsplit(url).query))
     for name, own in (("rank", job.rank), ("world_size", job.size)):
         if query.get(name, str(own)) != str(own):

@@ -1,4 +1,5 @@
 import sys
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -62,6 +63,44 @@ def test_without_mpi4py_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(RuntimeError, match='backend "mpi": mpi4py is not installed'):
         dist.init_process_group("mpi")
     assert not dist.is_initialized()
+
+
+class LateWorld:
+    """Ranks of which one comes only when it is asked for the second time."""
+
+    num_copies = 0
+
+    def Idup(self):
+        self.num_copies += 1
+        world = SimpleNamespace(Set_errhandler=lambda _: None)
+        return world, SimpleNamespace(Test=lambda: self.has_come)
+
+    has_come = False
+    Get_rank = staticmethod(lambda: 1)
+    Get_size = staticmethod(lambda: 4)
+
+
+def test_ranks_that_do_not_come_are_waited_for_to_the_limit(monkeypatch):
+    monkeypatch.setattr(mpi_job, "_begun_copy", None)
+    world = LateWorld()
+    mpi = SimpleNamespace(COMM_WORLD=world, ERRORS_RETURN=None)
+    limit = timedelta(seconds=0.05)
+    with pytest.raises(dist.DistStoreError, match=r"rank 1 .* waited 0\.05 s .* the 4"):
+        mpi_job._copy_of_world(mpi, limit)
+    world.has_come = True
+    assert mpi_job._copy_of_world(mpi, limit) is not None
+    assert world.num_copies == 1, "MPI counts them: the others make one"
+
+
+def test_the_limit_of_the_call_is_that_of_the_wait(monkeypatch):
+    limits = []
+    monkeypatch.setattr(mpi_job, "_job", None)
+    monkeypatch.setattr(mpi_job, "why_no_mpi", lambda: "")
+    monkeypatch.setattr(mpi_job, "_check_start", lambda environment: None)
+    monkeypatch.setattr(mpi_job, "_begin", limits.append)
+    with pytest.raises(AttributeError):  # such a job has no rank
+        dist.init_process_group("mpi", timeout=timedelta(seconds=10))
+    assert timedelta(seconds=9) < limits[0] <= timedelta(seconds=10)
 
 
 def test_what_is_installed_is_told():
