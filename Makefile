@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE  # thousands of processes would compile the package anew
 
 .PHONY: demo test test-torch test-engines drills check bench build docs lint format types stubs sanitizers native mutants clean
 

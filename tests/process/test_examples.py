@@ -1,4 +1,7 @@
-"""What the examples do beyond what examples/README.md shows (see tests/house)."""
+"""What the examples do beyond what examples/README.md shows (see tests/house).
+
+Those of torch's are in tests/torch.
+"""
 
 import json
 import subprocess
@@ -12,6 +15,7 @@ from harness.ranks import LIMIT
 
 EXAMPLES = ROOT / "examples"
 DIGITS = EXAMPLES / "train_digits.py"
+NAMES = {path.name for path in EXAMPLES.glob("*.py")} - {"torch_ddp.py"}
 pytest.importorskip("sklearn", reason="the example's digits are scikit-learn's")
 
 
@@ -28,10 +32,9 @@ def test_every_example_is_shown_in_the_readme():
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_examples_run_on_any_number_of_ranks(name, num_ranks):
     short = {
-        "torch_ddp.py": ["--epochs=1"],
         "train_digits.py": ["--epochs=1"],
         "work_queue.py": ["--jobs=4"],
     }
@@ -67,16 +70,6 @@ def test_losses_do_not_depend_on_the_number_of_ranks(tmp_path):
     assert curves[0][-1] < curves[0][0]
     assert curves[1] == pytest.approx(curves[0], abs=1e-4)
     assert curves[2] == pytest.approx(curves[0], abs=1e-4)
-
-
-def test_digits_are_learnt_by_torchs_ddp_on_whatever_it_takes_for_gloo():
-    path = str(EXAMPLES / "torch_ddp.py")
-    options = ["--replace-gloo", "--nproc-per-node=2", path, "--backend=gloo"]
-    words = closing_line(launch(*options)).split(" ")
-    assert float(words[3]) >= 0.95
-    assert " ".join(words[4:11]) == "on 2 ranks of gloo; communication takes"
-    assert 0 <= float(words[11].removesuffix("%")) <= 100
-    assert " ".join(words[-6:]) == "parameters bit-identical on all ranks: yes"
 
 
 def test_digits_alone():
