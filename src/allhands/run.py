@@ -23,7 +23,7 @@ from typing import Any
 
 from allhands import settings
 from allhands.backends.tuned import find_figures
-from allhands.debug.dumps import read_dumps, read_endings
+from allhands.debug.job_record import read_job
 from allhands.debug.verdict import verdict
 from allhands.elastic import (
     Agent,
@@ -282,7 +282,8 @@ def run(args: argparse.Namespace) -> int:
 def _verdict(path: str) -> str:
     """What the flight records in that file tell; empty: nothing."""
     try:
-        found = verdict(read_dumps([path]), read_endings([path]))
+        job = read_job([path])
+        found = verdict(job.dumps, job.endings)
     except (OSError, ValueError) as error:
         return str(error)
     except Exception as error:  # what ranks wrote is not to change the exit code

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from allhands.debug.dumps import read_dumps
+from allhands.debug.job_record import read_job
 from allhands.debug.verdict import Verdict, verdict
 from harness.launcher import environment, program
 from harness.ranks import LIMIT
@@ -95,7 +95,7 @@ class Job:
 
     def verdict(self, without: int | None = None, least_wait: float = 5.0):
         """What the records say, perhaps without that of one rank."""
-        dumps = [d for d in read_dumps([self.records]) if d.rank != without]
+        dumps = [d for d in read_job([self.records]).dumps if d.rank != without]
         return verdict(dumps, least_wait=least_wait)
 
     def line_of(self, mark: str) -> int:

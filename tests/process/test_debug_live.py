@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from allhands.debug import command
-from allhands.debug.dumps import NO_ANSWER, read_dumps
+from allhands.debug.dumps import NO_ANSWER
+from allhands.debug.job_record import read_job
 from allhands.elastic.records import HALTED
 from harness.launcher import launched, program, read_until, wait_until
 from harness.ranks import LIMIT
@@ -61,7 +62,7 @@ def test_a_job_that_runs_is_asked(tmp_path, capsys, monkeypatch):
 
         saved = tmp_path / "saved.json"
         assert says(pids[0], f"--save={saved}")[0] == 1
-        assert [dump.rank for dump in read_dumps([saved])] == [0, 1, 2]
+        assert [dump.rank for dump in read_job([saved]).dumps] == [0, 1, 2]
 
         os.kill(pids[1], signal.SIGSTOP)
         told = f"rank 1: {HALTED}; ranks 0, 2 wait in all_reduce #2"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from allhands.debug.dumps import read_dumps
+from allhands.debug.job_record import read_job
 from harness.launcher import environment, program
 
 PROLOGUE = """
@@ -99,5 +99,5 @@ def test_a_record_is_whole_and_the_program_goes_on(tmp_path, case):
         timeout=200,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [dump.rank for dump in read_dumps([records])] == [0]
+    assert [dump.rank for dump in read_job([records]).dumps] == [0]
     assert [path.name for path in records.glob("*.part")] == []

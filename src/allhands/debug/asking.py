@@ -11,29 +11,20 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump
+from allhands.debug.job_record import JobRecord
 from allhands.elastic.record_memory import answers, record_in
 from allhands.elastic.records import HALTED, is_halted
 
-__all__ = ["Answers", "ask", "ranks_of"]
+__all__ = ["ask", "ranks_of"]
 
 _PAUSE = 0.01  # seconds between looks for answers
 _JOB = ("ALLHANDS_JOB",)
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
 _RUN_ID = "TORCHELASTIC_RUN_ID"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What was learned of a job. Immutable."""
-
-    dumps: tuple[Dump, ...]
-    endings: Mapping[int, str]
-    """Why there is no record of other ranks."""
 
 
 def ranks_of(job: str) -> list[int]:
@@ -110,7 +101,7 @@ def _told(pid: int, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(there.get(name, "") for name in names)
 
 
-def ask(pids: Iterable[int], limit: float) -> Answers:
+def ask(pids: Iterable[int], limit: float) -> JobRecord:
     """Have these processes write their records, and read them; within `limit` seconds.
 
     Raises:
@@ -134,7 +125,7 @@ def ask(pids: Iterable[int], limit: float) -> Answers:
             f"{_why(min(silent))}"
         )
     dumps = tuple(sorted(found.values(), key=lambda dump: dump.rank))
-    return Answers(dumps, _endings(dumps, silent))
+    return JobRecord(dumps, _endings(dumps, silent))
 
 
 def _send(pid: int) -> None:

@@ -9,15 +9,16 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from allhands.debug.asking import ask, ranks_of
-from allhands.debug.dumps import Dump, read_dumps, read_endings
+from allhands.debug.job_record import JobRecord, read_job
 from allhands.debug.pickles import write_pickles
 from allhands.debug.table import ranks_table
 from allhands.debug.verdict import LEAST_WAIT, verdict
+from allhands.elastic.records import write_records
 
 __all__ = ["main"]
 
@@ -26,44 +27,40 @@ def main(args: Sequence[str] | None = None) -> int:
     """The command; 0: nothing is wrong, 1: something is, 2: no record can be read."""
     given = _parser().parse_args(args)
     try:
-        dumps, endings = _gather(given.records, given.wait)
+        job = _gather(given.records, given.wait)
         if given.torch:
-            write_pickles(dumps, given.torch)
+            write_pickles(job.dumps, given.torch)
         if given.save:
-            _save(given.save, dumps, endings)
+            records = (json.dumps(dump.raw) for dump in job.dumps)
+            write_records(given.save, records, job.endings)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"allhands debug: {error}\n")
         return 2
-    found = verdict(dumps, endings, given.least_wait)
+    found = verdict(job.dumps, job.endings, given.least_wait)
     if given.json:
         told = None if found is None else vars(found)
         sys.stdout.write(json.dumps(told) + "\n")
     else:
         nothing = "nothing is wrong, as far as these records go"
         sys.stdout.write(f"{nothing if found is None else found.line}\n")
-        Console().print(ranks_table(dumps, endings))
+        Console().print(ranks_table(job.dumps, job.endings))
     return 0 if found is None else 1
 
 
-def _gather(records: Sequence[str], wait: float) -> tuple[list[Dump], dict[int, str]]:
+def _gather(records: Sequence[str], wait: float) -> JobRecord:
     """What files have, and what jobs answer."""
     files = [name for name in records if os.path.exists(name)]
     jobs = [name for name in records if name not in files]
-    found = {dump.rank: dump for dump in read_dumps(files)} if files else {}
+    read = read_job(files) if files else JobRecord((), {})
+    found = {dump.rank: dump for dump in read.dumps}
     silent: dict[int, str] = {}
     for job in jobs:
         answers = ask(ranks_of(job), wait)
         found.update((dump.rank, dump) for dump in answers.dumps)
         silent.update(answers.endings)
     endings = {rank: why for rank, why in silent.items() if rank not in found}
-    endings.update(read_endings(files))
-    return [found[rank] for rank in sorted(found)], endings
-
-
-def _save(path: str, dumps: Sequence[Dump], endings: Mapping[int, str]) -> None:
-    told = {"ranks": [dump.raw for dump in dumps], "endings": endings}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(told, file)
+    endings.update(read.endings)
+    return JobRecord([found[rank] for rank in sorted(found)], endings)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,14 +1,13 @@
-"""Dump: what one rank knew of its operations at one moment, read from JSON.
+"""Dump: what one rank knew of its operations at one moment, as JSON tells it.
 
 The fields that torch's flight recorder has too are called as there; see
-docs/reference/flight-record.md. What a file says is checked as it is read.
+docs/reference/flight-record.md. What it says is checked as it is read.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +22,6 @@ __all__ = [
     "Failure",
     "Group",
     "Thread",
-    "read_dumps",
-    "read_endings",
 ]
 
 SCHEMA = 1
@@ -33,7 +30,6 @@ NO_ANSWER = "does not answer: it is in native code that lets no signal through"
 NOT_HERE = "no process of it was found on this host"
 """Of ranks without a record, of which no more is known."""
 _WAITING = ("scheduled", "started")
-_LONGEST = 1 << 28  # bytes of a file
 
 
 @dataclass(frozen=True)
@@ -187,66 +183,6 @@ class Dump:
     def main_thread(self) -> Thread | None:
         """Where the program itself was."""
         return next((thread for thread in self.threads if thread.is_main), None)
-
-
-def read_dumps(paths: Iterable[str | os.PathLike[str]]) -> list[Dump]:
-    """The records in files of one rank or of a job, and in folders of such; by rank.
-
-    Of several of one rank the last counts.
-
-    Raises:
-        ValueError: a file is no record; it is named. Also: there are none.
-        OSError: it cannot be read.
-    """
-    found: dict[int, Dump] = {}
-    for path in paths:
-        for file in _files(os.fspath(path)):
-            for dump in _read(file):
-                before = found.get(dump.rank)
-                if before is None or before.time <= dump.time:
-                    found[dump.rank] = dump
-    if not found:
-        raise ValueError("there is no flight record")
-    return [found[rank] for rank in sorted(found)]
-
-
-def read_endings(paths: Iterable[str | os.PathLike[str]]) -> dict[int, str]:
-    """How ranks ended, as the launcher noted it in a job's file; see `read_dumps`."""
-    found: dict[int, str] = {}
-    for path in paths:
-        for file in _files(os.fspath(path)):
-            told = _load(file)
-            if isinstance(told, dict) and isinstance(told.get("endings"), dict):
-                found.update({int(k): str(v) for k, v in told["endings"].items()})
-    return found
-
-
-def _files(path: str) -> Sequence[str]:
-    if not os.path.isdir(path):
-        return [path]
-    return sorted(
-        os.path.join(path, name) for name in os.listdir(path) if name.endswith(".json")
-    )
-
-
-def _read(file: str) -> list[Dump]:
-    told = _load(file)
-    ranks = told["ranks"] if isinstance(told, dict) and "ranks" in told else [told]
-    try:
-        return [Dump.of(rank) for rank in ranks]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: {error}") from error
-
-
-def _load(file: str) -> Any:
-    try:
-        with open(file, encoding="utf-8") as stream:
-            text = stream.read(_LONGEST + 1)
-        if len(text) > _LONGEST:
-            raise ValueError(f"it has more than {_LONGEST} characters")
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: {error}") from error
 
 
 def _number(value: Any) -> int:

@@ -9,16 +9,30 @@ import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 
 from allhands.elastic.record_memory import answers, read_regular
 from allhands.elastic.worker import Worker
 
-__all__ = ["ENDED_WELL", "HALTED", "Records", "folder_within", "is_halted"]
+__all__ = [
+    "BEGINNING",
+    "ENDED_WELL",
+    "HALTED",
+    "Records",
+    "folder_within",
+    "is_halted",
+    "write_records",
+]
 
+BEGINNING = '{"ranks": [\n'
+"""Of a file that `write_records` has written."""
 ENDED_WELL = "ended with exit code 0"
 """How a rank ended that did what it was to do."""
 HALTED = "stopped by SIGSTOP, and not continued"
 """What a rank is that does not answer because somebody has stopped it."""
+_LIMIT_S = 1.0
+# Of each of the ranks that share a CPU: a full record takes some 0.04 s of it.
+_LIMIT_OF_ONE_S = 0.2
 
 
 @contextmanager
@@ -62,6 +76,12 @@ class Records:
                 worker.send(signal.SIGUSR2, to_group=False)
 
     @property
+    def limit(self) -> float:
+        """Seconds that those who were asked have to answer."""
+        ranks_each = len(self._asked) / len(os.sched_getaffinity(0))
+        return max(_LIMIT_S, ranks_each * _LIMIT_OF_ONE_S)
+
+    @property
     def halted(self) -> dict[int, str]:
         """Those that do not answer because somebody has stopped them."""
         return {
@@ -89,13 +109,12 @@ class Records:
         Raises:
             OSError: it cannot be written; nothing is left of it.
         """
-        found = [record for name in self._names() if (record := self._read(name))]
-        if not found:
+        found = filter(None, map(self._read, self._names()))
+        first = next(found, "")
+        if not first:
             return ""
         part = f"{self.folder}.part"  # goes with the folder around it
-        with open(part, "w", encoding="utf-8") as file:
-            told = json.dumps(endings)
-            file.write(f'{{"ranks": [{", ".join(found)}], "endings": {told}}}')
+        write_records(part, chain([first], found), endings)
         os.replace(part, self.path)
         return self.path
 
@@ -124,6 +143,31 @@ class Records:
             return os.stat(self._path(worker)).st_mtime_ns
         except OSError:
             return 0
+
+
+def write_records(
+    path: str, records: Iterable[str], endings: Mapping[int, str]
+) -> None:
+    """Write a job's file, with the record of each rank on a line of its own.
+
+    So who reads it needs no more memory at once than for one of them.
+
+    Args:
+        path: of the file.
+        records: the JSON object of each rank that left one.
+        endings: how ranks ended.
+
+    Raises:
+        OSError: it cannot be written whole.
+    """
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(BEGINNING)
+        before = ""
+        for record in records:
+            # A line's end is never within a string of JSON, only between its parts.
+            file.write(before + record.replace("\r", " ").replace("\n", " "))
+            before = ",\n"
+        file.write(f'\n], "endings": {json.dumps(endings)}}}')
 
 
 def is_halted(pid: int) -> bool:

@@ -47,8 +47,6 @@ PASSED_ON_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 _SETTLE_S = 1.0
 # A wrapper may pass on the Ctrl-C that the terminal has already sent: that is one.
 _SAME_CTRL_C_S = 0.2
-# To write its record takes a rank milliseconds; one that is stopped writes none.
-_RECORDS_S = 1.0
 _RECORDS_LOOK_S = 0.01
 # Reads that empty a pipe (64 KiB) even where its writer goes on writing.
 _DRAIN_READS = 16
@@ -355,7 +353,7 @@ class WorkerGroup:
         if self._asked_at is None:
             self._asked_at = time.monotonic()
             self._records.ask(self._running)
-        is_late = time.monotonic() > self._asked_at + _RECORDS_S
+        is_late = time.monotonic() > self._asked_at + self._records.limit
         if is_late or self._records.are_complete:
             self._halted = self._records.halted
             return True

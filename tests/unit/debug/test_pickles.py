@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.debug.dumps import read_dumps
+from allhands.debug.job_record import read_job
 from allhands.debug.pickles import write_pickles
 from harness.ranks import run_ranks
 
@@ -32,7 +32,7 @@ def test_torchs_analyser_reads_what_we_write(tmp_path):
 
     all_have_told = threading.Barrier(3)
     run_ranks(3, body)
-    write_pickles(read_dumps([tmp_path]), str(tmp_path / "torch"))
+    write_pickles(read_job([tmp_path]).dumps, str(tmp_path / "torch"))
     arguments = JobConfig().parse_args([str(tmp_path / "torch"), "--prefix", "rank_"])
     details, version = read_dir(arguments)
     found = builder.build_db(details, arguments, version).collectives

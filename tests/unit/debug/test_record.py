@@ -12,7 +12,8 @@ import pytest
 
 import allhands as dist
 from allhands.debug import command
-from allhands.debug.dumps import Dump, read_dumps
+from allhands.debug.dumps import Dump
+from allhands.debug.job_record import read_job
 from harness.ranks import run_ranks
 
 
@@ -29,7 +30,7 @@ def test_a_record_has_what_the_rank_did(tmp_path):
         return dist.debug.dump(tmp_path / f"rank_{rank}.json")
 
     told = run_ranks(2, body)
-    dumps = read_dumps([tmp_path])
+    dumps = read_job([tmp_path]).dumps
     assert [dump.raw for dump in dumps] == told
     assert [str(entry) for entry in dumps[1].entries] == [
         "all_reduce(float32, count 3, MAX)",
@@ -83,7 +84,7 @@ def test_a_failure_writes_a_record_where_that_is_asked_for(tmp_path, monkeypatch
         dist.barrier()
 
     run_ranks(2, body)
-    [dump] = read_dumps([tmp_path / "records"])
+    [dump] = read_job([tmp_path / "records"]).dumps
     assert (dump.rank, dump.reason) == (0, "failure")
     assert dump.failure.type == "CollectiveTimeoutError"
     assert dump.failure.ranks == (1,)

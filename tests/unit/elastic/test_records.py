@@ -52,8 +52,30 @@ def test_a_rank_that_is_gone_is_not_asked(folder):
     assert asked(folder, process.pid) == []
 
 
+def test_ranks_that_share_a_cpu_get_longer_to_answer(folder, monkeypatch):
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    memory = RecordMemory()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    try:
+        assert limit(folder, 2) == 1.0
+        assert limit(folder, 60) == 6.0
+    finally:
+        memory.close()
+        signal.signal(signal.SIGUSR2, before)
+
+
+def limit(folder, size):
+    """What so many ranks have to answer, who all are this process."""
+    records = Records(str(folder), "unused")
+    ranks = range(size)
+    send = lambda *_, **__: None  # noqa: E731
+    records.ask(SimpleNamespace(pid=os.getpid(), rank=r, send=send) for r in ranks)
+    return records.limit
+
+
 def test_what_cannot_be_a_record_is_left_out(folder, tmp_path):
     (folder / "rank_0.json").write_text('{"rank": 0}')
+    (folder / "rank_7.json").write_text('{"rank":\r\n\n7, "a": "\u2028"}')
     (folder / "rank_1.json").write_text("[" * 100_000 + "]" * 100_000)
     (folder / "rank_2.json").mkdir()
     (folder / "rank_3.json").write_bytes(b'{"rank": "\xff"}')
@@ -62,7 +84,8 @@ def test_what_cannot_be_a_record_is_left_out(folder, tmp_path):
     os.mkfifo(folder / "rank_6.json")
     file = tmp_path / "all.json"
     assert Records(str(folder), str(file)).gather({1: "odd"}) == str(file)
-    told = {"ranks": [{"rank": 0}], "endings": {"1": "odd"}}
+    ranks = [{"rank": 0}, {"rank": 7, "a": "\u2028"}]
+    told = {"ranks": ranks, "endings": {"1": "odd"}}
     assert json.loads(file.read_text()) == told
 
 

@@ -1,0 +1,91 @@
+"""JobRecord: what the ranks of a job know or knew, and how to read it from files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from allhands.debug.dumps import Dump
+from allhands.elastic.records import BEGINNING
+
+__all__ = ["JobRecord", "read_job"]
+
+_LONGEST = 1 << 28  # characters of what is read at once: the record of a rank
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What is known of a job. Immutable."""
+
+    dumps: Sequence[Dump]
+    """By rank; some may be missing."""
+    endings: Mapping[int, str]
+    """How ranks ended, as their launcher noted it, or why they have no record."""
+
+
+def read_job(paths: Iterable[str | os.PathLike[str]]) -> JobRecord:
+    """The records in files of one rank or of a job, and in folders of such.
+
+    Of several of one rank the last counts.
+
+    Raises:
+        ValueError: a file is no record; it is named. Also: there are none.
+        OSError: it cannot be read.
+    """
+    dumps: dict[int, Dump] = {}
+    endings: dict[int, str] = {}
+    for path in paths:
+        for file in _files(os.fspath(path)):
+            for dump in _read(file, endings):
+                before = dumps.get(dump.rank)
+                if before is None or before.time <= dump.time:
+                    dumps[dump.rank] = dump
+    if not dumps:
+        raise ValueError("there is no flight record")
+    return JobRecord([dumps[rank] for rank in sorted(dumps)], endings)
+
+
+def _files(path: str) -> Sequence[str]:
+    if not os.path.isdir(path):
+        return [path]
+    return sorted(
+        os.path.join(path, name) for name in os.listdir(path) if name.endswith(".json")
+    )
+
+
+def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
+    """The records in `file`; adds to `endings` what it says of these."""
+    try:
+        with open(file, encoding="utf-8") as stream:
+            for told in _objects(stream):
+                is_of_a_job = isinstance(told, dict) and "ranks" in told
+                yield from map(Dump.of, told["ranks"] if is_of_a_job else [told])
+                if is_of_a_job and isinstance(told.get("endings"), dict):
+                    ended = told["endings"].items()
+                    endings.update({int(rank): str(how) for rank, how in ended})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _objects(stream: TextIO) -> Iterator[Any]:
+    """What a file has: one JSON object, or those that `elastic.records` wrote."""
+    line = _limited(stream.readline(_LONGEST + 1))
+    if line != BEGINNING:
+        yield json.loads(_limited(line + stream.read(_LONGEST + 1 - len(line))))
+        return
+    while line := _limited(stream.readline(_LONGEST + 1)):
+        if line.startswith("]"):
+            rest = stream.read(_LONGEST + 1 - len(line))
+            yield json.loads(_limited(BEGINNING + line + rest))
+            return
+        yield json.loads(line.rstrip().removesuffix(","))
+    raise ValueError("it ends amid the records")
+
+
+def _limited(text: str) -> str:
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST} characters")
+    return text
