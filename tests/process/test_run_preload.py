@@ -332,6 +332,15 @@ def test_the_ranks_meet(tmp_path):
     assert sorted(done.stdout.splitlines()) == [f"[rank{r}] 5.0" for r in range(5)]
 
 
+def test_ranks_answer_a_signal_with_their_record_from_their_start(tmp_path):
+    path = program(tmp_path, "import signal; signal.raise_signal(signal.SIGUSR2)")
+    options = [f"--dumps={tmp_path}/records", "--rdzv-id=job"]
+    done = launch("-n2", PRELOAD, *options, path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "records/job_attempt_0.json").read_text())
+    assert [record["rank"] for record in told["ranks"]] == [0, 1]
+
+
 def test_ranks_start_again_from_a_new_process(tmp_path):
     loaded = f"open({str(tmp_path / 'loads')!r}, 'a').write('load ')"
     program(tmp_path, loaded, "loaded.py")

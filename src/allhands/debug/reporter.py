@@ -24,7 +24,7 @@ from allhands.elastic.record_memory import RecordMemory
 from allhands.errors import DistBackendError
 from allhands.groups.world import current, when_this_is_a_rank
 
-__all__ = ["listen"]
+__all__ = ["answer_already", "listen"]
 
 _LEAST_PAUSE = 1.0  # seconds between two that are written by themselves
 
@@ -110,12 +110,19 @@ def _causes(error: BaseException | None) -> list[BaseException]:
     return chain
 
 
+_reporter = _Reporter()
+
+
 def listen() -> None:
     """Have failures and signals of this process told, for as long as it lives."""
-    reporter = _Reporter()
-    failures.set_listener(reporter.on_failure)
+    failures.set_listener(_reporter.on_failure)
+    answer_already()
+    when_this_is_a_rank(_reporter.answer)
+    os.register_at_fork(after_in_child=_reporter.answer_no_more)
+
+
+def answer_already() -> None:
+    """Answer before this begins to be a rank, where that and the folder are known."""
     # The launcher has the setting, too, where its user has set it.
     if settings.dumps.get() and "RANK" in os.environ:
-        reporter.answer()  # already before it begins to be a rank
-    when_this_is_a_rank(reporter.answer)
-    os.register_at_fork(after_in_child=reporter.answer_no_more)
+        _reporter.answer()

@@ -115,6 +115,7 @@ def _become(
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     _draw_new_seeds()
+    _answer_signals()
     os.read(gate, 1)
     os.close(gate)
     while os.getppid() == parent:  # its files are closed just before it is gone
@@ -127,6 +128,12 @@ def _draw_new_seeds() -> None:
         sys.modules["numpy.random"].seed()
     if "torch" in sys.modules:
         sys.modules["torch"].default_generator.seed()
+
+
+def _answer_signals() -> None:
+    """As allhands does where it is imported; it was, before this was a rank."""
+    if "allhands.debug.reporter" in sys.modules:
+        sys.modules["allhands.debug.reporter"].answer_already()
 
 
 def _opened(fd: int, name: str, like: "Any") -> "Any":
