@@ -16,7 +16,7 @@ from rich.console import Console
 from allhands.debug.asking import ask, ranks_of
 from allhands.debug.job_record import JobRecord, read_job
 from allhands.debug.pickles import write_pickles
-from allhands.debug.table import ranks_table
+from allhands.debug.table import ranks_table, stats_table
 from allhands.debug.verdict import LEAST_WAIT, verdict
 from allhands.elastic.records import write_records
 
@@ -44,6 +44,8 @@ def main(args: Sequence[str] | None = None) -> int:
         nothing = "nothing is wrong, as far as these records go"
         sys.stdout.write(f"{nothing if found is None else found.line}\n")
         Console().print(ranks_table(job.dumps, job.endings))
+        if given.stats:
+            Console().print(stats_table({dump.rank: dump for dump in job.dumps}))
     return 0 if found is None else 1
 
 
@@ -80,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         help="files of ranks, or folders; of a job that runs on this host the process "
         "id of its launcher or of a rank, or its run id",
     )
+    add("--stats", action="store_true", help="also how long the operations took")
     add("--json", action="store_true", help="the verdict alone, for programs")
     add(
         "--least-wait",

@@ -65,6 +65,11 @@ class Entry:
     is_async: bool
     created: int
     """Nanoseconds since 1970."""
+    started: int | None = None
+    ended: int | None = None
+    """The same; None: not yet, or not timed."""
+    thread: int = 0
+    """Whose call it is."""
     frames: tuple[Place, ...] = ()
     """Where the call is, the innermost first; empty where nobody waits in it."""
 
@@ -191,6 +196,10 @@ def _number(value: Any) -> int:
     return value
 
 
+def _time(value: Any) -> int | None:
+    return None if value is None else _number(value)
+
+
 def _group(told: Any) -> Group:
     ranks = tuple(_number(rank) for rank in json.loads(told["ranks"]))
     return Group(str(told["name"]), str(told["desc"]), ranks)
@@ -218,6 +227,9 @@ def _entry(told: Any) -> Entry:
         tag=_number(told["tag"]),
         is_async=bool(told["async_op"]),
         created=_number(told["time_created_ns"]),
+        started=_time(told["time_discovered_started_ns"]),
+        ended=_time(told["time_discovered_completed_ns"]),
+        thread=_number(told["thread"]),
         frames=_places(told["frames"]),
     )
 

@@ -11,8 +11,10 @@ from rich.table import Table
 
 from allhands.debug.dumps import Dump, Entry
 from allhands.debug.frames import Place
+from allhands.debug.stragglers import met_in_groups
+from allhands.debug.waiting import OperationStats, operation_stats
 
-__all__ = ["ranks_table"]
+__all__ = ["ranks_table", "stats_table"]
 
 
 def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
@@ -31,6 +33,38 @@ def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
         else:
             table.add_row(str(rank), endings.get(rank, "no record"), "", "", "", "")
     return table
+
+
+def stats_table(dumps: Mapping[int, Dump]) -> Table:
+    """A line for each operation of each group: how long it took, who came last."""
+    table = Table(box=SIMPLE_HEAD)
+    for head in ("group", "operation"):
+        table.add_column(head, no_wrap=True)
+    for head in ("calls", "MB", "p50", "p99", "transfer", "waited"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("last most often")
+    for group, met in met_in_groups(dumps):
+        for told in operation_stats(met):
+            table.add_row(str(group), told.op, *_figures(told))
+    return table
+
+
+def _figures(told: OperationStats) -> Sequence[str]:
+    slowest = max(told.times_last, key=lambda rank: told.times_last[rank])
+    return (
+        str(told.count),
+        f"{told.num_bytes / 1e6:.3g}",
+        *(_seconds(each) for each in (told.p50, told.p99, told.transfer)),
+        _seconds(max(told.waiting.values())),
+        f"rank {slowest}: {told.times_last[slowest]}",
+    )
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    unit, factor = ("s", 1.0) if value >= 1 else ("ms", 1e3)
+    return f"{value * factor:.3g} {unit}" if value >= 1e-3 else f"{value * 1e6:.3g} us"
 
 
 def _cells(dump: Dump, ending: str | None) -> Sequence[str]:

@@ -2,8 +2,8 @@
 
 The first failure that no other one explains decides what is asked: an exception of
 the program, ranks that called different things, a wait that took too long, or a rank
-that is gone. Where nothing failed, only who has waited for long counts. Records may be
-missing.
+that is gone. Where nothing failed, only who has waited for long counts, or who came
+last again and again. Records may be missing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump, Entry, Failure
 from allhands.debug.frames import Place
+from allhands.debug.stragglers import worst_straggler
 from allhands.debug.waits import Wait, cycle, waits
 from allhands.elastic.records import ENDED_WELL
 
@@ -37,8 +38,8 @@ class Verdict:
     """What is wrong, and who is to blame. Immutable."""
 
     kind: str
-    """"exception", "mismatch", "cycle", "stuck", "late", "missing", "dead", or
-    "failure": an operation failed, and no more is known."""
+    """"exception", "mismatch", "cycle", "stuck", "late", "missing", "dead",
+    "straggler", or "failure": an operation failed, and no more is known."""
     ranks: tuple[int, ...]
     """Of the world."""
     line: str
@@ -70,7 +71,7 @@ def verdict(
         dead = case.of_dead()
         if dead is not None:
             return dead
-    return case.of_waits(found) or case.of_rest(first)
+    return case.of_waits(found) or case.of_rest(first) or case.of_straggler()
 
 
 class _Case:
@@ -233,6 +234,15 @@ class _Case:
         return Verdict(
             "failure", (first.rank,), _line(text + _at(first.failure.frames))
         )
+
+    def of_straggler(self) -> Verdict | None:
+        """Of a rank that comes, but makes the others wait each time."""
+        straggler = worst_straggler(self.dumps)
+        if straggler is None:
+            return None
+        main = self.dumps[straggler.rank].main_thread
+        where = _at(main.frames) if main is not None and not main.inside else ""
+        return Verdict("straggler", (straggler.rank,), _line(f"{straggler}{where}"))
 
 
 def _is_by_loss(dump: Dump) -> bool:

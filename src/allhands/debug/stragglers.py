@@ -1,0 +1,85 @@
+"""Stragglers: a rank for which the others wait again and again, as the records tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from allhands.debug.dumps import Dump, Group
+from allhands.debug.meetings import Meeting, arrivals_of, meetings
+
+__all__ = ["Straggler", "met_in_groups", "worst_straggler"]
+
+# Whoever is last a bit more often than others, or by no more than a scheduler makes of
+# it, is none.
+_LEAST_MET = 20
+_LEAST_SHARE_OF_CALLS = 0.8
+_LEAST_SHARE_OF_TIME = 0.2
+_LEAST_LATENESS = 0.002  # seconds, the median
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank for which the others of a group wait. Immutable."""
+
+    rank: int
+    group: Group
+    times_last: int
+    num_met: int
+    lateness: float
+    """Seconds after the last but one, the median."""
+    share: float
+    """Of the time in which all that came to pass."""
+
+    def __str__(self) -> str:
+        return (
+            f"rank {self.rank} is slow: last in {self.times_last} of {self.num_met} "
+            f"collectives on group {self.group}, {self.lateness * 1e3:.1f} ms after "
+            f"the others, who waited for it {self.share:.0%} of the time"
+        )
+
+
+def met_in_groups(
+    dumps: Mapping[int, Dump],
+) -> Iterator[tuple[Group, list[Meeting]]]:
+    """The groups of whose ranks all left a record, with their collectives."""
+    by_rank = {rank: arrivals_of(dump) for rank, dump in dumps.items()}
+    groups = {
+        name: told for dump in dumps.values() for name, told in dump.groups.items()
+    }
+    for name, group in groups.items():
+        if len(group.ranks) > 1 and all(
+            rank in dumps and name in dumps[rank].groups for rank in group.ranks
+        ):
+            arrivals = {rank: by_rank[rank].get(name, []) for rank in group.ranks}
+            hosts = {rank: dumps[rank].host for rank in group.ranks}
+            yield group, meetings(arrivals, hosts)
+
+
+def worst_straggler(dumps: Mapping[int, Dump]) -> Straggler | None:
+    """The one for which others wait most; None: there is none."""
+    found = [_straggler(group, met) for group, met in met_in_groups(dumps)]
+    return max(
+        (each for each in found if each is not None),
+        key=lambda straggler: straggler.share,
+        default=None,
+    )
+
+
+def _straggler(group: Group, met: Sequence[Meeting]) -> Straggler | None:
+    if len(met) < _LEAST_MET:
+        return None
+    [(rank, times)] = Counter(meeting.last for meeting in met).most_common(1)
+    lateness = [meeting.lateness for meeting in met if meeting.last == rank]
+    period = max(1, met[-1].last_came - met[0].first_came) / 1e9
+    straggler = Straggler(
+        rank, group, times, len(met), median(lateness), sum(lateness) / period
+    )
+    is_one = (
+        times >= _LEAST_SHARE_OF_CALLS * len(met)
+        and straggler.lateness >= _LEAST_LATENESS
+        and straggler.share >= _LEAST_SHARE_OF_TIME
+    )
+    return straggler if is_one else None

@@ -1,0 +1,116 @@
+"""stats: who waits for whom in the operations of a group, from the flight record."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from allhands.debug.dumps import Dump
+from allhands.debug.meetings import Arrival, Meeting, arrivals_of, meetings
+from allhands.debug.record import told_now
+from allhands.groups.arguments import Group, member_of
+from allhands.groups.world import current
+from allhands.ops.objects import all_gather_object
+
+__all__ = ["OperationStats", "operation_stats", "stats"]
+
+
+@dataclass(frozen=True)
+class OperationStats:
+    """The calls of one operation of a group, as all its ranks have them on record.
+
+    Immutable. Times are in seconds, ranks those of the world.
+    """
+
+    op: str
+    count: int
+    """How many calls were counted."""
+    num_bytes: int
+    """Of all of them: of the elements on which the ranks agree."""
+    waiting: Mapping[int, float]
+    """By rank how long it waited, in all, for those that came later."""
+    transfer: float | None
+    """How long the calls took in all once the last rank had come, ends not timed left
+    out; None where none is, as of less than 1,024 elements."""
+    p50: float | None
+    """A call, from when a rank came to its end there: the median, over all ranks."""
+    p99: float | None
+    """All but one in a hundred take no longer."""
+    times_last: Mapping[int, int]
+    """By rank how often it came last."""
+
+
+def stats(
+    group: Group = None, *, timeout: timedelta | None = None
+) -> list[OperationStats]:
+    """How long the ranks of `group` waited for each other in its last collectives.
+
+    Every rank of `group` calls it, and all get the same. Each reads its flight record,
+    which keeps the last 2,048 collectives (`ALLHANDS_RECORD_LENGTH`), and they exchange
+    what is in it; no operation takes longer for it. A collective counts where it has
+    ended on all ranks. The exchange is an `all_gather_object`, whose collectives are on
+    record when it is called again. Messages are not counted. A backend other than the
+    native one has no record, and gets an empty list.
+
+    Returns:
+        One for each operation, that for which the ranks waited longest first.
+
+    Raises:
+        ValueError: this rank is not in the group.
+        DistBackendError: as `all_gather_object`.
+
+    Example:
+        ```python
+        for told in dist.debug.stats():
+            slowest = max(told.times_last, key=told.times_last.get)
+            print(told.op, told.count, told.waiting, "mostly for rank", slowest)
+        ```
+    """
+    member = member_of(group)
+    record = Dump.of(told_now(current(), "asked for"))
+    mine = [tuple(each) for each in arrivals_of(record).get(member.group_name, [])]
+    found: list[Any] = [None] * member.size()
+    all_gather_object(found, (socket.gethostname(), mine), member, timeout=timeout)
+    hosts = {member.global_rank(rank): host for rank, (host, _) in enumerate(found)}
+    arrivals = {
+        member.global_rank(rank): [Arrival(*each) for each in theirs]
+        for rank, (_, theirs) in enumerate(found)
+    }
+    return operation_stats(meetings(arrivals, hosts))
+
+
+def operation_stats(met: Sequence[Meeting]) -> list[OperationStats]:
+    """`met` by operation, that for which the ranks waited longest first."""
+    by_op: dict[str, list[Meeting]] = {}
+    for meeting in met:
+        by_op.setdefault(meeting.op, []).append(meeting)
+    found = [_of(op, those) for op, those in by_op.items()]
+    return sorted(found, key=lambda told: -sum(told.waiting.values()))
+
+
+def _of(op: str, met: Sequence[Meeting]) -> OperationStats:
+    durations = sorted(each for meeting in met for each in meeting.durations)
+    transfers = [meeting.transfer for meeting in met if meeting.transfer is not None]
+    last = Counter(meeting.last for meeting in met)
+    ranks = sorted(met[0].waits)
+    return OperationStats(
+        op,
+        len(met),
+        sum(meeting.num_bytes for meeting in met),
+        {rank: sum(meeting.waits[rank] for meeting in met) for rank in ranks},
+        sum(transfers) if transfers else None,
+        _percentile(durations, 0.5),
+        _percentile(durations, 0.99),
+        {rank: last[rank] for rank in ranks},
+    )
+
+
+def _percentile(values: Sequence[float], share: float) -> float | None:
+    """The least of sorted `values` that so large a share does not exceed."""
+    if not values:
+        return None
+    return values[min(len(values) - 1, int(share * len(values)))]
