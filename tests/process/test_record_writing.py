@@ -83,6 +83,16 @@ def fail():
 
 assert fail()() is None
 """,
+    "a signal just after a failure keeps that, and is answered": """
+failures.tell(dist.CollectiveTimeoutError("all_reduce #1: timed out"))
+os.utime(path, (1, 1))
+asked()
+assert os.stat(path).st_mtime > 1
+assert json.load(open(path))["reason"] == "failure"
+os.remove(path)
+asked()
+assert json.load(open(path))["reason"] == "signal"
+""",
 }
 
 

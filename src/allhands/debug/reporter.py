@@ -55,7 +55,8 @@ class _Reporter:
         self._last_failure = weakref.ref(error) if is_of_a_group else None
         self._last_time = now
         reason = "failure" if traceback is None else "exception"
-        _write_into(folder, told_now(current(), reason, error, traceback))
+        told = told_now(current(), reason, error, traceback)
+        write(told, _path_in(folder, told))
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Write what is now."""
@@ -74,9 +75,15 @@ class _Reporter:
             with suppress(OSError):  # the folder may have room
                 self._memory.write(json.dumps(told))
         folder = settings.dumps.get()
-        # What failed just now says more of it than what comes next.
-        if folder and time.monotonic() >= self._last_time + _LEAST_PAUSE:
-            _write_into(folder, told)
+        if not folder:
+            return
+        path = _path_in(folder, told)
+        if time.monotonic() < self._last_time + _LEAST_PAUSE and os.path.exists(path):
+            # What failed just now says more of it than what comes next. It is the
+            # answer, and who waits for one sees by its time that it has come.
+            os.utime(path)
+        else:
+            write(told, path)
 
     def answer(self) -> None:
         """Answer SIGUSR2 from now on, unless the program has a handler of its own."""
@@ -96,9 +103,10 @@ class _Reporter:
                 signal.signal(signal.SIGUSR2, signal.SIG_DFL)
 
 
-def _write_into(folder: str, told: dict[str, Any]) -> None:
+def _path_in(folder: str, told: dict[str, Any]) -> str:
+    """Where a record goes; there is the folder then."""
     os.makedirs(folder, exist_ok=True)
-    write(told, os.path.join(folder, f"rank_{told['rank']}.json"))
+    return os.path.join(folder, f"rank_{told['rank']}.json")
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
