@@ -258,8 +258,8 @@ def run(args: argparse.Namespace) -> int:
     if args.replace_gloo:
         os.environ[settings.replace_gloo.name] = "1"
     with (
-        folder_within(args.dumps) as dumps,
         _met(args, num_nodes, num_workers) as meeting,
+        folder_within(args.dumps) as dumps,  # a signal ends nothing that needs it now
     ):
         job = Job(
             command=command,
@@ -276,7 +276,7 @@ def run(args: argparse.Namespace) -> int:
             preload=preload,
             dumps=dumps,
         )
-        return Agent(job, meeting.nodes, _verdict).run()
+        return Agent(job, meeting.signals, meeting.nodes, _verdict).run()
 
 
 def _verdict(path: str) -> str:

@@ -1,6 +1,9 @@
 """The command line of the launcher, without starting anything."""
 
 import os
+import signal
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,3 +59,46 @@ def test_gpus_that_cannot_be_counted(monkeypatch):
         run.determine_local_world_size("gpu")
     num_cores = len(os.sched_getaffinity(0))
     assert run.determine_local_world_size("auto") == num_cores
+
+
+def test_the_folder_of_records_is_there_only_while_a_signal_ends_nothing(
+    monkeypatch, tmp_path
+):
+    """Neither while the nodes meet nor while they leave, which take minutes."""
+    seen = []
+    met, folder_within = run._met, run.folder_within
+
+    def note(what):
+        is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        seen.append((what, is_default, len(os.listdir(tmp_path))))
+
+    @contextmanager
+    def watched_met(*arguments):
+        note("begin to meet")
+        with met(*arguments) as meeting:
+            note("met")
+            yield meeting
+            note("leave")
+
+    @contextmanager
+    def watched_folder(parent):
+        note("before")
+        with folder_within(parent) as folder:
+            yield folder
+        note("after")
+
+    agent = SimpleNamespace(run=lambda: note("run") or 0)
+    monkeypatch.setattr(run, "_met", watched_met)
+    monkeypatch.setattr(run, "folder_within", watched_folder)
+    monkeypatch.setattr(run, "Agent", lambda *arguments: agent)
+    monkeypatch.setenv("ALLHANDS_SECRET", "kept")
+    assert run.run(run.parse_args([f"--dumps={tmp_path}", "--no-python", "true"])) == 0
+    assert seen == [
+        ("begin to meet", True, 0),
+        ("met", False, 0),
+        ("before", False, 0),
+        ("run", False, 1),
+        ("after", False, 0),
+        ("leave", False, 0),
+    ]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

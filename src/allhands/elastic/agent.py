@@ -1,17 +1,16 @@
 """The agent of one node: attempts to run a job until one is good or none is left.
 
-It owns the console and the launcher's signals for as long as `run` takes, and gives the
-exit code that the launcher ends with.
+It owns the console for as long as `run` takes, and gives the exit code that the
+launcher ends with.
 """
 
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from allhands.elastic.descriptors import num_held, room_for
 from allhands.elastic.entry import Kind
@@ -21,25 +20,19 @@ from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.output import Screen
 from allhands.elastic.report import headline, report, report_from_elsewhere, some
-from allhands.elastic.worker_group import (
-    ENDING_SIGNALS,
-    PASSED_ON_SIGNALS,
-    WorkerGroup,
-)
+from allhands.elastic.signals import ending_signals
+from allhands.elastic.worker_group import WorkerGroup
 
 __all__ = ["Agent"]
 
 
 class Agent:
-    """Runs a job's ranks on this node.
-
-    In the main thread it takes over the signals that it passes on to the ranks; in
-    another thread it leaves signals alone. One `run` at a time.
-    """
+    """Runs a job's ranks on this node. One `run` at a time."""
 
     def __init__(
         self,
         job: Job,
+        signals: int | None = None,
         nodes: Nodes | None = None,
         explain: Callable[[str], str] | None = None,
     ) -> None:
@@ -47,11 +40,13 @@ class Agent:
 
         Args:
             job: what to run.
+            signals: a descriptor that yields the numbers of signals to the launcher.
             nodes: the launchers of the job, where it has several nodes.
             explain: what is wrong by the flight records in that file, in a line; it is
                 asked where the job has one node.
         """
-        self._job, self._nodes, self._explain = job, nodes, explain
+        self._job, self._signals = job, signals
+        self._nodes, self._explain = nodes, explain
         self._screens = open_screens()
 
     def run(self) -> int:
@@ -68,15 +63,15 @@ class Agent:
                 all of them; then none was.
         """
         ranks, held = self._job.num_workers, num_held(self._job)
-        with room_for(ranks, held) as before_exec, _signals() as signals:
+        with room_for(ranks, held) as before_exec:
             for attempt in range(self._job.max_restarts + 1):
                 group = WorkerGroup(
                     self._job, attempt, self._screens, before_exec, self._nodes
                 )
-                group.run(signals)
+                group.run(self._signals)
                 if self._nodes is not None:
                     self._nodes.tell(Kind.DONE, self._own_code(group))
-                    self._nodes.await_end(signals)
+                    self._nodes.await_end()
                 is_last = attempt == self._job.max_restarts
                 if is_last or not self._is_worth_another(group):
                     break
@@ -89,6 +84,7 @@ class Agent:
         else:
             code = self._conclude_with(self._nodes, group)
         self._tell_of_records(group)
+        self._await_console()
         return code
 
     def _tell_of_records(self, group: WorkerGroup) -> None:
@@ -162,13 +158,20 @@ class Agent:
 
     def _say(self, lines: list[str]) -> None:
         """Write to stderr, after everything that the ranks have written."""
-        if self._screens[Std.ERR].is_lost:
-            return  # it would block for ever
-        try:
-            sys.stderr.write("".join(f"{line}\n" for line in lines))
-            sys.stderr.flush()
-        except OSError:
-            pass  # nobody reads it any more
+        self._screens[Std.ERR].say("".join(f"{line}\n" for line in lines))
+
+    def _await_console(self) -> None:
+        """Until it has taken everything; a signal that ends a job ends that, too."""
+        screen = self._screens[Std.ERR]
+        with selectors.PollSelector() as events:
+            events.register(screen.fd, selectors.EVENT_WRITE)
+            if self._signals is not None:
+                events.register(self._signals, selectors.EVENT_READ)
+            while screen.is_clogged:
+                events.select()
+                screen.flush()
+                if self._signals is not None and ending_signals(self._signals):
+                    return
 
 
 def open_screens() -> Mapping[Std, Screen]:
@@ -183,31 +186,3 @@ def open_screens() -> Mapping[Std, Screen]:
 def is_live(fd: int) -> bool:
     """Whether it is a terminal that understands escape sequences."""
     return os.isatty(fd) and os.environ.get("TERM", "dumb") != "dumb"
-
-
-@contextmanager
-def _signals() -> Iterator[int | None]:
-    """A descriptor that yields the numbers of the signals to this process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield None
-        return
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = {
-        number: signal.signal(number, lambda *_: None)
-        for number in (*ENDING_SIGNALS, *PASSED_ON_SIGNALS)
-        # nohup: the ranks are to outlive the terminal, too.
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-    }
-    # Where it is ignored, the kernel keeps no exit codes.
-    before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    try:
-        yield reading
-    finally:
-        signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():
-            if handler is not None:  # else it was C code's, which Python cannot name
-                signal.signal(number, handler)
-        os.close(reading)
-        os.close(writing)

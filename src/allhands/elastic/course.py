@@ -56,7 +56,7 @@ class Course:
 
     @property
     def is_over(self) -> bool:
-        """Whether no node needs the store any more, but for this one's `node`."""
+        """Whether no node is left that needs the store."""
         return self._have_all(self.left)
 
     @property

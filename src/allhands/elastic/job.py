@@ -42,7 +42,6 @@ class Job:
     """Free: rank 0 may host a store of its own there, as torch.distributed does."""
     store_port: int
     """Where the launcher's store listens, at `master_addr`."""
-    secret: str = ""
     role: str = "default"
     max_restarts: int = 0
     monitor_interval: float = 0.1
@@ -93,8 +92,6 @@ class Job:
         }
         if self.dumps:
             environment[settings.dumps.name] = self.dump_directory(attempt)
-        if self.secret:
-            environment[settings.secret.name] = self.secret
         if self.num_workers > 1:
             # Several ranks share the cores; a thread pool per rank of all cores' size
             # makes every one of them slow.

@@ -19,6 +19,7 @@ from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.node_meeting import compose, enter, join, leave, reach
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.place import Place, places
+from allhands.elastic.signals import taken_signals
 from allhands.store import PrefixStore, Store, TCPStore
 
 __all__ = ["Joined", "alone", "among"]
@@ -36,6 +37,9 @@ class Joined(NamedTuple):
     run_id: str
     store_port: int
     master_port: int
+    signals: int | None
+    """A descriptor that yields the numbers of signals to this process, see
+    `taken_signals`. Until there was a meeting, they ended it."""
     nodes: Nodes | None
     """The launchers, where the job has several nodes."""
 
@@ -52,9 +56,10 @@ def alone(
     """
     # Hosted here, so that it outlives every rank.
     store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)
-    with _kept_free(address, master_port) as kept:
+    with _kept_free(address, master_port) as kept, taken_signals() as signals:
         run_id = run_id or uuid.uuid4().hex
-        yield Joined(Place.alone(num_workers), run_id, store.port, kept, None)
+        place = Place.alone(num_workers)
+        yield Joined(place, run_id, store.port, kept, signals, None)
 
 
 @contextmanager
@@ -73,8 +78,8 @@ def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
             store = PrefixStore("launchers", served)
             enter(store, me)
             roster = compose(store, me, master_port, limit, patience, _say)
-            with _in_touch(store, roster, me.rank) as nodes:
-                yield _joined(roster, me.rank, port, nodes)
+            with _in_touch(store, roster, me.rank, port) as joined:
+                yield joined
         return
     store = PrefixStore("launchers", reach(address, port, me, limit, patience, _say))
     try:
@@ -83,17 +88,21 @@ def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
     except BaseException:
         leave(store, me)
         raise
-    with _in_touch(store, roster, me.rank) as nodes:
-        yield _joined(roster, me.rank, port, nodes)
+    with _in_touch(store, roster, me.rank, port) as joined:
+        yield joined
 
 
-def _in_touch(store: Store, roster: NodeRoster, rank: int) -> Nodes:
-    return Nodes(store, roster, rank, _SILENCE * settings.heartbeat.get())
-
-
-def _joined(roster: NodeRoster, rank: int, port: int, nodes: Nodes) -> Joined:
+@contextmanager
+def _in_touch(
+    store: Store, roster: NodeRoster, rank: int, port: int
+) -> Iterator[Joined]:
     place = places(roster.nodes)[rank]
-    return Joined(place, roster.run_id, port, roster.master_port, nodes)
+    silence = _SILENCE * settings.heartbeat.get()
+    with (
+        taken_signals() as signals,
+        Nodes(store, roster, rank, silence, signals) as nodes,
+    ):
+        yield Joined(place, roster.run_id, port, roster.master_port, signals, nodes)
 
 
 def _say(line: str) -> None:

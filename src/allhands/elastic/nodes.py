@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import queue
 import selectors
-import signal
 import threading
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from allhands.elastic.course import Course
 from allhands.elastic.entry import Entry, Kind
 from allhands.elastic.failure import signal_name
 from allhands.elastic.node import NodeRoster
+from allhands.elastic.signals import ending_signals
 from allhands.elastic.signs import BEAT, Watch, lost
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
@@ -36,6 +36,8 @@ __all__ = ["Nodes"]
 # Signs of life in the time after which a node counts as lost.
 _BEATS = 20
 _LONGEST_PAUSE_S = 0.5
+# Of the last requests to a store that does not answer, in times of silence.
+_LONGEST_END = 4
 _STORE_ERRORS = (DistNetworkError, DistStoreError)
 
 
@@ -50,14 +52,21 @@ class Nodes:
         roster: the nodes.
         rank: this one.
         silence: after how many seconds without a sign of life a node is lost.
+        signals: a descriptor that yields the numbers of signals to the launcher.
     """
 
     def __init__(
-        self, store: Store, roster: NodeRoster, rank: int, silence: float
+        self,
+        store: Store,
+        roster: NodeRoster,
+        rank: int,
+        silence: float,
+        signals: int | None = None,
     ) -> None:
         self.course = Course(len(roster.nodes))
         self.rank = rank
         self._store, self._roster, self._silence = store, roster, silence
+        self._signals = signals
         self._pause = timedelta(seconds=min(_LONGEST_PAUSE_S, silence / _BEATS))
         self._watch = Watch(store, roster, silence) if rank == 0 else None
         self._inbox: deque[Entry] = deque()
@@ -67,9 +76,12 @@ class Nodes:
         self._answered_at = time.monotonic()
         self._is_over = threading.Event()
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._have_ended = [threading.Event(), threading.Event()]
         self._threads = [
-            threading.Thread(target=target, name="allhands-nodes", daemon=True)
-            for target in (self._read, self._write)
+            threading.Thread(
+                target=self._follow, args=each, name="allhands-nodes", daemon=True
+            )
+            for each in zip((self._read, self._write), self._have_ended, strict=True)
         ]
 
     def __enter__(self) -> Nodes:
@@ -83,12 +95,16 @@ class Nodes:
             line = f"allhands run: {self._roster.nodes[self.rank]} gave up: {error}"
             self.tell(Kind.FAILED, 1, (line,))
         self.tell(Kind.LEFT)
-        if self.rank == 0:
-            self._serve_to_the_end()
+        self._signals_that_came()  # to the job that is over
+        if self.rank == 0:  # it serves those that are left; not for ever
+            self._wait_until(self._is_alone, self._silence)
         self._outbox.put(None)
-        for thread in self._threads:
-            thread.join()
-        os.close(self._news)
+        limit = _LONGEST_END * self._silence
+        if self._wait_until(lambda: all(e.is_set() for e in self._have_ended), limit):
+            for thread in self._threads:
+                thread.join()
+            os.close(self._news)
+        self._is_over.set()
 
     def fileno(self) -> int:
         """Readable when `take` has something new."""
@@ -96,8 +112,7 @@ class Nodes:
 
     def take(self) -> None:
         """Let `course` know what has come, up to the end of the attempt."""
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._news)
+        self._clear_news()
         while self._inbox and not self.course.is_settled:
             self.course.note(self._inbox.popleft())
 
@@ -122,28 +137,24 @@ class Nodes:
         )
         self.tell(Kind.SIGNALED, number, (line,))
 
-    def await_end(self, signals: int | None) -> None:
+    def await_end(self) -> None:
         """Until the attempt is over on all nodes that are left, or node 0 is lost.
 
-        Args:
-            signals: a descriptor that yields the numbers of signals to the launcher.
-                The first ends the job; one more, here or after one to another
-                launcher, kills what still runs; two here, and nobody is waited for.
+        The first signal ends the job; one more, here or after one to another launcher,
+        kills what still runs; two here, and nobody is waited for.
         """
         num_signals = 0
         with selectors.PollSelector() as events:
             events.register(self._news, selectors.EVENT_READ)
-            if signals is not None:
-                events.register(signals, selectors.EVENT_READ)
+            if self._signals is not None:
+                events.register(self._signals, selectors.EVENT_READ)
             self.take()
             while not self.course.is_settled and not self._is_over.is_set():
                 for key, _ in events.select():
                     if key.fd == self._news:
                         self.take()
                         continue
-                    for number in os.read(key.fd, 64):
-                        if number in (signal.SIGUSR1, signal.SIGUSR2):
-                            continue
+                    for number in self._signals_that_came():
                         num_signals += 1
                         if num_signals > 1 or self.course.is_signaled:
                             self.tell(Kind.KILLED)
@@ -153,19 +164,47 @@ class Nodes:
                         return
         self.take()
 
-    def _serve_to_the_end(self) -> None:
-        """Until no other node needs the store; not for ever."""
-        deadline = time.monotonic() + self._silence
-        self.course.next_attempt()
+    def _wait_until(self, is_so: Callable[[], bool], limit: float) -> bool:
+        """Whether it is within `limit` seconds; a signal ends the wait."""
+        deadline = time.monotonic() + limit
         with selectors.PollSelector() as events:
             events.register(self._news, selectors.EVENT_READ)
-            self.take()
-            while not self.course.is_settled and not self._is_over.is_set():
-                if not events.select(deadline - time.monotonic()):
-                    break
-                self.take()
+            if self._signals is not None:
+                events.register(self._signals, selectors.EVENT_READ)
+            self._take_all()
+            while not is_so():
+                left = deadline - time.monotonic()
+                if left <= 0 or self._signals_that_came():
+                    return False
+                events.select(left)
+                self._take_all()
+        return True
+
+    def _is_alone(self) -> bool:
+        return self.course.is_over or self._is_over.is_set()
+
+    def _take_all(self) -> None:
+        """As `take`, of whatever attempt."""
+        self._clear_news()
+        while self._inbox:
+            self.course.note(self._inbox.popleft())
+
+    def _clear_news(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._news)
+
+    def _signals_that_came(self) -> list[int]:
+        """Those that end a job, since the last time; never waits."""
+        return [] if self._signals is None else ending_signals(self._signals)
 
     # The two threads
+
+    def _follow(self, act: Callable[[], None], has_ended: threading.Event) -> None:
+        try:
+            act()
+        finally:
+            has_ended.set()
+            os.eventfd_write(self._news, 1)
 
     def _read(self) -> None:
         """Pass on the entries of the log as they come."""
@@ -188,6 +227,8 @@ class Nodes:
             index += 1
             if entry.kind in (Kind.LEFT, Kind.LOST):
                 left.add(entry.node)
+                if self._watch is not None:
+                    self._watch.forget(entry.node)
             # Node 0 looks on, for it serves the others.
             if self.rank in left and self.rank != 0:
                 return

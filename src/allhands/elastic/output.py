@@ -113,6 +113,13 @@ class Screen:
             self._pending += data
             self.flush()
 
+    def say(self, lines: str) -> None:
+        """Write what the launcher itself says, below what the ranks wrote."""
+        self._end_line_of_others(None)
+        if not self.is_lost:
+            self._pending += lines.encode(errors="backslashreplace")
+            self.flush()
+
     def takes_open_line_of(self, source: RankOutput) -> bool:
         """Whether a line that is not ended may be shown."""
         is_free = self._owner is None or self._owner is source

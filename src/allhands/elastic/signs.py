@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -20,7 +21,9 @@ DIED = "died/"
 
 
 class Watch:
-    """Finds out which nodes of a roster are lost; for one thread, at node 0.
+    """Finds out which nodes of a roster are lost; at node 0.
+
+    One thread looks; another may say which to forget.
 
     Args:
         store: what the launchers share; it is served here.
@@ -30,22 +33,27 @@ class Watch:
     def __init__(self, store: Store, roster: NodeRoster, silence: float) -> None:
         self._store, self._roster, self._silence = store, roster, silence
         self._watched = set(range(1, len(roster.nodes)))
+        self._lock = threading.Lock()  # for that
         self._looked_at = time.monotonic()
         self._beats: dict[int, bytes] = {}
         self._heard_at = dict.fromkeys(self._watched, self._looked_at)
 
-    def forget(self, node: int) -> None:
-        """It left: look for it no more."""
-        self._watched.discard(node)
+    def forget(self, node: int) -> bool:
+        """It left: look for it no more. Whether it was watched until now."""
+        with self._lock:
+            is_watched = node in self._watched
+            self._watched.discard(node)
+        return is_watched
 
     def look(self) -> Iterator[Entry]:
         """Those lost since the last look."""
         now = time.monotonic()
+        with self._lock:
+            watched = sorted(self._watched)
         if now - self._looked_at > self._silence / 4:
             # This process stood still: nothing is known of the others.
-            self._heard_at = dict.fromkeys(self._watched, now)
+            self._heard_at = dict.fromkeys(watched, now)
         self._looked_at = now
-        watched = sorted(self._watched)
         died = self._store._survey(DIED, len(self._roster.nodes))
         beats = self._store.multi_get([f"{BEAT}{node}" for node in watched])
         for node, beat in zip(watched, beats, strict=True):
@@ -61,8 +69,8 @@ class Watch:
                 )
             else:
                 continue
-            self.forget(node)
-            yield lost(self._roster, node, reason)
+            if self.forget(node):
+                yield lost(self._roster, node, reason)
 
 
 def lost(roster: NodeRoster, node: int, reason: str) -> Entry:

@@ -36,13 +36,12 @@ from allhands.elastic.output import Screen
 from allhands.elastic.preloaded import Preloaded
 from allhands.elastic.records import ENDED_WELL, Records
 from allhands.elastic.report import report
+from allhands.elastic.signals import ENDING_SIGNALS, PASSED_ON_SIGNALS
 from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
 
-__all__ = ["ENDING_SIGNALS", "PASSED_ON_SIGNALS", "WorkerGroup"]
+__all__ = ["WorkerGroup"]
 
-ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-PASSED_ON_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 # A rank that failed because another one did may be quicker to end than the other.
 _SETTLE_S = 1.0
 # A wrapper may pass on the Ctrl-C that the terminal has already sent: that is one.

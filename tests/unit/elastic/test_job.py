@@ -9,14 +9,13 @@ JOB = Job(
     master_addr="::1",
     master_port=5,
     store_port=6,
-    secret="s",
     max_restarts=2,
     logs=LogSpec("/logs"),
 )
 
 
 def test_environment_overrides_what_was_there():
-    base = {"RANK": "9", "PATH": "/bin", "ALLHANDS_SECRET": "old"}
+    base = {"RANK": "9", "PATH": "/bin", "ALLHANDS_SECRET": "s"}
     environment = JOB.environment(3, 1, "mark", base)
     assert environment["RANK"] == environment["LOCAL_RANK"] == "3"
     assert environment["PATH"] == "/bin"

@@ -1,0 +1,87 @@
+"""How node 0 ends: not before the others, and not without limit."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from allhands.elastic.entry import Entry, Kind
+from allhands.elastic.node import Node, NodeRoster
+from allhands.elastic.nodes import Nodes
+from allhands.elastic.signs import BEAT
+from allhands.store import HashStore
+from harness.launcher import wait_until
+
+PAIR = [Node(rank, 2, 1, "default", 0, "", f"host{rank}", 7) for rank in range(2)]
+LONG = 1000.0  # seconds that no test takes
+
+
+@pytest.fixture
+def store():
+    made = HashStore()
+    made.set(f"{BEAT}1", "0")
+    return made
+
+
+def node_0(store, silence, signals=None):
+    return Nodes(store, NodeRoster(tuple(PAIR), "id", 5), 0, silence, signals)
+
+
+def has_read(nodes, num_entries):
+    wait_until(lambda: len(nodes._inbox) >= num_entries, 60, "entries of the log")
+
+
+def kinds(store):
+    index, found = 0, []
+    while (text := store._look(f"log/{index}")) is not None:
+        entry = Entry.read(text, 2)
+        found.append((entry.kind, entry.node))
+        index += 1
+    return found
+
+
+def test_who_has_done_its_part_but_not_left_still_needs_the_store(store):
+    """As where node 0 gave up waiting for the end of the attempt, or raised."""
+    for node in range(2):
+        store.set(f"log/{node}", Entry(Kind.DONE, node, 0).to_bytes())
+    with node_0(store, 0.5) as nodes:
+        has_read(nodes, 2)
+        begin = time.monotonic()
+    assert time.monotonic() - begin > 0.4
+    assert kinds(store)[2] == (Kind.LEFT, 0)
+
+
+def test_it_ends_with_the_last_of_the_others(store):
+    with node_0(store, LONG) as nodes:
+        store.set("log/0", Entry(Kind.LEFT, 1).to_bytes())
+        has_read(nodes, 1)
+    assert kinds(store) == [(Kind.LEFT, 1), (Kind.LEFT, 0)]
+
+
+def test_a_signal_ends_the_wait_for_the_others(store):
+    signals, to_signals = os.pipe()
+    os.set_blocking(signals, False)
+    is_over = threading.Event()
+
+    def press_on():
+        while not is_over.wait(0.05):
+            os.write(to_signals, bytes([signal.SIGUSR1, signal.SIGTERM]))
+
+    pressing = threading.Thread(target=press_on)
+    with node_0(store, LONG, signals):
+        pressing.start()
+    is_over.set()
+    pressing.join()
+    for fd in (signals, to_signals):
+        os.close(fd)
+
+
+def test_who_has_left_is_not_called_lost(store):
+    with node_0(store, 0.2) as nodes:
+        store.set("log/0", Entry(Kind.LEFT, 1).to_bytes())
+        has_read(nodes, 1)
+        until = time.monotonic() + 0.4
+        wait_until(lambda: time.monotonic() > until, 60, "twice the silence")
+    assert kinds(store) == [(Kind.LEFT, 1), (Kind.LEFT, 0)]
