@@ -68,7 +68,8 @@ secret = Setting(
     str,
     "",
     "The job's secret. Where it is set, a store and its clients prove to each "
-    "other that they know it before any data passes. `allhands run` makes one per job.",
+    "other that they know it before any data passes. `allhands run` makes one for a "
+    "job of one node; with several nodes it is for you to set, on all.",
 )
 
 job_mark = Setting(

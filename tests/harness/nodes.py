@@ -81,7 +81,11 @@ def launched_nodes(
                     *(f"--node-rank={node}", f"--master-addr={address}"),
                     *(f"--master-port={port}", f"--nproc-per-node={num_workers}"),
                 ]
-                host_id = {} if hosts else {"ALLHANDS_HOST_ID": f"host{node}"}
+                own_variables = (
+                    {"ALLHANDS_SECRET": "of the job"}  # else node 0 warns
+                    if hosts
+                    else {"ALLHANDS_HOST_ID": f"host{node}"}
+                )
                 started.append(
                     subprocess.Popen(
                         hosts[node].enter(*command, *own, *arguments)
@@ -91,7 +95,7 @@ def launched_nodes(
                         stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE,
                         text=True,
-                        env=environment(**host_id, **variables),
+                        env=environment(**(own_variables | variables)),
                     )
                 )
             yield Nodes(started)

@@ -74,6 +74,12 @@ def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
     if me.rank == 0:
         me = me._replace(run_id=me.run_id or uuid.uuid4().hex)
         served = TCPStore(address, port, is_master=True, timeout=_STORE_LIMIT)
+        if not (settings.secret.get() or served._route().stays_here):
+            _say(
+                f"no secret: whoever can connect to {address}, port {port}, can take "
+                f"part in the job. Set {settings.secret.name} to the same text on all "
+                "nodes"
+            )
         with _kept_free(address, 0) as master_port:
             store = PrefixStore("launchers", served)
             enter(store, me)

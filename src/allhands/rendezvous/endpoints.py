@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-__all__ = ["are_endpoints"]
+__all__ = ["are_endpoints", "num_that_fit"]
 
 # Of a rank with a handful of interfaces; each of thousands of ranks says this much.
 _LONGEST = 512
@@ -18,6 +19,17 @@ _PORT = (
 )
 _PLACE = f"{_HOST}:{_PORT}"
 _TEXT = re.compile(f"(?:{_PLACE}(?:,{_PLACE})*)?")
+
+
+def num_that_fit(hosts: Iterable[str]) -> int:
+    """How many of `hosts`, from the first on, are not too many for such a text."""
+    count, length = 0, -1  # no comma before the first
+    for host in hosts:
+        length += len(",[]:65535" if ":" in host else ",:65535") + len(host)
+        if length > _LONGEST:
+            break
+        count += 1
+    return count
 
 
 def are_endpoints(text: str) -> bool:

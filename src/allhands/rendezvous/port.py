@@ -15,6 +15,7 @@ from typing import NamedTuple
 from allhands import _C, settings
 from allhands.errors import DistNetworkError
 from allhands.rendezvous.address_choice import addresses_to_listen_at, names_interfaces
+from allhands.rendezvous.endpoints import num_that_fit
 from allhands.store import Store
 
 __all__ = ["Port", "may_span_hosts", "open_port"]
@@ -55,6 +56,9 @@ def open_port(size: int, store: Store) -> Port:
         return Port()
     try:
         hosts = addresses_to_listen_at(store._route())
+        # The others can be told no more; it does not listen where nobody looks for it.
+        places = places[: num_that_fit(host for host, _ in places)]
+        hosts = hosts if places else hosts[: num_that_fit(hosts)]
         native = _C.TcpPort(hosts, first, last, advertised=places, heartbeat=silence)
     except DistNetworkError as error:
         return Port(problem=str(error))

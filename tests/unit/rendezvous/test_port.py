@@ -6,6 +6,8 @@ from contextlib import closing
 import pytest
 
 from allhands import DistNetworkError, HashStore, PrefixStore
+from allhands.rendezvous import port as port_module
+from allhands.rendezvous.endpoints import are_endpoints
 from allhands.rendezvous.identity import Identity
 from allhands.rendezvous.port import Port, may_span_hosts, open_port
 from allhands.rendezvous.roster import Roster
@@ -109,6 +111,24 @@ def test_it_is_known_at_the_address_that_is_advertised(monkeypatch):
         host, number = first.split(":")
         assert host == "203.0.113.7"
         socket.create_connection(("127.0.0.1", int(number)), 60).close()
+
+
+def test_it_tells_of_as_many_addresses_as_the_others_take(monkeypatch):
+    full = [f"2001:db8:1111:2222:3333:4444:5555:{n}" for n in range(6660, 6672)]
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    monkeypatch.setenv("ALLHANDS_ADVERTISE", ",".join(full))
+    with closing(open_port(2, HashStore())) as port:
+        assert are_endpoints(port.endpoints)
+        told = [place.rpartition(":")[0] for place in port.endpoints.split(",")]
+    assert told == [f"[{address}]" for address in full[:10]]
+    monkeypatch.delenv("ALLHANDS_ADVERTISE")
+    many = [f"127.{a}.100.100" for a in range(101, 201)]
+    monkeypatch.setattr(port_module, "addresses_to_listen_at", lambda route: many)
+    with closing(open_port(2, HashStore())) as port:
+        assert are_endpoints(port.endpoints)
+        told = [place.rpartition(":")[0] for place in port.endpoints.split(",")]
+    assert told == many[: len(told)]
+    assert len(told) == 23
 
 
 def test_it_ends_with_whoever_holds_it(monkeypatch):
