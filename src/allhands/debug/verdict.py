@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump, Entry, Failure
 from allhands.debug.frames import Place
@@ -28,6 +29,18 @@ _OURS = (
     "DistBackendError",
 )
 _CALLS = re.compile(r"rank (\d+)(?: \(this process\))?: (\w+\([^;]*)")
+Kind: TypeAlias = Literal[
+    "exception",
+    "mismatch",
+    "cycle",
+    "stuck",
+    "late",
+    "missing",
+    "dead",
+    "failure",
+    "straggler",
+]
+"""Of a verdict; "failure": an operation failed, and no more is known."""
 _UNKNOWN = (NO_ANSWER, NOT_HERE)
 _NOT_DEAD = (ENDED_WELL, *_UNKNOWN)
 _LONGEST = 900
@@ -37,9 +50,7 @@ _LONGEST = 900
 class Verdict:
     """What is wrong, and who is to blame. Immutable."""
 
-    kind: str
-    """"exception", "mismatch", "cycle", "stuck", "late", "missing", "dead",
-    "straggler", or "failure": an operation failed, and no more is known."""
+    kind: Kind
     ranks: tuple[int, ...]
     """Of the world."""
     line: str
@@ -203,7 +214,7 @@ class _Case:
         text = f"{'; '.join(told[:4])}; {who} {verb} in {first}"
         return Verdict(kinds[0], tuple(guilty), _line(text))
 
-    def _blocker(self, rank: int, waiting: Sequence[Wait]) -> tuple[str, str]:
+    def _blocker(self, rank: int, waiting: Sequence[Wait]) -> tuple[Kind, str]:
         """The kind of what `rank` does instead of coming, and in words."""
         dump = self.dumps.get(rank)
         if dump is None:
@@ -219,11 +230,11 @@ class _Case:
             return "stuck", f"rank {rank} is in {where}{sent}"
         return "stuck", f"rank {rank} is in its own code{_at(main.frames)}{sent}"
 
-    def _unseen(self, rank: int) -> tuple[str, str]:
+    def _unseen(self, rank: int) -> tuple[Kind, str]:
         ending = self.endings.get(rank)
         if ending is None:
             return "missing", f"rank {rank} left no record"
-        kind = "missing" if ending in _UNKNOWN else "dead"
+        kind: Kind = "missing" if ending in _UNKNOWN else "dead"
         return kind, f"rank {rank}: {ending}"
 
     def of_rest(self, first: Dump | None) -> Verdict | None:
