@@ -13,9 +13,9 @@
 namespace allhands {
 namespace {
 
-// Pieces of a ReceiveReduce that may be on their way at a time: they stay in the
-// caches.
-constexpr std::size_t kPiecesAhead = 4;
+// Pieces of a ReceiveReduce that may be on their way at a time: what a connection takes
+// unread, so that none has to be put aside.
+constexpr std::size_t kPiecesAhead = 16;
 
 // What one step receives and reduces, piece by piece.
 class Stream {
@@ -30,8 +30,8 @@ class Stream {
         is_received_first_(is_received_first),
         op_(op),
         piece_(std::min(Messages::piece_of(to.dtype), to.count)),
-        memory_(std::make_unique_for_overwrite<std::byte[]>(kPiecesAhead * piece_ *
-                                                            size_of(to.dtype))) {
+        memory_(std::make_unique_for_overwrite<std::byte[]>(
+            std::min(kPiecesAhead * piece_, to.count) * size_of(to.dtype))) {
     if (to.count == 0) messages.receive(to, from);  // it is sent all the same
     while (next_ < to_.count && transfers_.size() < kPiecesAhead) post();
   }
