@@ -27,7 +27,7 @@ __all__ = [
 SCHEMA = 1
 """Of the files; another number is another meaning."""
 NO_ANSWER = "does not answer: it is in native code that lets no signal through"
-NOT_HERE = "no process of it was found on this host"
+NOT_HERE = "no process of it that answers was found on this host"
 """Of ranks without a record, of which no more is known."""
 _WAITING = ("scheduled", "started")
 

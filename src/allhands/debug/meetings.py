@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, median
 from typing import NamedTuple
 
-from allhands.debug.dumps import Dump, Entry
+from allhands.debug.dumps import Dump
 
 __all__ = ["Arrival", "Meeting", "arrivals_of", "meetings"]
 
@@ -64,7 +65,7 @@ def arrivals_of(dump: Dump) -> dict[str, list[Arrival]]:
         if entry.state == "completed" and not entry.is_message:
             ended = entry.ended or 0
             left_by = ended or later.get(entry.thread, 0)
-            num_bytes = entry.count * _width(entry)
+            num_bytes = entry.count * _width(entry.dtype)
             times = entry.started, ended, left_by
             arrival = Arrival(entry.number, entry.op, num_bytes, *times)
             found.setdefault(entry.group, []).append(arrival)
@@ -73,20 +74,24 @@ def arrivals_of(dump: Dump) -> dict[str, list[Arrival]]:
     return found
 
 
-def _width(entry: Entry) -> int:
+@cache
+def _width(dtype: str) -> int:
     """Bytes of an element: of "float32", "bfloat16", "float8_e5m2", "bool"."""
-    bits = re.search(r"\d+", entry.dtype)
+    bits = re.search(r"\d+", dtype)
     return int(bits[0]) // 8 if bits else 1
 
 
 def meetings(
-    arrivals: Mapping[int, Sequence[Arrival]], hosts: Mapping[int, str]
+    arrivals: Mapping[int, Sequence[Arrival]],
+    hosts: Mapping[int, str],
+    most: int | None = None,
 ) -> list[Meeting]:
     """What all ranks have on record, by number.
 
     Args:
         arrivals: of each rank of a group.
         hosts: where each rank is.
+        most: how many of them, the last ones; None: all.
     """
     by_number = {
         rank: {arrival.number: arrival for arrival in found}
@@ -95,6 +100,7 @@ def meetings(
     if len(by_number) < 2:
         return []
     common = sorted(set.intersection(*(set(found) for found in by_number.values())))
+    common = common[-most:] if most is not None else common
     rows = [{rank: by_number[rank][number] for rank in by_number} for number in common]
     ahead = _clocks(rows, hosts)
     return [_meeting(row, ahead) for row in rows]

@@ -15,6 +15,7 @@ __all__ = ["Straggler", "met_in_groups", "worst_straggler"]
 # Whoever is last a bit more often than others, or by no more than a scheduler makes of
 # it, is none.
 _LEAST_MET = 20
+_MOST_MET = 200
 _LEAST_SHARE_OF_CALLS = 0.8
 _LEAST_SHARE_OF_TIME = 0.2
 _LEAST_LATENESS = 0.002  # seconds, the median
@@ -42,9 +43,12 @@ class Straggler:
 
 
 def met_in_groups(
-    dumps: Mapping[int, Dump],
+    dumps: Mapping[int, Dump], most: int | None = None
 ) -> Iterator[tuple[Group, list[Meeting]]]:
-    """The groups of whose ranks all left a record, with their collectives."""
+    """The groups of whose ranks all left a record, with their last collectives.
+
+    With `most` of each so many at most.
+    """
     by_rank = {rank: arrivals_of(dump) for rank, dump in dumps.items()}
     groups = {
         name: told for dump in dumps.values() for name, told in dump.groups.items()
@@ -55,12 +59,12 @@ def met_in_groups(
         ):
             arrivals = {rank: by_rank[rank].get(name, []) for rank in group.ranks}
             hosts = {rank: dumps[rank].host for rank in group.ranks}
-            yield group, meetings(arrivals, hosts)
+            yield group, meetings(arrivals, hosts, most)
 
 
 def worst_straggler(dumps: Mapping[int, Dump]) -> Straggler | None:
     """The one for which others wait most; None: there is none."""
-    found = [_straggler(group, met) for group, met in met_in_groups(dumps)]
+    found = [_straggler(group, met) for group, met in met_in_groups(dumps, _MOST_MET)]
     return max(
         (each for each in found if each is not None),
         key=lambda straggler: straggler.share,

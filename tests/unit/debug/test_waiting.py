@@ -32,6 +32,7 @@ def test_who_comes_first_waits_for_the_last():
     assert (second.last, second.lateness) == (2, 0.005)
     assert first.waits == {0: 0.02, 1: 0.0, 2: 0.005}
     assert first.transfer == pytest.approx(0.005)
+    assert meetings(arrivals, dict.fromkeys(range(3), "host"), most=1) == [second]
     [told] = operation_stats(met)
     assert (told.op, told.count, told.num_bytes) == ("all_reduce", 2, 1600)
     assert told.waiting == pytest.approx({0: 0.029, 1: 0.005, 2: 0.005})
