@@ -146,7 +146,7 @@ def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     add(
         "--replace-gloo",
         action="store_true",
-        help="programs of torch.distributed that say gloo get this package's engine",
+        help="programs that say gloo get this package's own engine",
     )
     add(
         "--preload",

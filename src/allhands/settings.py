@@ -100,8 +100,9 @@ replace_gloo = Setting(
     "ALLHANDS_REPLACE_GLOO",
     _one_or_zero,
     False,
-    "1: in programs of torch.distributed the backend `gloo` is the native engine; "
-    "`allhands run --replace-gloo` sets it. Read as torch is imported.",
+    "1: the backend `gloo` is the native engine, in programs of this package and of "
+    "torch.distributed; `allhands run --replace-gloo` sets it. For the latter it is "
+    "read as torch is imported.",
 )
 
 

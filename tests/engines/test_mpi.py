@@ -13,6 +13,7 @@ HERE = pathlib.Path(__file__).parent
 SUITES = [
     HERE.parent / "contract" / "test_communicator.py",
     HERE / "random_cases.py",
+    HERE / "library_cases.py",
     HERE / "mpi_cases.py",
 ]
 TUTORIAL = """

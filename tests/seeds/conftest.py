@@ -1,4 +1,4 @@
-"""The array library that an example runs on."""
+"""What the examples run on: an array library, and where they say gloo our engine."""
 
 import pytest
 
@@ -7,3 +7,9 @@ import pytest
 def xp(request):
     """NumPy or torch, by the names that both have: arange, ones, asarray, ..."""
     return pytest.importorskip(request.param)
+
+
+@pytest.fixture(autouse=True)
+def replaced_gloo(monkeypatch):
+    """The switch for programs that say gloo and shall get the native engine."""
+    monkeypatch.setenv("ALLHANDS_REPLACE_GLOO", "1")

@@ -74,7 +74,7 @@ def run(tmp_path, program, **variables):
     path.write_text(textwrap.dedent(program))
     done = subprocess.run(
         [sys.executable, path],
-        env=environment(**variables),
+        env=environment(ALLHANDS_REPLACE_GLOO="1", **variables),
         capture_output=True,
         text=True,
         timeout=LIMIT,

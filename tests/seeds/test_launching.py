@@ -29,13 +29,14 @@ READS = """
 
 def test_launch_passes_local_rank(tmp_path):
     path = program(tmp_path, PARSES)
-    done = launch("--nproc-per-node=3", path, "--arg1=x", module="allhands.launch")
+    options = ["--replace-gloo", "--nproc-per-node=3", path, "--arg1=x"]
+    done = launch(*options, module="allhands.launch")
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == [f"[rank{r}] True x 3" for r in range(3)]
 
 
 def test_launch_with_use_env(tmp_path):
-    options = ["--use-env", "--nproc-per-node=2", program(tmp_path, READS)]
+    options = ["--use-env", "--replace-gloo", "-n2", program(tmp_path, READS)]
     done = launch(*options, module="allhands.launch")
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == ["[rank0] True", "[rank1] True"]

@@ -266,7 +266,7 @@ def test_what_cannot_be_lent_is_refused(tmp_path):
 
 def test_a_lent_store_is_torchs_to_use(tmp_path):
     source = """
-    from allhands.torch.lent_store import LentStore
+    from allhands.store.lent_store import LentStore
     store = allhands.HashStore()
     lent = LentStore(store)
     theirs = dist.PrefixStore("t", lent)

@@ -10,17 +10,18 @@ import numpy as np
 
 from allhands import _C
 from allhands._C import Buffer
-from allhands.backends.mpi_memory import (
+from allhands.backends.mpi_memory import message
+from allhands.backends.polled_work import Begun
+from allhands.backends.reduction import FACTOR_BYTES, Reduction, reduce_parts
+from allhands.backends.rows import (
     as_row,
-    message,
-    overlaps,
     pack,
+    row_to_read,
+    row_to_write,
     scratch,
     slices,
     unpack,
 )
-from allhands.backends.mpi_reduction import FACTOR_BYTES, Reduction
-from allhands.backends.mpi_work import Begun
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = ["Collective", "begin"]
@@ -52,7 +53,11 @@ class Collective:
 
     def reduction(self) -> Reduction:
         """Of its elements."""
-        return Reduction(self.mpi, self._reduce_op, self.inputs[0].dtype)
+        return Reduction(self._reduce_op, self.inputs[0].dtype)
+
+    def op_of(self, reduction: Reduction) -> Any:
+        """MPI's, which does it."""
+        return getattr(self.mpi, reduction.name)
 
     def message(self, buffer: Buffer) -> list[Any]:
         """As mpi4py takes it."""
@@ -75,24 +80,6 @@ def begin(name: str, call: Collective) -> Begun:
     return _BEGIN[name](call)
 
 
-def _read(buffers: Sequence[Buffer], written: Buffer | None = None) -> Buffer:
-    """What is read, in a row that shares nothing with what is written."""
-    row = as_row(buffers)
-    if row is None or (written is not None and overlaps(row, written)):
-        return pack(buffers)
-    return row
-
-
-def _written(buffers: Sequence[Buffer]) -> tuple[Buffer, Callable[[], None]]:
-    """Where MPI writes, and what brings it to `buffers` then."""
-    row = as_row(buffers)
-    if row is not None:
-        return row, _nothing
-    count = sum(buffer.count for buffer in buffers)
-    row = scratch(buffers[0].dtype, count)
-    return row, lambda: unpack(row, buffers)
-
-
 def _nothing() -> None:
     pass
 
@@ -103,16 +90,16 @@ def _barrier(call: Collective) -> Begun:
 
 def _broadcast(call: Collective) -> Begun:
     if call.is_root:
-        row, end = _read(call.inputs), _nothing
+        row, end = row_to_read(call.inputs), _nothing
     else:
-        row, end = _written(call.outputs)
+        row, end = row_to_write(call.outputs)
     request = call.comm.Ibcast(call.message(row), call.root)
     return Begun([request], end, (call, row))
 
 
 def _all_gather(call: Collective) -> Begun:
-    to, end = _written(call.outputs)
-    row = _read(call.inputs, to)
+    to, end = row_to_write(call.outputs)
+    row = row_to_read(call.inputs, to)
     counts = [buffer.count for buffer in call.outputs]
     if len(set(counts)) == 1:
         request = call.comm.Iallgather(call.message(row), call.shares(to))
@@ -122,24 +109,24 @@ def _all_gather(call: Collective) -> Begun:
 
 
 def _gather(call: Collective) -> Begun:
-    to, end = _written(call.outputs) if call.is_root else (None, _nothing)
-    row = _read(call.inputs, to)
+    to, end = row_to_write(call.outputs) if call.is_root else (None, _nothing)
+    row = row_to_read(call.inputs, to)
     there = None if to is None else call.shares(to)
     request = call.comm.Igather(call.message(row), there, call.root)
     return Begun([request], end, (call, row, to))
 
 
 def _scatter(call: Collective) -> Begun:
-    to, end = _written(call.outputs)
-    row = _read(call.inputs, to) if call.is_root else None
+    to, end = row_to_write(call.outputs)
+    row = row_to_read(call.inputs, to) if call.is_root else None
     here = None if row is None else call.shares(row)
     request = call.comm.Iscatter(here, call.message(to), call.root)
     return Begun([request], end, (call, row, to))
 
 
 def _all_to_all(call: Collective) -> Begun:
-    to, end = _written(call.outputs)
-    row = _read(call.inputs, to)
+    to, end = row_to_write(call.outputs)
+    row = row_to_read(call.inputs, to)
     sent = [buffer.count for buffer in call.inputs]
     received = [buffer.count for buffer in call.outputs]
     request = call.comm.Ialltoallv(call.parts(row, sent), call.parts(to, received))
@@ -154,7 +141,7 @@ def _all_reduce(call: Collective) -> Begun:
     target = row or pack(call.inputs)
     reduction.multiply(target)
     request = call.comm.Iallreduce(
-        call.mpi.IN_PLACE, call.message(target), reduction.op
+        call.mpi.IN_PLACE, call.message(target), call.op_of(reduction)
     )
 
     def end() -> None:
@@ -179,7 +166,7 @@ def _reduce(call: Collective) -> Begun:
     here, there = (
         (call.mpi.IN_PLACE, row_of_all) if call.is_root else (row_of_all, None)
     )
-    request = call.comm.Ireduce(here, there, reduction.op, call.root)
+    request = call.comm.Ireduce(here, there, call.op_of(reduction), call.root)
 
     def end() -> None:
         if call.is_root:
@@ -195,11 +182,11 @@ def _reduce_scatter(call: Collective) -> Begun:
     counts = [buffer.count for buffer in call.inputs]
     if reduction.is_gathered:
         return _all_to_all_and_reduce(call, reduction, counts)
-    to, end = _written(call.outputs)
-    row = pack(call.inputs) if reduction.has_factor else _read(call.inputs, to)
+    to, end = row_to_write(call.outputs)
+    row = pack(call.inputs) if reduction.has_factor else row_to_read(call.inputs, to)
     reduction.multiply(row)
     request = call.comm.Ireduce_scatter(
-        call.message(row), call.message(to), counts, reduction.op
+        call.message(row), call.message(to), counts, call.op_of(reduction)
     )
 
     def end_all() -> None:
@@ -222,9 +209,9 @@ def _prefix(call: Collective, num_ranks: int, start: Callable[..., Any]) -> Begu
     if reduction.is_gathered:
         return _gathered(call, reduction, num_ranks)
     to = scratch(call.outputs[0].dtype, call.outputs[0].count)
-    row = pack(call.inputs) if reduction.has_factor else _read(call.inputs)
+    row = pack(call.inputs) if reduction.has_factor else row_to_read(call.inputs)
     reduction.multiply(row)
-    request = start(call.message(row), call.message(to), reduction.op)
+    request = start(call.message(row), call.message(to), call.op_of(reduction))
 
     def end() -> None:
         if num_ranks > 0:
@@ -237,21 +224,21 @@ def _prefix(call: Collective, num_ranks: int, start: Callable[..., Any]) -> Begu
 def _gathered(call: Collective, reduction: Reduction, num_ranks: int) -> Begun:
     """Every rank has all inputs, and reduces those of the first `num_ranks`."""
     count = call.inputs[0].count
-    row = _read(call.inputs)
+    row = row_to_read(call.inputs)
     all_rows = scratch(row.dtype, count * call.size)
     request = call.comm.Iallgather(call.message(row), call.shares(all_rows))
     factors, requests = _factors(call, reduction)
     parts = slices(all_rows, [count] * call.size)[:num_ranks]
     return Begun(
         [request, *requests],
-        lambda: _reduce_parts(reduction, parts, factors, call.outputs),
+        lambda: reduce_parts(reduction, parts, factors, call.outputs),
         (call, row, all_rows, factors),
     )
 
 
 def _gathered_to_root(call: Collective, reduction: Reduction) -> Begun:
     count = call.inputs[0].count
-    row = _read(call.inputs)
+    row = row_to_read(call.inputs)
     all_rows = scratch(row.dtype, count * call.size if call.is_root else 0)
     there = call.shares(all_rows) if call.is_root else None
     request = call.comm.Igather(call.message(row), there, call.root)
@@ -259,7 +246,7 @@ def _gathered_to_root(call: Collective, reduction: Reduction) -> Begun:
     parts = slices(all_rows, [count] * call.size) if call.is_root else []
     return Begun(
         [request, *requests],
-        lambda: _reduce_parts(reduction, parts, factors, call.inputs),
+        lambda: reduce_parts(reduction, parts, factors, call.inputs),
         (call, row, all_rows, factors),
     )
 
@@ -268,7 +255,7 @@ def _all_to_all_and_reduce(
     call: Collective, reduction: Reduction, counts: list[int]
 ) -> Begun:
     received = [counts[call.rank]] * call.size
-    row = _read(call.inputs)
+    row = row_to_read(call.inputs)
     all_rows = scratch(row.dtype, sum(received))
     request = call.comm.Ialltoallv(
         call.parts(row, counts), call.parts(all_rows, received)
@@ -277,7 +264,7 @@ def _all_to_all_and_reduce(
     parts = slices(all_rows, received)
     return Begun(
         [request, *requests],
-        lambda: _reduce_parts(reduction, parts, factors, call.outputs),
+        lambda: reduce_parts(reduction, parts, factors, call.outputs),
         (call, row, all_rows, factors),
     )
 
@@ -288,20 +275,6 @@ def _factors(call: Collective, reduction: Reduction) -> tuple[Any, list[Any]]:
     if not reduction.has_factor:
         return factors, []
     return factors, [call.comm.Iallgather(reduction.factor(), factors)]
-
-
-def _reduce_parts(
-    reduction: Reduction,
-    parts: list[Buffer],
-    factors: Any,
-    outputs: Sequence[Buffer],
-) -> None:
-    """Reduce `parts` to the one output; nothing where there are none."""
-    if not parts:
-        return
-    result = scratch(parts[0].dtype, parts[0].count)
-    reduction.reduce(result, parts, factors)
-    unpack(result, outputs)
 
 
 _BEGIN: dict[str, Callable[[Collective], Begun]] = {

@@ -7,17 +7,12 @@ first, where each says which of MPI's ranks it is.
 from __future__ import annotations
 
 import json
-import sys
-import time
-from datetime import timedelta
 from typing import Any, NamedTuple
 
-from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.errors import DistBackendError, DistStoreError
-from allhands.options import to_seconds
+from allhands.backends.gathering import await_members
+from allhands.errors import DistBackendError
 from allhands.rendezvous.mpi_job import MpiJob
-from allhands.rendezvous.ranges import in_ranges
 from allhands.store import PrefixStore, Store
 
 __all__ = ["Place", "meet"]
@@ -59,7 +54,7 @@ def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[i
     keys = [f"place/{rank}" for rank in range(options.group_size)]
     mine = [job.rank, job.size]
     store.set(keys[options.group_rank], json.dumps(mine))
-    _await(store, keys, options)
+    await_members(store, keys, options, "mpi")
     places = [json.loads(text) for text in store.multi_get(keys)]
     members = [rank for rank, _ in places]
     if len(set(members)) < len(members) or any(size != job.size for _, size in places):
@@ -69,30 +64,3 @@ def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[i
             f"that of one mpiexec"
         )
     return members
-
-
-def _await(store: Store, keys: list[str], options: CommunicatorOptions) -> None:
-    """Wait for the members; say for whom where it takes long."""
-    limit = to_seconds(options.timeout)
-    start = time.monotonic()
-    patience = settings.patience.get() or limit
-    while True:
-        left = limit - (time.monotonic() - start)
-        try:
-            store.wait(keys, timedelta(seconds=max(min(patience, left), 0.001)))
-            return
-        except DistStoreError:
-            missing = [rank for rank, key in enumerate(keys) if not store.check([key])]
-            waited = time.monotonic() - start
-            if not missing:
-                return
-            text = (
-                f"rank {options.group_rank} (this process) has waited {waited:.0f} s "
-                f"(limit {limit:g} s) for rank{'s' * (len(missing) > 1)} "
-                f"{in_ranges(missing)}, which did not come to make group "
-                f"{options.group_id!r} of backend mpi"
-            )
-            if waited >= limit:
-                raise DistStoreError(f"{text}: timed out") from None
-            sys.stderr.write(f"allhands: {text}\n")
-            patience *= 2

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
+from allhands.backends.gloo_library import why_no_gloo
 from allhands.rendezvous.mpi_library import why_no_mpi
 
 __all__ = [
@@ -23,19 +25,22 @@ __all__ = [
     "is_backend_available",
     "is_gloo_available",
     "is_mpi_available",
+    "is_native",
     "is_nccl_available",
     "is_ucc_available",
     "is_xccl_available",
     "make_communicator",
+    "why_not",
 ]
 
 _MODULES = {
     "native": "allhands.backends.native",
-    # Programs written for torch on CPU say "gloo"; the native engine serves them.
-    "gloo": "allhands.backends.native",
+    "gloo": "allhands.backends.gloo",
     "mpi": "allhands.backends.mpi",
     "fake": "allhands.backends.fake",
 }
+
+_LIBRARIES = {"mpi": why_no_mpi, "gloo": why_no_gloo}
 
 _ABSENT = {
     name: (
@@ -211,7 +216,28 @@ def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) 
         return plugin.create(options, pg_options)
     if name not in _MODULES:
         raise RuntimeError(_ABSENT[name])
-    return importlib.import_module(_MODULES[name]).create(name, options, pg_options)
+    module = importlib.import_module(_MODULES[_engine(name)])
+    return module.create(name, options, pg_options)
+
+
+def why_not(name: str) -> str:
+    """Why the backend `name`, one of this package's, cannot be used; empty: it can."""
+    engine = _engine(name)
+    if engine not in _MODULES:
+        return _ABSENT.get(engine, "there is no backend of that name")
+    look = _LIBRARIES.get(engine)
+    return "" if look is None else look()
+
+
+def is_native(name: str) -> bool:
+    """Whether the native engine serves groups of the backend `name`."""
+    return _engine(name) == Backend.NATIVE
+
+
+def _engine(name: str) -> str:
+    """The name of what serves a program that says `name`."""
+    is_replaced = name == Backend.GLOO and settings.replace_gloo.get()
+    return Backend.NATIVE if is_replaced else name
 
 
 def is_backend_available(backend: str) -> bool:
@@ -224,13 +250,11 @@ def is_backend_available(backend: str) -> bool:
         ```
     """
     name = backend.lower().rpartition(":")[2]
-    if name == Backend.MPI:
-        return not why_no_mpi()
-    return name in _MODULES or name in Backend._plugins
+    return name in Backend._plugins or not why_not(name)
 
 
 def is_gloo_available() -> bool:
-    """Whether `backend="gloo"` works: it does, served by the native engine."""
+    """Whether `backend="gloo"` works: with torch, or replaced by the native engine."""
     return is_backend_available(Backend.GLOO)
 
 

@@ -35,7 +35,12 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.registry import Backend, BackendConfig, make_communicator
+from allhands.backends.registry import (
+    Backend,
+    BackendConfig,
+    is_native,
+    make_communicator,
+)
 from allhands.errors import CollectiveMismatchError, DistError, DistStoreError
 from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.making import hashed
@@ -198,7 +203,7 @@ def _break_off(call: _Call, reason: str) -> None:
     world = current()
     rank = default_group().rank()
     served = BackendConfig(call.backend).get_device_backend_map().values()
-    if rank not in call.members or not {Backend.NATIVE, Backend.GLOO} & set(served):
+    if rank not in call.members or not any(map(is_native, served)):
         return
     options = CommunicatorOptions(
         store=world.store,

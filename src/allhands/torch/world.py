@@ -27,8 +27,8 @@ from allhands.groups.outsider import OUTSIDER
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import World, current, default_group, is_process_wide
 from allhands.store import PrefixStore
+from allhands.store.lent_store import LentStore
 from allhands.torch.identity import NAME
-from allhands.torch.lent_store import LentStore
 from allhands.torch.native_group import AllhandsProcessGroup
 from allhands.torch.profiled import ProfiledCommunicator
 from allhands.torch.uncompiled import uncompiled

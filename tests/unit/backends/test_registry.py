@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.backends import gloo_library
 from allhands.backends.communicator import Communicator
 from allhands.backends.fake import FakeCommunicator, FakeWork
 from allhands.backends.registry import Backend, BackendConfig
@@ -83,10 +84,14 @@ def test_absent_backends_say_what_to_use(name):
         dist.init_process_group(name, store=store, rank=0, world_size=1)
     assert not dist.is_initialized()
     assert not dist.is_backend_available(name)
-    assert dist.is_backend_available("cpu:gloo")
+    assert dist.is_backend_available("cpu:native")
 
 
-def test_which_backends_are_there():
+def test_which_backends_are_there(monkeypatch):
+    assert dist.is_gloo_available() == (find_spec("torch") is not None)
+    monkeypatch.setattr(gloo_library, "find_spec", lambda name: None)
+    assert not dist.is_gloo_available()
+    monkeypatch.setenv("ALLHANDS_REPLACE_GLOO", "1")
     assert dist.is_gloo_available()
     assert dist.is_mpi_available() == (find_spec("mpi4py") is not None)
     for absent in (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.backends.native import NativeCommunicator
 from allhands.groups.world import World, current, use
 from allhands.rendezvous.port import open_port
 from allhands.rendezvous.roster import Roster
@@ -48,8 +49,11 @@ def test_init_makes_the_world():
     assert run_ranks(3, body) == [3, 3, 3]
 
 
-def test_programs_for_gloo_run():
+def test_programs_for_gloo_run_on_the_native_engine_where_it_shall_be(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_REPLACE_GLOO", "1")
+
     def body(rank):
+        assert isinstance(dist.get_backend_impl(), NativeCommunicator)
         assert (dist.get_backend(), dist.group.WORLD.name()) == ("gloo", "gloo")
         return total()
 

@@ -98,7 +98,7 @@ def test_a_later_group_with_the_rank_that_raised_is_broken_too():
     ("one", "other", "text"),
     [
         ({"group_desc": "dp"}, {"group_desc": "tp"}, "[0, 1], group_desc='dp'"),
-        ({"backend": "gloo"}, {}, "[0, 1], backend='gloo'"),
+        ({"backend": "native"}, {}, "[0, 1], backend='native'"),
         ({"ranks": [1, 0], "sort_ranks": False}, {"ranks": [0, 1]}, "([1, 0])"),
     ],
 )

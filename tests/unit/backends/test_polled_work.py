@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from allhands.backends import mpi_work
+from allhands.backends import polled_work
 
 
 class Ended:
@@ -25,7 +25,7 @@ def test_where_no_thread_could_be_started_the_next_work_gets_one(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            mpi_work._watch(Ended())
+            polled_work._watch(Ended())
     work = Ended()
-    mpi_work._watch(work)
+    polled_work._watch(work)
     assert work.is_asked.wait(60)

@@ -1,4 +1,6 @@
-"""MpiNews: what the ranks of a group tell each other beside MPI, in the world's store.
+"""GroupNews: what the ranks of a group tell each other in the world's store.
+
+It is for groups whose data another library moves, which has no word for these things.
 
 Only who waits long, breaks the group or leaves it writes there, so it costs nothing
 where all goes well:
@@ -16,15 +18,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.mpi_work import Subject
+from allhands.backends.polled_work import Subject
 from allhands.errors import DistBackendError, DistError, RankFailedError
 from allhands.rendezvous.ranges import in_ranges
 from allhands.store import Store
 
-__all__ = ["MpiNews"]
+__all__ = ["GroupNews"]
 
 
-class MpiNews:
+class GroupNews:
     """Of one group; where the store is gone there are none."""
 
     def __init__(self, store: Store, options: CommunicatorOptions) -> None:

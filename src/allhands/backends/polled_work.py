@@ -1,9 +1,9 @@
-"""MpiWork: an operation that MPI carries out, as requests that are asked for their end.
+"""PolledWork: another library's operation, as requests that are asked for their end.
 
 MPI moves data while it is called. So who waits for an operation asks again and again,
 and so does a thread of this process where somebody wants to be told of an end that
 nobody waits for. Between two questions time limits, Ctrl-C and bad news of other ranks
-get their turn, which MPI's own waits know nothing of.
+get their turn, which the library's own waits know nothing of.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, DistBackendError
 from allhands.options import to_seconds
-from allhands.rendezvous.mpi_job import MpiJob
 
-__all__ = ["Begun", "MpiGroup", "MpiReceive", "MpiWork", "Subject"]
+__all__ = ["Begun", "PolledGroup", "PolledWork", "Subject"]
 
 _FIRST_LOOK = 0.25
 _LONGEST_PAUSE_OF_LOOKS = 2.0
@@ -28,7 +28,7 @@ _LONGEST_PAUSE_OF_LOOKS = 2.0
 
 
 class Begun(NamedTuple):
-    """What MPI has begun."""
+    """What the library has begun."""
 
     requests: list[Any]
     end: Callable[[], None]
@@ -52,14 +52,19 @@ class Subject(NamedTuple):
         return f"{self.op}{number}{self.more}"
 
 
-class MpiGroup(Protocol):
+class PolledGroup(Protocol):
     """What a Work needs of its group."""
 
-    job: MpiJob
+    lock: AbstractContextManager[Any]
+    library_error: type[Exception]
+    """What the library raises."""
     title: str
     """Of this rank there: "rank 1 (this process) of group '0'"."""
     failure: DistBackendError | None
     """What broke the group."""
+
+    def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
+        """The error that stands for the library's own, with its text."""
 
     def look(self, subject: Subject) -> DistBackendError | None:
         """Why the operation will never end, where that is known."""
@@ -70,16 +75,16 @@ class MpiGroup(Protocol):
     def note_failed(self, subject: Subject, error: DistBackendError) -> None:
         """The operation failed."""
 
-    def forget(self, work: MpiWork) -> None:
+    def forget(self, work: PolledWork) -> None:
         """It has ended."""
 
 
-class MpiWork(Work):
+class PolledWork(Work):
     """An operation under way; any thread may use it."""
 
     def __init__(
         self,
-        group: MpiGroup,
+        group: PolledGroup,
         subject: Subject,
         begun: Begun,
         limit: float,
@@ -113,7 +118,7 @@ class MpiWork(Work):
                     f"for {self.subject}, which goes on until its own limit of "
                     f"{self._limit:g} s is over"
                 )
-            next(pauses)
+            self._pause(pauses)
         if self._error is not None:
             raise self._error
 
@@ -127,7 +132,7 @@ class MpiWork(Work):
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         """See `Work.add_done_callback`."""
-        with self._group.job.lock:
+        with self._group.lock:
             is_late = self._is_ended
             if not is_late:
                 self._callbacks.append(callback)
@@ -137,10 +142,10 @@ class MpiWork(Work):
             _watch(self)
 
     def advance(self) -> bool:
-        """Let MPI go on with it; whether it has ended. Never waits."""
+        """Let the library go on with it; whether it has ended. Never waits."""
         if self._is_ended and not self._callbacks:
             return True
-        with self._group.job.lock:
+        with self._group.lock:
             if not self._is_ended:
                 self._ask()
             if not self._is_ended:
@@ -152,18 +157,21 @@ class MpiWork(Work):
 
     def fail(self, error: DistBackendError) -> None:
         """End it here and now, unless it has ended."""
-        with self._group.job.lock:
+        with self._group.lock:
             if not self._is_ended:
                 self._give_up(error)
         self.advance()
 
+    def _pause(self, pauses: Iterator[None]) -> None:
+        """Between two questions of who waits."""
+        next(pauses)
+
     def _ask(self) -> None:
         """Has it ended, and if not, shall it?"""
-        job = self._group.job
         try:
             is_over = self._is_over()
-        except job.mpi.Exception as mpi_error:
-            error = job.failed(f"{self._group.title}: {self.subject}", mpi_error)
+        except self._group.library_error as its_error:
+            error = self._group.library_failed(self.subject, its_error)
             self._group.note_failed(self.subject, error)
             self._settle(error)
             return
@@ -203,7 +211,7 @@ class MpiWork(Work):
         return error
 
     def _give_up(self, error: DistBackendError) -> None:
-        """MPI cannot be told to leave it: its memory stays for as long as MPI does."""
+        """No library can be told to leave it: its memory stays for as long as that."""
         _abandoned.append(self._begun)
         self._settle(error)
 
@@ -214,60 +222,9 @@ class MpiWork(Work):
         self._group.forget(self)
 
 
-class MpiReceive(MpiWork):
-    """A receive of `num_bytes`; unlike all else MPI can be told to leave it."""
-
-    def __init__(
-        self,
-        group: MpiGroup,
-        subject: Subject,
-        begun: Begun,
-        limit: float,
-        outputs: list[Any],
-        num_bytes: int,
-    ) -> None:
-        super().__init__(group, subject, begun, limit, outputs)
-        self._num_bytes = num_bytes
-        self._status = group.job.mpi.Status()
-        self._source = -1
-
-    def source_rank(self) -> int:
-        """See `Work.source_rank`."""
-        if self._source < 0:
-            raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
-        return self._source
-
-    def _is_over(self) -> bool:
-        [request] = self._begun.requests
-        is_over: bool = request.Test(self._status)
-        return is_over
-
-    def _finish(self) -> DistBackendError | None:
-        self._source = self._status.Get_source()
-        came = self._status.Get_count(self._group.job.mpi.BYTE)
-        if came != self._num_bytes:
-            return DistBackendError(
-                f"{self._group.title}: {self.subject}: the message of rank "
-                f"{self._source} has {came} bytes, the array {self._num_bytes}; both "
-                f"sides must agree on dtype and number of elements"
-            )
-        self._begun.end()
-        return None
-
-    def _give_up(self, error: DistBackendError) -> None:
-        [request] = self._begun.requests
-        request.Cancel()
-        for _ in range(1000):
-            if request.Test(self._status):
-                is_gone = self._status.Is_cancelled()
-                self._settle(error if is_gone else self._finish())
-                return
-        super()._give_up(error)
-
-
 _NOTHING = Begun([], lambda: None, None)
 _abandoned: list[Begun] = []
-_watched: set[MpiWork] = set()
+_watched: set[PolledWork] = set()
 _watching = threading.Lock()
 
 
@@ -285,7 +242,7 @@ def _pauses() -> Iterator[None]:
         yield
 
 
-def _watch(work: MpiWork) -> None:
+def _watch(work: PolledWork) -> None:
     """Have a thread ask for its end.
 
     Raises:
@@ -298,7 +255,7 @@ def _watch(work: MpiWork) -> None:
             return
         try:
             threading.Thread(
-                target=_advance_watched, name="allhands mpi", daemon=True
+                target=_advance_watched, name="allhands waits", daemon=True
             ).start()
         except BaseException:  # Ctrl-C, too
             _watched.clear()
@@ -321,7 +278,7 @@ def _advance_watched() -> None:
 
 
 def _forget_after_fork() -> None:
-    """A forked child has neither MPI nor that thread."""
+    """A forked child has neither the library nor that thread."""
     global _watching
     _watching = threading.Lock()
     _watched.clear()

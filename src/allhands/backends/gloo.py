@@ -1,0 +1,196 @@
+"""Gloo: arrays in CPU memory, moved by the Gloo that torch has.
+
+The core checks the arguments, as for the native engine, so that none reaches Gloo at
+which it would crash, hang or be wrong; strided arrays are packed. torch's group of it
+is made over the group's own store, and nobody else's knows of it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from allhands import _C
+from allhands.arrays import as_buffer
+from allhands.backends.call import Call
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.gathering import await_members
+from allhands.backends.gloo_library import why_no_gloo
+from allhands.backends.gloo_work import GlooMessage, GlooReceive, GlooWork
+from allhands.backends.polled import PolledCommunicator
+from allhands.backends.polled_work import Begun, PolledWork, Subject
+from allhands.backends.rows import as_row, pack, scratch, unpack
+from allhands.errors import DistBackendError, RankFailedError
+from allhands.options import RedOpType, ReduceOp
+from allhands.rendezvous.identity import Identity, is_alive
+from allhands.store import PrefixStore, Store
+
+__all__ = ["GlooCommunicator", "create"]
+
+_FIRST_OWN_TAG = 1 << 31
+"""The first of those that no program can use."""
+_NUM_TAGS = 1 << 30
+"""Gloo has twice as many; the other half is this package's own."""
+_BEYOND = timedelta(seconds=30)
+"""What Gloo waits longer than this package, which knows more to say."""
+
+
+def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
+    """See `registry.make_communicator`. Waits until every member has come to it.
+
+    Raises:
+        TypeError: `pg_options` is given; this backend has none.
+        RuntimeError: torch is not installed.
+        DistStoreError: a member did not come in time.
+        DistBackendError: Gloo could not connect them.
+    """
+    if pg_options is not None:
+        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
+    problem = why_no_gloo()
+    if problem:
+        raise RuntimeError(f"backend {name!r}: {problem}")
+    roster = options.roster()
+    ranks = options.global_ranks_in_group
+    token = roster.token_for("gloo", ranks, options.num_alike).hex()
+    store = PrefixStore(f"gloo/{token[:16]}", options.store)
+    key = f"here/{options.group_rank}"
+    store.set(key, b"")
+    keys = [f"here/{rank}" for rank in range(options.group_size)]
+    await_members(store, keys, options, name)
+    members = [roster.identities[rank] for rank in ranks]
+    return GlooCommunicator(store, members, options)
+
+
+class GlooCommunicator(PolledCommunicator):
+    """One rank's end of a group; thread-safe."""
+
+    library_error: type[Exception] = RuntimeError
+    work_type = GlooWork
+
+    def __init__(
+        self, store: Store, members: list[Identity], options: CommunicatorOptions
+    ) -> None:
+        super().__init__(store, options)
+        self._members = members
+        self._group = self._connect(store, options)
+
+    def _connect(self, store: Store, options: CommunicatorOptions) -> Any:
+        """Torch's group; it connects all members."""
+        from torch.distributed import ProcessGroupGloo
+
+        from allhands.store.lent_store import LentStore
+
+        self._lent = LentStore(PrefixStore("pairs", store))  # Python holds it
+        given = ProcessGroupGloo._Options()
+        given._timeout = options.timeout
+        given._devices = [ProcessGroupGloo.create_device(hostname=self._address())]
+        rank, size = options.group_rank, options.group_size
+        try:
+            return ProcessGroupGloo(self._lent, rank, size, given)
+        except RuntimeError as error:
+            raise self.library_failed(Subject("making the group"), error) from error
+
+    def _address(self) -> str:
+        """Where the others reach this rank: as ranks of this package would."""
+        me = self._members[self.rank]
+        if all(member.host == me.host for member in self._members):
+            return "127.0.0.1"
+        first, _, _ = me.endpoints.partition(",")
+        return first.rpartition(":")[0].strip("[]")
+
+    def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
+        """See `PolledGroup.library_failed`."""
+        reason = self.look(subject)  # who is gone, which Gloo does not tell
+        if reason is not None:
+            return reason
+        [text, *_] = str(error).splitlines() or [repr(error)]
+        return DistBackendError(f"{subject}: {self.title}: Gloo says: {text}")
+
+    def look(self, subject: Subject) -> DistBackendError | None:
+        """See `PolledGroup.look`."""
+        dead = self._dead()
+        is_needed = bool(subject.sequence) or subject.peer in dead
+        if not dead or not is_needed:
+            return super().look(subject)
+        pids = ", ".join(
+            f"rank {rank} (pid {self._members[rank].pid})" for rank in dead
+        )
+        error = RankFailedError(
+            f"{subject}: {self.title} needs {pids}, which died without leaving"
+        )
+        error.ranks = dead
+        return error
+
+    def _dead(self) -> list[int]:
+        """The members whose process has ended, as far as this host can tell."""
+        return [rank for rank, m in enumerate(self._members) if not is_alive(m)]
+
+    def _begin(
+        self, checked: _C.CheckedCall, op: RedOpType | ReduceOp, limit: float
+    ) -> Begun:
+        from allhands.backends.gloo_collectives import Collective, begin
+
+        timeout = timedelta(seconds=limit) + _BEYOND
+        return begin(checked.name, Collective(self._group, checked, op, timeout))
+
+    def _send(self, call: Call, limit: float) -> PolledWork:
+        from allhands.backends.gloo_collectives import as_bytes
+
+        buffer = as_buffer(call.input, writable=False)
+        row = as_row([buffer]) or pack([buffer])
+        peer, tag = call.peer, self._tag(call.tag)
+        assert peer is not None, "a message is sent to one rank"
+        self._refuse_own(peer)
+        request = GlooMessage(self._group.send([as_bytes(row)], peer, tag))
+        where = f" to rank {peer}, tag {call.tag}"
+        begun = Begun([request], lambda: None, (row, call.input))
+        subject = Subject("send", 0, peer, where)
+        return GlooWork(self, subject, begun, limit, [call.input])
+
+    def _recv(self, call: Call, limit: float) -> PolledWork:
+        from allhands.backends.gloo_collectives import as_bytes
+
+        buffer = as_buffer(call.output, writable=True)
+        row = as_row([buffer])
+        there = row or scratch(buffer.dtype, buffer.count)
+        memory, tag = [as_bytes(there)], self._tag(call.tag)
+        if call.peer is None:
+            work = self._group.recv_anysource(memory, tag)
+        else:
+            self._refuse_own(call.peer)
+            work = self._group.recv(memory, call.peer, tag)
+        who = "any rank" if call.peer is None else f"rank {call.peer}"
+        subject = Subject("recv", 0, call.peer, f" from {who}, tag {call.tag}")
+
+        def end() -> None:
+            if row is None:
+                unpack(there, [buffer])
+
+        request = GlooMessage(work, is_received=True)
+        begun = Begun([request], end, (there, buffer, call.output))
+        return GlooReceive(self, subject, begun, limit, [call.output])
+
+    def _refuse_own(self, peer: int) -> None:
+        if peer == self.rank:
+            raise ValueError(
+                f"rank {peer} is this process: Gloo has no messages of a rank to "
+                f'itself; backend "native" has'
+            )
+
+    def _tag(self, tag: int) -> int:
+        if tag >= _FIRST_OWN_TAG:
+            return _NUM_TAGS + (tag - _FIRST_OWN_TAG) % _NUM_TAGS
+        if tag >= _NUM_TAGS:
+            raise ValueError(
+                f"tag {tag}: backend gloo has tags from 0 to {_NUM_TAGS - 1}"
+            )
+        return tag
+
+    def _free(self, is_whole: bool) -> None:
+        if not is_whole:
+            _abandoned.append((self._group, self._lent))
+        self._group = None
+
+
+_abandoned: list[Any] = []
+"""Groups for whose messages a thread still waits."""

@@ -1,0 +1,222 @@
+"""PolledCommunicator: a group whose operations another library carries out.
+
+The core checks the arguments, as for the native engine; the library's non-blocking
+operations do the rest, as requests that are asked for their end (see `polled_work`).
+The world's store tells what the library has no word for: who is at which operation, who
+has left, and that the group broke.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from allhands import _C
+from allhands.backends.call import Call
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.news import GroupNews
+from allhands.backends.polled_work import Begun, PolledWork, Subject
+from allhands.backends.work import Work
+from allhands.errors import CollectiveTimeoutError, DistBackendError, DistError
+from allhands.options import RedOpType, ReduceOp, to_seconds
+from allhands.store import Store
+
+__all__ = ["PolledCommunicator"]
+
+_COLLECTIVES = (
+    *("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single", "broadcast"),
+    *("all_gather", "all_gather_single", "gather", "gather_single", "scatter"),
+    *("all_to_all", "all_to_all_single", "scan", "exscan", "barrier"),
+)
+_MOST_LEFT_ALONE = 64
+"""Operations that nobody waits for; with more, starting another asks for their end."""
+
+
+class PolledCommunicator(Communicator):
+    """One rank's end of a group; thread-safe.
+
+    A library gives what begins its operations: `_begin`, `_send`, `_recv`, and `_free`,
+    `library_error` and `library_failed`.
+    """
+
+    library_error: type[Exception]
+    """What the library raises."""
+    work_type: type[PolledWork] = PolledWork
+    """Of its collectives."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: CommunicatorOptions,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self.lock = lock or threading.RLock()
+        """Held while the library is called; reentrant, for signals' handlers."""
+        self.rank, self.size = options.group_rank, options.group_size
+        self.title = f"rank {self.rank} (this process) of group {options.group_id!r}"
+        self.failure: DistBackendError | None = None
+        self._news = GroupNews(store, options)
+        self._timeout = options.timeout
+        self._num_collectives = 0
+        self._has_left = False
+        self._pending: set[PolledWork] = set()
+
+    @abstractmethod
+    def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
+        """The error that stands for the library's own, with its text."""
+
+    @abstractmethod
+    def _begin(
+        self, checked: _C.CheckedCall, op: RedOpType | ReduceOp, limit: float
+    ) -> Begun:
+        """Have the library begin a collective."""
+
+    @abstractmethod
+    def _send(self, call: Call, limit: float) -> PolledWork:
+        """Have it begin to send."""
+
+    @abstractmethod
+    def _recv(self, call: Call, limit: float) -> PolledWork:
+        """Have it begin to receive."""
+
+    @abstractmethod
+    def _free(self, is_whole: bool) -> None:
+        """Give the library's group back, if nothing of it is under way."""
+
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        if call.op in _COLLECTIVES:
+            checked = _C.CheckedCall(call, self.rank, self.size)
+            start: Callable[[Call, float], PolledWork] = partial(
+                self._collective, checked
+            )
+        elif call.op in ("send", "recv"):
+            start = self._send if call.op == "send" else self._recv
+        else:
+            return super().submit(call)
+        limit = to_seconds(self._timeout if call.timeout is None else call.timeout)
+        with self.lock:
+            self._check_whole(call.op)
+            work = self._started(start, call, limit)
+            self._keep(work)
+        if call.async_op:
+            return work
+        self._finish(work)
+        return None
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        self._timeout = timeout
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        self._break(DistBackendError(f"{self.title}: the group was aborted: {reason}"))
+        self._news.tell_abort(reason)
+
+    def note_failure(self, reason: str) -> None:
+        """See `Communicator.note_failure`."""
+        self._news.reason = reason
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`."""
+        if self._has_left:
+            return
+        self._has_left = True
+        unsent = self._drain(grace if self.failure is None else 0.0)
+        left = DistBackendError(f"{self.title} has left the group")
+        is_whole = self.failure is None and not self._pending
+        self.failure = self.failure or left
+        with self.lock:
+            pending = list(self._pending)
+        for work in pending:
+            work.fail(left)
+        self._news.tell_left(self._num_collectives)
+        self._free(is_whole)
+        if unsent:
+            raise CollectiveTimeoutError(
+                f"{self.title} left after {grace:g} s, but peers have not received: "
+                f"{', '.join(map(str, unsent))}"
+            )
+
+    def look(self, subject: Subject) -> DistBackendError | None:
+        """See `PolledGroup.look`."""
+        return self._news.look(self.title, subject)
+
+    def known(self, subject: Subject) -> tuple[str, list[int]]:
+        """See `PolledGroup.known`."""
+        return self._news.known(subject)
+
+    def forget(self, work: PolledWork) -> None:
+        """See `PolledGroup.forget`."""
+        self._pending.discard(work)
+
+    def note_failed(self, subject: Subject, error: DistBackendError) -> None:
+        """See `PolledGroup.note_failed`: a failed collective breaks the group."""
+        if subject.sequence:
+            self._break(error)
+
+    def _started(
+        self, start: Callable[[Call, float], PolledWork], call: Call, limit: float
+    ) -> PolledWork:
+        try:
+            return start(call, limit)
+        except (DistError, NotImplementedError):  # ours, whatever the library's are
+            raise
+        except self.library_error as error:
+            sequence = 0 if call.op in ("send", "recv") else self._num_collectives
+            subject = Subject(call.op, sequence, call.peer)
+            raise self.library_failed(subject, error) from error
+
+    def _break(self, error: DistBackendError) -> None:
+        if self.failure is None:
+            self.failure = type(error)(
+                f"{self.title}: the group is broken since: {error}"
+            )
+
+    def _check_whole(self, op: str) -> None:
+        if self.failure is not None:
+            raise type(self.failure)(f"{op}: {self.failure}")
+
+    def _finish(self, work: PolledWork) -> None:
+        try:
+            work.wait_for(None)
+        except DistBackendError:
+            raise
+        except BaseException as error:  # Ctrl-C: the others shall not wait for us
+            reason = f"{work.subject} was interrupted by {type(error).__name__}"
+            self.abort(f"{self.title}: {reason}")
+            work.fail(DistBackendError(reason))
+            raise
+
+    def _keep(self, work: PolledWork) -> None:
+        """Until it has ended, whether anybody holds it or not."""
+        self._pending.add(work)
+        if len(self._pending) > _MOST_LEFT_ALONE:
+            self._advance_all()
+
+    def _advance_all(self) -> bool:
+        """Let the library go on with everything; whether something is left."""
+        with self.lock:
+            pending = list(self._pending)
+        return not all([work.advance() for work in pending])
+
+    def _drain(self, grace: float) -> list[Subject]:
+        """Wait up to `grace` seconds for what is under way; the sends that are left."""
+        end = time.monotonic() + grace
+        while self._advance_all() and time.monotonic() < end:
+            time.sleep(0.0002)
+        return [work.subject for work in self._pending if work.subject.op == "send"]
+
+    def _collective(
+        self, checked: _C.CheckedCall, call: Call, limit: float
+    ) -> PolledWork:
+        self._num_collectives += 1
+        subject = Subject(call.op, self._num_collectives)
+        begun = self._begin(checked, call.reduce_op, limit)
+        return self.work_type(self, subject, begun, limit, checked.written)

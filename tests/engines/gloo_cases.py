@@ -1,0 +1,80 @@
+"""What is Gloo's own about backend gloo, on ranks that are threads."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import allhands as dist
+from harness.ranks import run_ranks
+
+SECOND = timedelta(seconds=1)
+
+
+def test_the_inputs_of_a_reduce_stay():
+    def body(rank):
+        mine = np.full(3, rank + 1.0)
+        dist.reduce(mine, 1)
+        return mine.tolist()
+
+    assert run_ranks(3, body) == [[1] * 3, [6] * 3, [3] * 3]
+
+
+def test_every_dtype_is_moved_and_reduced():
+    def body(rank):
+        for name in ("i2", "u2", "u4", "u8", "c8", "c16", "f2"):
+            x = np.full(2, rank + 1, name)
+            dist.all_reduce(x, dist.ReduceOp.PRODUCT)
+            assert x.tolist() == [6, 6]
+            dist.broadcast(x[::-1], 2)
+
+    run_ranks(3, body)
+
+
+def test_splits_that_do_not_fit_are_refused_and_the_group_works_on():
+    def body(rank):
+        with pytest.raises((ValueError, RuntimeError), match="3"):
+            dist.all_to_all_single(np.empty(4), np.ones(4))
+        with pytest.raises(ValueError, match="to itself"):
+            dist.isend(np.ones(1), rank)
+        with pytest.raises(ValueError, match="tags from 0 to 1073741823"):
+            dist.isend(np.ones(1), (rank + 1) % 3, tag=1 << 30)
+        x = np.ones(1)
+        dist.all_reduce(x)
+        return x[0]
+
+    assert run_ranks(3, body) == [3, 3, 3]
+
+
+def test_a_message_that_does_not_come_times_out_and_the_group_works_on():
+    def body(rank):
+        group = dist.new_group()
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError, match="recv from rank 1"):
+                dist.recv(np.empty(1), 1, group=group, timeout=SECOND / 2)
+        x = np.ones(1)
+        dist.all_reduce(x, group=group)
+        if rank == 1:
+            dist.send(np.full(1, 9.0), 0, tag=3, group=group)
+        if rank == 0:
+            dist.recv(x, 1, tag=3, group=group)
+        return x[0]
+
+    assert run_ranks(3, body) == [9, 3, 3]
+
+
+def test_a_group_of_members_that_do_not_come_names_them():
+    def body(rank):
+        if rank < 2:
+            with pytest.raises(dist.DistStoreError, match=r"\[2\].* group .*gloo"):
+                dist.new_group(timeout=SECOND / 2, use_local_synchronization=True)
+
+    run_ranks(3, body)
+
+
+def test_options_are_refused():
+    def body(rank):
+        with pytest.raises(TypeError, match="takes no pg_options"):
+            dist.new_group(pg_options=dist.NativeOptions())
+
+    run_ranks(1, body)
