@@ -6,7 +6,7 @@ faults nothing of this is on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from allhands import settings
 from allhands.backends.faults import Faults, parse
@@ -57,13 +57,17 @@ class FaultPoint:
         if self._asked:
             self._hang_on(group)
 
-    def meet(self, group: ProcessGroup | None, op: str) -> None:
-        """That operation is about to begin; `group` None: while the world's ranks meet.
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is any fault that operations can meet."""
+        return bool(self._asked)
+
+    def meet(self, names: Sequence[str], op: str) -> None:
+        """That operation is about to begin, of a group of these names.
 
         Raises:
             InjectedError: it is asked for.
         """
-        names = ("",) if group is None else (group.group_name, group.group_desc)
         for faults in self._asked:
             faults.meet(self.rank, names, op)
 
@@ -74,6 +78,6 @@ class FaultPoint:
 
     def _hang_on(self, group: ProcessGroup) -> None:
         def meet(told: PreHookArgs) -> None:
-            self.meet(group, told.op)
+            self.meet((group.group_name, group.group_desc), told.op)
 
         group.set_first_hook(meet if self._asked else None)

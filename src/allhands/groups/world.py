@@ -124,7 +124,9 @@ class World:
         As those of communicators it meets the faults that were asked for, and the
         observer is told of it.
         """
-        self.fault_point.meet(self.groups.get(group), op)
+        known = self.groups.get(group)
+        names = (group,) if known is None else (group, known.group_desc)
+        self.fault_point.meet(names, op)
         with observing(self.observer, group, op):
             yield
 

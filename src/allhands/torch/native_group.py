@@ -19,11 +19,12 @@ from torch.autograd import profiler
 
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.hooks import HookedCommunicator, Hooks
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
 from allhands.groups.process_group import GOODBYE_OF_THE_FAILED, LONGEST_GOODBYE
-from allhands.groups.world import headline
+from allhands.groups.world import current, headline
 from allhands.options import to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.exchange import exchange
@@ -410,11 +411,21 @@ class AllhandsProcessGroup(ParentGroup):
         engine = self._engine
         if engine is None:
             raise RuntimeError(f"group {self._group_name!r} was destroyed")
+        carrier: Communicator = engine
         if profiler._is_profiler_enabled:
-            return ProfiledCommunicator(engine, self.getBackendName())
-        return engine
+            carrier = ProfiledCommunicator(engine, self.getBackendName())
+        faults = current().fault_point
+        if faults.is_asked:
+            name = self._group_name
+            meet = Hooks(first=lambda told: faults.meet((name,), told.op))
+            carrier = HookedCommunicator(carrier, meet)
+        return carrier
 
     def _meet(self) -> None:
+        faults = current().fault_point
+        faults.read_setting()
+        if not _open_groups:  # this is of all ranks
+            faults.rank = self.rank()
         theirs = PrefixStore(NAME, TorchStore(self._torch_store))
         store = part_of_this_attempt(theirs)
         rank, size, limit = self.rank(), self.size(), self._timeout

@@ -129,7 +129,8 @@ def test_who_waits_for_a_rank_that_raised_names_it():
 
     late, raised = outcomes(2, body)
     assert isinstance(raised, dist.InjectedError)
-    assert (type(late), late.ranks) == (dist.CollectiveTimeoutError, [1])
+    assert isinstance(late, dist.CollectiveTimeoutError | dist.RankFailedError)
+    assert late.ranks == [1]  # which may have left by then
 
 
 def test_the_setting_holds_for_each_world_and_counts_on(monkeypatch):
