@@ -1,5 +1,6 @@
 """The records of a job in files, however many ranks it has."""
 
+import gc
 import json
 import os
 
@@ -60,6 +61,7 @@ def test_what_is_too_long_or_not_whole_is_refused(job, text, problem):
     with pytest.raises(ValueError, match=problem) as told:
         read_job([job])
     assert str(told.value).startswith(f"{job}: ")
+    assert gc.isenabled()
 
 
 def test_what_can_be_read_but_once_is_enough(job, capsys):
