@@ -246,6 +246,45 @@ void test_a_peer_that_ends_is_named(int signal, std::chrono::milliseconds silenc
   CHECK(::waitpid(pids[1], nullptr, 0) == pids[1]);
 }
 
+// Rank 1 is stopped until it is given up. When it goes on, it names itself, whether the
+// other one is still there or not.
+void test_who_was_given_up_says_so(bool is_other_there) {
+  std::array<int, 2> done;
+  CHECK(::pipe(done.data()) == 0);
+  const auto pids = fork_ranks(
+      2, std::chrono::milliseconds(500),
+      [&](int rank, TcpPort& port, const Membership& members) {
+        ProgressEngine engine(port.join(members, token(1), tuning), members, tuning);
+        std::vector<float> data(1);
+        char byte = 0;
+        if (rank == 0) {
+          engine.send(buffer_of(data), 1, 0, soon());
+          engine.recv(buffer_of(data), 1, 0, soon());
+          CHECK(::kill(members.process(1).pid, SIGSTOP) == 0);
+          const Error error =
+              error_of([&] { engine.recv(buffer_of(data), 1, 0, soon()); });
+          CHECK(error.ranks() == std::vector<int>{1});
+          if (!is_other_there) return;
+          CHECK(::kill(members.process(1).pid, SIGCONT) == 0);
+          CHECK(::read(done[0], &byte, 1) == 1);
+          return;
+        }
+        engine.recv(buffer_of(data), 0, 0, soon());
+        engine.send(buffer_of(data), 0, 0, soon());
+        const Error error =
+            error_of([&] { engine.recv(buffer_of(data), 0, 1, soon()); });
+        CHECK(error.kind() == ErrorKind::RankFailed);
+        CHECK(error.ranks() == std::vector<int>{1});
+        CHECK(has(error, "rank 1 was given up"));
+        CHECK(::write(done[1], &byte, 1) == 1);
+      });
+  join_process(pids[0]);
+  if (!is_other_there) CHECK(::kill(pids[1], SIGCONT) == 0);
+  join_process(pids[1]);
+  ::close(done[0]);
+  ::close(done[1]);
+}
+
 // What a dead process has forked holds none of its connections open.
 void test_children_do_not_hide_a_death() {
   const auto pids = fork_ranks(
@@ -289,6 +328,8 @@ int main() {
   test_a_peer_that_ends_is_named(SIGKILL, TcpPort::kSilence, std::chrono::seconds(4));
   test_a_peer_that_ends_is_named(SIGSTOP, std::chrono::seconds(2),
                                  std::chrono::seconds(20));
+  test_who_was_given_up_says_so(true);
+  test_who_was_given_up_says_so(false);
   test_children_do_not_hide_a_death();
   test_two_that_connect_at_the_same_time_share_one_connection();
   test_groups_share_a_connection();

@@ -81,7 +81,7 @@ def freeze_for_too_long(scene: Scene) -> Figures:
     named = job.check_named(dead, at, limit, _others(job, host))
     at = time.monotonic()
     job.thaw(host)
-    told = job.check_named(_others(job, host), at, SOON, dead)
+    told = job.check_named(dead, at, SOON, dead)
     job.check_nothing_is_left()
     return {"named after": named, "told itself after": told}
 

@@ -7,11 +7,12 @@
 
 namespace allhands {
 
-void Channel::attach(std::shared_ptr<GroupEvents> events, int peer) {
+void Channel::attach(std::shared_ptr<GroupEvents> events, int peer, int self) {
   {
     const std::lock_guard lock(mutex_);
     events_ = std::move(events);
     peer_ = peer;
+    self_ = self;
     // What came early.
     if (presence() == Presence::Aborted) events_->note_abort();
     if (has_record()) events_->tell_record(peer_, is_listed_);
@@ -111,6 +112,18 @@ void Channel::commit() {
   const std::lock_guard lock(mutex_);
   landing_ = kNoLanding;
   if (events_) events_->tell_record(peer_, is_listed_);
+}
+
+void Channel::take_own_end(const std::string& why) {
+  int self = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    if (events_ == nullptr) return;  // nobody to be told
+    self = self_;
+  }
+  const std::string who = "rank " + std::to_string(self) + " (this process)";
+  take({Presence::Aborted,
+        Error(ErrorKind::RankFailed, who + " was given up: " + why, {self})});
 }
 
 void Channel::take(const Saying& saying) {

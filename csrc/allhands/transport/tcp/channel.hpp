@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 
 #include "allhands/base/error.hpp"
@@ -36,8 +37,8 @@ class Channel {
   explicit Channel(std::uint64_t id) : id_(id) {}
 
   std::uint64_t id() const { return id_; }
-  // Whose events are told of from now on, as those of rank `peer`.
-  void attach(std::shared_ptr<GroupEvents> events, int peer);
+  // Whose events are told of from now on, as those of rank `peer`; it is rank `self`.
+  void attach(std::shared_ptr<GroupEvents> events, int peer, int self);
 
   void detach();
 
@@ -87,6 +88,8 @@ class Channel {
   std::byte* begin_landing(Landed landed);
   void commit();
   void take(const Saying& saying);
+  // The peer counts this rank as dead: for the group, as if it had aborted and said so.
+  void take_own_end(const std::string& why);
 
  private:
   static constexpr std::size_t kUntold = kWindow / 4;
@@ -111,6 +114,7 @@ class Channel {
   std::optional<Error> why_;
   std::shared_ptr<GroupEvents> events_;  // null: not joined
   int peer_ = -1;
+  int self_ = -1;
 };
 
 }  // namespace allhands

@@ -401,6 +401,12 @@ void Connection::lose(const std::string& reason) {
   for (const auto& channel : channels()) channel->tell_events();
 }
 
+// First: who finds the peer gone asks what it has said last.
+void Connection::take_own_end(const std::string& why) {
+  for (const auto& channel : channels()) channel->take_own_end(why);
+  lose(why);
+}
+
 void Connection::shut_down() {
   const std::lock_guard lock(write_mutex_);
   if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_WR);

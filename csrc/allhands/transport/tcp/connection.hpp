@@ -109,6 +109,8 @@ class Connection final : private FrameSink {
   // Sends what was kept; false: some is left.
   bool flush();
   void lose(const std::string& reason);
+  // The peer counts this process as dead.
+  void take_own_end(const std::string& why);
   void shut_down();
   // Tells the channels' events what has_arrived() waited for; false: some have not.
   bool tell_arrivals();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include "allhands/base/error.hpp"
@@ -108,7 +109,9 @@ void PortLoop::run() {
   try {
     next_beat_ = Clock::now() + beat_every_;
     while (!is_stopping_.load(std::memory_order_relaxed)) {
-      for (const Readiness& ready : poller_.wait(time_to_next_chore())) serve(ready);
+      const std::span<const Readiness> all = poller_.wait(time_to_next_chore());
+      note_own_stop();
+      for (const Readiness& ready : all) serve(ready);
       do_chores();
     }
     wind_up();
@@ -116,6 +119,14 @@ void PortLoop::run() {
     lose_all(std::string("this process cannot go on with its connections: ") +
              error.what());
   }
+}
+
+// This thread wakes for each beat. When it is that late, so were the beats.
+void PortLoop::note_own_stop() {
+  const auto now = Clock::now();
+  if (now - next_beat_ < (most_beats_ - 2) * beat_every_) return;
+  stopped_for_ = now - next_beat_;
+  end_of_stop_ = now;
 }
 
 std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
@@ -319,6 +330,9 @@ void PortLoop::break_off(int fd, const std::string& reason) {
   connection->give_socket_up(reason);
   Reaching& wanted = reaching(connection);
   if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
+  // What happened meanwhile is found at once.
+  wanted.was_stopped = stopped_for_ != Clock::duration(0) &&
+                       Clock::now() < end_of_stop_ + 2 * beat_every_;
 }
 
 void PortLoop::lose(int fd, const std::string& reason) {

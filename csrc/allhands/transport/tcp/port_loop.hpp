@@ -62,6 +62,7 @@ class PortLoop final : public ConnectionOwner {
     std::optional<Dial> dial;  // this process's attempts
     int dialing = -1;          // socket of the attempt under way
     int answering = -1;        // socket of the peer's attempt, which was accepted
+    bool was_stopped = false;  // this process, when the last socket broke
   };
   struct Shaking {
     Handshake handshake;
@@ -81,6 +82,7 @@ class PortLoop final : public ConnectionOwner {
   };
 
   void run();
+  void note_own_stop();
   void serve(const Readiness& ready);
   std::chrono::nanoseconds time_to_next_chore() const;
   void do_chores();
@@ -104,7 +106,8 @@ class PortLoop final : public ConnectionOwner {
   void shake(int fd);
   void admit(int fd, Shaking& shaking);
   bool is_acceptable(Connection& from, std::uint64_t num_sockets) const;
-  void give_up(std::shared_ptr<Connection> connection, const std::string& reason);
+  void drop(std::shared_ptr<Connection> connection, const std::string& reason);
+  void take_own_end(std::shared_ptr<Connection> connection, const std::string& why);
   void end_shaking(int fd, std::string problem);
   void end_slow();
   void open(Shaking& shaking);
@@ -155,6 +158,8 @@ class PortLoop final : public ConnectionOwner {
   Clock::time_point accept_again_;
   Clock::time_point next_look_;  // at those that rest
   Clock::time_point next_beat_;
+  Clock::duration stopped_for_{};  // this process, the last time
+  Clock::time_point end_of_stop_;
 };
 
 }  // namespace allhands

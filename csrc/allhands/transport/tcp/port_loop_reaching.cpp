@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/seconds.hpp"
 #include "allhands/net/socket.hpp"
 #include "allhands/transport/tcp/port_loop.hpp"
 
@@ -55,13 +56,19 @@ void PortLoop::dial_due() {
       begin_dial(each);
   }
   for (const auto& connection : lost) {
-    const std::string problem = reaching_.at(connection.get()).dial->problem();
+    const Reaching& wanted = reaching_.at(connection.get());
+    const std::string problem = wanted.dial->problem();
+    if (wanted.was_stopped) {
+      take_own_end(connection, "it was stopped for " + seconds(stopped_for_) +
+                                   ", where a host may be silent for " +
+                                   seconds(silence_));
+      continue;
+    }
     if (connection->state() == Connection::State::Up) {
       lose(connection->fd(), silence_text() + "; " + problem);
       continue;
     }
-    end_reaching(*connection);
-    connection->lose(problem);
+    drop(connection, problem);
   }
 }
 
@@ -136,7 +143,7 @@ void PortLoop::shake(int fd) {
   if (handshake.state() == Handshake::State::Asks) admit(fd, shaking);
   if (handshake.state() == Handshake::State::Accepted) {
     const std::optional<std::uint64_t> received = shaking.connection->end_socket();
-    if (!received) return give_up(shaking.connection, kNonsense);
+    if (!received) return drop(shaking.connection, kNonsense);
     handshake.take_up(*received);
   }
   switch (handshake.state()) {
@@ -152,7 +159,7 @@ void PortLoop::shake(int fd) {
       return wanted.dial->give_way();
     }
     case Handshake::State::GivenUp:
-      return give_up(shaking.connection, "it counts this process as dead");
+      return take_own_end(shaking.connection, "nothing came from it for too long");
     case Handshake::State::Unwanted:
       return fail_dial(reaching(shaking.connection), handshake.problem(), true);
     case Handshake::State::Failed:
@@ -160,11 +167,16 @@ void PortLoop::shake(int fd) {
   }
 }
 
-// A copy: the connection may be part of what goes here.
-void PortLoop::give_up(std::shared_ptr<Connection> connection,
-                       const std::string& reason) {
+// Copies: the connection may be part of what goes here.
+void PortLoop::drop(std::shared_ptr<Connection> connection, const std::string& reason) {
   end_reaching(*connection);
   connection->lose(reason);
+}
+
+void PortLoop::take_own_end(std::shared_ptr<Connection> connection,
+                            const std::string& why) {
+  end_reaching(*connection);
+  connection->take_own_end(why);
 }
 
 void PortLoop::admit(int fd, Shaking& shaking) {
@@ -185,7 +197,7 @@ void PortLoop::admit(int fd, Shaking& shaking) {
   const std::optional<std::uint64_t> received = from->end_socket();
   if (!received) {
     shaking.handshake.refuse(Handshake::Refusal::GivenUp);
-    return give_up(from, kNonsense);
+    return drop(from, kNonsense);
   }
   wanted.answering = fd;
   shaking.connection = from;

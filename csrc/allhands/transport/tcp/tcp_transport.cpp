@@ -27,7 +27,7 @@ TcpTransport::TcpTransport(std::shared_ptr<PortLoop> loop, const Membership& mem
     each.connection = loop_->connection(name_of(process));
     each.channel = each.connection->channel(channel);
     each.link = std::make_unique<TcpLink>(each.connection, each.channel);
-    each.channel->attach(events_, rank);
+    each.channel->attach(events_, rank, membership.rank);
   }
 }
 
