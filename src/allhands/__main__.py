@@ -17,7 +17,10 @@ _COMMANDS = {
         "allhands.debug.command",
         "say why a job hung or failed, by its records",
     ),
-    "info": ("allhands.info", "say what this host offers, and how data would go"),
+    "info": (
+        "allhands.installation.command",
+        "say what this installation and this host offer",
+    ),
 }
 
 

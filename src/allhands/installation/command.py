@@ -1,8 +1,9 @@
-"""`allhands info`: what this host offers, and by which ways data would go on it."""
+"""The command: what there is here, and by which ways data would go."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from allhands.backends.tuned import (
     tuning_changes,
 )
 from allhands.bench.cells import parse_size, readable_size
+from allhands.installation.facts import describe, in_lines
 
 __all__ = ["main"]
 
@@ -38,6 +40,9 @@ _SIZES = tuple(1 << power for power in (3, 16, 18, 20, 24, 26))
 def main(args: Sequence[str]) -> int:
     """The command; returns its exit code."""
     given = _parser().parse_args(args)
+    if given.json:
+        sys.stdout.write(json.dumps(describe(can_read_peers), indent=1) + "\n")
+        return 0
     width = None if sys.stdout.isatty() else 80
     console = Console(width=width, highlight=False)
     reads = can_read_peers()
@@ -54,6 +59,8 @@ def main(args: Sequence[str]) -> int:
             f"reductions between hosts: in rank order ({settings.reduce_order.name})"
         )
     if given.ways is None:
+        for line in in_lines(describe(can_read_peers)):
+            console.print(line, soft_wrap=True, markup=False)
         return 0
     if given.ways:
         console.print(_choices(given, reads))
@@ -99,10 +106,13 @@ def _tuning_source(ranks: int) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="allhands info",
-        description="Say what this host offers to the ranks of a group.",
+        description="Say what this installation and this host offer: backends, array "
+        "libraries, limits, settings and where they are from; for bug reports, too.",
     )
     add = parser.add_argument
-    add(
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--json", action="store_true", help="the same as JSON")
+    other.add_argument(
         "--ways",
         nargs="?",
         const="",

