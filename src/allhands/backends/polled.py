@@ -21,7 +21,7 @@ from allhands import _C
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.news import GroupNews
-from allhands.backends.polled_work import Begun, PolledWork, Subject
+from allhands.backends.polled_work import Begun, PolledWork, Subject, abandon_memory
 from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, DistBackendError, DistError
 from allhands.options import RedOpType, ReduceOp, to_seconds
@@ -34,6 +34,9 @@ _COLLECTIVES = (
     *("all_gather", "all_gather_single", "gather", "gather_single", "scatter"),
     *("all_to_all", "all_to_all_single", "scan", "exscan", "barrier"),
 )
+# Of this package, and of arguments, whatever the library's own errors are: the library
+# has begun nothing then.
+_REFUSALS = (DistError, NotImplementedError, TypeError, ValueError)
 _MOST_LEFT_ALONE = 64
 """Operations that nobody waits for; with more, starting another asks for their end."""
 
@@ -104,7 +107,8 @@ class PolledCommunicator(Communicator):
         with self.lock:
             self._check_whole(call.op)
             work = self._started(start, call, limit)
-            self._keep(work)
+            if len(self._pending) > _MOST_LEFT_ALONE:
+                self._advance_all()
         if call.async_op:
             return work
         self._finish(work)
@@ -164,14 +168,29 @@ class PolledCommunicator(Communicator):
     def _started(
         self, start: Callable[[Call, float], PolledWork], call: Call, limit: float
     ) -> PolledWork:
+        """What `start` begins, held until it has ended, whoever else holds it."""
         try:
-            return start(call, limit)
-        except (DistError, NotImplementedError):  # ours, whatever the library's are
+            work = start(call, limit)
+            self._pending.add(work)
+            return work
+        except _REFUSALS:
             raise
         except self.library_error as error:
-            sequence = 0 if call.op in ("send", "recv") else self._num_collectives
-            subject = Subject(call.op, sequence, call.peer)
-            raise self.library_failed(subject, error) from error
+            raise self.library_failed(self._subject(call), error) from error
+        except BaseException as error:  # Ctrl-C: perhaps the library has begun
+            abandon_memory(error)
+            self._abort_interrupted(self._subject(call), error)
+            raise
+
+    def _subject(self, call: Call) -> Subject:
+        sequence = 0 if call.op in ("send", "recv") else self._num_collectives
+        return Subject(call.op, sequence, call.peer)
+
+    def _abort_interrupted(self, subject: Subject, error: BaseException) -> str:
+        """The others shall not wait for this rank; why, for those that do here."""
+        reason = f"{subject} was interrupted by {type(error).__name__}"
+        self.abort(f"{self.title}: {reason}")
+        return reason
 
     def _break(self, error: DistBackendError) -> None:
         if self.failure is None:
@@ -188,17 +207,9 @@ class PolledCommunicator(Communicator):
             work.wait_for(None)
         except DistBackendError:
             raise
-        except BaseException as error:  # Ctrl-C: the others shall not wait for us
-            reason = f"{work.subject} was interrupted by {type(error).__name__}"
-            self.abort(f"{self.title}: {reason}")
-            work.fail(DistBackendError(reason))
+        except BaseException as error:  # Ctrl-C
+            work.fail(DistBackendError(self._abort_interrupted(work.subject, error)))
             raise
-
-    def _keep(self, work: PolledWork) -> None:
-        """Until it has ended, whether anybody holds it or not."""
-        self._pending.add(work)
-        if len(self._pending) > _MOST_LEFT_ALONE:
-            self._advance_all()
 
     def _advance_all(self) -> bool:
         """Let the library go on with everything; whether something is left."""

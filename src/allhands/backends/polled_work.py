@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -20,7 +21,7 @@ from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, DistBackendError
 from allhands.options import to_seconds
 
-__all__ = ["Begun", "PolledGroup", "PolledWork", "Subject"]
+__all__ = ["Begun", "PolledGroup", "PolledWork", "Subject", "abandon_memory"]
 
 _FIRST_LOOK = 0.25
 _LONGEST_PAUSE_OF_LOOKS = 2.0
@@ -223,9 +224,15 @@ class PolledWork(Work):
 
 
 _NOTHING = Begun([], lambda: None, None)
-_abandoned: list[Begun] = []
+_abandoned: list[Any] = []
 _watched: set[PolledWork] = set()
 _watching = threading.Lock()
+
+
+def abandon_memory(error: BaseException) -> None:
+    """Keep what functions had that `error` ended: the library may still write there."""
+    frames = traceback.walk_tb(error.__traceback__)
+    _abandoned.append([dict(frame.f_locals) for frame, _ in frames])
 
 
 def _pauses() -> Iterator[None]:
