@@ -78,3 +78,19 @@ def test_options_are_refused():
             dist.new_group(pg_options=dist.NativeOptions())
 
     run_ranks(1, body)
+
+
+def test_worlds_merge():
+    between = dist.HashStore()
+
+    def body(rank):
+        limit = 20 * SECOND
+        dist.init_process_group(
+            "gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=limit
+        )
+        merged = dist.group.WORLD.merge_remote_group(between, 2, limit)
+        x = np.ones(1)
+        dist.all_reduce(x, group=merged)
+        return merged.size(), x[0]
+
+    assert run_ranks(2, body, init=False) == [(2, 2)] * 2
