@@ -163,6 +163,10 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
   msghdr message = {};
   message.msg_iov = parts.data();
   message.msg_iovlen = records.size() * kBulkParts;
+  std::size_t bytes = 0;
+  for (const iovec& part : std::span(parts).first(message.msg_iovlen))
+    bytes += part.iov_len;
+  replay_.reserve(bytes);  // what is sent has to be kept
   const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
   // Who has been begun has to be ended; the first that has not been stands for all of
@@ -412,7 +416,7 @@ void Connection::shut_down() {
   if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_WR);
 }
 
-bool Connection::beat() {
+unsigned Connection::beat() {
   for (const auto& channel : channels())
     if (channel->has_untold()) write(FrameKind::Room, {}, *channel);
   bool is_quiet = false;
@@ -425,7 +429,9 @@ bool Connection::beat() {
   }
   if (is_quiet) written_before_ = say_beat();
   const std::uint64_t received = received_.load(std::memory_order_relaxed);
-  return std::exchange(received_before_, received) != received;
+  const bool has_come = std::exchange(received_before_, received) != received;
+  silent_beats_ = has_come ? 0 : silent_beats_ + 1;
+  return silent_beats_;
 }
 
 std::uint64_t Connection::say_beat() {

@@ -115,8 +115,11 @@ class Connection final : private FrameSink {
   // Tells the channels' events what has_arrived() waited for; false: some have not.
   bool tell_arrivals();
   // Says that this process lives, where nothing else was sent since the last call, and
-  // what the peer was not told of the channels. True: something came since then.
-  bool beat();
+  // what the peer was not told of the channels. Returns silent_beats().
+  unsigned beat();
+  // Calls of beat() in a row before which nothing came, over whatever socket: one that
+  // is made anew proves nothing if nothing comes over it either.
+  unsigned silent_beats() const { return silent_beats_; }
   // How often program threads have read it.
   std::uint64_t num_drives() const { return drives_.load(std::memory_order_relaxed); }
   // Whether the port's thread leaves reading to those.
@@ -181,6 +184,7 @@ class Connection final : private FrameSink {
   // The port's thread alone.
   std::uint64_t received_before_ = 0;
   std::uint64_t written_before_ = 0;
+  unsigned silent_beats_ = 0;
   std::uint64_t num_sockets_ = 0;
   bool was_accepted_ = false;
 };

@@ -36,6 +36,9 @@ bool FrameReader::read(int socket) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (count == 0) throw SocketBroken("its process closed the connection");
+    // No other socket would have better memory to read into.
+    if (count < 0 && (errno == EFAULT || errno == EINVAL || errno == ENOMEM))
+      throw LinkError(errno_text(errno));
     if (count < 0) throw SocketBroken(errno_text(errno));
     const auto bytes = static_cast<std::size_t>(count);
     total += bytes;

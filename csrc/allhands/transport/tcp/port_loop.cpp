@@ -295,12 +295,11 @@ void PortLoop::beat() {
     if (open.connection->read() != Connection::Condition::Whole) unsound.push_back(fd);
     // Beats are counted, not time: when this process was stopped, its peers were not
     // silent.
-    const bool has_come = open.connection->beat();
-    if (has_come && open.silent_beats >= suspicious_beats_)
-      end_reaching(*open.connection);
-    open.silent_beats = has_come ? 0 : open.silent_beats + 1;
-    if (open.silent_beats == suspicious_beats_) suspect(open.connection);
-    if (open.silent_beats >= most_beats_) silent.push_back(fd);
+    const bool was_suspect = open.connection->silent_beats() >= suspicious_beats_;
+    const unsigned silent_beats = open.connection->beat();
+    if (silent_beats == 0 && was_suspect) end_reaching(*open.connection);
+    if (silent_beats == suspicious_beats_) suspect(open.connection);
+    if (silent_beats >= most_beats_) silent.push_back(fd);
   }
   for (const int fd : silent) lose(fd, silence_text());
   for (const int fd : unsound)

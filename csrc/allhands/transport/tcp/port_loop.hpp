@@ -78,7 +78,6 @@ class PortLoop final : public ConnectionOwner {
     std::uint64_t drives = 0;  // as last seen
     bool is_resting = false;   // others read it
     bool is_closing = false;
-    unsigned silent_beats = 0;
   };
 
   void run();

@@ -98,6 +98,7 @@ void PortLoop::on_connected(int fd) {
   // come.
   if (connecting.connection->state() == Connection::State::Up)
     break_off(connecting.connection->fd(), silence_text());
+  if (connecting.connection->state() == Connection::State::Lost) return;  // closing
   Handshake handshake = Handshake::dial(std::move(connecting.socket), secret_, self_,
                                         connecting.connection->peer(),
                                         connecting.connection->num_sockets());
@@ -191,6 +192,10 @@ void PortLoop::admit(int fd, Shaking& shaking) {
   }
   if (from->state() == Connection::State::Up)
     break_off(from->fd(), "its process has dialled again");
+  if (from->state() == Connection::State::Lost) {  // this process is closing its port
+    shaking.handshake.refuse(Handshake::Refusal::GivenUp);
+    return;
+  }
   Reaching& wanted = reaching(from);
   drop_attempt(wanted);
   drop_answering(wanted);  // its dialer has given that one up
