@@ -58,7 +58,7 @@ def test_a_low_hard_limit_is_refused_before_any_rank_starts(tmp_path, options, n
     marker = tmp_path / "started"
     logs = [f"--log-dir={tmp_path / 'logs'}"] if options else []
     command = ["--no-python", "touch", str(marker)]
-    done = limited(50, 50, "-n", str(RANKS), *logs, *options, *command)
+    done = limited(60, 60, "-n", str(RANKS), *logs, *options, *command)
     assert done.returncode == 126
     assert done.stdout == ""
     [line] = done.stderr.splitlines()
@@ -68,13 +68,13 @@ def test_a_low_hard_limit_is_refused_before_any_rank_starts(tmp_path, options, n
     own = all_needed - needed * RANKS
     assert 32 < own < 50
     assert rest == (
-        f"{all_needed} file descriptors in this process, which may have 50: raise the "
+        f"{all_needed} file descriptors in this process, which may have 60: raise the "
         f"hard limit (`ulimit -n {all_needed}` as root), or start at most "
-        f"{(50 - own) // needed}"
+        f"{(60 - own) // needed}"
     )
     assert not marker.exists()
-    fewer = (50 - own) // needed
-    done = limited(50, 50, "-n", str(fewer), *logs, *options, *command)
+    fewer = (60 - own) // needed
+    done = limited(60, 60, "-n", str(fewer), *logs, *options, *command)
     assert (done.returncode, marker.exists()) == (0, True)
 
 
