@@ -54,7 +54,7 @@ def held() -> dict[str, int]:
         except OSError:  # that of the folder
             continue
         # Where a rank puts its flight record for who asks: it ends with the process.
-        if not thing.startswith("/memfd:allhands.record "):
+        if not thing.startswith("/memfd:allhands.record."):
             things.append(thing.partition(":")[0])
     return {thing: things.count(thing) for thing in things}
 

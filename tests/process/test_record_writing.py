@@ -112,3 +112,22 @@ def test_a_record_is_whole_and_the_program_goes_on(tmp_path, case):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert [dump.rank for dump in read_job([records]).dumps] == [0]
     assert os.listdir(records) == ["rank_0.json"]
+
+
+def test_a_handler_that_is_not_pythons_stays(tmp_path):
+    text = """
+        import faulthandler, signal
+        faulthandler.register(signal.SIGUSR2)
+        import allhands as dist
+        dist.init_process_group()
+        signal.raise_signal(signal.SIGUSR2)
+    """
+    done = subprocess.run(
+        [sys.executable, program(tmp_path, text)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0
+    assert "most recent call first" in done.stderr

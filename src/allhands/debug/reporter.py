@@ -20,7 +20,7 @@ from typing import Any
 from allhands import settings
 from allhands.backends import failures
 from allhands.debug.record import told_now, write
-from allhands.elastic.record_memory import RecordMemory
+from allhands.elastic.record_memory import RecordMemory, has_handler
 from allhands.errors import DistBackendError
 from allhands.groups.world import current, when_this_is_a_rank
 
@@ -87,7 +87,10 @@ class _Reporter:
 
     def answer(self) -> None:
         """Answer SIGUSR2 from now on, unless the program has a handler of its own."""
-        is_free = signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+        # Python does not know of handlers that are not its own, as faulthandler's.
+        is_free = signal.getsignal(
+            signal.SIGUSR2
+        ) is signal.SIG_DFL and not has_handler(os.getpid(), signal.SIGUSR2)
         is_main = threading.current_thread() is threading.main_thread()
         if is_free and is_main:
             with suppress(OSError):  # no descriptor is left: nobody can ask

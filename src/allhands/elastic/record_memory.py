@@ -1,8 +1,9 @@
 """RecordMemory: where a rank puts its flight record for who asks it while it runs.
 
 An anonymous file of the process, which others of the same user find among its
-descriptors. That it is there says that the process answers SIGUSR2 with its record. It
-ends with the process and leaves nothing behind.
+descriptors. That it is there, under the number of the process, says that the process
+answers SIGUSR2 with its record: a child that is about to become another program has its
+parent's. It ends with the process and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import stat
 from contextlib import suppress
 
-__all__ = ["RecordMemory", "answers", "read_regular", "record_in"]
+__all__ = ["RecordMemory", "answers", "has_handler", "read_regular", "record_in"]
 
 _NAME = "allhands.record"
 _LONGEST = 1 << 28  # bytes of a rank's record
@@ -22,7 +23,7 @@ class RecordMemory:
     """This process's; for one thread at a time."""
 
     def __init__(self) -> None:
-        self._fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
+        self._fd = os.memfd_create(f"{_NAME}.{os.getpid()}", os.MFD_CLOEXEC)
 
     def write(self, record: str) -> None:
         """Put `record`, the JSON of one object, in place of the one before.
@@ -48,7 +49,7 @@ def answers(pid: int) -> bool:
     It may have become another program since it said so, or have a handler no more: the
     kernel knows.
     """
-    return bool(_path(pid)) and _has_handler(pid, signal.SIGUSR2)
+    return bool(_path(pid)) and has_handler(pid, signal.SIGUSR2)
 
 
 def record_in(pid: int) -> str:
@@ -75,10 +76,12 @@ def _path(pid: int) -> str:
     """By which others open it; empty: the process has none, or may not be looked at."""
     folder = f"/proc/{pid}/fd"
     with suppress(OSError):
+        own = _status(pid, "NSpid").split()[-1:]  # as the process itself has it
+        name = ".".join([f"/memfd:{_NAME}", *own])
         for number in os.listdir(folder):
             path = f"{folder}/{number}"
             with suppress(OSError):  # closed meanwhile
-                if os.readlink(path).startswith(f"/memfd:{_NAME} "):
+                if os.readlink(path).startswith(f"{name} "):
                     return path
     return ""
 
@@ -87,11 +90,23 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _has_handler(pid: int, number: int) -> bool:
-    """Whether the process handles that signal, which would else end it."""
+def has_handler(pid: int, number: int) -> bool:
+    """Whether the process handles that signal, be it by Python or not."""
     try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            caught = next((line for line in file if line.startswith("SigCgt:")), ":0")
+        caught = _status(pid, "SigCgt")
     except OSError:
         return False
-    return bool(int(caught.partition(":")[2], 16) >> (number - 1) & 1)
+    return bool(int(caught or "0", 16) >> (number - 1) & 1)
+
+
+def _status(pid: int, name: str) -> str:
+    """What the kernel tells of the process by that name, or nothing.
+
+    Raises:
+        OSError: there is no such process, or it may not be looked at.
+    """
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith(f"{name}:"):
+                return line.partition(":")[2].strip()
+    return ""

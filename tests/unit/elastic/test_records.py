@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from allhands.elastic import record_memory
 from allhands.elastic.record_memory import RecordMemory, record_in
 from allhands.elastic.records import Records
 
@@ -16,6 +17,15 @@ def folder(tmp_path):
     path = tmp_path / "attempt_0"
     path.mkdir()
     return path
+
+
+@pytest.fixture(autouse=True)
+def no_rank_of_another_test(monkeypatch):
+    """This process may have begun to answer as a rank."""
+    monkeypatch.setattr(record_memory, "_NAME", "allhands.record-of-a-test")
+    before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGUSR2, before)
 
 
 def asked(folder, pid):
@@ -44,6 +54,23 @@ def test_a_rank_without_a_handler_is_not_asked(folder):
         assert asked(folder, os.getpid()) == []
     finally:
         memory.close()
+
+
+def test_a_child_with_its_parents_memory_is_not_asked(folder):
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    memory = RecordMemory()
+    child = os.fork()  # as it is before it becomes another program
+    if child == 0:
+        signal.pause()
+    try:
+        assert asked(folder, os.getpid()) == [signal.SIGUSR2]
+        assert asked(folder, child) == []
+        assert record_in(child) == ""
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        memory.close()
+        signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_rank_that_is_gone_is_not_asked(folder):
