@@ -254,6 +254,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
     Raises:
         RuntimeError: there was no launcher, and no `fallback_rank` is given.
+        ValueError: what a launcher has set is incomplete, likewise.
 
     Example:
         ```python
@@ -263,7 +264,12 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     text = os.environ.get("LOCAL_RANK", "")
     if text:
         return int(text)
-    launched = find_launched(os.environ)
+    try:
+        launched = find_launched(os.environ)
+    except ValueError:
+        if fallback_rank is None:
+            raise
+        launched = None
     if launched is not None and launched.local_rank >= 0:
         return launched.local_rank
     if fallback_rank is not None:

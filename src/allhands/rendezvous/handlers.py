@@ -142,8 +142,8 @@ def _meet_by_environment(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
 ) -> Iterator[Meeting]:
     query = dict(parse_qsl(urlsplit(url).query))
-    launched = None if is_plain(os.environ) else find_launched(os.environ)
     has_address = all(os.environ.get(name) for name in ("MASTER_ADDR", "MASTER_PORT"))
+    launched = _find_launched(query, has_address)
     if launched is not None and _agrees(launched, query, has_address):
         launched.show(os.environ)
         if not has_address:
@@ -165,6 +165,20 @@ def _meet_by_environment(
         store = open_store(host, port, rank, world_size, timeout)
     yield store, rank, world_size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
+
+
+def _find_launched(query: dict[str, str], has_address: bool) -> Launched | None:
+    """What a launcher says; half of it matters only where it is needed."""
+    if is_plain(os.environ):
+        return None
+    try:
+        return find_launched(os.environ)
+    except ValueError:
+        place = ("RANK", "WORLD_SIZE")
+        has_place = all(query.get(n.lower()) or os.environ.get(n) for n in place)
+        if has_place and has_address:
+            return None
+        raise
 
 
 def _agrees(launched: Launched, query: dict[str, str], has_address: bool) -> bool:

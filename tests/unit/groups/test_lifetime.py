@@ -554,6 +554,11 @@ def test_node_local_rank_is_the_launchers(monkeypatch):
     assert dist.get_node_local_rank(4) == 4
     with pytest.raises(RuntimeError, match=r"LOCAL_RANK is not in the environment\."):
         dist.get_node_local_rank()
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")  # which is not all of it
+    assert dist.get_node_local_rank(4) == 4
+    with pytest.raises(ValueError, match="set WORLD_SIZE"):
+        dist.get_node_local_rank()
     for name, value in {"PMI_RANK": 1, "PMI_SIZE": 4, "MPI_LOCALRANKID": 2}.items():
         monkeypatch.setenv(name, str(value))
     assert dist.get_node_local_rank() == 2

@@ -388,6 +388,21 @@ def test_what_contradicts_the_launcher_needs_an_address(of_mpiexec):
         meet("env://")
 
 
+def test_who_says_all_needs_nothing_of_the_launcher(environment):
+    """A pod of Kubernetes that is not told how many there are is told by the caller."""
+    host = TCPStore("127.0.0.1", 0, is_master=True)
+    environment.setenv("JOB_COMPLETION_INDEX", "1")
+    environment.setenv("MASTER_ADDR", "127.0.0.1")
+    with pytest.raises(ValueError, match="set WORLD_SIZE"):
+        meet("env://", 1, 4)
+    environment.setenv("MASTER_PORT", str(host.port))
+    assert meet("env://", 1, 4)[1:] == (1, 4)
+    with pytest.raises(ValueError, match="set WORLD_SIZE"):
+        meet("env://", 1)
+    environment.setenv("RANK", "1")
+    assert meet("env://?world_size=4")[1:] == (1, 4)
+
+
 def test_ranks_on_several_hosts_need_mpi_or_an_address(of_mpiexec):
     of_mpiexec.setattr(by_launcher, "why_no_mpi", lambda: "none")
     message = r"mpiexec started 2 ranks, not all on .*install mpi4py.*set MASTER_ADDR"
