@@ -76,7 +76,6 @@ ProcessIdentity this_process() {
 }
 
 bool is_alive(const ProcessIdentity& process) {
-  if (process.pid == getpid()) return true;
   const Stat stat = read_stat(process.pid);
   // Who has no file descriptor left cannot read it.
   if (stat.state == 0) return is_there(process.pid) && has_memory(process.pid);

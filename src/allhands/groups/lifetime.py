@@ -27,7 +27,7 @@ from allhands.groups.world import (
     is_process_wide,
 )
 from allhands.options import default_pg_timeout, to_seconds
-from allhands.rendezvous import presence, rendezvous
+from allhands.rendezvous import host_file, presence, rendezvous
 from allhands.rendezvous.exchange import HostLeft, exchange
 from allhands.rendezvous.launched import is_alone
 from allhands.store import HashStore, PrefixStore, Store, TCPStore
@@ -191,6 +191,7 @@ def _enter(
         )
     finally:
         presence.leave(found)
+        host_file.withdraw()
 
 
 def new_group(

@@ -3,6 +3,7 @@
 Rank 0 hosts a store at a port that the system picks, and writes where, with a secret of
 the job, to a file that only this user can read. Its name is the job's, so all ranks
 know it; and it names rank 0's process, so nobody believes what an ended one has left.
+It is there only while the ranks meet: the next program of the job has the same name.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import json
 import os
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from allhands import settings
-from allhands.errors import DistStoreError
+from allhands import _C, settings
+from allhands.errors import DistNetworkError, DistStoreError
 from allhands.rendezvous.first_rank import wait_for_rank_0
 from allhands.rendezvous.hosted import open_store
 from allhands.rendezvous.identity import (
@@ -29,12 +31,15 @@ from allhands.rendezvous.identity import (
     process_identity,
 )
 from allhands.store import Store, TCPStore
+from allhands.store.limits import poll
 
-__all__ = ["meet_on_this_host"]
+__all__ = ["meet_on_this_host", "withdraw"]
 
 _HERE = "127.0.0.1"
 _MOST_BYTES = 4096
 _SUFFIX = ".meeting"
+_FIRST_TRY, _LONGEST_TRY = timedelta(seconds=1), timedelta(seconds=8)
+"""How long to dial one place before the file is read again."""
 
 
 class _Place(NamedTuple):
@@ -42,7 +47,8 @@ class _Place(NamedTuple):
     secret: str
 
 
-_places: dict[Path, _Place] = {}  # of earlier worlds: they stay where they were
+_ports: dict[Path, int] = {}  # of earlier worlds: rank 0 hosts the next one there, too
+_written: set[Path] = set()
 
 
 def meet_on_this_host(job: str, rank: int, size: int, timeout: timedelta) -> Store:
@@ -51,43 +57,80 @@ def meet_on_this_host(job: str, rank: int, size: int, timeout: timedelta) -> Sto
     Raises:
         DistStoreError: rank 0 did not come within `timeout`, or the folder of such
             files is not this user's own.
+        DistNetworkError: rank 0 came, but its store was not reached within `timeout`.
     """
-    path = _folder() / (hashlib.sha256(job.encode()).hexdigest()[:32] + _SUFFIX)
-    place = _places.get(path)
+    name = f"{_C.process_identity()[0]} {job}"
+    path = _folder() / (hashlib.sha256(name.encode()).hexdigest()[:32] + _SUFFIX)
     if rank == 0:
-        return _host(path, place, size, timeout)
-    if place is None:
-        place = _places[path] = _look_for(path, rank, timeout)
-        os.environ[settings.secret.name] = place.secret
-    return open_store(_HERE, place.port, rank, size, timeout)
+        return _host(path, size, timeout)
+    return _find(path, rank, size, timeout)
 
 
-def _host(path: Path, place: _Place | None, size: int, timeout: timedelta) -> Store:
+def withdraw() -> None:
+    """Remove what this process has written as rank 0: its world is complete, or failed.
+
+    A later program of the same job meets by a file of the same name.
+    """
+    _, own, start, _ = _C.process_identity()
+    while _written:
+        path = _written.pop()
+        said = _read(path)
+        if said is not None and (said[0].pid, said[0].start) == (own, start):
+            path.unlink(missing_ok=True)
+
+
+def _host(path: Path, size: int, timeout: timedelta) -> Store:
     if not settings.secret.get():
         os.environ[settings.secret.name] = os.urandom(32).hex()
-    store = open_store(_HERE, 0 if place is None else place.port, 0, size, timeout)
-    if place is None:
-        assert isinstance(store, TCPStore), "rank 0 hosts it"
-        place = _places[path] = _Place(store.port, settings.secret.get())
-        _sweep(path.parent)
-        _write(path, place)
+    store = open_store(_HERE, _ports.get(path, 0), 0, size, timeout)
+    assert isinstance(store, TCPStore), "rank 0 hosts it"
+    _ports[path] = store.port
+    _sweep(path.parent)
+    _write(path, _Place(store.port, settings.secret.get()))
     return store
 
 
 def _write(path: Path, place: _Place) -> None:
     draft = path.with_suffix(f".{os.getpid()}")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    host, pid, start, _ = _C.process_identity()
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, json.dumps([*process_identity(), *place]).encode())
+        os.write(file, json.dumps([host, pid, start, *place]).encode())
     finally:
         os.close(file)
+    if not _written:
+        atexit.unregister(withdraw)
+        atexit.register(withdraw)
+    _written.add(path)
     draft.replace(path)
-    atexit.register(_remove, path, os.getpid())
 
 
-def _remove(path: Path, pid: int) -> None:
-    if os.getpid() == pid:  # no fork
-        path.unlink(missing_ok=True)
+def _find(path: Path, rank: int, size: int, timeout: timedelta) -> Store:
+    """The store at the place that the file names, which is read again and again.
+
+    It may be that of the program before, in which rank 0 is about to end.
+    """
+    deadline = time.monotonic() + timeout.total_seconds()
+    patience = _FIRST_TRY
+    for _ in poll(timeout):
+        place = _look_for(path, rank, _left(deadline))
+        os.environ[settings.secret.name] = place.secret
+        try:
+            store = open_store(
+                _HERE, place.port, rank, size, min(patience, _left(deadline))
+            )
+        except DistNetworkError:
+            if time.monotonic() >= deadline:
+                raise
+            patience = min(2 * patience, _LONGEST_TRY)
+            continue
+        store.set_timeout(timeout)
+        return store
+    raise AssertionError("poll ends with the deadline")
+
+
+def _left(deadline: float) -> timedelta:
+    return timedelta(seconds=max(deadline - time.monotonic(), 0.001))
 
 
 def _look_for(path: Path, rank: int, timeout: timedelta) -> _Place:
@@ -105,12 +148,19 @@ def _look_for(path: Path, rank: int, timeout: timedelta) -> _Place:
 
 
 def _read(path: Path) -> tuple[Identity, _Place] | None:
-    """What the file says; None where there is none, or none of ours."""
+    """What the file says; None where there is none, or none of this host.
+
+    Containers may share the folder, and a kept one may be of an earlier boot: whether
+    a process of those has ended cannot be told here.
+    """
     with suppress(OSError, ValueError, RecursionError):
         with open(path, "rb") as file:
-            *parts, port, secret = json.loads(file.read(_MOST_BYTES))
-        if is_identity(*parts) and type(port) is int and type(secret) is str:
-            return Identity(*parts), _Place(port, secret)
+            host, pid, start, port, secret = json.loads(file.read(_MOST_BYTES))
+        is_here = host == _C.process_identity()[0] and is_identity(host, pid, start, "")
+        if is_here and type(port) is int and type(secret) is str:
+            return process_identity()._replace(pid=pid, start=start), _Place(
+                port, secret
+            )
     return None
 
 
