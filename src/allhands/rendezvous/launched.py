@@ -21,6 +21,13 @@ _PLAIN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What `allhands run` and torchrun set, and who starts ranks by hand."""
 _INDEX = "JOB_COMPLETION_INDEX"
 _POD_PORT = 29500
+_OF_OPEN_MPI = (
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+)
+_OF_PMI = ("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "MPI_LOCALRANKID")
+_HYDRAS_PROXY = "hydra_pmi_proxy"
 
 Environment = Mapping[str, str]
 
@@ -99,7 +106,7 @@ def _by_open_mpi(environment: Environment) -> Launched | None:
         "mpiexec",
         rank,
         size,
-        namespace or _starter(environment, "OMPI_COMM_WORLD_RANK"),
+        namespace or _starter(environment, _OF_OPEN_MPI),
         _number(environment, "OMPI_COMM_WORLD_LOCAL_RANK"),
         _number(environment, "OMPI_COMM_WORLD_LOCAL_SIZE"),
     )
@@ -118,7 +125,7 @@ def _by_pmi(environment: Environment) -> Launched | None:
         "mpiexec",
         rank,
         size,
-        _starter(environment, "PMI_RANK"),
+        _starter(environment, _OF_PMI),
         local_rank,
         _number(environment, "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
     )
@@ -183,16 +190,23 @@ def _number(environment: Environment, *names: str) -> int:
     return -1
 
 
-def _starter(environment: Environment, mark: str) -> str:
-    """The process that started the ranks of this host: the first without `mark`.
+def _starter(environment: Environment, marks: tuple[str, ...]) -> str:
+    """The process that started the ranks of this host: the first that is not this rank.
 
-    Between it and this one may be shells and the like, which have it too.
+    Between it and this one may be shells and the like, which have its `marks`, too. A
+    launcher that was called from within a job has those of the rank that called it.
     """
-    own = f"{mark}={environment.get(mark, '')}".encode()
+    own = [environment.get(mark) for mark in marks]
     pid, is_rank = os.getpid(), True
     while is_rank and (parent := int(_fields_of(pid)[1])):  # 0: outside the container
-        pid, is_rank = parent, own in _environment_of(parent)
+        pid, theirs = parent, _environment_of(parent)
+        is_rank = [theirs.get(mark) for mark in marks] == own
+        is_rank = is_rank and _name_of(pid) != _HYDRAS_PROXY
     return f"{pid}.{_fields_of(pid)[19]}"
+
+
+def _name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().removesuffix("\n")
 
 
 def _fields_of(pid: int) -> list[str]:
@@ -200,9 +214,11 @@ def _fields_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _environment_of(pid: int) -> list[bytes]:
+def _environment_of(pid: int) -> Environment:
     """What it was started with; empty where that is another user's business."""
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        text = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
     except PermissionError:
-        return []
+        return {}
+    items = (item.partition("=") for item in text.split("\0"))
+    return {name: value for name, _, value in items}

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -77,13 +79,12 @@ def test_a_rank_out_of_range_is_refused():
 
 def test_a_job_is_known_by_the_process_that_started_its_ranks(monkeypatch):
     """Shells between it and the rank have the rank's variables, too."""
-    mark = f"PMI_RANK={HYDRA['PMI_RANK']}".encode()
     own, parent = os.getpid(), os.getppid()
     seen = []
 
     def environment_of(pid):
         seen.append(pid)
-        return [mark] if pid == parent else []
+        return {**HYDRA, "OTHER": "1"} if pid == parent else {}
 
     monkeypatch.setattr(launched, "_environment_of", environment_of)
     job = find_launched(HYDRA).job
@@ -92,6 +93,38 @@ def test_a_job_is_known_by_the_process_that_started_its_ranks(monkeypatch):
     assert job.split(".")[0] == str(starter or parent)
     assert own not in seen
     assert find_launched(OPEN_MPI).job == "prterun-vm-817@1"
+
+
+OUTER = {
+    "another size": {**HYDRA, "PMI_SIZE": "1"},
+    "another connection": {**HYDRA, "PMI_FD": "11"},
+    "a port": {**HYDRA, "PMI_PORT": "vm:4711"},
+    "srun's": {"PMI_RANK": "1", "PMI_SIZE": "4", "PMI_FD": "9"},
+}
+
+
+@pytest.mark.parametrize("case", OUTER)
+def test_a_launcher_that_a_rank_has_called_is_no_rank_of_its_own(monkeypatch, case):
+    """The variables of the rank that called it stay with it and with its proxy."""
+    monkeypatch.setattr(launched, "_environment_of", lambda _: OUTER[case])
+    assert find_launched(HYDRA).job.split(".")[0] == str(os.getppid())
+
+
+def test_hydras_proxy_is_no_rank_whatever_it_has(monkeypatch):
+    monkeypatch.setattr(launched, "_environment_of", lambda _: HYDRA)
+    monkeypatch.setattr(launched, "_name_of", lambda _: "hydra_pmi_proxy", False)
+    assert find_launched(HYDRA).job.split(".")[0] == str(os.getppid())
+
+
+def test_the_environment_of_a_process_is_read():
+    assert launched._name_of(os.getpid())
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=HYDRA) as process:
+        found = {}
+        while found.get("PMI_RANK") is None:  # until it has become this program
+            found = launched._environment_of(process.pid)
+        process.communicate(b"\n")
+    assert {name: found[name] for name in HYDRA} == HYDRA
 
 
 def test_kubernetes_has_to_be_told_how_many_pods_there_are():
