@@ -104,11 +104,13 @@ class Faults:
         return due
 
     def _do(self, fault: Fault, where: str) -> None:
-        self.num_done += 1
+        with self._lock:
+            self.num_done += 1
+            is_new = fault not in self._told
+            self._told.add(fault)
         if fault.do == "raise":
             raise InjectedError(f"fault on demand: {where}: do=raise")
-        if fault not in self._told:
-            self._told.add(fault)
+        if is_new:
             what = f"delay:{fault.seconds:g}s" if fault.do == "delay" else fault.do
             sys.stderr.write(f"allhands: fault on demand: {where}: do={what}\n")
             sys.stderr.flush()

@@ -1,7 +1,7 @@
 """FaultPoint: where the operations of a rank meet the faults that were asked for.
 
 Hooks on its groups, which come with the first fault and go with the last: without
-faults nothing of this is on the way.
+faults nothing of this is on the way of their operations.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ class FaultPoint:
     """See the module. Faults come and go while no operation is under way."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Ask for nothing, as in the beginning; hooks on groups stay, and do nothing.
+
+        For a forked child, where another thread's lock on faults would stay locked.
+        """
         self.rank = -1
         """Of the world; -1 before it is known."""
         self._asked: tuple[Faults, ...] = ()

@@ -269,6 +269,7 @@ def _forget_after_fork() -> None:
     """A forked child is no rank: it must not touch what its parent shares."""
     world = current()
     atexit.unregister(world.destroy_at_end)
+    world.fault_point.forget()
     world._reset()
 
 

@@ -424,7 +424,9 @@ class AllhandsProcessGroup(ParentGroup):
     def _meet(self) -> None:
         faults = current().fault_point
         faults.read_setting()
-        if not _open_groups:  # this is of all ranks
+        if torch.distributed.is_initialized():
+            faults.rank = torch.distributed.get_rank()
+        elif not _open_groups:  # this is of all ranks
             faults.rank = self.rank()
         theirs = PrefixStore(NAME, TorchStore(self._torch_store))
         store = part_of_this_attempt(theirs)

@@ -66,6 +66,18 @@ def test_only_what_is_meant_is_counted():
     assert asked.num_done == 2
 
 
+def test_what_is_done_is_counted_under_the_lock():
+    class Watched(Faults):
+        def __setattr__(self, name, value):
+            if name == "num_done" and value:
+                assert self._lock.locked()
+            super().__setattr__(name, value)
+
+    asked = Watched(parse("do=delay:0us", "it"))
+    asked.meet(0, ["0"], "barrier")
+    assert asked.num_done == 1
+
+
 def test_an_attempt_is_that_of_the_launcher(monkeypatch):
     asked = Faults(parse("attempt=1,do=raise", "it"))
     asked.meet(0, ["0"], "barrier")

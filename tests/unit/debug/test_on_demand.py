@@ -1,6 +1,9 @@
 """dist.debug.faults and ALLHANDS_FAULTS: what happens to ranks, which are threads."""
 
+import os
+import signal
 import time
+import traceback
 from datetime import timedelta
 
 import numpy as np
@@ -8,8 +11,8 @@ import pytest
 
 import allhands as dist
 from allhands.backends.call import OPERATIONS
-from allhands.groups.world import current
-from harness.ranks import outcomes, run_ranks
+from allhands.groups.world import World, current, use
+from harness.ranks import LIMIT, outcomes, run_ranks
 
 X, Y = np.ones(2), np.zeros(2)
 CALLS = {
@@ -157,3 +160,40 @@ def test_the_setting_holds_for_each_world_and_counts_on(monkeypatch):
         assert current().groups == {}
 
     run_ranks(1, body)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_no_faults_of_its_parent(monkeypatch):
+    """Nor their counts, nor a lock that another thread had."""
+    monkeypatch.setenv("ALLHANDS_FAULTS", "op=barrier,nth=2,do=raise")
+
+    def begin():
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        dist.barrier()
+
+    def be_child():
+        begin()
+        dist.scan(Y.copy(), X)
+        with pytest.raises(dist.InjectedError, match="rank 0, barrier, call 2"):
+            dist.barrier()
+
+    with use(World()), dist.debug.faults("op=scan,do=raise") as asked:
+        begin()
+        with asked._lock:  # as another thread may have it
+            child = os.fork()
+            if not child:
+                _exit_after(be_child)
+        dist.destroy_process_group()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def _exit_after(call):
+    """End this child: 7 where all went well."""
+    signal.alarm(int(LIMIT))
+    try:
+        call()
+        os._exit(7)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
