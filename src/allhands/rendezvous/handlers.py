@@ -24,7 +24,12 @@ from allhands.options import default_pg_timeout
 from allhands.rendezvous.agent_store import meet_at_agent
 from allhands.rendezvous.by_launcher import meet_as_launched
 from allhands.rendezvous.hosted import open_store
-from allhands.rendezvous.launched import Launched, find_launched, is_plain
+from allhands.rendezvous.launched import (
+    Launched,
+    find_launched,
+    is_plain,
+    rank_without_size,
+)
 from allhands.store import FileStore, Store
 from allhands.store.arguments import as_port
 
@@ -271,6 +276,14 @@ def _number(name: str, text: str) -> int:
 
 def _variable(name: str) -> str:
     value = os.environ.get(name)
+    if not value and (mark := rank_without_size(os.environ)):
+        raise _incomplete(
+            "env",
+            f"environment variable {name} expected, but not set. A launcher has "
+            f"started this process as a rank ({mark}), but does not say of how many: "
+            f"set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each rank, or "
+            f"start the program with `allhands run --nproc-per-node N program.py`",
+        )
     if not value:
         raise _incomplete(
             "env",

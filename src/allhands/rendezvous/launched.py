@@ -15,7 +15,7 @@ from pathlib import Path
 
 from allhands.rendezvous.slurm import SlurmTask, read_task
 
-__all__ = ["Launched", "find_launched", "is_alone", "is_plain"]
+__all__ = ["Launched", "find_launched", "is_alone", "is_plain", "rank_without_size"]
 
 _PLAIN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What `allhands run` and torchrun set, and who starts ranks by hand."""
@@ -27,6 +27,8 @@ _OF_OPEN_MPI = (
     "OMPI_COMM_WORLD_LOCAL_RANK",
 )
 _OF_PMI = ("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "MPI_LOCALRANKID")
+_RANKS_ONLY = ("PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "ALPS_APP_PE")
+"""What launchers set for a rank that may leave it to MPI how many there are."""
 _HYDRAS_PROXY = "hydra_pmi_proxy"
 
 Environment = Mapping[str, str]
@@ -93,7 +95,17 @@ def is_plain(environment: Environment) -> bool:
 def is_alone(environment: Environment) -> bool:
     """Whether nothing says that this process is a rank of a job."""
     is_told = any(environment.get(name) for name in _PLAIN)
-    return not is_told and find_launched(environment) is None
+    if is_told or find_launched(environment) is not None:
+        return False
+    return not rank_without_size(environment)
+
+
+def rank_without_size(environment: Environment) -> str:
+    """What says that this process is a rank, but not of how many; empty: nothing."""
+    for name in _RANKS_ONLY:
+        if _number(environment, name) >= 0 and find_launched(environment) is None:
+            return f"{name}={environment[name]}"
+    return ""
 
 
 def _by_open_mpi(environment: Environment) -> Launched | None:

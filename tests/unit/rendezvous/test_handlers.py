@@ -367,6 +367,15 @@ def of_mpiexec(environment):
     return environment
 
 
+def test_who_is_not_told_how_many_there_are_learns_what_to_set(environment):
+    environment.setenv("PMIX_RANK", "3")
+    with pytest.raises(
+        ValueError,
+        match=r"RANK expected.*\(PMIX_RANK=3\), but .*: set RANK, WORLD_SIZE",
+    ):
+        meet("env://")
+
+
 def test_an_address_goes_with_the_launchers_ranks(of_mpiexec):
     host = TCPStore("127.0.0.1", 0, is_master=True)
     of_mpiexec.setenv("MASTER_ADDR", "127.0.0.1")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from allhands.rendezvous import launched
-from allhands.rendezvous.launched import find_launched, is_alone
+from allhands.rendezvous.launched import find_launched, is_alone, rank_without_size
 from unit.rendezvous.test_slurm import BATCH, TASK
 
 HYDRA = {
@@ -64,6 +64,16 @@ def test_nobody_has_launched(environment):
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
 def test_who_is_told_anything_is_not_alone(name):
     assert not is_alone({name: "1"})
+
+
+@pytest.mark.parametrize(
+    "name", ["PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "ALPS_APP_PE"]
+)
+def test_a_rank_of_nobody_knows_how_many_is_not_alone(name):
+    assert not is_alone({name: "0"})
+    assert find_launched({name: "0"}) is None
+    assert rank_without_size({name: "0"}) == f"{name}=0"
+    assert not rank_without_size({**HYDRA, name: "1"})
 
 
 def test_a_job_of_one_host_is_known_for_one():
