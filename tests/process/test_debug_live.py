@@ -83,7 +83,11 @@ def test_a_job_that_runs_is_asked(tmp_path, capsys, monkeypatch):
             "no-such-job",
             "'no-such-job' is no file, and no run id of a job on this host",
         ),
-        ("999999999", "there is no process 999999999"),
+        (
+            "999999999",
+            "'999999999' is no file, and no run id of a job on this host that you may "
+            "look at, and there is no process 999999999",
+        ),
         (
             "sleep",
             "answers: ranks do from init_process_group on, unless they had a handler",

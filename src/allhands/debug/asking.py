@@ -31,21 +31,23 @@ def ranks_of(job: str) -> list[int]:
     """The processes that are the ranks of `job` here and can be asked.
 
     Args:
-        job: the process id of one of them, or of what has started them; or the run id
-            that their launcher was given (`--rdzv-id`).
+        job: the run id that their launcher was given (`--rdzv-id`); where no job here
+            has it, the process id of one of them, or of what has started them.
 
     Raises:
         ValueError: there are none.
     """
-    if job.isascii() and job.isdecimal():
-        found = _ranks_around(int(job))
-    else:
-        found = [pid for pid in _processes() if _told(pid, (_RUN_ID,)) == (job,)]
-        if not found:
+    found = [pid for pid in _processes() if _told(pid, (_RUN_ID,)) == (job,)]
+    if not found:
+        unknown = (
+            f"{job!r} is no file, and no run id of a job on this host that you may "
+            f"look at"
+        )
+        if not (job.isascii() and job.isdecimal()):
             raise ValueError(
-                f"{job!r} is no file, and no run id of a job on this host that you may "
-                f"look at; want records, a process id, or what --rdzv-id was"
+                f"{unknown}; want records, a process id, or what --rdzv-id was"
             )
+        found = _ranks_around(int(job), unknown)
     asked = [pid for pid in sorted(found) if answers(pid)]
     if not asked:
         raise ValueError(
@@ -55,11 +57,14 @@ def ranks_of(job: str) -> list[int]:
     return asked
 
 
-def _ranks_around(pid: int) -> list[int]:
+def _ranks_around(pid: int, unknown: str) -> list[int]:
+    """Of the job of that process; `unknown` is what else its number is not."""
     if not os.path.exists(f"/proc/{pid}"):
-        raise ValueError(f"there is no process {pid}")
+        raise ValueError(f"{unknown}, and there is no process {pid}")
     if not os.access(f"/proc/{pid}/fd", os.R_OK):
-        raise ValueError(f"process {pid} is another user's: ask as that user")
+        raise ValueError(
+            f"{unknown}, and process {pid} is another user's: ask as that user"
+        )
     if not answers(pid):
         return _descendants(pid)
     for names in (_JOB, _MEETING):

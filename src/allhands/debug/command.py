@@ -79,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
         "records",
         nargs="+",
         metavar="RECORD|PID|JOB",
-        help="files of ranks, or folders; of a job that runs on this host the process "
-        "id of its launcher or of a rank, or its run id",
+        help="files of ranks, or folders; of a job that runs on this host its run id, "
+        "or, where that is nobody's, the process id of its launcher or of a rank",
     )
     add("--stats", action="store_true", help="also how long the operations took")
     add("--json", action="store_true", help="the verdict alone, for programs")
