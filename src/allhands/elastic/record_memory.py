@@ -105,7 +105,7 @@ def _status(pid: int, name: str) -> str:
     Raises:
         OSError: there is no such process, or it may not be looked at.
     """
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith(f"{name}:"):
                 return line.partition(":")[2].strip()
