@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 from contextlib import ExitStack, closing
 
 import pytest
@@ -24,6 +25,13 @@ def ranks():
         yield [
             pages.enter_context(closing(AgreedCalls(store, "world"))) for _ in range(3)
         ]
+
+
+def pages():
+    """Names of the pages that this process has open."""
+    folder = pathlib.Path("/proc/self/fd")
+    names = [os.readlink(path) for path in folder.iterdir() if path.exists()]
+    return [name for name in names if "allhands_groups" in name]
 
 
 def test_what_one_rank_notes_the_others_have(ranks):
@@ -101,13 +109,15 @@ def test_a_page_that_cannot_be_had_is_done_without(owner):
 
 
 def test_it_goes_with_the_world():
-    before = os.listdir("/proc/self/fd")
+    before = pages()
     dist.init_process_group(store=HashStore(), rank=0, world_size=1)
-    for _ in range(3):
-        dist.new_group([0])
-    assert len(os.listdir("/proc/self/fd")) == len(before) + 1
-    dist.destroy_process_group()
-    assert os.listdir("/proc/self/fd") == before
+    try:
+        for _ in range(3):
+            dist.new_group([0])
+        assert len(pages()) == len(before) + 1
+    finally:
+        dist.destroy_process_group()
+    assert pages() == before
 
 
 def test_a_forked_child_leaves_it_alone():
@@ -116,12 +126,7 @@ def test_a_forked_child_leaves_it_alone():
         dist.new_group([0])
         child = os.fork()
         if child == 0:  # its world is gone, and with it the page
-            open_files = [
-                os.readlink(f"/proc/self/fd/{fd}")
-                for fd in os.listdir("/proc/self/fd")
-                if os.path.exists(f"/proc/self/fd/{fd}")
-            ]
-            os._exit(any("allhands_groups" in name for name in open_files))
+            os._exit(len(pages()))
         assert os.waitpid(child, 0)[1] == 0
         dist.new_group([0])
     finally:
