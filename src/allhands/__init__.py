@@ -3,10 +3,7 @@
 import importlib
 
 from allhands import debug, errors, store
-from allhands.backends.registry import (
-    Backend,
-    BackendConfig,
-    get_default_backend_for_device,
+from allhands.backends.availability import (
     is_backend_available,
     is_gloo_available,
     is_mpi_available,
@@ -14,6 +11,8 @@ from allhands.backends.registry import (
     is_ucc_available,
     is_xccl_available,
 )
+from allhands.backends.config import BackendConfig
+from allhands.backends.registry import Backend, get_default_backend_for_device
 from allhands.backends.request import PersistentRequest
 from allhands.backends.work import Work
 from allhands.debug import *

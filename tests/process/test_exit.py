@@ -237,11 +237,12 @@ def test_who_broke_off_a_wait_by_ctrl_c_leaves_soon(begin):
         assert left - pressed < patient(2, pressed)
 
 
-def test_import_loads_no_array_library_but_numpy():
+def test_import_loads_no_array_library_but_numpy_and_no_metadata_of_packages():
     code, out, _ = python("import sys, allhands; print(*sys.modules)", "-W", "ignore")
     assert code == 0
     names = set(out.split())
     assert not names & {"torch", "jax", "cupy", "ml_dtypes", "rich", "asyncio"}
+    assert "importlib.metadata" not in names
 
 
 def test_import_is_quick(record_property):

@@ -1,9 +1,9 @@
-"""Backends by name: which there are, which serves which device, and how one is made.
+"""The backends that are known by name, and how one makes a communicator.
 
 `Backend` is torch.distributed's: a string with the names and tables on it. A backend of
 ours is a module with `create`, loaded when its name is first asked for; one that a user
 registers is a function. Adding one is a row of `_MODULES`. The tables are filled by
-`register_backend`, which is to be called before groups are made, from one thread.
+`register_backend`; `lookup` calls it for what installed packages offer.
 """
 
 from __future__ import annotations
@@ -15,22 +15,14 @@ from typing import Any, ClassVar
 
 from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.gloo_library import why_no_gloo
-from allhands.rendezvous.mpi_library import why_no_mpi
 
 __all__ = [
+    "ABSENT",
     "Backend",
-    "BackendConfig",
+    "engine_of",
     "get_default_backend_for_device",
-    "is_backend_available",
-    "is_gloo_available",
-    "is_mpi_available",
     "is_native",
-    "is_nccl_available",
-    "is_ucc_available",
-    "is_xccl_available",
     "make_communicator",
-    "why_not",
 ]
 
 _MODULES = {
@@ -40,15 +32,14 @@ _MODULES = {
     "fake": "allhands.backends.fake",
 }
 
-_LIBRARIES = {"mpi": why_no_mpi, "gloo": why_no_gloo}
-
-_ABSENT = {
+ABSENT = {
     name: (
         f"Distributed package doesn't have {name.upper()} built in: allhands has no "
         f'adapter for it yet; use backend="native", which serves CPU arrays'
     )
     for name in ("nccl", "ucc", "xccl")
 }
+"""What there is no adapter for, and how its absence is told."""
 
 
 class Backend(str):
@@ -113,10 +104,12 @@ class Backend(str):
         cuda); for those that have no default backend it becomes it.
 
         A name that is registered already gets this function instead; groups that were
-        made keep theirs.
+        made keep theirs. Packages offer backends by entry points; what the program
+        registers under such a name goes before them.
 
         Raises:
-            ValueError: `name` is one of the backends built in.
+            ValueError: `name` is one of the backends built in, or nothing that
+                `init_process_group` could be given.
 
         Example:
             ```python
@@ -127,15 +120,22 @@ class Backend(str):
         key = name.lower()
         if key in cls.backend_list and key not in cls._plugins:
             raise ValueError(f"{name} is a backend of allhands; choose another name")
+        if not key or set(key) & set(":, \t\n"):
+            raise ValueError(
+                f"a backend's name has no blanks, commas or colons, which stand "
+                f"between names in 'cpu:native,cuda:nccl'; got {name!r}"
+            )
         served = [devices] if isinstance(devices, str) else list(devices or ())
-        cls._plugins[key] = _Plugin(func, extended_api)
-        if key not in cls.backend_list:
-            cls.backend_list.append(key)
+        plugin = _Plugin(func, extended_api)
         cls.backend_type_map[key] = "custom"
         cls.backend_capability[key] = served or ["cpu", "cuda"]
         for device in served:
             cls.default_device_backend_map.setdefault(device, key)
-        setattr(cls, name.upper(), key)
+        setattr(cls, key.upper(), key)
+        is_new = cls._plugins.setdefault(key, plugin) is plugin  # for one thread only
+        cls._plugins[key] = plugin
+        if is_new:
+            cls.backend_list.append(key)
 
 
 @dataclass(frozen=True)
@@ -151,60 +151,6 @@ class _Plugin:
         )
 
 
-class BackendConfig:
-    """Which backend serves which device type; `str()` gives "cpu:native,cuda:nccl".
-
-    Made of a name (every device type the backend can serve), of "undefined" (the
-    defaults), or of pairs "cpu:native,cuda:nccl".
-
-    Raises:
-        ValueError: a pair is malformed, or a device type comes twice.
-        AssertionError: there is no backend of that name.
-
-    Example:
-        ```python
-        str(dist.BackendConfig("cpu:native"))  # "cpu:native"
-        ```
-    """
-
-    def __init__(self, backend: str) -> None:
-        name = Backend(backend)
-        self._backends: dict[str, Backend] = {}
-        if ":" in name:
-            self._parse(name)
-        elif name == Backend.UNDEFINED:
-            for device, default in Backend.default_device_backend_map.items():
-                self._backends[device] = Backend(default)
-        else:
-            _check_known(name)
-            for device in Backend.backend_capability[name]:
-                self._backends[device] = name
-
-    def _parse(self, text: str) -> None:
-        form = (
-            f"The custom backend string argument is invalid: {text}; its form is "
-            f'"<device_type1>:<backend1>,<device_type2>:<backend2>...", '
-            f"e.g. 'cpu:native,cuda:nccl'"
-        )
-        for pair in text.split(","):
-            device, _, name = pair.strip().partition(":")
-            if not device or not name or ":" in name:
-                raise ValueError(f"Invalid device:backend pairing: {pair}. {form}")
-            if device in self._backends:
-                raise ValueError(
-                    f"Duplicate device type {device} in backend string: {name}. {form}"
-                )
-            _check_known(name)
-            self._backends[device] = Backend(name)
-
-    def __repr__(self) -> str:
-        return ",".join(f"{device}:{name}" for device, name in self._backends.items())
-
-    def get_device_backend_map(self) -> dict[str, Backend]:
-        """Backend names by device type."""
-        return self._backends
-
-
 def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) -> Any:
     """What the backend `name` makes for a group: a `Communicator` or a `ProcessGroup`.
 
@@ -215,67 +161,20 @@ def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) 
     if plugin is not None:
         return plugin.create(options, pg_options)
     if name not in _MODULES:
-        raise RuntimeError(_ABSENT[name])
-    module = importlib.import_module(_MODULES[_engine(name)])
+        raise RuntimeError(ABSENT[name])
+    module = importlib.import_module(_MODULES[engine_of(name)])
     return module.create(name, options, pg_options)
-
-
-def why_not(name: str) -> str:
-    """Why the backend `name`, one of this package's, cannot be used; empty: it can."""
-    engine = _engine(name)
-    if engine not in _MODULES:
-        return _ABSENT.get(engine, "there is no backend of that name")
-    look = _LIBRARIES.get(engine)
-    return "" if look is None else look()
 
 
 def is_native(name: str) -> bool:
     """Whether the native engine serves groups of the backend `name`."""
-    return _engine(name) == Backend.NATIVE
+    return engine_of(name) == Backend.NATIVE
 
 
-def _engine(name: str) -> str:
+def engine_of(name: str) -> str:
     """The name of what serves a program that says `name`."""
     is_replaced = name == Backend.GLOO and settings.replace_gloo.get()
     return Backend.NATIVE if is_replaced else name
-
-
-def is_backend_available(backend: str) -> bool:
-    """Whether `init_process_group` could use `backend`, a name or "device:name".
-
-    Example:
-        ```python
-        dist.is_backend_available("native")  # True
-        dist.is_backend_available("nccl")  # False
-        ```
-    """
-    name = backend.lower().rpartition(":")[2]
-    return name in Backend._plugins or not why_not(name)
-
-
-def is_gloo_available() -> bool:
-    """Whether `backend="gloo"` works: with torch, or replaced by the native engine."""
-    return is_backend_available(Backend.GLOO)
-
-
-def is_mpi_available() -> bool:
-    """Whether `backend="mpi"` works where mpiexec starts the ranks: with mpi4py."""
-    return is_backend_available(Backend.MPI)
-
-
-def is_nccl_available() -> bool:
-    """Whether `backend="nccl"` works."""
-    return is_backend_available(Backend.NCCL)
-
-
-def is_ucc_available() -> bool:
-    """Whether `backend="ucc"` works."""
-    return is_backend_available(Backend.UCC)
-
-
-def is_xccl_available() -> bool:
-    """Whether `backend="xccl"` works."""
-    return is_backend_available(Backend.XCCL)
 
 
 def get_default_backend_for_device(device: Any) -> str:
@@ -300,10 +199,3 @@ def get_default_backend_for_device(device: Any) -> str:
             f"Default backend not registered for device : {device}; there is one for "
             f"{known}"
         ) from None
-
-
-def _check_known(name: str) -> None:
-    if name not in Backend.backend_list:
-        raise AssertionError(
-            f"Unknown backend type {name}; known are {', '.join(Backend.backend_list)}"
-        )

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from allhands import settings
-from allhands.backends.registry import Backend, BackendConfig
+from allhands.backends.config import BackendConfig
+from allhands.backends.registry import Backend
 from allhands.groups import excepthook
 from allhands.groups.making import add_group, check_members, hashed, make_world
 from allhands.groups.order import name_in_order
@@ -60,9 +61,9 @@ def init_process_group(
     LOCAL_RANK and LOCAL_WORLD_SIZE in the environment, unless they are set.
 
     Args:
-        backend: "native" for CPU arrays, the default; "gloo" is served by it too. "mpi"
-            for what `mpiexec` has started. Also "device:backend" pairs, or a name given
-            to `Backend.register_backend`.
+        backend: "native" for CPU arrays, the default; "gloo", that of torch; "mpi"
+            for what `mpiexec` has started. Also "device:backend" pairs, a name given
+            to `Backend.register_backend`, or one that an installed package offers.
         init_method: "env://", "tcp://host:port", "file:///path", "mpi://" (the default
             with backend "mpi"), or a scheme given to `register_rendezvous_handler`.
         timeout: limit of this call, and of operations on the group; 30 minutes.
@@ -81,7 +82,7 @@ def init_process_group(
         DistStoreError: some ranks did not come in time, that of this rank or of rank 0;
             the message names them, on every rank.
         DistNetworkError: no store was found, or it was lost after rank 0 had come.
-        RuntimeError: the backend is not available here.
+        RuntimeError: the backend is not available here, or cannot be loaded.
         AssertionError: arguments that exclude each other, or an unknown backend.
 
     After an error `is_initialized()` is False and the call may be repeated.

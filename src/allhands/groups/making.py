@@ -14,8 +14,9 @@ from typing import Any
 
 from allhands import arrays, settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.config import BackendConfig
 from allhands.backends.per_device import PerDeviceCommunicator
-from allhands.backends.registry import BackendConfig, make_communicator
+from allhands.backends.registry import make_communicator
 from allhands.groups import excepthook
 from allhands.groups.merge import find_place
 from allhands.groups.process_group import ProcessGroup

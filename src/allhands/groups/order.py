@@ -35,12 +35,8 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.registry import (
-    Backend,
-    BackendConfig,
-    is_native,
-    make_communicator,
-)
+from allhands.backends.config import BackendConfig
+from allhands.backends.registry import Backend, is_native, make_communicator
 from allhands.errors import CollectiveMismatchError, DistError, DistStoreError
 from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.making import hashed

@@ -17,9 +17,9 @@ from operator import index
 from typing import Any, Protocol
 
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.config import BackendConfig
 from allhands.backends.hooks import HookedCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
-from allhands.backends.registry import BackendConfig
 from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.groups.hook_methods import HookMethods
 from allhands.groups.torch_methods import TorchMethods

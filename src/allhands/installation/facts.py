@@ -1,7 +1,8 @@
 """What this installation can do on this host, as facts for people and for bug reports.
 
-Nothing is imported or begun for it, neither torch nor MPI: what is installed says so in
-its metadata, and what the host has in /proc and /sys.
+Nothing is imported or begun for it here, neither torch nor MPI nor backends of other
+packages: what is installed says so in its metadata, and what the host has in /proc and
+/sys. Whether there is an MPI library another process tries.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import os
 import platform
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from allhands import _C, settings
-from allhands.backends.registry import Backend, is_native, why_not
+from allhands.backends.lookup import why_not
+from allhands.backends.offers import Offer, offers, why_no_offer
+from allhands.backends.registry import Backend, is_native
 from allhands.errors import DistNetworkError
 from allhands.rendezvous.interfaces import addresses_here
 from allhands.rendezvous.launched import find_launched
@@ -42,7 +45,7 @@ def describe(can_read_peers: Callable[[], bool]) -> dict[str, Any]:
     return {
         "allhands": _version("allhands"),
         "python": platform.python_version(),
-        "backends": [_backend(name) for name in _names()],
+        "backends": _backends(),
         "arrays": {name: v for name in _ARRAYS if (v := _version(name))},
         "devices": {"cpu": _C.cpu_model(), "gpus": _gpus()},
         "host": _host(can_read_peers()),
@@ -55,9 +58,12 @@ def in_lines(facts: dict[str, Any]) -> list[str]:
     """The same as text."""
     host = facts["host"]
     lines = [f"allhands {facts['allhands']}, Python {facts['python']}", "backends"]
+    width = max(len(backend["name"]) for backend in facts["backends"])
     for backend in facts["backends"]:
         state = backend["of"] if backend["is_available"] else f"no: {backend['why']}"
-        lines.append(f"  {backend['name']:8}{state}")
+        hidden = ", ".join(backend["hidden"])
+        told = f"; not used, as it has the same name: {hidden}" if hidden else ""
+        lines.append(f"  {backend['name']:{width}} {state}{told}")
     arrays = (f"{name} {version}" for name, version in facts["arrays"].items())
     lines += [
         f"arrays: {', '.join(arrays)}",
@@ -79,21 +85,40 @@ def in_lines(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _names() -> list[str]:
-    return [name for name in Backend.backend_list if name != Backend.UNDEFINED]
+def _backends() -> list[dict[str, Any]]:
+    """Those that are known, and those that packages offer."""
+    try:
+        found, problem = offers(), ""
+    except RuntimeError as error:
+        found, problem = [], str(error)
+    by_name: dict[str, list[Offer]] = {}
+    for offer in found:
+        by_name.setdefault(offer.name, []).append(offer)
+    known = [name for name in Backend.backend_list if name != Backend.UNDEFINED]
+    facts = [_backend(name, by_name.pop(name, [])) for name in known]
+    facts += [
+        _fact(name, why_no_offer(theirs), ", ".join(map(str, theirs)))
+        for name, theirs in by_name.items()
+    ]
+    return [*facts, _fact("others", problem, "")] if problem else facts
 
 
-def _backend(name: str) -> dict[str, Any]:
+def _backend(name: str, hidden: list[Offer]) -> dict[str, Any]:
+    """One that is known, whose name packages may have chosen, too."""
     is_plugin = name in Backend._plugins
-    why = "" if is_plugin else why_not(name)
     own = "registered" if is_plugin else f"allhands {_version('allhands')}"
     packages = () if is_native(name) else _PACKAGES.get(name, ())
     versions = [f"{package} {v}" for package in packages if (v := _version(package))]
+    return _fact(name, why_not(name), ", ".join(versions) or own, hidden)
+
+
+def _fact(name: str, why: str, of: str, hidden: Sequence[Offer] = ()) -> dict[str, Any]:
     return {
         "name": name,
         "is_available": not why,
-        "of": ", ".join(versions) or own,
+        "of": of,
         "why": why,
+        "hidden": [str(offer) for offer in hidden],
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["INSTALL", "library_name", "why_no_mpi"]
+__all__ = ["INSTALL", "library_name", "why_no_mpi", "why_no_mpi_library"]
 
 INSTALL = (
     "pip install mpi4py, and where the host has no MPI library: pip install mpich (or "
@@ -16,6 +18,41 @@ INSTALL = (
 def why_no_mpi() -> str:
     """Why there is no MPI here, and what to install; empty where there is."""
     return "" if find_spec("mpi4py") else f"mpi4py is not installed; {INSTALL}"
+
+
+# mpi4py looks for the library where it looks for its module, and loads it there: not
+# into this process, where libraries that MPI needs would handle signals from then on.
+_SEARCH = """
+import sys
+from importlib.util import find_spec
+sys.path[:] = sys.argv[1:]
+try:
+    problem = "" if find_spec("mpi4py.MPI") else "it has no module for the MPI here"
+except Exception as error:
+    [problem, *_] = str(error).splitlines() or [repr(error)]
+sys.stdout.write(problem)
+"""
+
+
+def why_no_mpi_library() -> str:
+    """Why mpi4py has no MPI library to load; empty where there is one.
+
+    A process tries it, in a tenth of a second, unless this one has loaded it.
+    """
+    problem = why_no_mpi()
+    if problem or "mpi4py.MPI" in sys.modules:
+        return problem
+    done = subprocess.run(
+        [sys.executable, "-c", _SEARCH, *sys.path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        problem = f"exit code {done.returncode} of the process that tried"
+    else:
+        problem = done.stdout
+    return problem and f"mpi4py is installed, but: {problem}; {INSTALL}"
 
 
 def library_name(mpi: Any) -> str:

@@ -1,38 +1,15 @@
-"""Backends by name, device and registration."""
+"""Backends that are registered, and those that serve devices."""
 
 from datetime import timedelta
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.backends import gloo_library
 from allhands.backends.communicator import Communicator
 from allhands.backends.fake import FakeCommunicator, FakeWork
-from allhands.backends.registry import Backend, BackendConfig
+from allhands.backends.registry import Backend
 from harness.ranks import run_ranks
-
-
-@pytest.fixture
-def registered():
-    """Registers backends and takes them back."""
-    names = []
-    defaults = dict(Backend.default_device_backend_map)
-
-    def register(name, *args, **options):
-        Backend.register_backend(name, *args, **options)
-        names.append(name.lower())
-
-    yield register
-    for name in names:
-        del Backend._plugins[name]
-        del Backend.backend_capability[name]
-        del Backend.backend_type_map[name]
-        Backend.backend_list.remove(name)
-        delattr(Backend, name.upper())
-    Backend.default_device_backend_map.clear()
-    Backend.default_device_backend_map.update(defaults)
 
 
 def test_names_are_lower_case_strings():
@@ -42,64 +19,6 @@ def test_names_are_lower_case_strings():
     assert Backend.NATIVE == "native"
     with pytest.raises(ValueError, match="must be string-ish, got 5"):
         Backend(5)
-
-
-@pytest.mark.parametrize(
-    ("text", "config"),
-    [
-        ("undefined", "cpu:native"),
-        ("native", "cpu:native"),
-        ("GLOO", "cpu:gloo,cuda:gloo"),
-        ("cpu:native,cuda:nccl", "cpu:native,cuda:nccl"),
-        ("cpu:gloo", "cpu:gloo"),
-    ],
-)
-def test_a_config_says_what_serves_each_device(text, config):
-    assert str(BackendConfig(text)) == config
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("cpu:native,cuda", "Invalid device:backend pairing: cuda"),
-        ("cpu:", "Invalid device:backend pairing: cpu:"),
-        ("cpu:native,cpu:gloo", "Duplicate device type cpu"),
-    ],
-)
-def test_malformed_pairs_are_refused(text, message):
-    with pytest.raises(ValueError, match=message):
-        BackendConfig(text)
-
-
-@pytest.mark.parametrize("text", ["nope", "cpu:nope"])
-def test_unknown_backends_are_refused(text):
-    with pytest.raises(AssertionError, match="Unknown backend type nope"):
-        BackendConfig(text)
-
-
-@pytest.mark.parametrize("name", ["nccl", "ucc", "xccl"])
-def test_absent_backends_say_what_to_use(name):
-    store = dist.HashStore()
-    with pytest.raises(RuntimeError, match=f'have {name.upper()} built in.*"native"'):
-        dist.init_process_group(name, store=store, rank=0, world_size=1)
-    assert not dist.is_initialized()
-    assert not dist.is_backend_available(name)
-    assert dist.is_backend_available("cpu:native")
-
-
-def test_which_backends_are_there(monkeypatch):
-    assert dist.is_gloo_available() == (find_spec("torch") is not None)
-    monkeypatch.setattr(gloo_library, "find_spec", lambda name: None)
-    assert not dist.is_gloo_available()
-    monkeypatch.setenv("ALLHANDS_REPLACE_GLOO", "1")
-    assert dist.is_gloo_available()
-    assert dist.is_mpi_available() == (find_spec("mpi4py") is not None)
-    for absent in (
-        dist.is_nccl_available,
-        dist.is_ucc_available,
-        dist.is_xccl_available,
-    ):
-        assert not absent()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])

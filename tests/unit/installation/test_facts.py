@@ -23,6 +23,7 @@ def test_backends_say_what_they_are_made_of_or_why_they_are_not_there(
     capsys, monkeypatch
 ):
     monkeypatch.setattr(gloo_library, "find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "torch.distributed", raising=False)
     facts = described(capsys)
     backends = {backend["name"]: backend for backend in facts["backends"]}
     assert {"native", "gloo", "mpi", "nccl", "ucc", "xccl", "fake"} <= {*backends}

@@ -1,0 +1,63 @@
+"""BackendConfig: which backend serves which type of device, read from a name."""
+
+from __future__ import annotations
+
+from allhands.backends.lookup import look_up
+from allhands.backends.registry import Backend
+
+__all__ = ["BackendConfig"]
+
+
+class BackendConfig:
+    """Which backend serves which device type; `str()` gives "cpu:native,cuda:nccl".
+
+    Made of a name (every device type the backend can serve), of "undefined" (the
+    defaults), or of pairs "cpu:native,cuda:nccl".
+
+    Raises:
+        ValueError: a pair is malformed, or a device type comes twice.
+        AssertionError: there is no backend of that name.
+        RuntimeError: a package offers it, but it cannot be loaded.
+
+    Example:
+        ```python
+        str(dist.BackendConfig("cpu:native"))  # "cpu:native"
+        ```
+    """
+
+    def __init__(self, backend: str) -> None:
+        name = Backend(backend)
+        self._backends: dict[str, Backend] = {}
+        if ":" in name:
+            self._parse(name)
+        elif name == Backend.UNDEFINED:
+            for device, default in Backend.default_device_backend_map.items():
+                self._backends[device] = Backend(default)
+        else:
+            look_up(name)
+            for device in Backend.backend_capability[name]:
+                self._backends[device] = name
+
+    def _parse(self, text: str) -> None:
+        form = (
+            f"The custom backend string argument is invalid: {text}; its form is "
+            f'"<device_type1>:<backend1>,<device_type2>:<backend2>...", '
+            f"e.g. 'cpu:native,cuda:nccl'"
+        )
+        for pair in text.split(","):
+            device, _, name = pair.strip().partition(":")
+            if not device or not name or ":" in name:
+                raise ValueError(f"Invalid device:backend pairing: {pair}. {form}")
+            if device in self._backends:
+                raise ValueError(
+                    f"Duplicate device type {device} in backend string: {name}. {form}"
+                )
+            look_up(name)
+            self._backends[device] = Backend(name)
+
+    def __repr__(self) -> str:
+        return ",".join(f"{device}:{name}" for device, name in self._backends.items())
+
+    def get_device_backend_map(self) -> dict[str, Backend]:
+        """Backend names by device type."""
+        return self._backends

@@ -1,0 +1,70 @@
+"""A backend by its name: one that is known, or that an installed package offers."""
+
+from __future__ import annotations
+
+from allhands.backends.gloo_library import why_no_gloo
+from allhands.backends.offers import ENTRY_POINTS, Offer, offers, why_no_offer
+from allhands.backends.registry import ABSENT, Backend, engine_of
+from allhands.rendezvous.mpi_library import why_no_mpi_library
+
+__all__ = ["look_up", "why_not"]
+
+_LIBRARIES = {"mpi": why_no_mpi_library, "gloo": why_no_gloo}
+
+
+def look_up(name: str) -> None:
+    """Make sure that there is a backend `name`; registers one that a package offers.
+
+    Raises:
+        AssertionError: there is none.
+        RuntimeError: the one that is offered cannot be loaded, or there are several.
+    """
+    if name in Backend.backend_list:
+        return
+    found = offers()
+    theirs = [offer for offer in found if offer.name == name]
+    if not theirs:
+        raise AssertionError(_unknown(name, found))
+    if len(theirs) > 1:
+        raise RuntimeError(f"backend {name!r}: {why_no_offer(theirs)}")
+    func = theirs[0].load()
+    devices = getattr(func, "devices", None)
+    try:
+        Backend.register_backend(name, func, extended_api=True, devices=devices)
+    except (TypeError, ValueError) as error:
+        raise RuntimeError(
+            f"backend {name!r} of {theirs[0]} cannot be registered for devices "
+            f"{devices!r}: {error}"
+        ) from error
+
+
+def why_not(name: str) -> str:
+    """Why the backend `name`, which is known, cannot be used; empty: it can."""
+    if name in Backend._plugins:
+        return ""
+    engine = engine_of(name)
+    look = _LIBRARIES.get(engine)
+    return ABSENT.get(engine, "") if look is None else look()
+
+
+def _unknown(name: str, found: list[Offer]) -> str:
+    """What to say of a name that no backend has."""
+    from difflib import get_close_matches  # some milliseconds that an import can spare
+
+    known = [known for known in Backend.backend_list if known != Backend.UNDEFINED]
+    reasons = {known: why_not(known) for known in known if known not in ABSENT}
+    here = [_described(known) for known, reason in reasons.items() if not reason]
+    here += [f"{o.name} (of {o.package})" for o in found if o.name not in known]
+    missing = [f"{known} ({reason})" for known, reason in reasons.items() if reason]
+    missing += [f"{', '.join(ABSENT)} (allhands has no adapters for them yet)"]
+    close = get_close_matches(name, [*known, *(offer.name for offer in found)], n=1)
+    guess = f", did you mean {close[0]!r}?" if close else "."
+    return (
+        f"Unknown backend type {name}{guess} There are {', '.join(here)}. Not here are "
+        f"{', '.join(missing)}. Packages add backends by entry points "
+        f"{ENTRY_POINTS!r}, programs by Backend.register_backend"
+    )
+
+
+def _described(name: str) -> str:
+    return f"{name} (registered)" if name in Backend._plugins else name
