@@ -7,19 +7,17 @@ is made over the group's own store, and nobody else's knows of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from allhands import _C
-from allhands.arrays import as_buffer
-from allhands.backends.call import Call
+from allhands._C import Buffer, CheckedCall
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.gathering import await_members
 from allhands.backends.gloo_library import why_no_gloo
-from allhands.backends.gloo_work import GlooMessage, GlooReceive, GlooWork
-from allhands.backends.polled import PolledCommunicator
-from allhands.backends.polled_work import Begun, PolledWork, Subject
-from allhands.backends.rows import as_row, pack, scratch, unpack
+from allhands.backends.gloo_work import GlooMessage
+from allhands.backends.polled import FIRST_OWN_TAG, PolledCommunicator
+from allhands.backends.polled_work import Begun, Subject
 from allhands.errors import DistBackendError, RankFailedError
 from allhands.options import RedOpType, ReduceOp
 from allhands.rendezvous.identity import Identity, is_alive
@@ -27,8 +25,6 @@ from allhands.store import PrefixStore, Store
 
 __all__ = ["GlooCommunicator", "create"]
 
-_FIRST_OWN_TAG = 1 << 31
-"""The first of those that no program can use."""
 _NUM_TAGS = 1 << 30
 """Gloo has twice as many; the other half is this package's own."""
 _BEYOND = timedelta(seconds=30)
@@ -65,7 +61,6 @@ class GlooCommunicator(PolledCommunicator):
     """One rank's end of a group; thread-safe."""
 
     library_error: type[Exception] = RuntimeError
-    work_type = GlooWork
 
     def __init__(
         self, store: Store, members: list[Identity], options: CommunicatorOptions
@@ -106,6 +101,11 @@ class GlooCommunicator(PolledCommunicator):
         [text, *_] = str(error).splitlines() or [repr(error)]
         return DistBackendError(f"{subject}: {self.title}: Gloo says: {text}")
 
+    def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
+        """See `PolledGroup.pause`: Gloo wakes who waits for it."""
+        for request in requests:
+            request.block()
+
     def look(self, subject: Subject) -> DistBackendError | None:
         """See `PolledGroup.look`."""
         dead = self._dead()
@@ -126,49 +126,30 @@ class GlooCommunicator(PolledCommunicator):
         return [rank for rank, m in enumerate(self._members) if not is_alive(m)]
 
     def _begin(
-        self, checked: _C.CheckedCall, op: RedOpType | ReduceOp, limit: float
+        self, checked: CheckedCall, op: RedOpType | ReduceOp, limit: float
     ) -> Begun:
-        from allhands.backends.gloo_collectives import Collective, begin
+        from allhands.backends.gloo_collectives import GlooCollective
 
         timeout = timedelta(seconds=limit) + _BEYOND
-        return begin(checked.name, Collective(self._group, checked, op, timeout))
+        return GlooCollective(self._group, checked, op, timeout).begin()
 
-    def _send(self, call: Call, limit: float) -> PolledWork:
+    def _start_send(self, row: Buffer, peer: int, tag: int) -> GlooMessage:
         from allhands.backends.gloo_collectives import as_bytes
 
-        buffer = as_buffer(call.input, writable=False)
-        row = as_row([buffer]) or pack([buffer])
-        peer, tag = call.peer, self._tag(call.tag)
-        assert peer is not None, "a message is sent to one rank"
+        tag = self._tag(tag)
         self._refuse_own(peer)
-        request = GlooMessage(self._group.send([as_bytes(row)], peer, tag))
-        where = f" to rank {peer}, tag {call.tag}"
-        begun = Begun([request], lambda: None, (row, call.input))
-        subject = Subject("send", 0, peer, where)
-        return GlooWork(self, subject, begun, limit, [call.input])
+        return GlooMessage(self._group.send([as_bytes(row)], peer, tag))
 
-    def _recv(self, call: Call, limit: float) -> PolledWork:
+    def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> GlooMessage:
         from allhands.backends.gloo_collectives import as_bytes
 
-        buffer = as_buffer(call.output, writable=True)
-        row = as_row([buffer])
-        there = row or scratch(buffer.dtype, buffer.count)
-        memory, tag = [as_bytes(there)], self._tag(call.tag)
-        if call.peer is None:
-            work = self._group.recv_anysource(memory, tag)
+        tag = self._tag(tag)
+        if peer is None:
+            work = self._group.recv_anysource([as_bytes(row)], tag)
         else:
-            self._refuse_own(call.peer)
-            work = self._group.recv(memory, call.peer, tag)
-        who = "any rank" if call.peer is None else f"rank {call.peer}"
-        subject = Subject("recv", 0, call.peer, f" from {who}, tag {call.tag}")
-
-        def end() -> None:
-            if row is None:
-                unpack(there, [buffer])
-
-        request = GlooMessage(work, is_received=True)
-        begun = Begun([request], end, (there, buffer, call.output))
-        return GlooReceive(self, subject, begun, limit, [call.output])
+            self._refuse_own(peer)
+            work = self._group.recv([as_bytes(row)], peer, tag)
+        return GlooMessage(work, is_received=True)
 
     def _refuse_own(self, peer: int) -> None:
         if peer == self.rank:
@@ -178,8 +159,8 @@ class GlooCommunicator(PolledCommunicator):
             )
 
     def _tag(self, tag: int) -> int:
-        if tag >= _FIRST_OWN_TAG:
-            return _NUM_TAGS + (tag - _FIRST_OWN_TAG) % _NUM_TAGS
+        if tag >= FIRST_OWN_TAG:
+            return _NUM_TAGS + (tag - FIRST_OWN_TAG) % _NUM_TAGS
         if tag >= _NUM_TAGS:
             raise ValueError(
                 f"tag {tag}: backend gloo has tags from 0 to {_NUM_TAGS - 1}"

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
-from allhands.backends.polled_work import PolledWork
-from allhands.errors import DistBackendError
-
-__all__ = ["GlooCollective", "GlooMessage", "GlooReceive", "GlooWork"]
+__all__ = ["GlooMessage", "GlooRequest"]
 
 _SLICE = timedelta(milliseconds=20)
 """How long a wait does not look for Ctrl-C and the like."""
@@ -26,8 +23,8 @@ _FOREVER = timedelta(days=3650)
 _MOST_MESSAGES = 1000
 
 
-class GlooCollective:
-    """One that Gloo carries out in threads of its own."""
+class GlooRequest:
+    """A collective that Gloo carries out in threads of its own."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
@@ -61,13 +58,13 @@ class GlooMessage:
         _waiters.run(self._wait)
 
     def Test(self) -> bool:
-        """See `GlooCollective.Test`."""
+        """See `GlooRequest.Test`."""
         if self._is_over.is_set() and self._error is not None:
             raise self._error
         return self._is_over.is_set()
 
     def block(self) -> None:
-        """See `GlooCollective.block`."""
+        """See `GlooRequest.block`."""
         self._is_over.wait(_SLICE.total_seconds())
 
     def _wait(self) -> None:
@@ -79,31 +76,6 @@ class GlooMessage:
             self._error = error
         finally:
             self._is_over.set()
-
-
-class GlooWork(PolledWork):
-    """An operation of Gloo's under way, which wakes who waits for it."""
-
-    def _pause(self, pauses: Iterator[None]) -> None:
-        for request in self._begun.requests:
-            request.block()
-
-
-class GlooReceive(GlooWork):
-    """A receive, which knows from whom."""
-
-    def source_rank(self) -> int:
-        """See `Work.source_rank`."""
-        if self._source < 0:
-            raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
-        return self._source
-
-    _source = -1
-
-    def _finish(self) -> DistBackendError | None:
-        [request] = self._begun.requests
-        self._source = request.source
-        return super()._finish()
 
 
 class _Waiters:

@@ -10,25 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from allhands import _C
-from allhands.arrays import as_buffer
-from allhands.backends.call import Call
+from allhands._C import Buffer, CheckedCall
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.mpi_collectives import Collective, begin
+from allhands.backends.mpi_collectives import MpiCollective
 from allhands.backends.mpi_meeting import Place, meet
 from allhands.backends.mpi_memory import message
-from allhands.backends.mpi_receive import MpiReceive
-from allhands.backends.polled import PolledCommunicator
-from allhands.backends.polled_work import Begun, PolledWork, Subject
-from allhands.backends.rows import as_row, pack, scratch, unpack
+from allhands.backends.mpi_receive import MpiMessage, MpiReceive
+from allhands.backends.polled import FIRST_OWN_TAG, PolledCommunicator
+from allhands.backends.polled_work import Begun, Subject
 from allhands.errors import DistBackendError
 from allhands.options import RedOpType, ReduceOp
 from allhands.rendezvous.mpi_job import MpiJob, join_mpi_job
 
 __all__ = ["MpiCommunicator", "create"]
-
-_FIRST_OWN_TAG = 1 << 31
-"""The first of those that no program can use."""
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
@@ -50,6 +44,8 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 class MpiCommunicator(PolledCommunicator):
     """One rank's end of a group; thread-safe."""
 
+    receive_type = MpiReceive
+
     def __init__(self, job: MpiJob, place: Place, options: CommunicatorOptions) -> None:
         super().__init__(place.store, options, job.lock)
         self.job = job
@@ -63,9 +59,9 @@ class MpiCommunicator(PolledCommunicator):
         return self.job.failed(f"{self.title}: {subject}", error)
 
     def _begin(
-        self, checked: _C.CheckedCall, op: RedOpType | ReduceOp, limit: float
+        self, checked: CheckedCall, op: RedOpType | ReduceOp, limit: float
     ) -> Begun:
-        return begin(checked.name, Collective(self.job.mpi, self._comm, checked, op))
+        return MpiCollective(self.job.mpi, self._comm, checked, op).begin()
 
     def _free(self, is_whole: bool) -> None:
         comm, self._comm = self._comm, None
@@ -74,40 +70,20 @@ class MpiCommunicator(PolledCommunicator):
                 comm.Free()
                 self._own_comm.Free()
 
-    def _send(self, call: Call, limit: float) -> PolledWork:
-        buffer = as_buffer(call.input, writable=False)
-        row = as_row([buffer]) or pack([buffer])
-        assert call.peer is not None, "a message is sent to one rank"
-        comm, tag = self._tagged(call.tag)
-        request = comm.Isend(message(self.job.mpi, row), call.peer, tag)
-        where = f" to rank {call.peer}, tag {call.tag}"
-        subject = Subject("send", 0, call.peer, where)
-        begun = Begun([request], lambda: None, (row, call.input))
-        return PolledWork(self, subject, begun, limit, [call.input])
+    def _start_send(self, row: Buffer, peer: int, tag: int) -> Any:
+        comm, tag = self._tagged(tag)
+        return comm.Isend(message(self.job.mpi, row), peer, tag)
 
-    def _recv(self, call: Call, limit: float) -> PolledWork:
-        buffer = as_buffer(call.output, writable=True)
-        row = as_row([buffer])
-        there = row or scratch(buffer.dtype, buffer.count)
-        comm, tag = self._tagged(call.tag)
-        source = self.job.mpi.ANY_SOURCE if call.peer is None else call.peer
-        request = comm.Irecv(message(self.job.mpi, there), source, tag)
-        who = "any rank" if call.peer is None else f"rank {call.peer}"
-        subject = Subject("recv", 0, call.peer, f" from {who}, tag {call.tag}")
-
-        def end() -> None:
-            if row is None:
-                unpack(there, [buffer])
-
-        begun = Begun([request], end, (there, buffer, call.output))
-        return MpiReceive(
-            self, subject, begun, limit, [call.output], buffer.num_bytes, self.job.mpi
-        )
+    def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> Any:
+        comm, tag = self._tagged(tag)
+        source = self.job.mpi.ANY_SOURCE if peer is None else peer
+        request = comm.Irecv(message(self.job.mpi, row), source, tag)
+        return MpiMessage(self.job.mpi, request, row.num_bytes)
 
     def _tagged(self, tag: int) -> tuple[Any, int]:
         """Where messages of this tag go, and by which tag of MPI's."""
-        if tag >= _FIRST_OWN_TAG:
-            return self._own_comm, (tag - _FIRST_OWN_TAG) % (self._most_tag + 1)
+        if tag >= FIRST_OWN_TAG:
+            return self._own_comm, (tag - FIRST_OWN_TAG) % (self._most_tag + 1)
         if tag > self._most_tag:
             raise ValueError(
                 f"tag {tag}: {self.job.library} has tags from 0 to {self._most_tag}"

@@ -11,23 +11,35 @@ from __future__ import annotations
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from allhands import _C
+from allhands._C import Buffer
+from allhands.arrays import as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.news import GroupNews
-from allhands.backends.polled_work import Begun, PolledWork, Subject, abandon_memory
+from allhands.backends.polled_work import (
+    Begun,
+    PolledReceive,
+    PolledWork,
+    Subject,
+    abandon_memory,
+)
+from allhands.backends.rows import as_row, pack, row_to_write
 from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, DistBackendError, DistError
 from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.store import Store
 
-__all__ = ["PolledCommunicator"]
+__all__ = ["FIRST_OWN_TAG", "PolledCommunicator"]
+
+FIRST_OWN_TAG = 1 << 31
+"""The first of the tags that no program can use."""
 
 _COLLECTIVES = (
     *("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single", "broadcast"),
@@ -44,14 +56,14 @@ _MOST_LEFT_ALONE = 64
 class PolledCommunicator(Communicator):
     """One rank's end of a group; thread-safe.
 
-    A library gives what begins its operations: `_begin`, `_send`, `_recv`, and `_free`,
-    `library_error` and `library_failed`.
+    A library gives what begins its operations: `_begin`, `_start_send`, `_start_recv`,
+    and `_free`, `library_error` and `library_failed`.
     """
 
     library_error: type[Exception]
     """What the library raises."""
-    work_type: type[PolledWork] = PolledWork
-    """Of its collectives."""
+    receive_type: type[PolledReceive] = PolledReceive
+    """Of what `_start_recv` returns."""
 
     def __init__(
         self,
@@ -81,12 +93,12 @@ class PolledCommunicator(Communicator):
         """Have the library begin a collective."""
 
     @abstractmethod
-    def _send(self, call: Call, limit: float) -> PolledWork:
-        """Have it begin to send."""
+    def _start_send(self, row: Buffer, peer: int, tag: int) -> Any:
+        """Have it begin to send; the request."""
 
     @abstractmethod
-    def _recv(self, call: Call, limit: float) -> PolledWork:
-        """Have it begin to receive."""
+    def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> Any:
+        """Have it begin to receive; for a `receive_type`. `peer` None: from any."""
 
     @abstractmethod
     def _free(self, is_whole: bool) -> None:
@@ -147,6 +159,10 @@ class PolledCommunicator(Communicator):
                 f"{self.title} left after {grace:g} s, but peers have not received: "
                 f"{', '.join(map(str, unsent))}"
             )
+
+    def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
+        """See `PolledGroup.pause`."""
+        next(pauses)
 
     def look(self, subject: Subject) -> DistBackendError | None:
         """See `PolledGroup.look`."""
@@ -230,4 +246,22 @@ class PolledCommunicator(Communicator):
         self._num_collectives += 1
         subject = Subject(call.op, self._num_collectives)
         begun = self._begin(checked, call.reduce_op, limit)
-        return self.work_type(self, subject, begun, limit, checked.written)
+        return PolledWork(self, subject, begun, limit, checked.written)
+
+    def _send(self, call: Call, limit: float) -> PolledWork:
+        buffer = as_buffer(call.input, writable=False)
+        row = as_row([buffer]) or pack([buffer])
+        assert call.peer is not None, "a message is sent to one rank"
+        request = self._start_send(row, call.peer, call.tag)
+        subject = Subject("send", 0, call.peer, f" to rank {call.peer}, tag {call.tag}")
+        begun = Begun([request], lambda: None, (row, call.input))
+        return PolledWork(self, subject, begun, limit, [call.input])
+
+    def _recv(self, call: Call, limit: float) -> PolledWork:
+        buffer = as_buffer(call.output, writable=True)
+        row, end = row_to_write([buffer])
+        request = self._start_recv(row, call.peer, call.tag)
+        who = "any rank" if call.peer is None else f"rank {call.peer}"
+        subject = Subject("recv", 0, call.peer, f" from {who}, tag {call.tag}")
+        begun = Begun([request], end, (row, buffer, call.output))
+        return self.receive_type(self, subject, begun, limit, [call.output])

@@ -21,7 +21,10 @@ from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, DistBackendError
 from allhands.options import to_seconds
 
-__all__ = ["Begun", "PolledGroup", "PolledWork", "Subject", "abandon_memory"]
+__all__ = [
+    *("Begun", "PolledGroup", "PolledReceive", "PolledWork", "Subject"),
+    "abandon_memory",
+]
 
 _FIRST_LOOK = 0.25
 _LONGEST_PAUSE_OF_LOOKS = 2.0
@@ -79,6 +82,9 @@ class PolledGroup(Protocol):
     def forget(self, work: PolledWork) -> None:
         """It has ended."""
 
+    def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
+        """Let some time pass before `requests` are asked again; `pauses` knows how."""
+
 
 class PolledWork(Work):
     """An operation under way; any thread may use it."""
@@ -119,7 +125,7 @@ class PolledWork(Work):
                     f"for {self.subject}, which goes on until its own limit of "
                     f"{self._limit:g} s is over"
                 )
-            self._pause(pauses)
+            self._group.pause(self._begun.requests, pauses)
         if self._error is not None:
             raise self._error
 
@@ -162,10 +168,6 @@ class PolledWork(Work):
             if not self._is_ended:
                 self._give_up(error)
         self.advance()
-
-    def _pause(self, pauses: Iterator[None]) -> None:
-        """Between two questions of who waits."""
-        next(pauses)
 
     def _ask(self) -> None:
         """Has it ended, and if not, shall it?"""
@@ -221,6 +223,25 @@ class PolledWork(Work):
         self._begun = _NOTHING
         self._is_ended = True
         self._group.forget(self)
+
+
+class PolledReceive(PolledWork):
+    """A receive, which knows from whom: its one request has the `source` then."""
+
+    _source = -1
+
+    def source_rank(self) -> int:
+        """See `Work.source_rank`."""
+        if self._source < 0:
+            raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
+        return self._source
+
+    def _is_over(self) -> bool:
+        [request] = self._begun.requests
+        is_over: bool = request.Test()
+        if is_over:
+            self._source = request.source
+        return is_over
 
 
 _NOTHING = Begun([], lambda: None, None)

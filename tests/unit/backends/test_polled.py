@@ -33,10 +33,7 @@ class Interrupted(PolledCommunicator):
         self.memory.append(weakref.ref(there))
         raise self.error
 
-    def _recv(self, call, limit):
-        return self._begin()
-
-    _send = _free = library_failed = _recv
+    _start_send = _start_recv = _free = library_failed = _begin
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()])

@@ -1,0 +1,245 @@
+"""PolledCollective: the collectives of another library, each by the core's name.
+
+Libraries take arrays in a row of memory, so what is not is packed, and unpacked at the
+end. What a library cannot reduce is gathered where it is wanted, and our kernels reduce
+it there, in the order of the ranks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from allhands._C import Buffer, CheckedCall, DType
+from allhands.backends.polled_work import Begun
+from allhands.backends.reduction import FACTOR_BYTES, Reduction, reduce_parts
+from allhands.backends.rows import (
+    as_row,
+    pack,
+    row_to_read,
+    row_to_write,
+    scratch,
+    slices,
+    unpack,
+    values,
+)
+from allhands.options import RedOpType, ReduceOp
+
+__all__ = ["PolledCollective"]
+
+
+class PolledCollective(ABC):
+    """One collective on this rank, with its arguments checked.
+
+    A library gives the `_start_*`, which take rows and return a request; what it knows
+    a better way for it overrides.
+    """
+
+    _reduce_writes_everywhere = False
+    """Whether the library writes to the rows of all ranks where it reduces to one."""
+
+    def __init__(
+        self, checked: CheckedCall, rank: int, size: int, op: RedOpType | ReduceOp
+    ) -> None:
+        self.rank, self.size = rank, size
+        self.root: int = checked.root
+        self.is_root = rank == checked.root
+        self.inputs = checked.inputs
+        self.outputs = checked.outputs
+        self._name = checked.name
+        self._op = op
+
+    def begin(self) -> Begun:
+        """Have the library begin it."""
+        begun: Begun = getattr(self, self._name)()
+        return begun
+
+    def reduction(self) -> Reduction:
+        """Of its elements."""
+        return Reduction(self._op, self.inputs[0].dtype)
+
+    @abstractmethod
+    def _start_barrier(self) -> Any:
+        """Wait for all ranks."""
+
+    @abstractmethod
+    def _start_broadcast(self, row: Buffer, root: int) -> Any:
+        """From `root` to all."""
+
+    @abstractmethod
+    def _start_all_gather(self, row: Buffer, to: Buffer) -> Any:
+        """Rows of one size."""
+
+    @abstractmethod
+    def _start_all_gather_unequal(
+        self, row: Buffer, to: Buffer, counts: list[int]
+    ) -> list[Any]:
+        """Rows of these sizes, by any number of requests."""
+
+    @abstractmethod
+    def _start_gather(self, row: Buffer, to: Buffer | None) -> Any:
+        """Rows of one size; only the root has `to`."""
+
+    @abstractmethod
+    def _start_scatter(self, row: Buffer | None, to: Buffer) -> Any:
+        """Parts of one size; only the root has `row`."""
+
+    @abstractmethod
+    def _start_all_to_all(
+        self, row: Buffer, sent: list[int], to: Buffer, received: list[int]
+    ) -> Any:
+        """Parts of these numbers of elements."""
+
+    @abstractmethod
+    def _start_all_reduce(self, row: Buffer, reduction: Reduction) -> Any:
+        """In place."""
+
+    @abstractmethod
+    def _start_reduce(self, row: Buffer, reduction: Reduction) -> Any:
+        """In place on the root."""
+
+    def barrier(self) -> Begun:
+        """See `allhands.barrier`."""
+        return Begun([self._start_barrier()], _nothing, self)
+
+    def broadcast(self) -> Begun:
+        """See `allhands.broadcast`."""
+        if self.is_root:
+            row, end = row_to_read(self.inputs), _nothing
+        else:
+            row, end = row_to_write(self.outputs)
+        return Begun([self._start_broadcast(row, self.root)], end, (self, row))
+
+    def all_gather(self) -> Begun:
+        """See `allhands.all_gather`."""
+        to, end = row_to_write(self.outputs)
+        row = row_to_read(self.inputs, to)
+        counts = _counts(self.outputs)
+        if len(set(counts)) == 1:
+            requests = [self._start_all_gather(row, to)]
+        else:
+            requests = self._start_all_gather_unequal(row, to, counts)
+        return Begun(requests, end, (self, row, to))
+
+    def gather(self) -> Begun:
+        """See `allhands.gather`."""
+        to, end = row_to_write(self.outputs) if self.is_root else (None, _nothing)
+        row = row_to_read(self.inputs, to)
+        return Begun([self._start_gather(row, to)], end, (self, row, to))
+
+    def scatter(self) -> Begun:
+        """See `allhands.scatter`."""
+        to, end = row_to_write(self.outputs)
+        row = row_to_read(self.inputs, to) if self.is_root else None
+        return Begun([self._start_scatter(row, to)], end, (self, row, to))
+
+    def all_to_all(self) -> Begun:
+        """See `allhands.all_to_all`."""
+        to, end = row_to_write(self.outputs)
+        row = row_to_read(self.inputs, to)
+        sent, received = _counts(self.inputs), _counts(self.outputs)
+        request = self._start_all_to_all(row, sent, to, received)
+        return Begun([request], end, (self, row, to))
+
+    def all_reduce(self) -> Begun:
+        """See `allhands.all_reduce`."""
+        reduction = self.reduction()
+        if reduction.is_gathered:
+            return self._gathered(reduction, self.size)
+        row = as_row(self.inputs)
+        target = row or pack(self.inputs)
+        reduction.multiply(target)
+        request = self._start_all_reduce(target, reduction)
+
+        def end() -> None:
+            reduction.divide(target, self.size)
+            if row is None:
+                unpack(target, self.outputs)
+
+        return Begun([request], end, (self, target))
+
+    def reduce(self) -> Begun:
+        """See `allhands.reduce`."""
+        reduction = self.reduction()
+        if reduction.is_gathered:
+            return self._gathered_to_root(reduction)
+        row = as_row(self.inputs)
+        is_written = self._reduce_writes_everywhere or reduction.has_factor
+        if is_written and not self.is_root:
+            row = None
+        target = row or pack(self.inputs)
+        reduction.multiply(target)
+        request = self._start_reduce(target, reduction)
+
+        def end() -> None:
+            if self.is_root:
+                reduction.divide(target, self.size)
+                if row is None:
+                    unpack(target, self.inputs)
+
+        return Begun([request], end, (self, target))
+
+    def reduce_scatter(self) -> Begun:
+        """See `allhands.reduce_scatter`."""
+        counts = _counts(self.inputs)
+        received = [counts[self.rank]] * self.size
+        row = row_to_read(self.inputs)
+        to = scratch(row.dtype, sum(received))
+        request = self._start_all_to_all(row, counts, to, received)
+        parts = slices(to, received)
+        return self._reduced(self.reduction(), request, parts, self.outputs, (row, to))
+
+    def scan(self) -> Begun:
+        """See `allhands.scan`."""
+        return self._gathered(self.reduction(), self.rank + 1)
+
+    def exscan(self) -> Begun:
+        """See `allhands.exscan`."""
+        return self._gathered(self.reduction(), self.rank)
+
+    def _gathered(self, reduction: Reduction, num_ranks: int) -> Begun:
+        """Every rank has all inputs, and reduces those of the first `num_ranks`."""
+        row = row_to_read(self.inputs)
+        to = scratch(row.dtype, row.count * self.size)
+        request = self._start_all_gather(row, to)
+        parts = slices(to, [row.count] * self.size)[:num_ranks]
+        return self._reduced(reduction, request, parts, self.outputs, (row, to))
+
+    def _gathered_to_root(self, reduction: Reduction) -> Begun:
+        row = row_to_read(self.inputs)
+        to = scratch(row.dtype, row.count * self.size) if self.is_root else None
+        request = self._start_gather(row, to)
+        parts = [] if to is None else slices(to, [row.count] * self.size)
+        return self._reduced(reduction, request, parts, self.inputs, (row, to))
+
+    def _reduced(
+        self,
+        reduction: Reduction,
+        request: Any,
+        parts: list[Buffer],
+        outputs: Sequence[Buffer],
+        memory: Any,
+    ) -> Begun:
+        """What reduces `parts` when they have come, with the factor of each rank."""
+        requests = [request]
+        factors = scratch(DType.UInt8, FACTOR_BYTES * self.size)
+        if reduction.has_factor:
+            mine = scratch(DType.UInt8, FACTOR_BYTES)
+            values(mine)[:] = reduction.factor()
+            requests.append(self._start_all_gather(mine, factors))
+            memory = memory, mine
+        rows = values(factors).reshape(self.size, FACTOR_BYTES)
+        return Begun(
+            requests,
+            lambda: reduce_parts(reduction, parts, rows, outputs),
+            (self, memory, factors),
+        )
+
+
+def _counts(buffers: Sequence[Buffer]) -> list[int]:
+    return [buffer.count for buffer in buffers]
+
+
+def _nothing() -> None:
+    pass
