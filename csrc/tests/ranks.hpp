@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
@@ -28,6 +29,16 @@ inline Limits within(std::chrono::milliseconds limit) {
 }
 // Only what hangs meets it, however slow the machine and the sanitizer are.
 inline Limits soon() { return within(std::chrono::seconds(600)); }
+
+// Yields until `is_met()`; what never is fails.
+template <class Condition>
+void wait_until(Condition is_met) {
+  const Deadline last = Deadline::after(std::chrono::seconds(100));
+  while (!is_met()) {
+    CHECK(!last.is_expired());
+    std::this_thread::yield();
+  }
+}
 
 // Runs body(arena) as every rank of a fresh group.
 template <class Body>

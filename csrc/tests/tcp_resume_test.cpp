@@ -25,15 +25,6 @@ namespace {
 
 const Tuning tuning = Tuning::for_ranks(2);
 
-template <class Condition>
-void wait_until(Condition is_met) {
-  const Deadline last = Deadline::after(std::chrono::seconds(100));
-  while (!is_met()) {
-    CHECK(!last.is_expired());
-    std::this_thread::yield();
-  }
-}
-
 // The sockets of this process between its ports, both ends, whatever their state.
 std::vector<int> connected_sockets() {
   std::vector<int> found;

@@ -25,15 +25,6 @@ namespace {
 const std::string kSecret(reinterpret_cast<const char*>(TcpRanks::kSecret.data()),
                           TcpRanks::kSecret.size());
 
-template <class Condition>
-void wait_until(Condition is_met) {
-  const Deadline last = Deadline::after(std::chrono::seconds(100));
-  while (!is_met()) {
-    CHECK(!last.is_expired());
-    std::this_thread::yield();
-  }
-}
-
 Fd connect_to_port(TcpPort& port) {
   const std::string& endpoint = port.endpoints()[0];
   const auto number = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));

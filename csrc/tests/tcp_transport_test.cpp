@@ -24,15 +24,6 @@ TcpPort::GroupToken token(int number) {
   return {static_cast<std::byte>(number), std::byte{1}};
 }
 
-template <class Condition>
-void wait_until(Condition is_met) {
-  const Deadline last = Deadline::after(std::chrono::seconds(100));
-  while (!is_met()) {
-    CHECK(!last.is_expired());
-    std::this_thread::yield();
-  }
-}
-
 bool try_send(Link& link, std::size_t bytes, int value) {
   std::byte* const record = link.reserve(bytes);
   if (record == nullptr) return false;

@@ -120,8 +120,9 @@ class FlightRing {
   ~FlightRing();
 
   // A record that has started, number `number`; nobody else begins one meanwhile.
-  // `issued` is when it was; 0 stands for now. Null: nothing is recorded. A record that
-  // is under way in the number's slot is left there, and returned.
+  // `issued` is the time when the operation was issued; 0: now. Null: nothing is
+  // recorded. A record that is under way in the number's slot is left there, and
+  // returned.
   FlightSlot* begin(std::uint64_t number, const FlightFacts& facts, Ticks issued = 0);
   // The same of any threads, with the ring's next number. Null also where too many
   // records have not ended yet.

@@ -8,6 +8,7 @@ the operations of one rank in the order in which its threads begin them.
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import re
 import signal
@@ -80,9 +81,9 @@ class Faults:
         self.num_done = 0
         """How many times this rank has done what was asked."""
         self._faults = tuple(faults)
-        self._counts = [0] * len(self._faults)
+        self._numbers = [itertools.count(1) for _ in self._faults]
         self._told: set[Fault] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may begin an operation
 
     def meet(self, rank: int, group: Sequence[str], op: str) -> None:
         """That operation of `rank` is about to begin; `group` are its group's names.
@@ -96,11 +97,11 @@ class Faults:
     def _due(self, rank: int, group: Sequence[str], op: str) -> list[tuple[Fault, int]]:
         due = []
         with self._lock:
-            for i, fault in enumerate(self._faults):
+            for fault, numbers in zip(self._faults, self._numbers, strict=True):
                 if fault.is_meant_for(rank, group, op):
-                    self._counts[i] += 1
-                    if fault.first <= self._counts[i] <= fault.last:
-                        due.append((fault, self._counts[i]))
+                    number = next(numbers)  # no signal's handler comes in between
+                    if fault.first <= number <= fault.last:
+                        due.append((fault, number))
         return due
 
     def _do(self, fault: Fault, where: str) -> None:

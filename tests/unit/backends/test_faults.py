@@ -1,6 +1,8 @@
 """Faults on demand: what their texts mean, and what is said of texts that mean none."""
 
 import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -70,12 +72,38 @@ def test_what_is_done_is_counted_under_the_lock():
     class Watched(Faults):
         def __setattr__(self, name, value):
             if name == "num_done" and value:
-                assert self._lock.locked()
+                assert not others.submit(self._lock.acquire, blocking=False).result()
             super().__setattr__(name, value)
 
-    asked = Watched(parse("do=delay:0us", "it"))
-    asked.meet(0, ["0"], "barrier")
+    with ThreadPoolExecutor(1) as others:
+        asked = Watched(parse("do=delay:0us", "it"))
+        asked.meet(0, ["0"], "barrier")
     assert asked.num_done == 1
+
+
+def test_a_signal_may_begin_an_operation_amid_another():
+    class Names(list):
+        """A group's; while one of them is looked for, a signal comes."""
+
+        def __contains__(self, name):
+            signal.raise_signal(signal.SIGUSR1)
+            return super().__contains__(name)
+
+    def begin_another(*_):
+        is_free = asked._lock.acquire(timeout=20)  # not for ever
+        was_free.append(is_free)
+        if is_free:
+            asked._lock.release()
+            asked.meet(0, ["dp"], "send")
+
+    asked, was_free = Faults(parse("group=dp,nth=2,do=raise", "it")), []
+    before = signal.signal(signal.SIGUSR1, begin_another)
+    try:
+        with pytest.raises(InjectedError, match="rank 0, barrier, call 2"):
+            asked.meet(0, Names(["dp"]), "barrier")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert was_free == [True]
 
 
 def test_an_attempt_is_that_of_the_launcher(monkeypatch):

@@ -66,16 +66,21 @@ def test_a_signal_ends_the_wait_for_the_others(store):
     is_over = threading.Event()
 
     def press_on():
+        wait_until(lambda: kinds(store), 60, "node 0 to say that it leaves")
         while not is_over.wait(0.05):
             os.write(to_signals, bytes([signal.SIGUSR1, signal.SIGTERM]))
 
     pressing = threading.Thread(target=press_on)
-    with node_0(store, LONG, signals):
+    with node_0(store, 200.0, signals):
         pressing.start()
+        begin = time.monotonic()
+    took = time.monotonic() - begin
     is_over.set()
     pressing.join()
     for fd in (signals, to_signals):
         os.close(fd)
+    assert took < 100.0
+    assert kinds(store) == [(Kind.LEFT, 0)]  # nobody was lost meanwhile
 
 
 def test_who_has_left_is_not_called_lost(store):
