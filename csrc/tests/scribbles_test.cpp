@@ -43,11 +43,17 @@ void test_a_failure_record_without_an_end() {
   record.kind = static_cast<ErrorKind>(4711);
   record.reporter = -5;
   std::memset(record.ranks, 0xee, sizeof(record.ranks));
+  std::memset(record.cause, 'y', sizeof(record.cause));
+  record.cause_rank = 1;
   record.state = SharedFailure::kComplete;
   const Error error = error_of([&] { barrier(arena, soon()); });
   CHECK(error.kind() == ErrorKind::Backend);
   CHECK(error.ranks() == std::vector<int>{1});
   CHECK(std::strlen(error.what()) < 2 * SharedFailure::kMaxText);
+  CHECK(error.cause() != nullptr);
+  CHECK(error.cause()->text.size() == RemoteException::kMaxBytes);
+  record.cause_rank = 2;
+  CHECK(error_of([&] { barrier(arena, soon()); }).cause() == nullptr);
 }
 
 void test_a_descriptor_of_nothing_known() {

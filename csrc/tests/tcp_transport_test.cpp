@@ -118,15 +118,19 @@ void test_an_abort_carries_its_error() {
     std::vector<float> data(1);
     if (rank == 1) {
       engine.recv(buffer_of(data), 0, 0, soon());
-      engine.leave(Error(ErrorKind::Mismatch, "the shapes differ", {1, 3}),
-                   Presence::Aborted);
+      Error reason(ErrorKind::Mismatch, std::string(1 << 20, '.'), {1, 3});
+      reason.set_cause({1, "the shapes differ" + std::string(1 << 20, '.')});
+      engine.leave(reason, Presence::Aborted);
       return;
     }
     engine.send(buffer_of(data), 1, 0, soon());
     const Error error = error_of([&] { engine.recv(buffer_of(data), 1, 0, soon()); });
     CHECK(error.kind() == ErrorKind::Mismatch);
-    CHECK(has(error, "the shapes differ"));
+    CHECK(has(error, "...."));
     CHECK(error.ranks() == (std::vector<int>{1, 3}));
+    CHECK(error.cause()->rank == 1);
+    CHECK(error.cause()->text.starts_with("the shapes differ.."));
+    CHECK(error.cause()->text.size() == RemoteException::kMaxBytes);
   });
 }
 

@@ -254,7 +254,7 @@ class Communicator:
         abort() with a CollectiveMismatchError: the ranks made the group unlike.
         """
 
-    def note_failure(self, reason: str) -> None:
+    def note_failure(self, reason: str, cause: str) -> None:
         """close() will tell the peers that this ended the rank."""
 
     def close(self, grace: float = 0.0) -> None:

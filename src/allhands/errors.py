@@ -9,6 +9,7 @@
     └── DistStoreError                   a store call failed or timed out
         └── QueueEmptyError              queue_pop(block=False) on an empty queue
     InjectedError (RuntimeError)         a fault on demand, see `debug.faults`
+    RemoteError (Exception)              never raised: the cause of a RankFailedError
 
 The caller's own mistakes are `ValueError` and `TypeError`, raised before a byte moves.
 """
@@ -25,6 +26,7 @@ __all__ = [
     "InjectedError",
     "QueueEmptyError",
     "RankFailedError",
+    "RemoteError",
 ]
 
 
@@ -48,7 +50,9 @@ class RankFailedError(DistBackendError):
     """A rank of the group died or left while others still needed it.
 
     You don't get it for a rank that is merely late: see `CollectiveTimeoutError`.
-    Every surviving rank of the group gets the same `ranks`.
+    Every surviving rank of the group gets the same `ranks`. Where an exception that
+    nobody caught ended one, and it could say so, that is the `__cause__`, a
+    `RemoteError`.
 
     Example:
         ```python
@@ -146,3 +150,42 @@ class InjectedError(RuntimeError):
                 pass  # rank 1, and who waits for it
         ```
     """
+
+
+class RemoteError(Exception):
+    """The exception that ended another rank, as text; `__cause__` of a RankFailedError.
+
+    It has what the rank could tell as it ended: no more than the last 16 kB of the
+    traceback, with escapes for what cannot be printed. A rank that was killed, or left
+    by `sys.exit`, tells nothing.
+
+    Example:
+        ```python
+        try:
+            dist.all_reduce(array)
+        except dist.RankFailedError as error:
+            if isinstance(error.__cause__, dist.RemoteError):
+                print(error.__cause__.type_name, error.__cause__.message)
+            raise
+        ```
+    """
+
+    rank: int
+    """Its rank in the group."""
+    type_name: str
+    """The class, with its module unless that is the program or of Python's own."""
+    message: str
+    """What `str` said of it there, its first 1000 characters."""
+    traceback: str
+    """The text that Python shows of it, with what it came of."""
+
+    def __init__(self, rank: int, type_name: str, message: str, traceback: str) -> None:
+        super().__init__(rank, type_name, message, traceback)
+        self.rank = rank
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        lines = self.traceback.splitlines()
+        return "\n  ".join([f"what ended rank {self.rank}:", *lines])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from allhands.backends.remote_exception import told
 from harness.ranks import run_ranks
 
 SECOND = timedelta(seconds=1)
@@ -94,3 +95,20 @@ def test_worlds_merge():
         return merged.size(), x[0]
 
     assert run_ranks(2, body, init=False) == [(2, 2)] * 2
+
+
+def test_the_exception_that_ended_a_rank_is_the_cause_of_what_others_raise():
+    def body(rank):
+        dist.barrier()
+        if rank == 1:
+            error = ValueError("bad")
+            dist.group.WORLD.communicator.note_failure("ValueError: bad", told(error))
+            dist.destroy_process_group()
+            return
+        for _ in range(2):
+            with pytest.raises(dist.RankFailedError, match="ValueError: bad") as info:
+                dist.all_reduce(np.ones(1))
+            assert info.value.__cause__.rank == 1
+            assert info.value.__cause__.traceback == "ValueError: bad"
+
+    run_ranks(3, body)

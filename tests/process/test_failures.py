@@ -206,8 +206,10 @@ def test_a_rank_that_leaves_early_is_named():
     assert "left the group" in text
 
 
-@pytest.mark.parametrize("backend", [None, "cpu:native,cuda:fake"])
-def test_the_exception_that_ended_a_rank_is_told(backend):
+@pytest.mark.parametrize(
+    ("backend", "hosts"), [(None, "001"), ("cpu:native,cuda:fake", None)]
+)
+def test_the_exception_that_ended_a_rank_is_told(backend, hosts):
     source = f"""
         group = dist.new_group(backend={backend!r})
         dist.barrier(group=group)
@@ -216,12 +218,16 @@ def test_the_exception_that_ended_a_rank_is_told(backend):
         try:
             dist.all_reduce(np.zeros(3), group=group)
         except dist.RankFailedError as error:
-            give((error.ranks, str(error)))
+            give((error.ranks, str(error), error.__cause__))
     """
-    with Processes(3, source) as job:
+    with Processes(3, source, hosts=hosts) as job:
         results = job.join(codes=[0, 1, 0])
-    for ranks, text in (results[0], results[2]):
+    for ranks, text, cause in (results[0], results[2]):
         assert ranks == [1]
+        told = (cause.rank, cause.type_name, cause.message)
+        assert told == (1, "ValueError", "bad value 17\nand more")
+        assert cause.traceback.startswith("Traceback (most recent call last):\n")
+        assert cause.traceback.endswith("\nValueError: bad value 17\nand more")
         assert re.search(r"rank 1 \(pid \d+\) ended by ValueError: bad value 17$", text)
 
 

@@ -8,6 +8,21 @@
 #include "allhands/base/futex.hpp"
 
 namespace allhands {
+namespace {
+
+template <std::size_t size>
+void write(char (&place)[size], const char* text) {
+  const std::size_t length = std::min(std::strlen(text), size - 1);
+  std::memcpy(place, text, length);
+  place[length] = 0;
+}
+
+template <std::size_t size>
+std::string read(const char (&place)[size]) {
+  return {place, strnlen(place, size)};
+}
+
+}  // namespace
 
 bool Arena::has_failed() const {
   return failure().state.load(std::memory_order_acquire) == SharedFailure::kComplete;
@@ -24,10 +39,11 @@ void Arena::fail(const Error& error) {
   for (const int rank : error.ranks())
     if (const auto bit = static_cast<std::size_t>(rank); bit < SharedFailure::kMaxRanks)
       record.ranks[bit / 64] |= std::uint64_t{1} << bit % 64;
-  const std::size_t length =
-      std::min(std::strlen(error.what()), SharedFailure::kMaxText - 1);
-  std::memcpy(record.text, error.what(), length);
-  record.text[length] = 0;
+  write(record.text, error.what());
+  if (const RemoteException* const cause = error.cause()) {
+    record.cause_rank = cause->rank;
+    write(record.cause, cause->text.c_str());
+  }
   record.state.store(SharedFailure::kComplete, std::memory_order_release);
   wake_everybody();
 }
@@ -56,25 +72,26 @@ std::optional<Error> Arena::told_failure() const {
   for (std::size_t bit = 0; bit < std::min(size, SharedFailure::kMaxRanks); ++bit)
     if ((record.ranks[bit / 64] >> bit % 64 & 1) != 0)
       ranks.push_back(static_cast<int>(bit));
-  const std::string text(record.text, strnlen(record.text, SharedFailure::kMaxText));
-  return Error(is_kind ? told : ErrorKind::Backend,
-               reported_by("rank " + std::to_string(record.reporter), text),
-               std::move(ranks));
+  Error error(is_kind ? told : ErrorKind::Backend,
+              reported_by("rank " + std::to_string(record.reporter), read(record.text)),
+              std::move(ranks));
+  RemoteException cause{record.cause_rank, read(record.cause)};
+  if (!cause.text.empty() && cause.rank >= 0 && cause.rank < group_.size())
+    error.set_cause(std::move(cause));
+  return error;
 }
 
 void Arena::throw_failure() const {
   const SharedFailure& record = failure();
   const Error told = *told_failure();
   const std::string call = describe_call() + ": ";
-  std::string text =
-      record.reporter == group_.rank
-          ? "the group is broken since: " +
-                std::string(record.text, strnlen(record.text, SharedFailure::kMaxText))
-          : told.what();
+  std::string text = record.reporter == group_.rank
+                         ? "the group is broken since: " + read(record.text)
+                         : told.what();
   // The reporter was in the same call, as it mostly is: said once.
   if (const std::size_t again = text.find(call); again != std::string::npos)
     text.erase(again, call.size());
-  throw Error(told.kind(), call + text, told.ranks());
+  throw told.retold(call + text);
 }
 
 void Arena::fail_and_throw(ErrorKind kind, const std::string& problem,

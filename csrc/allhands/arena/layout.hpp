@@ -93,6 +93,8 @@ struct SharedFailure {
   std::int32_t reporter;
   std::uint64_t ranks[kMaxRanks / 64];  // a bit for each
   char text[kMaxText];
+  std::int32_t cause_rank;
+  char cause[RemoteException::kMaxBytes];  // empty: none is known
 };
 
 // What the whole segment has once.

@@ -2,6 +2,8 @@
 // allhands.errors; see that file for the tree and for what each kind means.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,6 +26,15 @@ enum class ErrorKind {
   Interrupted,  // a Python signal handler raised; the binding lets that exception out
 };
 
+// What a rank says of the exception of its program that ended it. The core passes the
+// text on and knows nothing of it: see src/allhands/backends/remote_exception.py.
+struct RemoteException {
+  static constexpr std::size_t kMaxBytes = std::size_t{16} << 10;
+
+  int rank;  // of the group
+  std::string text;
+};
+
 // What every function of the core throws.
 class Error : public std::runtime_error {
  public:
@@ -33,9 +44,24 @@ class Error : public std::runtime_error {
   ErrorKind kind() const { return kind_; }
   const std::vector<int>& ranks() const { return ranks_; }
 
+  // The exception that it came of, where a rank told one; else null.
+  const RemoteException* cause() const { return cause_.get(); }
+  void set_cause(RemoteException cause) {
+    cause_ = std::make_shared<const RemoteException>(std::move(cause));
+  }
+
+  // The same in other words, or as another kind.
+  Error retold(const std::string& message) const { return retold(kind_, message); }
+  Error retold(ErrorKind kind, const std::string& message) const {
+    Error other(kind, message, ranks_);
+    other.cause_ = cause_;
+    return other;
+  }
+
  private:
   ErrorKind kind_;
   std::vector<int> ranks_;
+  std::shared_ptr<const RemoteException> cause_;
 };
 
 // What strerror says of `code`, and where a limit of this process is reached also the

@@ -116,8 +116,8 @@ class Communicator {
   // further call throws. From any thread.
   void fail(const Error& error);
   // This rank is about to leave because it failed: close() will tell the peers that
-  // `reason` ended it, and they throw RankFailed with that.
-  void note_failure(std::string reason);
+  // `reason` ended it, and they throw RankFailed with that, and with the `cause`.
+  void note_failure(const std::string& reason, std::string cause);
   // Waits for queued operations and unreceived messages until `limits` end, ends those
   // that are left, and tells the peers that this rank is gone. Further calls throw.
   // Throws Timeout if messages were lost and Interrupted, once all that is done.
@@ -162,6 +162,7 @@ class Communicator {
   void tell(const Error& error);
   std::optional<Error> failure() const;
   Error refusal() const;
+  std::optional<Error> ending() const;
   void break_off(const Error& error);
   bool end_calls();
   void leave(const Limits& limits);
@@ -188,7 +189,7 @@ class Communicator {
   mutable std::mutex open_mutex_;  // guards what follows; not taken while is_ready_
   bool is_open_ = false;
   bool is_closed_ = false;
-  std::string own_failure_;  // why this rank leaves; empty: in peace
+  std::optional<Error> ending_;  // why this rank leaves; none: in peace
   std::shared_ptr<SharedMemory> memory_;
   std::unique_ptr<SegmentServer> server_;
   std::unique_ptr<Arena> arena_;

@@ -109,9 +109,7 @@ std::optional<Error> Communicator::failure() const {
 // What a call gets that comes too late.
 Error Communicator::refusal() const {
   if (const auto error = failure_.error())
-    return Error(error->kind(),
-                 "group '" + name() + "' is broken since: " + error->what(),
-                 error->ranks());
+    return error->retold("group '" + name() + "' is broken since: " + error->what());
   return Error(ErrorKind::Backend, "group '" + name() + "' was destroyed");
 }
 
@@ -140,9 +138,17 @@ void Communicator::fail(const Error& error) {
 
 bool Communicator::is_forked() const { return getpid() != owner_pid_; }
 
-void Communicator::note_failure(std::string reason) {
+void Communicator::note_failure(const std::string& reason, std::string cause) {
+  Error ending(ErrorKind::RankFailed,
+               membership_.describe(rank()) + " ended by " + reason, {rank()});
+  ending.set_cause({rank(), std::move(cause)});
   const std::lock_guard lock(open_mutex_);
-  own_failure_ = std::move(reason);
+  ending_ = std::move(ending);
+}
+
+std::optional<Error> Communicator::ending() const {
+  const std::lock_guard lock(open_mutex_);
+  return ending_;
 }
 
 void Communicator::close(const Limits& limits) {
@@ -199,15 +205,10 @@ void Communicator::leave(const Limits& limits) {
   } catch (const Error& error) {
     lost = error;
   }
-  engine_->leave(refusal());
+  const std::optional<Error> ending = this->ending();
+  if (ending) arena_->fail(*ending);  // first: that is what the engine tells
+  engine_->leave(refusal(), ending ? Presence::Aborted : Presence::Left);
   engine_->join();
-  {
-    const std::lock_guard lock(open_mutex_);
-    if (!own_failure_.empty())
-      arena_->fail(Error(ErrorKind::RankFailed,
-                         membership_.describe(rank()) + " ended by " + own_failure_,
-                         {rank()}));
-  }
   arena_->leave();
   server_.reset();
   memory_->close_fd();  // the mapping stays as long as this object

@@ -305,7 +305,7 @@ void Endpoint::end_all(const Error& reason, Ended& ended) {
   for (const TransferPtr& transfer : pending()) {
     const std::string text = describe(*transfer, members_) + ": " + reason.what();
     try {
-      withdraw(transfer, Error(reason.kind(), text, reason.ranks()), ended);
+      withdraw(transfer, reason.retold(text), ended);
     } catch (const LinkError&) {
       // It has ended all the same; its peer cannot be told.
     }

@@ -22,11 +22,11 @@ std::optional<Error> PeerWatch::abortion(int peer) const {
   if (transport_.presence(peer) != Presence::Aborted) return std::nullopt;
   const std::string who = "group '" + members_.name + "': ";
   if (const std::optional<Error> told = failure())
-    return Error(told->kind(), who + told->what(), told->ranks());
+    return told->retold(who + told->what());
   if (const std::optional<Error> reason = transport_.abort_reason(peer))
-    return Error(told_kind(reason->kind()),
-                 who + reported_by(members_.describe(peer), to_pass_on(reason->what())),
-                 reason->ranks());
+    return reason->retold(
+        told_kind(reason->kind()),
+        who + reported_by(members_.describe(peer), to_pass_on(reason->what())));
   return Error(ErrorKind::Backend, "group " + members_.quoted() + ": " +
                                        members_.describe(peer) + " aborted it");
 }
@@ -37,9 +37,8 @@ std::optional<Error> PeerWatch::abortion() const {
       if (std::optional<Error> error = abortion(peer)) return error;
   const std::optional<Error> broken = failure();
   if (!broken) return std::nullopt;
-  return Error(broken->kind(),
-               "group '" + members_.name + "' is broken since: " + broken->what(),
-               broken->ranks());
+  return broken->retold("group '" + members_.name +
+                        "' is broken since: " + broken->what());
 }
 
 }  // namespace allhands

@@ -30,7 +30,7 @@ void AcrossHosts::break_off(const Error& error) {
 Error AcrossHosts::for_others(const Error& error) const {
   if (error.kind() == ErrorKind::Interrupted)
     return Error(ErrorKind::Backend, group_.describe(group_.rank) + " was interrupted");
-  return Error(error.kind(), to_pass_on(error.what()), error.ranks());
+  return error.retold(to_pass_on(error.what()));
 }
 
 }  // namespace allhands

@@ -79,7 +79,7 @@ void Messages::rethrow(const Error& error) const {
   if (error.kind() == ErrorKind::Interrupted) throw error;
   // What another rank has told is the cause.
   if (const std::optional<Error> told = crossing_.engine.abortion())
-    throw Error(told->kind(), crossing_.subject() + told->what(), told->ranks());
+    throw told->retold(crossing_.subject() + told->what());
   if (error.kind() == ErrorKind::Timeout) throw_timeout();
   std::string text = error.what();
   // The call is said instead of the message.
@@ -88,8 +88,8 @@ void Messages::rethrow(const Error& error) const {
     text.erase(0, at + group.size());
   // Ranks that agree on an operation agree on its messages.
   const bool is_mismatch = error.kind() == ErrorKind::Mismatch;
-  throw Error(is_mismatch ? ErrorKind::Backend : error.kind(),
-              crossing_.subject() + text, error.ranks());
+  throw error.retold(is_mismatch ? ErrorKind::Backend : error.kind(),
+                     crossing_.subject() + text);
 }
 
 void Messages::throw_timeout() const {

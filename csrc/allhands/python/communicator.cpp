@@ -193,9 +193,9 @@ void PyCommunicator::abort(const std::string& reason) {
       "rank " + std::to_string(communicator.rank()) + " aborted the group: " + reason));
 }
 
-void PyCommunicator::note_failure(const std::string& reason) {
+void PyCommunicator::note_failure(const std::string& reason, std::string cause) {
   const nb::gil_scoped_release unlocked;
-  core_->note_failure(reason);
+  core_->note_failure(reason, std::move(cause));
 }
 
 void PyCommunicator::disagree(const std::string& reason) {
@@ -262,7 +262,7 @@ void bind_communicator(nb::module_& m) {
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,
            "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
-      .def("note_failure", &PyCommunicator::note_failure, "reason"_a,
+      .def("note_failure", &PyCommunicator::note_failure, "reason"_a, "cause"_a,
            "close() will tell the peers that this ended the rank.")
       .def("close", &PyCommunicator::close, "grace"_a = 0.0,
            "Waits up to `grace` seconds for queued operations, ends the others, and "

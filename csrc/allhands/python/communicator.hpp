@@ -56,7 +56,7 @@ class PyCommunicator {
   void observe(nanobind::object observer);
 
   void abort(const std::string& reason);
-  void note_failure(const std::string& reason);
+  void note_failure(const std::string& reason, std::string cause);
   void disagree(const std::string& reason);
   void close(double grace);
 

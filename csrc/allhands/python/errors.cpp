@@ -37,10 +37,17 @@ const char* class_of(ErrorKind kind) {
 }
 
 // Not all of it need be UTF-8: it may come from other ranks.
-nb::object text_of(const Error& error) {
-  const char* what = error.what();
-  const auto length = static_cast<Py_ssize_t>(std::strlen(what));
-  return nb::steal(PyUnicode_DecodeUTF8(what, length, "replace"));
+nb::object text_of(const char* text) {
+  const auto length = static_cast<Py_ssize_t>(std::strlen(text));
+  return nb::steal(PyUnicode_DecodeUTF8(text, length, "replace"));
+}
+
+nb::object text_of(const Error& error) { return text_of(error.what()); }
+
+nb::object to_cause(const RemoteException& cause) {
+  static PyObject* const heard =
+      imported("allhands.backends.remote_exception", "heard");
+  return nb::handle{heard}(cause.rank, text_of(cause.text.c_str()));
 }
 
 }  // namespace
@@ -63,6 +70,8 @@ nb::object to_exception(const Error& error) {
   nb::object exception = type(text_of(error));
   if (nb::hasattr(exception, "ranks"))
     exception.attr("ranks") = nb::cast(error.ranks());
+  if (const RemoteException* const cause = error.cause())
+    exception.attr("__cause__") = to_cause(*cause);
   return exception;
 }
 

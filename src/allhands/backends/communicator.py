@@ -334,10 +334,11 @@ class Communicator(Protocol):
         """
         return []
 
-    def note_failure(self, reason: str) -> None:
+    def note_failure(self, reason: str, cause: str) -> None:
         """This rank is about to `close` because of an exception, which is `reason`.
 
-        A backend that can tells its peers; here it does nothing.
+        A backend that can tells its peers, and the `cause`, which is that exception as
+        `remote_exception.told` has it; here it does nothing.
         """
         return
 

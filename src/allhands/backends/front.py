@@ -50,9 +50,9 @@ class FrontCommunicator(Communicator):
         """See `Communicator.flight_entries`."""
         return self.communicator.flight_entries()
 
-    def note_failure(self, reason: str) -> None:
+    def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""
-        self.communicator.note_failure(reason)
+        self.communicator.note_failure(reason, cause)
 
     def close(self, grace: float) -> None:
         """See `Communicator.close`."""

@@ -108,10 +108,11 @@ class GlooCommunicator(PolledCommunicator):
 
     def look(self, subject: Subject) -> DistBackendError | None:
         """See `PolledGroup.look`."""
-        dead = self._dead()
+        told = super().look(subject)  # first: who said why it leaves has died since
+        dead = self._dead() if told is None else []
         is_needed = bool(subject.sequence) or subject.peer in dead
         if not dead or not is_needed:
-            return super().look(subject)
+            return told
         pids = ", ".join(
             f"rank {rank} (pid {self._members[rank].pid})" for rank in dead
         )

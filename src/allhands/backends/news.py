@@ -6,7 +6,8 @@ Only who waits long, breaks the group or leaves it writes there, so it costs not
 where all goes well:
 
     aborted      why the group broke, on every rank
-    left/<rank>  the collectives that it had begun when it left, and why it did
+    left/<rank>  the collectives that it had begun when it left, and why it did, with
+                 the exception that ended it
     at/<rank>    the operation that it waits long for
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.polled_work import Subject
+from allhands.backends.remote_exception import heard
 from allhands.errors import DistBackendError, DistError, RankFailedError
 from allhands.rendezvous.ranges import in_ranges
 from allhands.store import Store
@@ -37,6 +39,8 @@ class GroupNews:
         self._has_store = True
         self.reason = ""
         """Why this rank is about to leave."""
+        self.cause = ""
+        """The same, as `remote_exception.told` has it."""
 
     def tell_abort(self, reason: str) -> None:
         """Break the group for the others."""
@@ -44,7 +48,7 @@ class GroupNews:
 
     def tell_left(self, num_collectives: int) -> None:
         """This rank takes no part any more."""
-        self._tell(f"left/{self._rank}", [num_collectives, self.reason])
+        self._tell(f"left/{self._rank}", [num_collectives, self.reason, self.cause])
 
     def look(self, title: str, subject: Subject) -> DistBackendError | None:
         """Why what this rank waits for will never end; None where nothing says so."""
@@ -71,6 +75,8 @@ class GroupNews:
             f"{in_ranges(lacking)}, which left the group{why}"
         )
         error.ranks = lacking
+        causes = (heard(rank, left[rank][2]) for rank in lacking)
+        error.__cause__ = next((cause for cause in causes if cause is not None), None)
         return error
 
     def known(self, subject: Subject) -> tuple[str, list[int]]:

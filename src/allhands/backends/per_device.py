@@ -63,10 +63,10 @@ class PerDeviceCommunicator(Communicator):
         """See `Communicator.flight_entries`."""
         return [entry for c in self._distinct for entry in c.flight_entries()]
 
-    def note_failure(self, reason: str) -> None:
+    def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""
         for communicator in self._distinct:
-            communicator.note_failure(reason)
+            communicator.note_failure(reason, cause)
 
     def close(self, grace: float) -> None:
         """See `Communicator.close`."""

@@ -135,9 +135,9 @@ class PolledCommunicator(Communicator):
         self._break(DistBackendError(f"{self.title}: the group was aborted: {reason}"))
         self._news.tell_abort(reason)
 
-    def note_failure(self, reason: str) -> None:
+    def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""
-        self._news.reason = reason
+        self._news.reason, self._news.cause = reason, cause
 
     def close(self, grace: float) -> None:
         """See `Communicator.close`."""
@@ -213,10 +213,12 @@ class PolledCommunicator(Communicator):
             self.failure = type(error)(
                 f"{self.title}: the group is broken since: {error}"
             )
+            self.failure.__cause__ = error.__cause__
 
     def _check_whole(self, op: str) -> None:
         if self.failure is not None:
-            raise type(self.failure)(f"{op}: {self.failure}")
+            cause = self.failure.__cause__
+            raise type(self.failure)(f"{op}: {self.failure}") from cause
 
     def _finish(self, work: PolledWork) -> None:
         try:

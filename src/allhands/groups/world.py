@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +22,7 @@ from datetime import timedelta
 from allhands.backends.coalescing import CoalescingCommunicator
 from allhands.backends.communicator import Communicator
 from allhands.backends.observer import Observer, observing
+from allhands.backends.remote_exception import headline, told
 from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.agreed_calls import AgreedCalls
@@ -224,16 +224,11 @@ class World:
             if error is None:
                 self.destroy()
                 return
+            reason, cause = headline(error), told(error)
             for group in self.groups.values():
-                group.communicator.note_failure(headline(error))
+                group.communicator.note_failure(reason, cause)
             with suppress(DistError):  # that the program failed has been said
                 self.destroy(GOODBYE_OF_THE_FAILED)
-
-
-def headline(error: BaseException) -> str:
-    """The exception as the last line of its traceback has it, or the start of that."""
-    [*_, line] = traceback.format_exception_only(error)
-    return line.split("\n")[0][:200]
 
 
 def _shut_down(group: ProcessGroup, end: float) -> None:

@@ -21,10 +21,11 @@ from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.hooks import HookedCommunicator, Hooks
 from allhands.backends.native import NativeCommunicator
+from allhands.backends.remote_exception import headline, told
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
 from allhands.groups.process_group import GOODBYE_OF_THE_FAILED, LONGEST_GOODBYE
-from allhands.groups.world import current, headline
+from allhands.groups.world import current
 from allhands.options import to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.exchange import exchange
@@ -50,7 +51,7 @@ def _end_groups() -> None:
     others are to learn soon that this rank is no more.
     """
     error = getattr(sys, "last_value", None)  # an exception that nobody caught
-    failure = "" if error is None else headline(error)
+    failure = None if error is None else (headline(error), told(error))
     grace = GOODBYE_OF_THE_FAILED if failure else LONGEST_GOODBYE
     end = time.monotonic() + grace.total_seconds()
     with ExitStack() as ends:
@@ -58,7 +59,9 @@ def _end_groups() -> None:
             ends.callback(_end_group, group, end, failure)
 
 
-def _end_group(group: AllhandsProcessGroup, end: float, failure: str) -> None:
+def _end_group(
+    group: AllhandsProcessGroup, end: float, failure: tuple[str, str] | None
+) -> None:
     with suppress(DistError):  # nobody is left to hear it
         group.end(max(0.0, end - time.monotonic()), failure)
 
@@ -367,16 +370,17 @@ class AllhandsProcessGroup(ParentGroup):
         """Finish what is under way, for 10 s at most, and leave; again: nothing."""
         self.end(LONGEST_GOODBYE.total_seconds())
 
-    def end(self, grace: float, failure: str = "") -> None:
+    def end(self, grace: float, failure: tuple[str, str] | None = None) -> None:
         """`shutdown` that waits `grace` seconds at most.
 
-        The other members are told of the `failure` that ends this one.
+        The other members are told of the `failure` that ends this one, if one does:
+        what `Communicator.note_failure` takes.
         """
         with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
-            if failure:
-                engine.note_failure(failure)
+            if failure is not None:
+                engine.note_failure(*failure)
             engine.close(min(to_seconds(self._timeout), grace))
 
     # What follows is torch's own: names that its Python or its C++ calls.

@@ -78,7 +78,7 @@ class LentProcessGroup(AllhandsProcessGroup):
         """Break the group for every member, in both APIs."""
         self.lent.abort()
 
-    def end(self, grace: float, failure: str = "") -> None:
+    def end(self, grace: float, failure: tuple[str, str] | None = None) -> None:
         """Give the group back; it goes on to serve the functions of `allhands`."""
         self._is_closed = True
 

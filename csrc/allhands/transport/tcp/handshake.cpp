@@ -16,7 +16,7 @@ namespace allhands {
 namespace {
 
 constexpr std::string_view kMagic = "ahpeers\n";  // a text protocol would end its line
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + kNonceBytes;
 constexpr std::size_t kProofBytes = sizeof(Digest);
