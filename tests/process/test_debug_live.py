@@ -4,14 +4,15 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from allhands.debug import command
+from allhands.debug import asking, command
 from allhands.debug.dumps import NO_ANSWER
 from allhands.debug.job_record import read_job
 from allhands.elastic.records import HALTED
-from harness.launcher import launched, program, read_until, wait_until
+from harness.launcher import environment, launched, program, read_until, wait_until
 from harness.ranks import LIMIT
 
 TRAIN = """
@@ -74,6 +75,47 @@ def test_a_job_that_runs_is_asked(tmp_path, capsys, monkeypatch):
         waits_for(f"rank 1: {NO_ANSWER}; ranks 0, 2 wait in b", job.pid, "--wait=0.3")
         os.kill(pids[1], signal.SIGKILL)
         job.communicate(timeout=LIMIT)
+
+
+BY_HAND = """
+    import sys
+    import allhands as dist
+
+    url, rank, size = sys.argv[1:]
+    dist.init_process_group(init_method=url, rank=int(rank), world_size=int(size))
+    print("met", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_ranks_that_nobody_has_marked_are_found_by_their_world(tmp_path):
+    path = program(tmp_path, BY_HAND)
+    marks = (asking._JOB, asking._RUN_ID, "RANK", *asking._MEETING)
+    env = {k: v for k, v in environment().items() if k not in marks}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, path, f"file://{tmp_path / world}", rank, size],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for world, rank, size in ["a02", "a12", "b01"]
+    ]
+    try:
+        for rank in ranks:
+            assert rank.stdout.readline() == "met\n"
+        first, second, other = (rank.pid for rank in ranks)
+        assert asking.ranks_of(str(second)) == sorted([first, second])
+        assert asking.ranks_of(str(other)) == [other]
+        os.kill(second, signal.SIGSTOP)
+        record = asking.ask([first, second], 1.0)
+        assert [dump.rank for dump in record.dumps] == [0]
+        assert record.endings == {1: HALTED}
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Asking the ranks of a job that runs on this host for their records.
 
 By SIGUSR2, and only those that are known to answer it (see
-`allhands.elastic.record_memory`): nobody else is sent a signal. What a rank was started
-with, by its environment, says which job it is of.
+`allhands.elastic.record_memory`): nobody else is sent a signal. Once its world has met
+a rank says there which one that is; before, what it was started with, by its
+environment, says which job it is of.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from contextlib import suppress
 
 from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump
 from allhands.debug.job_record import JobRecord
-from allhands.elastic.record_memory import answers, record_in
+from allhands.elastic.record_memory import answers, mark_of, record_in
 from allhands.elastic.records import HALTED, is_halted
 
 __all__ = ["ask", "ranks_of"]
 
 _PAUSE = 0.01  # seconds between looks for answers
-_JOB = ("ALLHANDS_JOB",)
+_JOB = "ALLHANDS_JOB"
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
 _RUN_ID = "TORCHELASTIC_RUN_ID"
 
@@ -67,11 +68,24 @@ def _ranks_around(pid: int, unknown: str) -> list[int]:
         )
     if not answers(pid):
         return _descendants(pid)
-    for names in (_JOB, _MEETING):
-        mark = _told(pid, names)
-        if any(mark):
-            return [other for other in _processes() if _told(other, names) == mark]
+    for sign in (_world_of, _job_of, _meeting_of):
+        told = sign(pid)
+        if any(told):
+            return [other for other in _processes() if sign(other) == told]
     return [pid]
+
+
+def _world_of(pid: int) -> tuple[str, ...]:
+    mark = mark_of(pid)
+    return () if mark is None else (mark.world,)
+
+
+def _job_of(pid: int) -> tuple[str, ...]:
+    return _told(pid, (_JOB,))
+
+
+def _meeting_of(pid: int) -> tuple[str, ...]:
+    return _told(pid, _MEETING)
 
 
 def _processes() -> list[int]:
@@ -156,10 +170,20 @@ def _endings(dumps: Sequence[Dump], silent: Iterable[int]) -> dict[int, str]:
     answered = {dump.rank for dump in dumps}
     endings = {rank: NOT_HERE for rank in range(size) if rank not in answered}
     for pid in silent:
-        [rank] = _told(pid, ("RANK",))
-        if rank.isascii() and rank.isdecimal() and int(rank) not in answered:
-            endings[int(rank)] = _why(pid)
+        rank = _rank_of(pid)
+        if rank is not None and rank not in answered:
+            endings[rank] = _why(pid)
     return endings
+
+
+def _rank_of(pid: int) -> int | None:
+    """As the process says, or as it was started; None: nothing tells."""
+    mark = mark_of(pid)
+    if mark is not None:
+        return mark.rank
+    [rank] = _told(pid, ("RANK",))
+    is_rank = rank.isascii() and rank.isdecimal() and len(rank) < 10
+    return int(rank) if is_rank else None
 
 
 def _why(pid: int) -> str:

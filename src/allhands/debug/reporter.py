@@ -20,9 +20,14 @@ from typing import Any
 from allhands import settings
 from allhands.backends import failures
 from allhands.debug.record import told_now, write
-from allhands.elastic.record_memory import RecordMemory, has_handler
+from allhands.elastic.record_memory import Mark, RecordMemory, has_handler
 from allhands.errors import DistBackendError
-from allhands.groups.world import current, when_this_is_a_rank
+from allhands.groups.world import (
+    current,
+    when_the_ranks_have_met,
+    when_this_is_a_rank,
+)
+from allhands.rendezvous.roster import Roster
 
 __all__ = ["answer_already", "listen"]
 
@@ -97,6 +102,13 @@ class _Reporter:
                 self._memory = RecordMemory()
                 signal.signal(signal.SIGUSR2, self.on_signal)
 
+    def tell_world(self, roster: Roster, rank: int) -> None:
+        """Let who finds this rank find the others of the host, and know which it is."""
+        if self._memory is not None:
+            world = roster.token_for("record").hex()[:16]  # a digest, no secret
+            with suppress(OSError):  # no descriptor is left: it is found alone
+                self._memory.mark(Mark(world, rank))
+
     def answer_no_more(self) -> None:
         """A forked child is no rank, unless it becomes one."""
         if self._memory is not None:
@@ -129,6 +141,7 @@ def listen() -> None:
     failures.set_listener(_reporter.on_failure)
     answer_already()
     when_this_is_a_rank(_reporter.answer)
+    when_the_ranks_have_met(_reporter.tell_world)
     os.register_at_fork(after_in_child=_reporter.answer_no_more)
 
 

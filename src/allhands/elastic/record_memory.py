@@ -3,7 +3,8 @@
 An anonymous file of the process, which others of the same user find among its
 descriptors. That it is there, under the number of the process, says that the process
 answers SIGUSR2 with its record: a child that is about to become another program has its
-parent's. It ends with the process and leaves nothing behind.
+parent's. Its name says also which rank of which world that is, once the ranks have met.
+It ends with the process and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -12,11 +13,30 @@ import os
 import signal
 import stat
 from contextlib import suppress
+from typing import NamedTuple
 
-__all__ = ["RecordMemory", "answers", "has_handler", "read_regular", "record_in"]
+__all__ = [
+    "Mark",
+    "RecordMemory",
+    "answers",
+    "has_handler",
+    "mark_of",
+    "read_regular",
+    "record_in",
+]
 
 _NAME = "allhands.record"
 _LONGEST = 1 << 28  # bytes of a rank's record
+_LENGTH = 16  # of the name of a world
+_MOST_DIGITS = 9  # of a rank
+
+
+class Mark(NamedTuple):
+    """Which rank of which world a process is. Everybody may know it."""
+
+    world: str
+    """The same on all its ranks, and no other world's: 16 characters."""
+    rank: int
 
 
 class RecordMemory:
@@ -24,6 +44,18 @@ class RecordMemory:
 
     def __init__(self) -> None:
         self._fd = os.memfd_create(f"{_NAME}.{os.getpid()}", os.MFD_CLOEXEC)
+
+    def mark(self, mark: Mark) -> None:
+        """Let others see that the process is this rank; what was put there goes.
+
+        Raises:
+            OSError: no descriptor is left; then they do not.
+        """
+        name = f"{_NAME}.{os.getpid()}.{mark.world}.{mark.rank}"
+        named = os.memfd_create(name, os.MFD_CLOEXEC)
+        # The number stays: somebody may be about to write there.
+        os.dup2(named, self._fd, inheritable=False)
+        os.close(named)
 
     def write(self, record: str) -> None:
         """Put `record`, the JSON of one object, in place of the one before.
@@ -49,13 +81,22 @@ def answers(pid: int) -> bool:
     It may have become another program since it said so, or have a handler no more: the
     kernel knows.
     """
-    return bool(_path(pid)) and has_handler(pid, signal.SIGUSR2)
+    return has_handler(pid, signal.SIGUSR2) and bool(_found(pid)[0])
+
+
+def mark_of(pid: int) -> Mark | None:
+    """Which rank that process says it is; None: it does not, or answers nobody."""
+    if not has_handler(pid, signal.SIGUSR2):
+        return None
+    world, _, rank = _found(pid)[1].partition(".")
+    is_rank = rank.isascii() and rank.isdecimal() and len(rank) <= _MOST_DIGITS
+    return Mark(world, int(rank)) if is_rank and len(world) == _LENGTH else None
 
 
 def record_in(pid: int) -> str:
     """What the process has put there last; empty: nothing that can be read."""
     with suppress(OSError, ValueError):
-        return read_regular(_path(pid))
+        return read_regular(_found(pid)[0])
     return ""
 
 
@@ -72,8 +113,11 @@ def read_regular(path: str) -> str:
         return file.read() if is_fit else ""
 
 
-def _path(pid: int) -> str:
-    """By which others open it; empty: the process has none, or may not be looked at."""
+def _found(pid: int) -> tuple[str, str]:
+    """By which path others open it, and what its name says of the rank.
+
+    Empty: the process has none, or may not be looked at.
+    """
     folder = f"/proc/{pid}/fd"
     with suppress(OSError):
         own = _status(pid, "NSpid").split()[-1:]  # as the process itself has it
@@ -81,9 +125,10 @@ def _path(pid: int) -> str:
         for number in os.listdir(folder):
             path = f"{folder}/{number}"
             with suppress(OSError):  # closed meanwhile
-                if os.readlink(path).startswith(f"{name} "):
-                    return path
-    return ""
+                link = os.readlink(path).removesuffix(" (deleted)")
+                if own and (link == name or link.startswith(f"{name}.")):
+                    return path, link[len(name) + 1 :]
+    return "", ""
 
 
 def _open_at_once(path: str, flags: int) -> int:

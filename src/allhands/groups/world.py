@@ -46,6 +46,7 @@ __all__ = [
     "is_process_wide",
     "scope",
     "use",
+    "when_the_ranks_have_met",
     "when_this_is_a_rank",
 ]
 
@@ -115,6 +116,9 @@ class World:
             assert self._exchange is not None, "open() comes first"
             with self.carrying_out("", "init_process_group"):
                 self._roster = self._exchange()
+            if self is _process_world:
+                for call in _meetings:
+                    call(self._roster, self.fault_point.rank)
         return self._roster
 
     @contextmanager
@@ -255,6 +259,7 @@ class Scope:
 
 _process_world = World()
 _beginnings: list[Callable[[], object]] = []
+_meetings: list[Callable[[Roster, int], object]] = []
 _everywhere = Scope(_process_world)
 scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
 """Of this thread, or asyncio task."""
@@ -279,6 +284,11 @@ def current() -> World:
 def when_this_is_a_rank(call: Callable[[], object]) -> None:
     """Have `call` called each time this process begins to be a rank."""
     _beginnings.append(call)
+
+
+def when_the_ranks_have_met(call: Callable[[Roster, int], object]) -> None:
+    """Have `call` called with each roster of this process's world, and its rank."""
+    _meetings.append(call)
 
 
 def is_process_wide(world: World) -> bool:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from allhands.elastic import record_memory
-from allhands.elastic.record_memory import RecordMemory, record_in
+from allhands.elastic.record_memory import Mark, RecordMemory, mark_of, record_in
 from allhands.elastic.records import Records
 
 
@@ -139,3 +139,59 @@ def test_what_is_put_there_last_is_read():
     finally:
         memory.close()
     assert record_in(os.getpid()) == ""
+
+
+@pytest.fixture
+def handled():
+    signal.signal(signal.SIGUSR2, lambda *_: None)  # `no_rank_of_another_test` ends it
+
+
+@pytest.mark.usefixtures("handled")
+def test_a_rank_says_which_it_is_once_it_knows():
+    memory = RecordMemory()
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        assert mark_of(os.getpid()) is None
+        for mark in (Mark("0123456789abcdef", 17), Mark("f" * 16, 0)):
+            memory.mark(mark)
+            assert mark_of(os.getpid()) == mark
+            memory.write("{}")
+            assert record_in(os.getpid()) == "{}"
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        assert mark_of(os.getpid()) is None
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        memory.close()
+
+
+@pytest.mark.usefixtures("handled")
+def test_without_a_descriptor_a_rank_stays_as_it_was():
+    memory = RecordMemory()
+    memory.write("{}")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            memory.mark(Mark("f" * 16, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert record_in(os.getpid()) == "{}"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        memory.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "..", ".f", f".{'f' * 16}", f".{'f' * 15}.1", f".{'f' * 17}.1"),
+        *(f".{'f' * 16}.-1", f".{'f' * 16}.{'9' * 99}", f".{'f' * 16}.1.2", "0.f.1"),
+        f".{'f' * 16}.\u0661",
+    ],
+)
+@pytest.mark.usefixtures("handled")
+def test_a_name_that_no_rank_has_says_nothing(name):
+    fd = os.memfd_create(f"{record_memory._NAME}.{os.getpid()}{name}")
+    try:
+        assert mark_of(os.getpid()) is None
+    finally:
+        os.close(fd)
