@@ -1,4 +1,9 @@
-"""What every Communicator does with a Call, whichever it is; ranks are threads."""
+"""What every Communicator does with a Call, whichever it is; ranks are threads.
+
+Jobs of Gloo and MPI run it, too, with the plugins `harness.gloo_ranks` and `mpi_ranks`;
+there `native` below stands for their communicators. What is skipped stands in
+`harness.contract`.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,10 +14,12 @@ import pytest
 import allhands as dist
 from allhands.backends.call import Call
 from allhands.backends.coalescing import CoalescingCommunicator
-from allhands.backends.communicator import Communicator
+from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.fake import FakeCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.groups.user_group import UserGroupCommunicator
+from allhands.store import PrefixStore
+from harness import contract, documents, ranks
 from harness.ranks import run_ranks
 
 SIZE = 3
@@ -66,6 +73,31 @@ class OneByOne(Communicator):
         self.communicator.close(grace)
 
 
+def documented():
+    """The class that the documents have written."""
+    page = documents.read(documents.ROOT / "docs" / "howto" / "write-a-backend.md")
+    names = {}
+    exec(page.programs()["through_store.py"], names)
+    return names["StoreCommunicator"]
+
+
+class Documented(documented()):
+    """It, made as `register_backend` would make it for the group of all ranks."""
+
+    def __init__(self, world):
+        options = CommunicatorOptions(
+            store=PrefixStore("documented", world.get_group_store()),
+            group_rank=world.rank(),
+            group_size=world.size(),
+            timeout=world.timeout,
+            group_id=world.group_name,
+            global_ranks_in_group=world.global_ranks,
+            num_alike=0,
+            roster=None,
+        )
+        super().__init__(options, None)
+
+
 MAKERS = {
     "native": lambda world: world.communicator,
     "per-device": lambda world: PerDeviceCommunicator({"cpu": world.communicator}),
@@ -74,9 +106,9 @@ MAKERS = {
     "user's group that coalesces": lambda world: UserGroupCommunicator(
         UsersCoalescingGroup(0, SIZE)
     ),
+    "documents": Documented,
     "fake": lambda world: FakeCommunicator(),
 }
-MOVING = [name for name in MAKERS if name != "fake"]
 
 
 def numbers(rank, length=4):
@@ -202,18 +234,19 @@ def unlike(call, expected):
 
 @pytest.fixture(params=MAKERS)
 def make(request):
-    return MAKERS[request.param]
-
-
-@pytest.fixture(params=MOVING)
-def moving(request):
+    test = request.node.originalname
+    below = None if request.param in ("fake", "documents") else ranks.BACKEND
+    for name in (request.param, below):
+        reason = contract.why_skipped(name, test)
+        if reason is not None:
+            pytest.skip(reason)
     return MAKERS[request.param]
 
 
 @pytest.mark.parametrize("async_op", [False, True])
-def test_every_collective(moving, async_op):
+def test_every_collective(make, async_op):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
         for call, expected in everything_of(rank):
             work = communicator.submit(replace(call, async_op=async_op))
             assert (work is None) is not async_op
@@ -225,9 +258,9 @@ def test_every_collective(moving, async_op):
 
 
 @pytest.mark.parametrize("async_op", [False, True])
-def test_every_coalesced_operation(moving, async_op):
+def test_every_coalesced_operation(make, async_op):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
         for call, expected in coalesced_of(rank):
             work = communicator.submit(replace(call, async_op=async_op))
             assert (work is None) is not async_op
@@ -241,9 +274,9 @@ def test_every_coalesced_operation(moving, async_op):
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "all_gather_single"])
-def test_coalesced_lists_of_unlike_length_are_refused(moving, kind):
+def test_coalesced_lists_of_unlike_length_are_refused(make, kind):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
         outputs = [nothing(12)] * 2
         if kind == "all_gather":
             outputs = [[nothing()] * 2] * SIZE
@@ -267,9 +300,9 @@ def test_a_call_returns_a_work_only_where_it_is_asynchronous(make):
     run_ranks(SIZE, body)
 
 
-def test_the_methods_are_calls(moving):
+def test_the_methods_are_calls(make):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
         x = numbers(rank)
         assert communicator.all_reduce(x, dist.ReduceOp.MAX, None, False) is None
         assert np.array_equal(x, numbers(SIZE - 1))
@@ -282,9 +315,9 @@ def test_the_methods_are_calls(moving):
     run_ranks(SIZE, body)
 
 
-def test_messages(moving):
+def test_messages(make):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
         left, right = (rank - 1) % SIZE, (rank + 1) % SIZE
         here = nothing()
         received = communicator.irecv(here, left, 5, None)
@@ -295,19 +328,75 @@ def test_messages(moving):
         source = communicator.sendrecv(numbers(rank), right, 7, here, left, 7, None)
         assert source == left
         assert np.array_equal(here, numbers(left))
-        dist.barrier()
+
+    run_ranks(SIZE, body)
+
+
+def test_messages_of_any_source(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        here = nothing()
         if rank == 0:
             communicator.send(numbers(7), 1, 6, None)
         elif rank == 1:
             assert communicator.recv(here, None, 6, None) == 0
             assert np.array_equal(here, numbers(7))
+        dist.barrier()
 
     run_ranks(SIZE, body)
 
 
-def test_a_prepared_call_runs_again_and_again(moving):
+def test_a_message_to_itself(make):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
+        here = nothing()
+        received = communicator.irecv(here, rank, 3, None)
+        communicator.isend(numbers(rank), rank, 3, None).wait()
+        assert received.wait()
+        assert np.array_equal(here, numbers(rank))
+
+    run_ranks(2, body)
+
+
+def test_scans(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        here = nothing()
+        communicator.submit(Call("scan", here, numbers(rank)))
+        assert np.array_equal(here, sum(ALL[: rank + 1]))
+        communicator.submit(Call("exscan", here, numbers(rank)))
+        assert rank == 0 or np.array_equal(here, sum(ALL[:rank]))
+
+    run_ranks(SIZE, body)
+
+
+def test_shared_arrays(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        mine = communicator.empty_shared((2,), np.float64, None)
+        mine[:] = rank
+        dist.barrier()
+        peers = [communicator.peer_array(mine, peer) for peer in range(SIZE)]
+        assert [peer.tolist() for peer in peers] == [[0, 0], [1, 1], [2, 2]]
+        dist.barrier()
+
+    run_ranks(SIZE, body)
+
+
+def test_ranks_that_call_different_things_are_told_so(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        x = numbers(rank, 4 + rank)
+        with pytest.raises(dist.CollectiveMismatchError, match="all_reduce"):
+            communicator.submit(Call("all_reduce", x, x))
+        assert np.array_equal(x, numbers(rank, 4 + rank))
+
+    run_ranks(2, body)
+
+
+def test_a_prepared_call_runs_again_and_again(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
         x = np.ones(2)
         request = communicator.prepare(Call("all_reduce", x, x))
         request()
@@ -342,9 +431,9 @@ def test_a_prepared_call_that_is_refused_may_be_tried_again():
 
 
 @pytest.mark.parametrize("op", ["gossip", "gossip_coalesced"])
-def test_an_unknown_operation_is_refused_by_name(moving, op):
+def test_an_unknown_operation_is_refused_by_name(make, op):
     def body(rank):
-        communicator = moving(dist.group.WORLD)
+        communicator = make(dist.group.WORLD)
         with pytest.raises(NotImplementedError, match=r"does not support gossip"):
             communicator.submit(Call(op, [numbers(0)], [numbers(0)]))
 
@@ -379,10 +468,10 @@ def test_a_fault_on_demand_comes_before_the_operation():
     run_ranks(SIZE, body)
 
 
-def test_a_coalescing_communicator_starts_everything(moving):
+def test_a_coalescing_communicator_starts_everything(make):
     def body(rank):
         works = []
-        communicator = CoalescingCommunicator(moving(dist.group.WORLD), works)
+        communicator = CoalescingCommunicator(make(dist.group.WORLD), works)
         calls = everything_of(rank)
         for call, _ in calls:
             assert communicator.submit(call) is None

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from harness import mpi_jobs
+from harness import contract, mpi_jobs
 from harness.launcher import launch, program
 
 HERE = pathlib.Path(__file__).parent
@@ -54,6 +54,7 @@ def test_the_suites_of_every_communicator(folder):
     assert job.returncode == 0, f"{job.stdout[-8000:]}\n{job.stderr[-2000:]}"
     assert job.stdout.count(" passed") == 3
     assert " failed" not in job.stdout
+    assert contract.skips(job.stdout) == contract.reasons(*contract.UNDER_TEST, "mpi")
 
 
 def test_the_tutorial_needs_no_address_and_no_launcher_of_ours(folder, tmp_path):

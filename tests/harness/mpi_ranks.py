@@ -65,3 +65,4 @@ def _outcome(size, body, store, timeout):
 
 
 ranks.run_ranks = run_ranks
+ranks.BACKEND = "mpi"

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import allhands as dist
+from harness import contract
 from harness.launcher import environment, launch, program
 from harness.ranks import LIMIT
 
@@ -33,6 +34,7 @@ def test_the_suites_of_every_communicator():
     )
     assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-2000:]}"
     assert " passed" in done.stdout
+    assert contract.skips(done.stdout) == contract.reasons(*contract.UNDER_TEST, "gloo")
 
 
 PROGRAM = """

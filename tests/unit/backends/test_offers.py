@@ -10,8 +10,9 @@ import pytest
 import allhands as dist
 from allhands.__main__ import main
 from allhands.backends import lookup
-from allhands.backends.offers import Offer, offers
+from allhands.backends.offers import ENTRY_POINTS, Offer, offers
 from allhands.backends.registry import Backend
+from harness import documents
 from harness.ranks import run_ranks
 
 MODULE = """
@@ -71,6 +72,23 @@ def test_a_package_offers_a_backend(install):
     assert dist.get_default_backend_for_device("abacus:0") == "mine"
     assert dist.get_default_backend_for_device("cpu") == "native"
     assert dist.is_backend_available("mine")
+
+
+def test_the_backend_of_the_documents_is_offered_as_they_say(install):
+    page = documents.read(documents.ROOT / "docs" / "howto" / "write-a-backend.md")
+    head, entry = page.blocks("text")[0].splitlines()
+    assert head == f'[project.entry-points."{ENTRY_POINTS}"]'
+    name, value = entry.replace('"', "").split(" = ")
+    module = value.partition(":")[0]
+    text = page.programs()[f"{module}.py"]
+    install("a-package", f"{name} = {value}", module, text)
+
+    def body(rank):
+        array = np.ones(2)
+        dist.all_reduce(array)
+        return type(dist.get_backend_impl()).__module__, array.tolist()
+
+    assert run_ranks(2, body, backend=name) == [(module, [2, 2])] * 2
 
 
 def test_they_are_looked_for_only_where_nothing_else_has_the_name(
