@@ -95,6 +95,11 @@ void test_silent_strangers_keep_nobody_out() {
   wait_closed(strangers[299].get());  // its time is up
 }
 
+void advance(Handshake& handshake) {
+  while (handshake.advance() == Handshake::State::Going)
+    CHECK(wait_ready(handshake.fd(), Direction::Read, soon()));
+}
+
 // Who knows another secret learns nothing and is not heard.
 void test_another_secret_is_refused() {
   TcpRanks ranks(2);
@@ -103,33 +108,46 @@ void test_another_secret_is_refused() {
   const ProcessName name = name_of(self.endpoints, self.pid, self.start);
   Handshake handshake = Handshake::dial(UnforkedFd(connect_to_port(ranks.port(0))),
                                         "another", "127.0.0.1:1 1 1", name);
-  while (handshake.advance() == Handshake::State::Going)
-    CHECK(wait_ready(handshake.fd(), Direction::Read, soon()));
+  advance(handshake);
   CHECK(handshake.state() == Handshake::State::Failed);
   CHECK(handshake.problem().find("the same secret") != std::string::npos);
   check_works(ranks);
 }
 
+// An attempt to reach rank 0 by a process of the job, up to the answer. The process
+// knows of `num_sockets` that their connection has had.
+Handshake dial(TcpRanks& ranks, std::uint64_t num_sockets) {
+  const ProcessIdentity self = ranks.members(0).process(0);
+  Handshake handshake = Handshake::dial(
+      UnforkedFd(connect_to_port(ranks.port(0))), kSecret, name_of("127.0.0.1:1", 1, 1),
+      name_of(self.endpoints, self.pid, self.start), num_sockets);
+  advance(handshake);
+  return handshake;
+}
+
 // A process of the job, as rank 1 of a group of rank 0's, that may say anything.
 class Rogue {
  public:
-  Rogue() : ranks_(2) {
+  // So many attempts before, of whose success it has learnt nothing.
+  explicit Rogue(int num_lost = 0) : ranks_(2) {
     Membership members = ranks_.members(0);
     std::vector<ProcessIdentity> all = members.peers.all();
     all[1] = {all[0].host, 1, 1, "127.0.0.1:1"};
     members.peers = std::move(all);
     transport_ = ranks_.port(0).join(members, {}, Tuning::for_ranks(2));
-    const ProcessIdentity& self = members.process(0);
-    Handshake handshake = Handshake::dial(
-        UnforkedFd(connect_to_port(ranks_.port(0))), kSecret,
-        name_of("127.0.0.1:1", 1, 1), name_of(self.endpoints, self.pid, self.start));
-    while (handshake.advance() == Handshake::State::Going)
-      CHECK(wait_ready(handshake.fd(), Direction::Read, soon()));
+    std::vector<Handshake> lost;
+    for (int i = 0; i < num_lost; ++i) {
+      lost.push_back(dial(ranks_, 0));
+      CHECK(lost.back().state() == Handshake::State::Accepted);
+      lost.back().take_up(0);
+      CHECK(wait_ready(lost.back().fd(), Direction::Read, soon()));
+    }
+    Handshake handshake = dial(ranks_, 0);
     CHECK(handshake.state() == Handshake::State::Accepted);
     handshake.take_up(0);
-    while (handshake.advance() == Handshake::State::Going)
-      CHECK(wait_ready(handshake.fd(), Direction::Read, soon()));
+    advance(handshake);
     CHECK(handshake.state() == Handshake::State::Done);
+    CHECK(handshake.number() == static_cast<std::uint64_t>(num_lost) + 1);
     socket_ = handshake.take_socket();
     transport_->link(1);  // it says on which channel
     FrameHead join;
@@ -157,6 +175,7 @@ class Rogue {
     wait_closed(socket_.get());
     check_works(ranks_);
   }
+  TcpRanks& ranks() { return ranks_; }
   Transport& transport() { return *transport_; }
 
   FrameHead head = {};  // of a record that would be taken
@@ -248,6 +267,17 @@ void test_a_successor_is_no_peer() {
   CHECK(transport->end_of(1).find("another process listens") != std::string::npos);
 }
 
+// Who never learns that it was accepted comes again, however often, and is let in. What
+// it asked for before it had its last socket is late.
+void test_answers_that_were_lost() {
+  Rogue rogue(4);
+  rogue.write_frame(8);
+  wait_until([&] { return rogue.transport().link(1).has_record(); });
+  CHECK(dial(rogue.ranks(), 0).state() == Handshake::State::Busy);
+  CHECK(dial(rogue.ranks(), 1).state() == Handshake::State::Busy);
+  CHECK(dial(rogue.ranks(), 5).state() == Handshake::State::Accepted);
+}
+
 // Without a descriptor for a moment, neither side gives up.
 void test_descriptors_run_out_for_a_moment() {
   TcpRanks ranks(2);
@@ -280,5 +310,6 @@ int main() {
   test_senseless_frames_end_their_connection_only();
   test_who_cannot_be_reached_is_gone();
   test_a_successor_is_no_peer();
+  test_answers_that_were_lost();
   test_descriptors_run_out_for_a_moment();
 }

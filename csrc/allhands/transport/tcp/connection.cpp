@@ -135,8 +135,7 @@ void Connection::keep() {
 // Of what was sent.
 void Connection::drop_confirmed() {
   int in_kernel = 0;
-  if (state() != State::Up ||
-      received_.load(std::memory_order_relaxed) == silent_until_ ||
+  if (state() != State::Up || !is_heard() ||
       ::ioctl(socket_.get(), SIOCOUTQ, &in_kernel) != 0)
     return;
   // The kernel may have what belongs to the handshake, too.
@@ -339,10 +338,11 @@ bool Connection::open(UnforkedFd socket, const Handshake& made) {
     sent_ = arrived;
     failure_.clear();
     condition_ = Condition::Whole;
+    num_known_there_ = num_known_there();
     num_sockets_ = made.number();
-    was_accepted_ = !made.is_dialer();
-    // Who has dialled reads already.
-    silent_until_ = was_accepted_ ? received_.load(std::memory_order_relaxed) : kNever;
+    // Who was dialled reads already.
+    silent_until_ =
+        made.is_dialer() ? kNever : received_.load(std::memory_order_relaxed);
     has_to_speak = made.is_dialer() && unsent() == 0;
     has_kept_ = unsent() != 0;
     fd_ = socket.get();

@@ -103,9 +103,12 @@ class Connection final : private FrameSink {
   // Takes what the socket that was given up has left, and closes it. Returns the number
   // of bytes received so far; nothing, where what came is no frame.
   std::optional<std::uint64_t> end_socket();
-  // How many sockets it has had; and whether the peer may not know of the last one.
+  // How many sockets it has had; and of how many the peer is sure to know: of one that
+  // it has dialled once something came over it.
   std::uint64_t num_sockets() const { return num_sockets_; }
-  bool is_last_unknown_there() const { return was_accepted_; }
+  std::uint64_t num_known_there() const {
+    return is_heard() ? num_sockets_ : num_known_there_;
+  }
   // Sends what was kept; false: some is left.
   bool flush();
   void lose(const std::string& reason);
@@ -138,6 +141,10 @@ class Connection final : private FrameSink {
   bool read_locked(int socket);
   void drop_confirmed();
   void ask_for_attention();
+  // Whether the peer has the socket, or reads from it at least.
+  bool is_heard() const {
+    return received_.load(std::memory_order_relaxed) != silent_until_;
+  }
   void keep();
   void keep_bulk(std::span<const iovec> parts, std::size_t sent);
   void close_socket();
@@ -186,7 +193,7 @@ class Connection final : private FrameSink {
   std::uint64_t written_before_ = 0;
   unsigned silent_beats_ = 0;
   std::uint64_t num_sockets_ = 0;
-  bool was_accepted_ = false;
+  std::uint64_t num_known_there_ = 0;  // before the last one
 };
 
 }  // namespace allhands

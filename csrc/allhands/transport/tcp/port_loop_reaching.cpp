@@ -213,11 +213,10 @@ void PortLoop::admit(int fd, Shaking& shaking) {
 }
 
 // Of two that dial each other, the attempt of the one with the smaller name counts,
-// once it has reached the other. An attempt from before the last socket was made is
-// late, unless that socket may be one that its dialer has given up.
+// once it has reached the other. An attempt is late if it is from before a socket that
+// its dialer has had.
 bool PortLoop::is_acceptable(Connection& from, std::uint64_t num_sockets) const {
-  const std::uint64_t unknown = from.is_last_unknown_there() ? 1 : 0;
-  if (num_sockets + unknown < from.num_sockets()) return false;
+  if (num_sockets < from.num_known_there()) return false;
   const auto found = reaching_.find(&from);
   const int dialing = found == reaching_.end() ? -1 : found->second.dialing;
   return dialing < 0 || connecting_.contains(dialing) || from.peer() < self_;
