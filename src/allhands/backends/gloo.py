@@ -37,7 +37,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     Raises:
         TypeError: `pg_options` is given; this backend has none.
         RuntimeError: torch is not installed.
-        DistStoreError: a member did not come in time.
+        DistStoreError: a member did not come, or not connect, in time.
         DistBackendError: Gloo could not connect them.
     """
     if pg_options is not None:
@@ -49,12 +49,19 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     ranks = options.global_ranks_in_group
     token = roster.token_for("gloo", ranks, options.num_alike).hex()
     store = PrefixStore(f"gloo/{token[:16]}", options.store)
-    key = f"here/{options.group_rank}"
-    store.set(key, b"")
-    keys = [f"here/{rank}" for rank in range(options.group_size)]
-    await_members(store, keys, options, name)
+    _meet("here", store, options, name)
     members = [roster.identities[rank] for rank in ranks]
-    return GlooCommunicator(store, members, options)
+    made = GlooCommunicator(store, members, options)
+    # Gloo fails in who still connects when another closes its end of the group already.
+    _meet("connected", store, options, name)
+    return made
+
+
+def _meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> None:
+    """Return once every member has come there."""
+    keys = [f"{where}/{rank}" for rank in range(options.group_size)]
+    store.set(keys[options.group_rank], b"")
+    await_members(store, keys, options, name)
 
 
 class GlooCommunicator(PolledCommunicator):
