@@ -10,7 +10,6 @@ import os
 import pathlib
 import pickle
 import subprocess
-import sys
 import tempfile
 import textwrap
 import threading
@@ -21,6 +20,7 @@ from datetime import timedelta
 import allhands as dist
 from allhands.groups.world import World, use
 from allhands.store import HashStore
+from harness.prepared import PreparedProgram
 
 # Only what hangs meets these limits, however slow the machine is. Whoever knows most of
 # what is missing speaks first: a group, then the ranks here, then pytest's timeout.
@@ -121,12 +121,15 @@ class Processes:
             time.sleep(999)
 
         def until_it_waits(thread):
+            # In a process that was forked, Python has the number of another.
+            is_main = thread is threading.main_thread()
+            task = os.getpid() if is_main else thread.native_id
             before, num_alike = None, 0
             while num_alike < 3:
                 time.sleep(0.001)  # without the GIL, so that nobody waits for that
                 frame = sys._current_frames().get(thread.ident)
                 now = frame and (id(frame), frame.f_lasti)
-                with open(f"/proc/self/task/{thread.native_id}/stat") as file:
+                with open(f"/proc/self/task/{task}/stat") as file:
                     is_asleep = file.read().rpartition(")")[2].split()[0] == "S"
                 num_alike = num_alike + 1 if is_asleep and now == before else 0
                 before = now
@@ -157,12 +160,10 @@ class Processes:
         }
         program = self.PRELUDE + textwrap.dedent(source)
         self.ranks = [
-            subprocess.Popen(
-                [sys.executable, "-c", program],
-                env=environment | {"RANK": str(rank)} | self._host(hosts, rank),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+            PreparedProgram(
+                "allhands",
+                program,
+                environment | {"RANK": str(rank)} | self._host(hosts, rank),
             )
             for rank in range(size)
         ]
@@ -172,11 +173,9 @@ class Processes:
 
     def __exit__(self, *_):
         for process in self.ranks:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
             process.wait()
-            process.stdout.close()
-            process.stderr.close()
+            process.close()
         self._stack.close()
 
     def _host(self, hosts, rank):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import textwrap
 
+from harness.prepared import PreparedProgram
 from harness.ranks import LIMIT
 
 _PRELUDE = """
@@ -77,12 +76,13 @@ class TorchJob:
         program = folder / "program.py"
         program.write_text(_PRELUDE + textwrap.dedent(source))
         self.ranks = [
-            subprocess.Popen(
-                [sys.executable, program, folder, str(rank), str(size)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "ALLHANDS_CALIBRATION": "no"},
+            PreparedProgram(
+                "torch",
+                str(program),
+                dict(os.environ),
+                str(folder),
+                str(rank),
+                str(size),
             )
             for rank in range(size)
         ]
@@ -93,7 +93,8 @@ class TorchJob:
     def __exit__(self, *_: object) -> None:
         for process in self.ranks:
             process.kill()
-            process.communicate()
+            process.wait()
+            process.close()
 
     def join(self, *, dead: tuple[int, ...] = ()) -> list[object]:
         """What the ranks gave, but for the `dead`, once all have ended."""

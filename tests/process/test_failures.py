@@ -1,6 +1,5 @@
 """Ranks that die, are late, or are interrupted; each rank is a process."""
 
-import os
 import re
 import signal
 import time
@@ -136,8 +135,8 @@ def test_who_has_no_file_descriptors_left_takes_only_the_dead_for_dead(killed):
     with Processes(2, source) as job:
         if killed:
             assert job.read(1) == "ready"
-            pid = job.ranks[1].pid  # nobody reaps it before the other one has looked
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            # Nobody reaps it before the other one has looked.
+            assert job.ranks[1].has_ended(LIMIT)
             assert job.read(0) == "ready"
             assert job.ranks[0].wait(LIMIT) == 0
             assert job.join(codes=[0, -signal.SIGKILL]) == [[1], None]
