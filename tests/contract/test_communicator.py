@@ -18,6 +18,7 @@ from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.fake import FakeCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.groups.user_group import UserGroupCommunicator
+from allhands.groups.world import current
 from allhands.store import PrefixStore
 from harness import contract, documents, ranks
 from harness.ranks import run_ranks
@@ -93,7 +94,7 @@ class Documented(documented()):
             group_id=world.group_name,
             global_ranks_in_group=world.global_ranks,
             num_alike=0,
-            roster=None,
+            roster=current().roster,
         )
         super().__init__(options, None)
 

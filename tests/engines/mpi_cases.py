@@ -11,6 +11,18 @@ from harness.ranks import run_ranks
 SECOND = timedelta(seconds=1)
 
 
+def test_pairs_name_it_as_well_and_it_is_said_to_be_there():
+    def body(rank):
+        group = dist.new_group(backend="cpu:mpi,cuda:fake")
+        total = np.ones(1)
+        dist.all_reduce(total, group=group)
+        kind = type(dist.get_backend_impl(group, "cpu")).__name__
+        return dist.get_backend_config(group), kind, total[0], dist.is_mpi_available()
+
+    expected = "cpu:mpi,cuda:fake", "MpiCommunicator", 3, True
+    assert run_ranks(3, body) == [expected] * 3
+
+
 def test_a_tag_that_mpi_has_not_is_refused():
     from mpi4py import MPI
 

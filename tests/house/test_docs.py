@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from allhands import settings
+from allhands.backends.call import OPERATIONS
 from harness.documents import ROOT, documents, unlike
 from harness.launcher import environment
 from harness.ranks import LIMIT
@@ -126,6 +127,14 @@ def test_the_reading_path_leads_through_the_code():
         code = (ROOT / file).read_text()
         assert re.search(rf"\b{name}\(", code), f"{file}: {frame}"
         assert owner in code, f"{file}: {frame}"
+
+
+def test_the_page_on_backends_lists_every_operation():
+    text = DOCUMENTS["docs/howto/write-a-backend.md"].text
+    _, table = text.split("| operation | `output` | `input` |\n|---|---|---|\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(names) == sorted(OPERATIONS)
 
 
 def test_settings_page_lists_every_setting():

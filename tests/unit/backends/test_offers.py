@@ -3,6 +3,7 @@
 import importlib
 import sys
 import textwrap
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from allhands.backends import lookup
 from allhands.backends.offers import ENTRY_POINTS, Offer, offers
 from allhands.backends.registry import Backend
 from harness import documents
-from harness.ranks import run_ranks
+from harness.ranks import GROUP_LIMIT, run_ranks
 
 MODULE = """
 from allhands.backends.fake import FakeCommunicator
@@ -83,12 +84,22 @@ def test_the_backend_of_the_documents_is_offered_as_they_say(install):
     text = page.programs()[f"{module}.py"]
     install("a-package", f"{name} = {value}", module, text)
 
-    def body(rank):
-        array = np.ones(2)
-        dist.all_reduce(array)
-        return type(dist.get_backend_impl()).__module__, array.tolist()
+    store, limit = dist.HashStore(), timedelta(seconds=GROUP_LIMIT)
 
-    assert run_ranks(2, body, backend=name) == [(module, [2, 2])] * 2
+    def body(rank):
+        sums = []
+        for number in (1, 2):  # worlds, one after the other
+            dist.init_process_group(
+                name, store=store, rank=rank, world_size=2, timeout=limit
+            )
+            assert type(dist.get_backend_impl()).__module__ == module
+            array = np.full(2, 10.0 * number + rank)
+            dist.all_reduce(array)
+            sums.append(array.tolist())
+            dist.destroy_process_group()
+        return sums
+
+    assert run_ranks(2, body, init=False) == [[[21, 21], [41, 41]]] * 2
 
 
 def test_they_are_looked_for_only_where_nothing_else_has_the_name(
