@@ -71,7 +71,9 @@ def init_process_group(
         rank: this process's rank, likewise.
         store: a key-value store that all ranks share, instead of `init_method`.
         group_name: not used, as in torch.distributed.
-        pg_options: for the backend; for the native one `NativeOptions`.
+        pg_options: for the backend; for the native one `NativeOptions`. Of a group
+            with other backends beside it these are for the native one, all else for
+            the others.
         device_id: kept as `ProcessGroup.bound_device_id`.
         _ranks: not for users.
         enable_reconfigure: whether members may change later. No backend here can do

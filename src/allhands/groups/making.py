@@ -7,7 +7,7 @@ its first operation. For one thread at a time.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from allhands import arrays, settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.config import BackendConfig
 from allhands.backends.per_device import PerDeviceCommunicator
-from allhands.backends.registry import make_communicator
+from allhands.backends.registry import is_native, make_communicator
 from allhands.groups import excepthook
 from allhands.groups.merge import find_place
 from allhands.groups.process_group import ProcessGroup
@@ -359,9 +359,15 @@ def _make_group(
     for device, name in devices.items():
         if name in by_name:
             continue
-        store = PrefixStore(f"{device}/", options.store)
-        made = make_communicator(name, replace(options, store=store), pg_options)
+        own = replace(options, store=PrefixStore(f"{device}/", options.store))
+        theirs = _options_of(name, devices.values(), pg_options)
+        try:
+            made = make_communicator(name, own, theirs)
+        except BaseException:
+            _close(by_name.values())
+            raise
         if isinstance(made, ProcessGroup):
+            _close(by_name.values())
             made.bind(options, config, UserGroupCommunicator(made), _Maker())
             return made
         by_name[name] = made
@@ -373,3 +379,19 @@ def _make_group(
         communicator = PerDeviceCommunicator(serving)
     group.bind(options, config, communicator, _Maker())
     return group
+
+
+def _options_of(name: str, names: Iterable[str], pg_options: Any) -> Any:
+    """What the backend `name` of a group with the backends `names` gets of its options.
+
+    Where some are native and some are not, each gets those of its kind.
+    """
+    are_native = {is_native(each) for each in names}
+    is_for_native = isinstance(pg_options, NativeOptions)
+    is_for_all = len(are_native) == 1
+    return pg_options if is_for_all or is_native(name) is is_for_native else None
+
+
+def _close(communicators: Iterable[Communicator]) -> None:
+    for communicator in communicators:
+        communicator.close(0.0)

@@ -217,6 +217,49 @@ def test_a_call_goes_to_the_backend_of_its_arrays(registered):
     run_ranks(1, body)
 
 
+@pytest.mark.parametrize("given", ["theirs", dist.NativeOptions("rank"), None])
+def test_each_backend_of_a_group_gets_the_options_of_its_kind(registered, given):
+    seen = []
+
+    def make(options, pg_options):
+        seen.append(pg_options)
+        return FakeCommunicator()
+
+    registered("mine", make, extended_api=True, devices="abacus")
+
+    def body(rank):
+        dist.new_group(backend="cpu:native,abacus:mine", pg_options=given)
+        dist.new_group(backend="cpu:fake,abacus:mine", pg_options=given)
+        return dist.get_backend_config()
+
+    assert run_ranks(1, body, backend="cpu:native") == ["cpu:native"]
+    assert seen == [given if given == "theirs" else None, given]
+
+
+def test_a_backend_that_cannot_be_made_leaves_nothing_of_the_others(registered):
+    made = []
+
+    def make(*_):
+        made.append(CanSendOnly())
+        return made[-1]
+
+    def refuse(*_):
+        raise LookupError("no abacus")
+
+    registered("first", make, devices="first")
+    registered("second", refuse, devices="second")
+    registered("third", lambda *_: Recording(0, 1), devices="third")
+
+    def body(rank):
+        with pytest.raises(LookupError, match="no abacus"):
+            dist.new_group(backend="first:first,second:second")
+        group = dist.new_group(backend="first:first,third:third")
+        assert type(group) is Recording
+
+    run_ranks(1, body, backend="cpu:native")
+    assert [each.calls for each in made] == [["close"], ["close"]]
+
+
 def test_the_native_backend_takes_no_options_of_others():
     store = dist.HashStore()
     with pytest.raises(TypeError, match="takes NativeOptions as pg_options, got 'x'"):
