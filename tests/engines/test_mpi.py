@@ -48,6 +48,7 @@ def test_the_suites_of_every_communicator(folder):
         folder,
         3,
         *("-m", "pytest", "-q", "-p", "harness.mpi_ranks", "-p", "no:cacheprovider"),
+        "--color=no",  # the mpiexec of Open MPI lends its ranks a terminal
         *map(str, SUITES),
         PYTHONPATH=str(HERE.parent),
     )
