@@ -98,15 +98,12 @@ class TorchJob:
 
     def join(self, *, dead: tuple[int, ...] = ()) -> list[object]:
         """What the ranks gave, but for the `dead`, once all have ended."""
-        given: list[object] = []
-        for rank, process in enumerate(self.ranks):
-            output = process.communicate(timeout=LIMIT)
-            if rank in dead:
-                continue
-            code = process.returncode
-            assert code == 0, f"rank {rank} ended with {code}: {output}"
-            given.append(json.loads((self._folder / f"{rank}.json").read_text()))
-        return given
+        alive = [rank for rank in range(len(self.ranks)) if rank not in dead]
+        outputs = {rank: self.ranks[rank].communicate(LIMIT) for rank in alive}
+        codes = {rank: self.ranks[rank].returncode for rank in alive}
+        assert not any(codes.values()), f"exit codes {codes}, outputs {outputs}"
+        files = [self._folder / f"{rank}.json" for rank in alive]
+        return [json.loads(file.read_text()) for file in files]
 
 
 def check_as_gloo(
