@@ -56,7 +56,10 @@ def test_ranks_that_wait_leave_the_cpus_alone(wait, limit):
 @pytest.mark.parametrize("wait", ["dist.barrier()", "dist.recv(np.zeros(1), 7)"])
 def test_all_ranks_are_told_of_a_death_within_a_second(wait):
     source = f"""
+    reading, writing = os.pipe()
+
     def work(rank):
+        os.write(writing, b".")
         if rank == 7:
             time.sleep(999)
         try:
@@ -65,7 +68,8 @@ def test_all_ranks_are_told_of_a_death_within_a_second(wait):
             return time.monotonic(), error.ranks
 
     def meanwhile(pids):
-        time.sleep(0.5)
+        for _ in pids:
+            os.read(reading, 1)
         os.kill(pids[7], signal.SIGKILL)
         return time.monotonic()
     """
