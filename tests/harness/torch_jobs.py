@@ -98,10 +98,10 @@ class TorchJob:
 
     def join(self, *, dead: tuple[int, ...] = ()) -> list[object]:
         """What the ranks gave, but for the `dead`, once all have ended."""
+        outputs = [process.communicate(LIMIT) for process in self.ranks]
+        codes = [process.returncode for process in self.ranks]
         alive = [rank for rank in range(len(self.ranks)) if rank not in dead]
-        outputs = {rank: self.ranks[rank].communicate(LIMIT) for rank in alive}
-        codes = {rank: self.ranks[rank].returncode for rank in alive}
-        assert not any(codes.values()), f"exit codes {codes}, outputs {outputs}"
+        assert not any(codes[rank] for rank in alive), f"{codes}, outputs {outputs}"
         files = [self._folder / f"{rank}.json" for rank in alive]
         return [json.loads(file.read_text()) for file in files]
 
