@@ -18,7 +18,8 @@ def carried_out(prog: str, act: Callable[[], None], lost: str = "") -> int:
 
     `lost` says what an interrupted one leaves undone.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
+    # As Ctrl-C, so that nothing is left behind.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         act()
     except (JobError, OSError) as error:
@@ -27,4 +28,6 @@ def carried_out(prog: str, act: Callable[[], None], lost: str = "") -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"{prog}: interrupted{lost}\n")
         return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
     return 0
