@@ -34,7 +34,7 @@ void check_broken(HostRank& rank, const Error& error) {
 void test_a_rank_that_left_is_named_on_every_rank(std::size_t count) {
   for (const Hosting& hosting : kHostings)
     for (int gone = 0; gone < static_cast<int>(hosting.size()); ++gone) {
-      std::atomic<int> num_through = 0;
+      std::atomic<int> num_through = 0, num_told = 0;
       run_on_hosts(hosting, [&](HostRank& rank) {
         std::vector<float> data(count, 1);
         rank.run(sum(data));
@@ -48,6 +48,9 @@ void test_a_rank_that_left_is_named_on_every_rank(std::size_t count) {
         CHECK(has(error, "all_reduce(float32, count " + std::to_string(count)));
         CHECK(has(error, "#2 on group 'test'"));
         CHECK(has(error, "rank " + std::to_string(gone) + " (pid "));
+        // A group refuses further calls; the parts of it that are here do not.
+        ++num_told;
+        while (num_told + 1 < rank.size()) std::this_thread::yield();
         check_broken(rank, error);
       });
     }
