@@ -9,7 +9,8 @@
 # make mutants  breaks the code in 60 places, one at a time: do the tests notice? Takes hours,
 #   the more so where other things run; a run that was cut short goes on where it was
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git. Tests
-# between hosts make them of namespaces, as root and with iproute2; elsewhere they are skipped.
+# between hosts make them of namespaces, as root and with iproute2, and that of a browser takes
+# chromium, both packages of Debian; elsewhere they are skipped.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,7 +54,7 @@ test: $(VENV)/test native
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
 NEW_TORCH := $(VENV)-torch-2.15
-ON_NEW_TORCH := operations plugin compile backends profiler
+ON_NEW_TORCH := operations plugin compile backends profiler debugging
 test-torch: $(VENV)/test-torch $(NEW_TORCH)/made
 	$(BIN)/python -m pytest -n 2 tests/torch
 	$(NEW_TORCH)/bin/python -m pytest -n 2 $(addprefix tests/torch/test_,$(ON_NEW_TORCH:=.py))

@@ -60,6 +60,8 @@ void test_fit_to_caches() {
   CHECK(middle.stream_bytes == 8 * kMiB && middle.read_most_bytes == 12 * kMiB);
   const Tuning small = fit(2, {2, 16 * kMiB, std::nullopt});
   CHECK(small.stream_bytes == 4 * kMiB && small.read_most_bytes == 8 * kMiB);
+  for (const std::uint64_t cache : {std::uint64_t{0}, 32 * kMiB})
+    CHECK(fit(2, {2, cache, std::nullopt, true}).read_most_bytes == kTiB);
   const Tuning crowded = fit(4, {2, 16 * kMiB, std::nullopt});
   CHECK(crowded.stream_bytes == 4 * kMiB && crowded.read_most_bytes == kTiB);
 }

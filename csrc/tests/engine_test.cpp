@@ -328,6 +328,99 @@ void test_any_source() {
   });
 }
 
+// Of every size, into an array that is larger; a receive for any tag gets none of the
+// collectives', and none of the package's own.
+void test_any_tag_and_what_came() {
+  const int own_tag = -5;
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> own(1), shared(1);
+    if (rank == 0) {
+      std::vector<TransferPtr> sends;
+      std::vector<std::vector<float>> data;
+      for (const std::size_t count : kCounts) data.push_back(values(2, count));
+      send(engine, own, 1, own_tag);
+      engine.send(buffer_of(shared), 1, {0, Context::Collectives}, soon());
+      int tag = 0;
+      for (auto& each : data)
+        sends.push_back(engine.post_send(buffer_of(each), 1, tag++, soon().deadline));
+      for (const TransferPtr& sent : sends) wait(engine, sent, soon());
+      recv(engine, own, 1);
+      return;
+    }
+    for (std::size_t i = 0; i < kCounts.size(); ++i) {
+      std::vector<float> in(kCounts.back() + 2, -1);
+      const auto receive =
+          engine.post_recv(buffer_of(in), i % 2 == 0 ? kAnySource : 0, kAnyTag,
+                           soon().deadline, nullptr, Fit::UpTo);
+      wait(engine, receive, soon());
+      CHECK(receive->source == 0);
+      CHECK(receive->came_tag == static_cast<int>(i));
+      CHECK(receive->came_bytes == kCounts[i] * sizeof(float));
+      CHECK(are_values(2, {in.data(), kCounts[i]}));
+      CHECK(in[kCounts[i]] == -1);
+    }
+    CHECK(engine.probe_now(kAnySource, kAnyTag) == nullptr);
+    send(engine, own, 0);
+    recv(engine, own, 0, own_tag);
+    engine.recv(buffer_of(shared), 0, {0, Context::Collectives}, soon());
+  });
+}
+
+TransferPtr post_probe(ProgressEngine& engine, int from, Tag tag) {
+  return engine.post_recv({}, from, tag, soon().deadline, nullptr, Fit::Look);
+}
+
+void test_probes_see_and_leave() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    for (const std::size_t count : kCounts) {
+      std::vector<float> data = values(3, count), go(1);
+      if (rank == 0) {
+        recv(engine, go, 1, 9);
+        send(engine, data, 1, 4);
+        continue;
+      }
+      CHECK(engine.probe_now(kAnySource, kAnyTag) == nullptr);
+      const auto other = post_probe(engine, 0, 5);
+      const auto early = post_probe(engine, kAnySource, kAnyTag);
+      const auto both = post_probe(engine, 0, 4);
+      send(engine, go, 0, 9);
+      wait(engine, early, soon());
+      wait(engine, both, soon());
+      const auto late = engine.probe_now(0, 4);
+      for (const auto& probe : {early, both, late}) {
+        CHECK(probe->source == 0);
+        CHECK(probe->came_tag == 4);
+        CHECK(probe->came_bytes == count * sizeof(float));
+      }
+      CHECK(!other->work.is_completed());
+      engine.give_up(other, Error(ErrorKind::Timeout, "enough"));
+      std::vector<float> in(count);
+      recv(engine, in, 0, 4);
+      CHECK(are_values(3, in));
+    }
+  });
+}
+
+void test_probes_of_who_left() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    if (rank == 1) return engine.leave(Error(ErrorKind::Backend, "left"));
+    const auto is_told = [&](auto look) {
+      try {
+        look();
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::RankFailed);
+        CHECK(error.ranks() == std::vector<int>{1});
+        return true;
+      }
+      return false;
+    };
+    CHECK(is_told([&] { wait(engine, post_probe(engine, 1, kAnyTag), soon()); }));
+    CHECK(is_told([&] {
+      while (engine.probe_now(kAnySource, 3) == nullptr) continue;
+    }));
+  });
+}
+
 void test_driven_transfers_end_by_themselves() {
   run_engines(2, [](ProgressEngine& engine, int rank) {
     std::vector<float> out = values(rank, 50000), in(50000);
@@ -563,6 +656,9 @@ void test_messages() {
   test_blocking_receives_do_not_overtake();
   test_blocking_sends_do_not_overtake();
   test_any_source();
+  test_any_tag_and_what_came();
+  test_probes_see_and_leave();
+  test_probes_of_who_left();
   test_driven_transfers_end_by_themselves();
   test_mismatch_is_told_to_both(2);
   test_mismatch_is_told_to_both(50000);

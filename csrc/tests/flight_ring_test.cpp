@@ -31,7 +31,8 @@ bool is_whole(const FlightRecord& record) {
 }
 
 void test_the_last_records_are_kept() {
-  FlightRing ring(8);
+  FlightRow ring_row;
+  FlightRing ring(8, ring_row, 0);
   CHECK(ring.read().empty());
   for (std::uint64_t number = 1; number <= 20; ++number) {
     FlightSlot* const slot = ring.begin(number, facts_of(number));
@@ -50,13 +51,15 @@ void test_the_last_records_are_kept() {
 }
 
 void test_a_record_under_way_is_not_written_over() {
-  FlightRing ring(4);
+  FlightRow ring_row;
+  FlightRing ring(4, ring_row, 0);
   FlightSlot* const waiting = ring.begin_next(facts_of(1));
   const std::uint64_t number = waiting->number();
   for (std::uint64_t i = 2; i < 50; ++i) ring.begin_next(facts_of(i))->end(true);
   CHECK(waiting->is_under_way(number));
   waiting->end(true);
-  FlightRing full(1);
+  FlightRow full_row;
+  FlightRing full(1, full_row, 0);
   FlightSlot* const only = full.begin_next(facts_of(1));
   CHECK(full.begin_next(facts_of(2)) == nullptr);  // nothing is lost but this record
   only->end(true);
@@ -64,14 +67,16 @@ void test_a_record_under_way_is_not_written_over() {
 }
 
 void test_a_record_that_was_begun_goes_on() {
-  FlightRing ring(4);
+  FlightRow ring_row;
+  FlightRing ring(4, ring_row, 0);
   FlightSlot* const slot = ring.begin(1, facts_of(1));
   CHECK(ring.begin(1, facts_of(1)) == slot);
   CHECK(ring.read().at(0).started != 0);
 }
 
 void test_nothing_is_kept_in_no_room() {
-  FlightRing ring(0);
+  FlightRow ring_row;
+  FlightRing ring(0, ring_row, 0);
   CHECK(ring.begin(1, facts_of(1)) == nullptr);
   CHECK(ring.begin_next(facts_of(1)) == nullptr);
   CHECK(ring.read().empty());
@@ -79,7 +84,8 @@ void test_nothing_is_kept_in_no_room() {
 
 void test_readers_see_whole_records_of_many_writers() {
   constexpr int kWriters = 3, kRecords = 20000;
-  FlightRing ring(16);
+  FlightRow ring_row;
+  FlightRing ring(16, ring_row, 0);
   std::atomic<int> num_done = 0;
   std::vector<std::thread> threads;
   for (int writer = 0; writer < kWriters; ++writer)

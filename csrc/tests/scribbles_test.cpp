@@ -56,6 +56,28 @@ void test_a_failure_record_without_an_end() {
   CHECK(error_of([&] { barrier(arena, soon()); }).cause() == nullptr);
 }
 
+// Who noticed it, too, leaves only once it is told, or the teller died over that.
+void test_a_failure_that_another_tells() {
+  Group group;
+  Arena arena(group.memory, membership(0, 2));
+  SharedFailure& record = group.header().failure;
+  const Error seen(ErrorKind::RankFailed, "rank 1 died", {1});
+  record.state = SharedFailure::kWriting;
+  std::atomic<bool> begins = false;
+  std::thread teller([&] {
+    while (!begins) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    record.state = SharedFailure::kComplete;
+  });
+  begins = true;
+  arena.fail(seen);
+  CHECK(arena.has_failed());
+  teller.join();
+  record.state = SharedFailure::kWriting;
+  arena.fail(seen);
+  CHECK(!arena.has_failed());
+}
+
 void test_a_descriptor_of_nothing_known() {
   Group group;
   Arena arena(group.memory, membership(0, 2));
@@ -217,6 +239,7 @@ void test_an_offset_out_of_the_shared_array() {
 int main() {
   using namespace allhands::testing;
   test_a_failure_record_without_an_end();
+  test_a_failure_that_another_tells();
   test_a_descriptor_of_nothing_known();
   test_a_tuning_out_of_bounds();
   test_a_seat_on_no_cpu();

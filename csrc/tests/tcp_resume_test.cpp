@@ -114,6 +114,25 @@ void test_messages_arrive_once_whatever_breaks() {
   CHECK(num_breaks >= kBreaks);
 }
 
+// As a program's own tests ask for it; who has no socket has nothing to break.
+void test_a_port_breaks_its_socket_to_a_peer() {
+  TcpRanks ranks(2);
+  const Membership members = ranks.members(0);
+  CHECK(!ranks.port(0).break_socket(members.process(1)));
+  CHECK(!ranks.port(0).break_socket(members.process(0)));
+  std::atomic<int> num_breaks = 0;
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(ranks.join(rank), ranks.members(rank), tuning);
+    for (int round = 0; round < 8; ++round) {
+      exchange(engine, rank, round);
+      if (ranks.port(rank).break_socket(members.process(1 - rank))) ++num_breaks;
+    }
+    exchange(engine, rank, 8);
+    engine.flush(soon());
+  });
+  CHECK(num_breaks > 0);
+}
+
 // A socket that nothing comes through any more, though both hosts are there: what a
 // firewall does that forgets a connection.
 void test_a_stuck_socket_is_replaced(bool is_one_way) {
@@ -202,6 +221,7 @@ void test_lost_bytes_are_noticed() {
 int main() {
   test_an_idle_connection_goes_on();
   test_messages_arrive_once_whatever_breaks();
+  test_a_port_breaks_its_socket_to_a_peer();
   test_a_stuck_socket_is_replaced(false);
   test_a_stuck_socket_is_replaced(true);
   test_lost_bytes_are_noticed();

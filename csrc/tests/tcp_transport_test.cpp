@@ -1,12 +1,16 @@
 // What is the TCP transport's own, beside what every transport keeps to: connections
 // that groups share, processes that meet, die and fall silent.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -132,6 +136,71 @@ void test_an_abort_carries_its_error() {
     CHECK(error.cause()->text.starts_with("the shapes differ.."));
     CHECK(error.cause()->text.size() == RemoteException::kMaxBytes);
   });
+}
+
+// A socket that listens as many ranks, and answers none.
+class Silent {
+ public:
+  Silent() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) {
+    sockaddr_in address = {.sin_family = AF_INET,
+                           .sin_port = 0,
+                           .sin_addr = {htonl(INADDR_LOOPBACK)},
+                           .sin_zero = {}};
+    socklen_t length = sizeof(address);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    CHECK(::bind(listener_.get(), any, length) == 0);
+    CHECK(::listen(listener_.get(), 512) == 0);
+    CHECK(::getsockname(listener_.get(), any, &length) == 0);
+    endpoint_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+  std::size_t num_dialled() {
+    int fd = -1;
+    while ((fd = ::accept(listener_.get(), nullptr, nullptr)) >= 0)
+      dialled_.emplace_back(fd);
+    return dialled_.size();
+  }
+
+ private:
+  Fd listener_;
+  std::string endpoint_;
+  std::vector<Fd> dialled_;
+};
+
+// How many are dialled for an abort by rank 0, which has lost `lost` before, if any.
+std::size_t num_dialled_for_abort(Silent& silent, std::vector<ProcessIdentity> all,
+                                  std::optional<int> lost, std::size_t wanted) {
+  {
+    TcpPort port({"127.0.0.1"}, 0, 0, std::chrono::hours(1));
+    all[0] = {"here", 1, 1, port.endpoints()[0]};
+    port.start(TcpRanks::kSecret);
+    const auto transport =
+        port.join(Membership{"test", 0, std::move(all)}, token(1), tuning);
+    if (lost) wait_until([&] { return !transport->is_alive(*lost); });
+    transport->leave(Presence::Aborted, Error(ErrorKind::Backend, "enough"));
+    wait_until([&] { return silent.num_dialled() >= wanted; });
+  }
+  return silent.num_dialled();
+}
+
+// Not each rank of another host is dialled, where there are many.
+void test_an_abort_takes_few_descriptors() {
+  Silent silent;
+  std::vector<ProcessIdentity> all;
+  for (int rank = 0; rank < 300; ++rank)
+    all.push_back({"there", rank + 1, 1, silent.endpoint()});
+  CHECK(num_dialled_for_abort(silent, std::move(all), {}, 128) == 128);
+}
+
+// Of each host one that is not lost; rank 1 refuses, and rank 2 is of its host.
+void test_an_abort_reaches_each_host() {
+  Silent silent;
+  std::vector<ProcessIdentity> all(1);
+  all.push_back({"host 2", 2, 1, "127.0.0.1:1"});
+  for (int rank = 2; rank < 150; ++rank)
+    all.push_back({"host " + std::to_string(rank), rank + 1, 1, silent.endpoint()});
+  CHECK(num_dialled_for_abort(silent, std::move(all), 1, 148) == 148);
 }
 
 // --- processes ---
@@ -331,4 +400,6 @@ int main() {
   test_what_comes_before_the_group_is_joined_is_kept();
   test_who_left_says_so_to_who_comes_later();
   test_an_abort_carries_its_error();
+  test_an_abort_takes_few_descriptors();
+  test_an_abort_reaches_each_host();
 }

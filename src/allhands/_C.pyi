@@ -159,9 +159,9 @@ class Work:
     def _postpone(self) -> None:
         """See `Work._postpone`."""
 
-    def _source(self) -> int | None:
+    def _envelope(self) -> tuple[int, int, int] | None:
         """
-        The rank that a receive is from, -1 until it is known; None of anything else.
+        Of the message of a receive or probe that has ended its source, tag and bytes; the source is -1 where none has come. None of anything else.
         """
 
 class Request:
@@ -219,10 +219,38 @@ class TcpPort:
     def start(self, secret: bytes) -> None:
         """From now on accept those who prove that they know these 32 bytes."""
 
+    def break_socket(self, endpoints: str, pid: int, start: int) -> bool:
+        """
+        Break the socket to that process, as an abort of its connection does, which then goes on over another socket. False: there is none now.
+        """
+
     def close(self) -> None:
         """
         Send what was written, for a second at most; then no peer is reached any more. Does nothing the second time, and in a forked child.
         """
+
+def ticks_now() -> int:
+    """
+    The time as flight records have it, in a unit that only the host knows.
+    """
+
+def collective_name(number: int) -> str:
+    """Of the operation that has this number in flight records."""
+
+class FlightMemory:
+    """
+    Where a process keeps its flight records for others of its user to watch; an anonymous file.
+    """
+
+    @staticmethod
+    def create() -> FlightMemory | None:
+        """None where there is no descriptor or no memory for it."""
+
+    def mark(self, world: str, rank: int, size: int, host: str) -> None:
+        """Tells who reads it which rank of which world the process is."""
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: nobody takes it for the child's."""
 
 def process_identity() -> tuple[str, int, int, str]:
     """
@@ -232,12 +260,14 @@ def process_identity() -> tuple[str, int, int, str]:
 def is_process_alive(pid: int, start: int) -> bool:
     """False once this process of this host has ended."""
 
+ANY_TAG: int = -2147483647
+
 class Communicator:
     """A group of ranks, seen by one."""
 
-    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, port: TcpPort | None, timeout: object, patience: float, record_length: int, in_rank_order: bool = False, in_world: str = '') -> None:
+    def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, port: TcpPort | None, timeout: object, patience: float, record_length: int, in_rank_order: bool = False, in_world: str = '', speaker: str = '', flight_memory: FlightMemory | None = None) -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `port`: this process's, None where all are on one host; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never; `record_length`: how many collectives and messages the flight recorder keeps; `in_rank_order`: whether ranks on several hosts reduce as on one; `in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the world)'.
+        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `port`: this process's, None where all are on one host; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never; `record_length`: how many collectives and messages the flight recorder keeps; `flight_memory`: where, None where nobody else sees it; `in_rank_order`: whether ranks on several hosts reduce as on one; `in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the world)'; `speaker`: how its lines on stderr begin.
         """
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
@@ -330,9 +360,9 @@ class Communicator:
     def all_reduce_parts(self, array: SparseArray, op: Any, timeout: datetime.timedelta | None, async_op: bool) -> Any:
         """all_reduce of a sparse array, which holds the result afterwards."""
 
-    def flight_entries(self) -> list[dict[str, Any]]:
+    def flight_entries(self, collectives_after: int = 0, messages_after: int = 0) -> list[dict[str, Any]]:
         """
-        The group's last operations, those that wait in its queue last; times in nanoseconds since 1970, `thread` as threading.get_ident() has it.
+        The group's last operations with higher numbers, those that wait in its queue last; times in nanoseconds since 1970, `thread` as threading.get_ident() has it. `is_waited_for`: somebody waits for operations of this kind.
         """
 
 class StoreTraffic:

@@ -28,11 +28,14 @@ from allhands.ops import (
     collectives,
     gathers,
     gradients,
+    locations,
     objects,
     p2p,
     persistent,
     reductions,
     shared_arrays,
+    uneven,
+    waits,
 )
 from allhands.ops.coalesced import (
     _coalescing_manager as _coalescing_manager,
@@ -44,12 +47,15 @@ from allhands.ops.coalesced import (
 from allhands.ops.collectives import *
 from allhands.ops.gathers import *
 from allhands.ops.gradients import *
+from allhands.ops.locations import *
 from allhands.ops.monitored_barrier import monitored_barrier
 from allhands.ops.objects import *
 from allhands.ops.p2p import *
 from allhands.ops.persistent import *
 from allhands.ops.reductions import *
 from allhands.ops.shared_arrays import *
+from allhands.ops.uneven import *
+from allhands.ops.waits import *
 from allhands.options import (
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -74,6 +80,7 @@ from allhands.store import *
 _OFFERING = [
     *(collectives, debug, errors, gathers, gradients, lifetime, objects, p2p),
     *(persistent, queries, reductions, sampler, shared_arrays, store, subgroups),
+    *(locations, uneven, waits),
 ]
 __all__ = [name for module in _OFFERING for name in module.__all__]
 __all__ += [

@@ -17,6 +17,14 @@ _COMMANDS = {
         "allhands.debug.command",
         "say why a job hung or failed, by its records",
     ),
+    "trace": (
+        "allhands.debug.trace_command",
+        "write what its ranks did when, for Perfetto",
+    ),
+    "top": (
+        "allhands.debug.top.command",
+        "show what the ranks of a job do, as it runs",
+    ),
     "info": (
         "allhands.installation.command",
         "say what this installation and this host offer",

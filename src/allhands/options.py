@@ -3,7 +3,7 @@
 `ReduceOp` is two things at once, as in torch.distributed: a namespace of plain
 operations (`ReduceOp.SUM`, a `RedOpType`) and a class whose objects carry an operation
 with its factor (`ReduceOp.PREMUL_SUM(0.5)`). Every plain operation counts as a
-`ReduceOp`, equals the object made from it and has the same hash. The numbers are those
+`ReduceOp`, equals the objects made from it and has their hash. The numbers are those
 of the native core. Immutable, so any thread may use them.
 """
 
@@ -32,6 +32,8 @@ __all__ = [
     "ReduceOptions",
     "ReduceScatterOptions",
     "ScatterOptions",
+    "as_timedelta",
+    "check_timedelta",
     "default_pg_timeout",
     "reduce_op",
     "supports_complex",
@@ -52,29 +54,54 @@ class DebugLevel(IntEnum):
     INFO = 1
     DETAIL = 2
 
+    def __str__(self) -> str:
+        return f"DebugLevel.{self.name}"
 
-def to_seconds(timeout: timedelta) -> float:
-    """The time limit `timeout` in seconds.
+
+def as_timedelta(timeout: timedelta | float) -> timedelta:
+    """The time limit `timeout`; torch's classes take a float for seconds, too.
 
     Raises:
-        TypeError: it is no timedelta.
-        ValueError: it is negative.
+        TypeError: it is neither.
+        ValueError: it is negative, or no number.
+    """
+    if isinstance(timeout, float):
+        timeout = _timedelta_of(timeout)
+    check_timedelta(timeout)
+    if timeout < _ZERO:
+        seconds = timeout.total_seconds()
+        raise ValueError(f"timeout must not be negative, got {seconds} s")
+    return timeout
+
+
+def to_seconds(timeout: timedelta | float) -> float:
+    """The time limit `timeout` in seconds; see `as_timedelta`."""
+    return as_timedelta(timeout).total_seconds()
+
+
+def check_timedelta(timeout: timedelta) -> None:
+    """Refuse what is no timedelta.
+
+    Raises:
+        TypeError: it is none.
     """
     if not isinstance(timeout, timedelta):
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        remedy = f": pass timedelta(seconds={timeout!r})" if is_number else ""
         raise TypeError(
             f"Expected timeout argument to be of type datetime.timedelta, got "
-            f"{timeout!r}{_as_timedelta(timeout)}"
+            f"{timeout!r}{remedy}"
         )
-    seconds = timeout.total_seconds()
-    if seconds < 0:
-        raise ValueError(f"timeout must not be negative, got {seconds} s")
-    return seconds
 
 
-def _as_timedelta(timeout: object) -> str:
-    """How to say a number of seconds; nothing for what is none."""
-    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    return f": pass timedelta(seconds={timeout!r})" if is_number else ""
+_ZERO = timedelta(0)
+
+
+def _timedelta_of(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(f"timeout must be a time limit, got {seconds} s") from error
 
 
 class _CountsPlainOps(type):
@@ -120,6 +147,9 @@ class ReduceOp(metaclass=_CountsPlainOps):
                 )
             return ReduceOp(self, _number(factor))
 
+        def __bool__(self) -> bool:
+            return True
+
         def __str__(self) -> str:
             return f"RedOpType.{self.name}"
 
@@ -159,13 +189,13 @@ class ReduceOp(metaclass=_CountsPlainOps):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, RedOpType):
-            return self.op is other and self._factor is None
+            return self.op is other
         if type(other) is ReduceOp:
             return self.op is other.op and self._factor == other._factor
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.op) if self._factor is None else hash((self.op, self._factor))
+        return hash(self.op)
 
     def __repr__(self) -> str:
         factor = "" if self._factor is None else f"({self._factor})"
@@ -259,7 +289,7 @@ class NativeOptions:
             )
 
 
-@dataclass
+@dataclass(slots=True)
 class CallOptions:
     """What the methods of a `ProcessGroup` take as `opts`, in torch's spelling.
 
@@ -271,60 +301,60 @@ class CallOptions:
     asyncOp: bool = True
 
 
-@dataclass
+@dataclass(slots=True)
 class AllgatherOptions(CallOptions):
     """Options of `ProcessGroup.allgather` and its relatives."""
 
 
-@dataclass
+@dataclass(slots=True)
 class AllToAllOptions(CallOptions):
     """Options of `ProcessGroup.alltoall` and `alltoall_base`."""
 
 
-@dataclass
+@dataclass(slots=True)
 class AllreduceOptions(CallOptions):
     """Options of `ProcessGroup.allreduce`."""
 
     reduceOp: RedOpType | ReduceOp = ReduceOp.SUM
 
 
-@dataclass
+@dataclass(slots=True)
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `ProcessGroup.allreduce_coalesced`."""
 
 
-@dataclass
+@dataclass(slots=True)
 class ReduceScatterOptions(AllreduceOptions):
     """Options of `ProcessGroup.reduce_scatter` and its relatives."""
 
 
-@dataclass
+@dataclass(slots=True)
 class GatherOptions(CallOptions):
     """Options of `ProcessGroup.gather`; `rootRank` is a rank of the group."""
 
     rootRank: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class ScatterOptions(GatherOptions):
     """Options of `ProcessGroup.scatter`; `rootRank` is a rank of the group."""
 
 
-@dataclass
+@dataclass(slots=True)
 class BroadcastOptions(GatherOptions):
     """Options of `ProcessGroup.broadcast`; `rootTensor` must be 0."""
 
     rootTensor: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class ReduceOptions(BroadcastOptions):
     """Options of `ProcessGroup.reduce`; `rootRank` is a rank of the group."""
 
     reduceOp: RedOpType | ReduceOp = ReduceOp.SUM
 
 
-@dataclass
+@dataclass(slots=True)
 class BarrierOptions(CallOptions):
     """Options of `ProcessGroup.barrier`; devices do not matter to CPU groups."""
 

@@ -17,12 +17,16 @@ __all__ = [
     "Setting",
     "advertise",
     "calibration",
+    "check",
+    "debug_server",
+    "debug_token",
     "dumps",
     "faults",
     "heartbeat",
     "host_id",
     "interfaces",
     "job_mark",
+    "log",
     "needs_launcher",
     "patience",
     "port_range",
@@ -31,6 +35,7 @@ __all__ = [
     "replace_gloo",
     "secret",
     "store",
+    "trace",
     "tuning",
 ]
 
@@ -45,6 +50,8 @@ class Setting(Generic[T]):
     parse: Callable[[str], T]
     default: T
     help: str
+    is_secret: bool = False
+    """Whether nothing that others may read is to show the value."""
 
     def get(self) -> T:
         """Its value now, or the default where it is unset or empty.
@@ -70,6 +77,7 @@ secret = Setting(
     "The job's secret. Where it is set, a store and its clients prove to each "
     "other that they know it before any data passes. `allhands run` makes one for a "
     "job of one node; with several nodes it is for you to set, on all.",
+    is_secret=True,
 )
 
 job_mark = Setting(
@@ -188,6 +196,15 @@ def _seconds(text: str) -> float:
         raise ValueError("it must be a number of seconds, 0 or more")
     return seconds
 
+
+log = Setting(
+    "ALLHANDS_LOG",
+    _one_of("error", "warning", "info", "debug", "trace"),
+    "",
+    "How much a rank says on stderr, see [the log](debug.md#the-log): `error`, "
+    "`warning`, `info`, `debug` or `trace`. Unset: what `TORCH_CPP_LOG_LEVEL` and "
+    "`TORCH_DISTRIBUTED_DEBUG` say, and else `warning`.",
+)
 
 patience = Setting(
     "ALLHANDS_PATIENCE",
@@ -335,6 +352,25 @@ dumps = Setting(
     "program has a handler of its own. Unset: nothing is written.",
 )
 
+trace = Setting(
+    "ALLHANDS_TRACE",
+    str,
+    "",
+    "A folder where each rank writes all its operations while it runs, as lines of "
+    "JSON in a file of its own, which `allhands trace` makes a [timeline]"
+    "(../howto/slow.md#as-a-timeline) of. Read as the world's ranks meet. Unset: "
+    "nothing is written.",
+)
+
+check = Setting(
+    "ALLHANDS_CHECK",
+    _one_of("none", "content"),
+    "none",
+    "`content`: after each collective the ranks compare hashes of what must be the "
+    "same on them, and raise where it is [not](debug.md#the-same-content-on-all-ranks)"
+    ". All ranks need the same. Read where a group is made.",
+)
+
 faults = Setting(
     "ALLHANDS_FAULTS",
     str,
@@ -344,10 +380,39 @@ faults = Setting(
     "`init_process_group`. Unset: nothing.",
 )
 
+
+def _served_at(text: str) -> tuple[str, int]:
+    places = _places(f"127.0.0.1:{text}" if text.isdecimal() else text)
+    if len(places) != 1:
+        raise ValueError("it must be one port, or one address:port")
+    return places[0]
+
+
+debug_server: Setting[tuple[str, int] | None] = Setting(
+    "ALLHANDS_DEBUG_SERVER",
+    _served_at,
+    None,
+    "Where the first rank of each host serves the [debug page](debug.md#the-debug-page)"
+    ", once the ranks have met: a port of 127.0.0.1, 0 for any that is free, or "
+    "`address:port`. A line on stderr has the page's address. Unset: nowhere.",
+)
+
+debug_token = Setting(
+    "ALLHANDS_DEBUG_TOKEN",
+    str,
+    "",
+    "What a client of the [debug page](debug.md#the-debug-page) has to know, 16 "
+    "characters or more. Unset: each page has a new one.",
+    is_secret=True,
+)
+
 ALL: tuple[Setting[Any], ...] = (
     *(
         advertise,
         calibration,
+        check,
+        debug_server,
+        debug_token,
         dumps,
         faults,
         heartbeat,
@@ -355,8 +420,9 @@ ALL: tuple[Setting[Any], ...] = (
         interfaces,
         secret,
         job_mark,
+        log,
         patience,
     ),
     *(needs_launcher, port_range, record_length, reduce_order, replace_gloo, store),
-    tuning,
+    *(trace, tuning),
 )

@@ -15,7 +15,9 @@ import allhands as dist
 from allhands.backends.call import Call
 from allhands.backends.coalescing import CoalescingCommunicator
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.content_check import CheckedCommunicator
 from allhands.backends.fake import FakeCommunicator
+from allhands.backends.native import NativeCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.groups.user_group import UserGroupCommunicator
 from allhands.groups.world import current
@@ -82,21 +84,32 @@ def documented():
     return names["StoreCommunicator"]
 
 
+def options_of(world, num_alike=0):
+    return CommunicatorOptions(
+        store=PrefixStore("documented", world.get_group_store()),
+        group_rank=world.rank(),
+        group_size=world.size(),
+        timeout=world.timeout,
+        group_id=world.group_name,
+        global_ranks_in_group=world.global_ranks,
+        num_alike=num_alike,
+        roster=current().roster,
+    )
+
+
 class Documented(documented()):
     """It, made as `register_backend` would make it for the group of all ranks."""
 
     def __init__(self, world):
-        options = CommunicatorOptions(
-            store=PrefixStore("documented", world.get_group_store()),
-            group_rank=world.rank(),
-            group_size=world.size(),
-            timeout=world.timeout,
-            group_id=world.group_name,
-            global_ranks_in_group=world.global_ranks,
-            num_alike=0,
-            roster=current().roster,
-        )
-        super().__init__(options, None)
+        super().__init__(options_of(world), None)
+
+
+def with_content_check(world):
+    """What stands in front of a group where contents are compared."""
+    beside = NativeCommunicator(options_of(world, num_alike=-1))
+    checked = CheckedCommunicator(world.communicator, beside, options_of(world))
+    current().close_with_it(checked)
+    return checked
 
 
 MAKERS = {
@@ -108,6 +121,7 @@ MAKERS = {
         UsersCoalescingGroup(0, SIZE)
     ),
     "documents": Documented,
+    "content check": with_content_check,
     "fake": lambda world: FakeCommunicator(),
 }
 
@@ -341,6 +355,47 @@ def test_messages_of_any_source(make):
             communicator.send(numbers(7), 1, 6, None)
         elif rank == 1:
             assert communicator.recv(here, None, 6, None) == 0
+            assert np.array_equal(here, numbers(7))
+        dist.barrier()
+
+    run_ranks(SIZE, body)
+
+
+def test_receives_that_tell_what_came(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        for async_op in (False, True):
+            here = nothing(6)
+            if rank == 0:
+                communicator.send(numbers(7), 1, 6, None)
+            elif rank == 1:
+                call = Call("recv_status", here, None, None, async_op, tag=dist.ANY_TAG)
+                work = communicator.submit(call)
+                assert work.is_completed() or async_op
+                assert work.wait()
+                assert work.envelope() == (0, 6, 32)
+                assert here.tolist() == [*numbers(7), -1, -1]
+        dist.barrier()
+
+    run_ranks(SIZE, body)
+
+
+def test_probes(make):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        here = nothing()
+        look = {"peer": 0, "tag": dist.ANY_TAG}
+        if rank == 0:
+            communicator.recv(nothing(1), 1, 0, None)
+            communicator.send(numbers(7), 1, 6, None)
+        elif rank == 1:
+            assert communicator.submit(Call("iprobe", **look)) is None
+            communicator.send(numbers(1, 1), 0, 0, None)
+            work = communicator.submit(Call("probe", **look))
+            assert work.envelope() == (0, 6, 32)
+            work = communicator.submit(Call("iprobe", **look))
+            assert work.envelope() == (0, 6, 32)
+            communicator.recv(here, 0, 6, None)
             assert np.array_equal(here, numbers(7))
         dist.barrier()
 

@@ -239,6 +239,24 @@ def test_timeout_is_a_timedelta(store):
     assert store.timeout == LONG
 
 
+def test_limits_may_be_floats_of_seconds(store):
+    store.set("a", "v")
+    store.wait(["a"], 30.0)
+    with pytest.raises(DistStoreError, match="wait timeout after 20ms"):
+        store.wait(["missing"], 0.02)
+    store.set_timeout(2.5)
+    assert store.timeout == datetime.timedelta(seconds=2.5)
+
+
+def test_keys_come_in_any_collection(store):
+    if isinstance(store, DictStore):
+        pytest.skip("checks keys in a way of its own")
+    store.set("a", "v")
+    assert store.check({"a"})
+    store.wait(key for key in "a")
+    assert store.multi_get({"a": 1}.keys()) == [b"v"]
+
+
 def test_a_wait_holds_up_nobody(store):
     got = []
     waiting = threading.Thread(target=lambda: got.append(store.get("later")))

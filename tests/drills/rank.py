@@ -53,8 +53,8 @@ def held() -> dict[str, int]:
             thing = os.readlink(f"/proc/self/fd/{name}")
         except OSError:  # that of the folder
             continue
-        # Where a rank puts its flight record for who asks: it ends with the process.
-        if not thing.startswith("/memfd:allhands.record."):
+        # Where others find its flight records: they end with the process.
+        if not thing.startswith(("/memfd:allhands.record.", "/memfd:allhands.flight.")):
             things.append(thing.partition(":")[0])
     return {thing: things.count(thing) for thing in things}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from harness import ranks
 from harness.ranks import run_ranks
 
 SECOND = timedelta(seconds=1)
@@ -31,6 +32,67 @@ def test_messages_of_any_source_and_tag():
     assert run_ranks(3, body)[0] == [(1, 2), (1, 7), (2, 2), (2, 7)]
 
 
+def test_messages_that_are_only_known_when_they_come():
+    if ranks.BACKEND == "gloo":
+        pytest.skip("Gloo does not tell what has come")
+
+    def body(rank):
+        if rank:
+            works = [
+                dist.isend(np.full(n, 1.0 * rank), 0, tag=n)
+                for n in (0, 5, 4_000, 200_000)
+            ]
+            dist.send_object_list(["no message"], 0)
+            for work in works:
+                work.wait()
+            return None
+        found = []
+        for number in range(8):
+            seen, status = dist.probe(), dist.Status()
+            for here in (np.full(200_001, -1.0), np.full((200_001, 2), -1.0)[:, 0]):
+                if number % 2 == here.flags.c_contiguous:
+                    dist.recv(here, seen.source, tag=dist.ANY_TAG, status=status)
+                    break
+            count = status.count(float)
+            assert (here[:count] == status.source).all()
+            assert (here[count:] == -1).all()
+            assert (seen.tag, seen.count(float)) == (status.tag, count) == (count,) * 2
+            found.append((status.source, count))
+        assert dist.iprobe() is None
+        for source in (1, 2):
+            dist.recv_object_list([None], source)
+        return [[n for src, n in found if src == source] for source in (1, 2)]
+
+    assert run_ranks(3, body)[0] == [[0, 5, 4_000, 200_000]] * 2
+
+
+def test_probes_end_with_their_limit_and_with_their_peer():
+    if ranks.BACKEND == "gloo":
+        pytest.skip("Gloo does not tell what has come")
+
+    def body(rank):
+        group = dist.new_group()
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError, match="probe from rank 1"):
+                dist.probe(1, group, tag=3, timeout=SECOND / 10)
+        dist.barrier()
+        if rank == 1:
+            dist.destroy_process_group(group)
+        if rank == 0:
+            with pytest.raises(dist.RankFailedError, match="rank"):
+                dist.probe(1, group)
+            with pytest.raises(dist.RankFailedError, match="rank"):
+                look_until_it_comes(1, group)
+        dist.barrier()
+
+    run_ranks(3, body)
+
+
+def look_until_it_comes(source, group):
+    while dist.iprobe(source, group) is None:
+        pass
+
+
 def test_objects_pass_beside_messages():
     def body(rank):
         everybody = [None] * 3
@@ -45,6 +107,41 @@ def test_objects_pass_beside_messages():
         dist.barrier()
 
     run_ranks(3, body)
+
+
+def test_what_else_programs_of_mpi_know():
+    def body(rank):
+        group = dist.split_group_by_color(rank // 2, -rank)
+        members = dist.get_process_group_ranks(group)
+        assert members == ([2] if rank == 2 else [1, 0])
+        assert dist.all_reduce_object(f"{rank}", group=group) == "".join(
+            map(str, members)
+        )
+        pair = np.array([rank, -rank]), np.full(2, rank)
+        most, where = dist.all_reduce_object(pair, dist.maxloc)
+        assert (most.tolist(), where.tolist()) == ([2, 0], [2, 0])
+        total = dist.all_reduce_object(np.eye(2) * (rank + 1), np.matmul)
+        assert total.tolist() == [[6, 0], [0, 6]]
+        with pytest.raises((ZeroDivisionError, dist.DistBackendError), match="zero"):
+            dist.all_reduce_object(pair, lambda one, other: 1 // 0)
+        views = [np.empty(n) for n in range(3)] if rank == 1 else None
+        dist.gatherv(np.full(rank, 1.0 * rank), views, dst=1)
+        if rank == 1:
+            assert [view.tolist() for view in views] == [[], [1], [2, 2]]
+        here = np.empty(rank)
+        dist.scatterv(here, views, src=1)
+        assert here.tolist() == [rank] * rank
+        works = [dist.irecv(np.empty(1), src) for src in range(3) if src != rank]
+        sent = [dist.isend(np.ones(1), dst) for dst in range(3) if dst != rank]
+        found = []
+        while (index := dist.wait_any(works)) is not None:
+            found.append(index)
+            works[index] = None
+        for work in sent:
+            work.wait()
+        return sorted(found)
+
+    assert run_ranks(3, body) == [[0, 1]] * 3
 
 
 def test_a_collective_that_some_do_not_call_names_them_and_breaks_the_group():

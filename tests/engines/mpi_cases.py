@@ -95,3 +95,17 @@ def test_a_rank_sends_to_itself():
         return here.tolist()
 
     assert run_ranks(3, body) == [[0, 1, 2]] * 3
+
+
+def test_a_message_of_no_whole_number_of_elements_is_refused():
+    def body(rank):
+        if rank == 1:
+            dist.send(np.ones(3, np.float32), 0)
+        elif rank == 0:
+            with pytest.raises(
+                dist.DistBackendError, match="has 12 bytes, the array 32"
+            ):
+                dist.recv(np.ones(4), 1, status=dist.Status())
+        dist.barrier()
+
+    run_ranks(3, body)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness import contract, mpi_jobs
+from harness.documents import ROOT, read, unlike
 from harness.launcher import launch, program
 
 HERE = pathlib.Path(__file__).parent
@@ -67,6 +68,23 @@ def test_the_tutorial_needs_no_address_and_no_launcher_of_ours(folder, tmp_path)
         "rank 2 of 4: 6.0 0.0 mpi",
         "rank 3 of 4: 12.0 0.0 mpi",
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["matvec.py", "mandelbrot.py", "counter.py", "rows.py", "halo.py"]
+)
+def test_the_programs_for_people_who_come_from_mpi4py(folder, name, tmp_path):
+    page = read(ROOT / "docs" / "coming-from-mpi4py.md")
+    text = page.programs()[name]
+    assert text.count("init_process_group()") == 1
+    path = program(tmp_path, text.replace("group()", 'group("mpi")', 1))
+    [shown] = [each for each in page.commands() if each.line.endswith(f" {name}")]
+    words = shown.line.split()
+    num_ranks = int(words[words.index("--nproc-per-node") + 1])
+    job = mpi_jobs.run(folder, num_ranks, path, cwd=tmp_path)
+    assert job.returncode == 0, job.stderr
+    said = [line.partition("] ")[2] for line in shown.output]
+    assert unlike(said, job.stdout.splitlines()) == ([], [])
 
 
 def test_an_exception_on_one_rank_ends_the_job(folder, tmp_path):

@@ -28,6 +28,7 @@ FAKE = {
     MOVES_NOTHING: (
         *("every_collective", "every_coalesced_operation", "the_methods_are_calls"),
         *("messages", "messages_of_any_source", "a_message_to_itself", "scans"),
+        *("receives_that_tell_what_came", "probes"),
         *("a_prepared_call_runs_again_and_again", "shared_arrays"),
         "a_coalescing_communicator_starts_everything",
     ),
@@ -43,6 +44,7 @@ REASONS = {
     "fake": FAKE,
     "gloo": {
         "Gloo has no messages of a rank to itself": ("a_message_to_itself",),
+        "Gloo does not tell what has come": ("receives_that_tell_what_came", "probes"),
         NO_SHARED_ARRAYS: ("shared_arrays",),
         NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
     },
@@ -53,12 +55,15 @@ REASONS = {
     "documents": {
         "has no scan": ("scans",),
         "receives from a rank that is named": ("messages_of_any_source",),
+        "has no probes": ("receives_that_tell_what_came", "probes"),
         NO_SHARED_ARRAYS: ("shared_arrays",),
         NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
     },
     "one by one": {NO_SHARED_ARRAYS: ("shared_arrays",)},
     "user's group": {
-        "torch has no method for it": ("scans", "shared_arrays"),
+        "torch has no method for it": (
+            *("scans", "shared_arrays", "receives_that_tell_what_came", "probes"),
+        ),
     },
 }
 REASONS["user's group that coalesces"] = REASONS["user's group"]

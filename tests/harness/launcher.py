@@ -63,7 +63,7 @@ def launch(
 
 
 @contextlib.contextmanager
-def launched(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def launched(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """A job under way; both streams come by `stdout`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "allhands.run", *arguments],
@@ -71,7 +71,7 @@ def launched(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment(),
+        env=environment(**variables),
     )
     try:
         yield process

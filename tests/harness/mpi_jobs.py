@@ -41,12 +41,13 @@ def command(folder, size, *arguments):
     return [f"{folder}/mpiexec", "-n", str(size), f"{folder}/python", *arguments]
 
 
-def run(folder, size, *arguments, **variables):
-    """Run a job to its end."""
+def run(folder, size, *arguments, cwd=None, **variables):
+    """Run a job to its end, in the folder `cwd`."""
     path = f"{folder}:{os.environ['PATH']}"
     return subprocess.run(
         command(folder, size, *arguments),
         env=environment(PATH=path, **OPEN_MPI, **variables),
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -118,7 +118,13 @@ def test_nothing_outlives_the_command(sent):
         text=True,
     ) as process:
         num_ranks = 2 * len(PEERS)
-        wait_until(lambda: len(ranks_of(mark)) == num_ranks, LIMIT, "all ranks")
+        has_ended = process.poll
+        wait_until(
+            lambda: has_ended() is not None or len(ranks_of(mark)) == num_ranks,
+            LIMIT,
+            "all ranks",
+        )
+        assert has_ended() is None, process.stderr.read()
         process.send_signal(sent)
         _, error = process.communicate(timeout=LIMIT)
         if sent == signal.SIGINT:

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 
 import pytest
 
@@ -52,13 +53,14 @@ def test_a_job_that_runs_is_asked(tmp_path, capsys, monkeypatch):
 
         wait_until(is_so, 20, f"{told} of {job}")
 
-    options = ("--nproc-per-node=3", "--shutdown-timeout=1", "--rdzv-id=job7")
+    run_id = f"asked-{uuid.uuid4().hex}"  # of no other job of this host
+    options = ("--nproc-per-node=3", "--shutdown-timeout=1", f"--rdzv-id={run_id}")
     with launched(*options, path, str(flag)) as job:
         lines = read_until(job, 3, "pid ")
         told = (re.search(r"pid (\d) (\d+)", line) for line in lines)
         pids = {int(found[1]): int(found[2]) for found in told if found}
         stuck = f"rank 1 is in its own code ({path}:{line}); ranks 0, 2 wait in all_red"
-        for whom in (job.pid, pids[2], "job7"):
+        for whom in (job.pid, pids[2], run_id):
             waits_for(stuck, whom)
 
         saved = tmp_path / "saved.json"
@@ -90,7 +92,7 @@ BY_HAND = """
 
 def test_ranks_that_nobody_has_marked_are_found_by_their_world(tmp_path):
     path = program(tmp_path, BY_HAND)
-    marks = (asking._JOB, asking._RUN_ID, "RANK", *asking._MEETING)
+    marks = (asking._JOB, asking.RUN_ID, "RANK", *asking._MEETING)
     env = {k: v for k, v in environment().items() if k not in marks}
     ranks = [
         subprocess.Popen(

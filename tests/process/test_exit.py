@@ -258,4 +258,6 @@ def test_import_is_quick(record_property):
     numpy, allhands = map(min, zip(*times, strict=True))
     print(f"import numpy {numpy:.0f} ms, import allhands {allhands:.0f} ms")
     record_property("import_allhands_ms", allhands)
-    assert allhands < 2 * (1.3 * numpy + 60)  # twice the target, for a loaded machine
+    # Twice the target, for a loaded machine. That is 1.3 times numpy and 60 ms where
+    # numpy takes 80 ms, and as many times its time where all is slower.
+    assert allhands < 2 * (1.3 + 60 / 80) * numpy

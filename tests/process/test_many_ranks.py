@@ -32,51 +32,73 @@ ANY_SOURCE = """
 
 
 # Where each rank asked the kernel for each that was late, or went on to wait awake, it
-# was 160 ms in the barrier and 530 ms in recv, in all ranks together; 20 to 40 ms are
-# the start and the end of the wait.
+# was 5 times as much in the barrier and 18 times in recv. What a wake-up costs is
+# measured in the same ranks, for machines differ by 4: they wake up every 100 ms.
 @pytest.mark.parametrize(
-    ("wait", "limit"),
-    [(BARRIER, 0.1), (RECV, 0.2), (ANY_SOURCE, 0.2)],
-    ids=["barrier", "recv", "recv from any"],
+    "wait", [BARRIER, RECV, ANY_SOURCE], ids=["barrier", "recv", "recv from any"]
 )
-def test_ranks_that_wait_leave_the_cpus_alone(wait, limit):
+def test_ranks_that_wait_leave_the_cpus_alone(wait):
     source = f"""
     {wait}
     def work(rank):
+        start = cpu_seconds()
+        for _ in range(20):
+            time.sleep(0.05)
         before = cpu_seconds()
         if rank in late:
             time.sleep(4)
         wait(rank)
-        return cpu_seconds() - before
+        if rank not in late:
+            return before - start, cpu_seconds() - before
     """
-    assert sum(run_forked(64, source).values()) < limit
+    costs = filter(None, run_forked(64, source).values())
+    asleep, waiting = map(sum, zip(*costs, strict=True))
+    assert waiting < 6 * (40 / 20) * asleep + 0.1
 
 
-# The victim is reaped only once all others have ended.
-@pytest.mark.parametrize("wait", ["dist.barrier()", "dist.recv(np.zeros(1), 7)"])
-def test_all_ranks_are_told_of_a_death_within_a_second(wait):
+# The victim is reaped only once all others have ended. Where it waits itself, another
+# comes only once all the others have been told.
+@pytest.mark.parametrize(
+    ("wait", "absent"),
+    [("dist.barrier()", 7), ("dist.recv(np.zeros(1), 7)", 7), ("dist.barrier()", 11)],
+)
+def test_all_ranks_are_told_of_a_death_within_a_second(wait, absent):
     source = f"""
     reading, writing = os.pipe()
+    told_reading, told_writing = os.pipe()
 
     def work(rank):
         os.write(writing, b".")
-        if rank == 7:
-            time.sleep(999)
+        if rank == {absent}:
+            for _ in range(size - 2):
+                os.read(told_reading, 1)
         try:
             {wait}
         except dist.RankFailedError as error:
-            return time.monotonic(), error.ranks
+            told = time.monotonic()
+            os.write(told_writing, b".")
+            return told, error.ranks
+
+    def is_asleep(pid):
+        with open(f"/proc/{{pid}}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "S"
 
     def meanwhile(pids):
         for _ in pids:
             os.read(reading, 1)
+        num_asleep = 0
+        while num_asleep < 5:
+            time.sleep(0.001)
+            num_asleep = num_asleep + 1 if is_asleep(pids[7]) else 0
+        killed = time.monotonic()
         os.kill(pids[7], signal.SIGKILL)
-        return time.monotonic()
+        return killed
     """
     results = run_forked(48, source)  # which meet in a tree
     killed = results.pop("meanwhile")
     assert sorted(results) == [rank for rank in range(48) if rank != 7]
     assert all(ranks == [7] for _, ranks in results.values())
+    results.pop(absent, None)
     last = max(told for told, _ in results.values())
     assert last - killed < patient(1, killed)
 

@@ -14,7 +14,7 @@ REPORT = """
                 return int(line.split()[1])
 
     def mapped():
-        return open("/proc/self/maps").read().count("memfd:allhands")
+        return open("/proc/self/maps").read().count("memfd:allhands-")
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 import allhands as dist
 from harness import contract
 from harness.launcher import environment, launch, program
-from harness.ranks import LIMIT
+from harness.ranks import LIMIT, Processes
 
 ROOT = pathlib.Path(__file__).parents[1]
 SUITES = [
@@ -78,6 +78,36 @@ def test_a_rank_that_dies_is_named(tmp_path):
     lines = [line.split("] ", 1)[1] for line in done.stdout.splitlines()]
     assert set(lines) <= {"[1] True"}
     assert "rank 1 failed: exit code 3" in done.stderr
+
+
+def test_a_rank_that_dies_before_all_are_connected_is_named():
+    source = """
+        from allhands.backends import gloo
+
+        meet = gloo._meet
+        def met(where, *rest):
+            if (rank, where) == (1, "connected"):
+                os._exit(3)
+            meet(where, *rest)
+        gloo._meet = met
+        close, closed = gloo.GlooCommunicator.close, []
+        def closing(made, grace):
+            close(made, grace)
+            closed.append(made._group)
+        gloo.GlooCommunicator.close = closing
+        try:
+            dist.new_group(backend="gloo")
+        except dist.RankFailedError as error:
+            give((error.ranks, str(error), closed))
+    """
+    with Processes(3, source) as job:
+        results = job.join(codes=[0, 3, 0])
+        died = f"it needs rank 1 (pid {job.ranks[1].pid}), which died before it came"
+    for rank in (0, 2):
+        ranks, text, closed = results[rank]
+        assert (ranks, closed) == ([1], [None])
+        assert text.startswith("group ")
+        assert text.endswith(died)
 
 
 def test_without_torch_the_error_says_what_to_do(monkeypatch):

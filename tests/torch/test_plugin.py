@@ -47,6 +47,45 @@ def test_without_torch_distributed_there_is_nothing_to_do(monkeypatch, caplog):
     assert not caplog.records
 
 
+def test_arguments_of_gloo_are_taken_and_refused_alike():
+    done = run(
+        """if True:
+        import torch
+        import torch.distributed as dist
+
+        def tell(call, *arguments, **options):
+            try:
+                call(*arguments, **options)
+            except (RuntimeError, TypeError, ValueError) as error:
+                print(type(error).__name__, str(error).partition(",")[0])
+
+        init, store = dist.init_process_group, dist.HashStore()
+        tell(init, "allhands", store=store, rank=1, world_size=1)
+        init("allhands", store=store, rank=0, world_size=1)
+        for tag in (-1, 2**31):
+            tell(dist.isend, torch.ones(1), 0, tag=tag)
+            tell(dist.irecv, torch.ones(1), 0, tag=tag)
+            tell(dist.recv, torch.ones(1), tag=tag)
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        print(work.wait(30.0))
+        whole, x = dist.group.WORLD, torch.full((1,), 3.0)
+        whole.allreduce(tensor=x, op=dist.ReduceOp.MAX).wait()
+        outputs, output = [torch.zeros(1)], torch.zeros(1)
+        whole.allgather(output_tensors=outputs, input_tensor=x).wait()
+        whole.reduce_scatter(output=output, input=[x], op=dist.ReduceOp.SUM).wait()
+        print(outputs[0].item(), output.item())
+        dist.destroy_process_group()
+        """
+    )
+    assert done.stdout.splitlines() == [
+        "ValueError rank must be in [0",
+        *["RuntimeError Tag must be nonnegative: it is in [0"] * 3,
+        *["TypeError tag must be an int in [0"] * 3,
+        "True",
+        "3.0 3.0",
+    ]
+
+
 def test_options_of_others_are_refused():
     done = run(
         """if True:

@@ -68,6 +68,8 @@ def asynchronous(x: Array, xs: list[Array]) -> None:
     assert_type(dist.all_to_all(xs, xs, async_op=True), dist.Work)
     assert_type(dist.all_to_all_single(x, x, async_op=True), dist.Work)
     assert_type(dist.barrier(async_op=True), dist.Work)
+    assert_type(dist.gatherv(x, xs, 0, async_op=True), dist.Work)
+    assert_type(dist.scatterv(x, xs, 0, async_op=True), dist.Work)
 
 
 def either(x: Array, async_op: bool) -> None:
@@ -83,5 +85,10 @@ def messages(x: Array) -> None:
     assert_type(dist.recv(x, 1), int)
     assert_type(dist.isend(x, 1), dist.Work | None)
     assert_type(dist.irecv(x, 1), dist.Work | None)
+    assert_type(dist.recv(x, tag=dist.ANY_TAG, status=dist.Status()), int)
+    assert_type(dist.probe(), dist.Status)
+    assert_type(dist.iprobe(), dist.Status | None)
+    assert_type(dist.wait_any([dist.irecv(x, 1), None]), int | None)
+    assert_type(dist.wait_some([]), list[int])
     operations = [dist.P2POp(dist.isend, x, 1), dist.P2POp(dist.irecv, x, 1)]
     assert_type(dist.batch_isend_irecv(operations), list[dist.Work])

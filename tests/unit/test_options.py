@@ -6,8 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from allhands import ReduceOp, default_pg_timeout, reduce_op, supports_complex
-from allhands.options import RedOpType, to_seconds
+from allhands import (
+    DebugLevel,
+    GatherOptions,
+    ReduceOp,
+    default_pg_timeout,
+    reduce_op,
+    supports_complex,
+)
+from allhands.options import RedOpType, as_timedelta, to_seconds
 
 NAMES = ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"]
 
@@ -39,6 +46,28 @@ def test_copies_and_pickles_are_equal(op):
     for twin in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
         assert twin == op
         assert type(twin) is type(op)
+
+
+def test_an_operation_is_known_with_any_factor():
+    halved = ReduceOp.PREMUL_SUM(0.5)
+    assert halved == ReduceOp.PREMUL_SUM
+    assert halved != ReduceOp.SUM
+    assert {ReduceOp.PREMUL_SUM: "scaled"}[halved] == "scaled"
+
+
+def test_operations_and_levels_read_as_torchs():
+    assert all(ReduceOp.RedOpType)  # none counts as nothing, as 0 would
+    assert [str(level) for level in DebugLevel] == [
+        "DebugLevel.OFF",
+        "DebugLevel.INFO",
+        "DebugLevel.DETAIL",
+    ]
+    assert f"{DebugLevel.INFO}" == "DebugLevel.INFO"
+
+
+def test_options_refuse_what_they_do_not_have():
+    with pytest.raises(AttributeError, match="rootrank"):
+        GatherOptions().rootrank = 1
 
 
 def test_only_premul_sum_has_a_factor():
@@ -75,12 +104,22 @@ def test_the_old_spelling_warns():
 def test_timeouts_are_timedeltas():
     assert default_pg_timeout == timedelta(minutes=30)
     assert to_seconds(timedelta(minutes=1)) == 60.0
-    for seconds in (5, 0.5):
-        remedy = rf"timedelta, got {seconds}: pass timedelta\(seconds={seconds}\)$"
-        with pytest.raises(TypeError, match=remedy):
-            to_seconds(seconds)
+    remedy = r"timedelta, got 5: pass timedelta\(seconds=5\)$"
+    with pytest.raises(TypeError, match=remedy):
+        to_seconds(5)
     with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got '5'$"):
         to_seconds("5")
+
+
+def test_a_float_is_a_limit_in_seconds_as_torchs_classes_have_it():
+    assert as_timedelta(0.5) == timedelta(milliseconds=500)
+    assert to_seconds(0.5) == 0.5
+    for limit in (-0.5, timedelta(seconds=-0.5)):
+        with pytest.raises(ValueError, match=r"must not be negative, got -0\.5 s"):
+            as_timedelta(limit)
+    for number in ("inf", "nan"):
+        with pytest.raises(ValueError, match=f"must be a time limit, got {number} s"):
+            as_timedelta(float(number))
 
 
 def test_which_operations_take_complex_numbers():

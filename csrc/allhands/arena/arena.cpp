@@ -105,6 +105,7 @@ void Arena::enter() { enter_with(nullptr); }
 
 void Arena::enter_with(const Make* make) {
   if (!std::exchange(is_suspended_, false)) publish();
+  entered_at_ = clock_;
   const bool may_differ = gather_and_release(true, make);
   may_suspend_ = false;
   if (!can_read_peers_) {

@@ -37,6 +37,7 @@
 #include "allhands/arena/shared_arrays.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/fork_mark.hpp"
 #include "allhands/base/rank_text.hpp"
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/base/wait.hpp"
@@ -225,20 +226,24 @@ class Arena {
   void wait(Signal& theirs, std::uint32_t clock);
   void wait_asleep(Signal& theirs, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
+  std::vector<int> gone_of(std::uint32_t clock);
   bool is_gone(int rank) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,
                                    const std::vector<int>& local);
+  void wait_until_told() const;
   void wake_everybody() const;
   void wake_waiters_for(int rank) const;
   void throw_timeout(std::uint32_t clock);
   std::vector<int> needed(std::uint32_t clock) const;
+  std::vector<int> watched(std::uint32_t clock, int num_others);
   std::vector<int> missing(std::uint32_t clock) const;
   std::string describe_wait(Deadline::Duration waited,
                             const std::vector<int>& absent) const;
   std::string describe_missing(const std::vector<int>& ranks) const;
 
+  const ForkMark process_;
   std::shared_ptr<SharedMemory> memory_;
   const Membership group_;
   const std::vector<int> ranks_;  // of the group, by local rank
@@ -259,6 +264,8 @@ class Arena {
   Descriptor descriptor_;
   std::size_t parity_ = 0;  // of the operations that have gone through here
   std::uint32_t clock_ = 0;
+  std::uint32_t entered_at_ = 0;  // the clock of the meeting that began the operation
+  int next_watched_ = rank_;      // see watched()
   std::uint64_t first_chunk_ = 0;
   std::uint64_t next_chunk_ = 0;
   std::vector<std::byte> scratch_;

@@ -1,14 +1,19 @@
 // How local ranks tell each other that their group is broken: the first that notices
 // writes it once, every rank reads it, and all raise the same kind with the same ranks.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "allhands/arena/arena.hpp"
 #include "allhands/base/futex.hpp"
 
 namespace allhands {
 namespace {
+
+// At most, also of a rank that has no CPU just now.
+constexpr std::chrono::seconds kTelling{1};
 
 template <std::size_t size>
 void write(char (&place)[size], const char* text) {
@@ -29,9 +34,11 @@ bool Arena::has_failed() const {
 }
 
 void Arena::fail(const Error& error) {
+  if (process_.is_forked()) return;  // it is no rank; the parent goes on
   SharedFailure& record = failure();
   std::uint32_t expected = SharedFailure::kNone;
-  if (!record.state.compare_exchange_strong(expected, SharedFailure::kWriting)) return;
+  if (!record.state.compare_exchange_strong(expected, SharedFailure::kWriting))
+    return wait_until_told();
   // A signal to this rank is none to the others: they raise no KeyboardInterrupt.
   const bool is_interrupt = error.kind() == ErrorKind::Interrupted;
   record.kind = is_interrupt ? ErrorKind::Backend : error.kind();
@@ -46,6 +53,14 @@ void Arena::fail(const Error& error) {
   }
   record.state.store(SharedFailure::kComplete, std::memory_order_release);
   wake_everybody();
+}
+
+// Another rank tells it just now, unless it died over that. Until then this one must
+// not leave: those who look then would take it for a part of the failure.
+void Arena::wait_until_told() const {
+  const Deadline deadline = Deadline::after(kTelling);
+  while (!has_failed() && !deadline.is_expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void Arena::wake_everybody() const {

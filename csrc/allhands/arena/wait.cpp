@@ -18,6 +18,9 @@ constexpr std::chrono::milliseconds kPause{1};
 // How much longer than its limit a rank waits where all have come, for ranks that have
 // the word to pass on and may have no CPU just now.
 constexpr std::chrono::milliseconds kPassing{1000};
+// Ranks that have come, of which it looks after each slice whether they still run: the
+// others look at other ones.
+constexpr int kOthersPerLook = 16;
 
 }  // namespace
 
@@ -65,14 +68,7 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   if (end == WaitEnd::Stopped)
     fail_and_throw(ErrorKind::Backend,
                    "rank " + std::to_string(group_.rank) + " closed the group", {});
-  std::vector<int> gone;
-  for (const int peer : needed(clock))
-    if (is_gone(peer)) gone.push_back(peer);
-  // What they published before they went still counts: look once more.
-  const std::vector<int> still_needed = needed(clock);
-  std::erase_if(gone, [&](int peer) {
-    return !std::binary_search(still_needed.begin(), still_needed.end(), peer);
-  });
+  const std::vector<int> gone = gone_of(clock);
   if (!gone.empty()) {
     const auto name = [this](int peer) { return describe(peer); };
     const auto end_of = [this](int peer, bool) {
@@ -95,6 +91,21 @@ void Arena::throw_timeout(std::uint32_t clock) {
   if (have_all_come && waited < limits_.deadline.limit() + kPassing) return;
   fail_and_throw(ErrorKind::Timeout, "timed out: " + describe_wait(waited, absent),
                  absent);
+}
+
+// Those whose end is the end of this wait.
+std::vector<int> Arena::gone_of(std::uint32_t clock) {
+  const auto is_gone = [this](int peer) { return this->is_gone(peer); };
+  if (std::ranges::none_of(watched(clock, kOthersPerLook), is_gone)) return {};
+  std::vector<int> gone;
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank() && is_gone(peer)) gone.push_back(peer);
+  // What they published before they went still counts: look once more.
+  const std::vector<int> still_watched = watched(clock, size());
+  std::erase_if(gone, [&](int peer) {
+    return !std::binary_search(still_watched.begin(), still_watched.end(), peer);
+  });
+  return gone;
 }
 
 // It left, or has ended, as of a moment ago.
@@ -129,6 +140,21 @@ std::vector<int> Arena::needed(std::uint32_t clock) const {
                            !control(peer).released.has_reached(clock);
     if (must_tell || !line(peer).has_reached(clock)) ranks.push_back(peer);
   }
+  return ranks;
+}
+
+// The needed ones, and of an operation that not all have entered yet, which so nobody
+// can be through with, some of the others, in turn; in order.
+std::vector<int> Arena::watched(std::uint32_t clock, int num_others) {
+  std::vector<int> ranks = needed(clock);
+  const bool have_all_come = std::ranges::none_of(
+      ranks, [&](int peer) { return !line(peer).has_reached(clock); });
+  if (clock != entered_at_ || have_all_come) return ranks;
+  for (int i = 0; i < std::min(num_others, size()); ++i) {
+    next_watched_ = (next_watched_ + 1) % size();
+    if (next_watched_ != rank()) ranks.push_back(next_watched_);
+  }
+  std::ranges::sort(ranks);
   return ranks;
 }
 

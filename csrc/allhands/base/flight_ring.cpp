@@ -1,7 +1,6 @@
 #include "allhands/base/flight_ring.hpp"
 
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include <bit>
 
@@ -17,6 +16,10 @@ std::uint64_t packed(const FlightFacts& facts) {
          std::uint64_t{facts.is_async} << 24 |
          std::uint64_t{static_cast<std::uint8_t>(facts.reduce_op)} << 16 |
          std::uint64_t{static_cast<std::uint8_t>(facts.dtype)} << 8 | facts.op;
+}
+
+std::uint64_t bytes_of(const FlightFacts& facts) {
+  return facts.count * size_of(facts.dtype);
 }
 
 }  // namespace
@@ -66,25 +69,32 @@ std::optional<FlightRecord> FlightSlot::read() {
   return std::nullopt;
 }
 
-FlightRing::FlightRing(std::size_t size) : size_(size == 0 ? 0 : std::bit_ceil(size)) {}
+FlightRing::FlightRing(std::size_t size, FlightRow& row, int index)
+    : size_(num_slots(size)), row_(row), index_(index), head_(row.head(index)) {}
+
+std::size_t FlightRing::num_slots(std::size_t size) {
+  return size == 0 ? 0 : std::bit_ceil(size);
+}
 
 FlightRing::~FlightRing() {
-  if (FlightSlot* const slots = slots_.load())
-    munmap(slots, size_ * sizeof(FlightSlot));
+  if (slots_.load() != nullptr) row_.give_back(taken_, size_ * sizeof(FlightSlot));
 }
 
 // Zero, and no page of it is taken before it is written. Null: there is no memory.
 FlightSlot* FlightRing::allocate() {
   if (size_ == 0) return nullptr;
   const std::size_t num_bytes = size_ * sizeof(FlightSlot);
-  void* const memory = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* const made = static_cast<FlightSlot*>(memory);
+  const FlightRow::Slots taken = row_.take_slots(num_bytes);
+  if (taken.memory == nullptr) return nullptr;
+  auto* const made = static_cast<FlightSlot*>(taken.memory);
   FlightSlot* other = nullptr;
-  if (slots_.compare_exchange_strong(other, made)) return made;
-  munmap(memory, num_bytes);
-  return other;
+  if (!slots_.compare_exchange_strong(other, made)) {
+    row_.give_back(taken, num_bytes);
+    return other;
+  }
+  taken_ = taken;
+  row_.publish(index_, taken);
+  return made;
 }
 
 FlightSlot* FlightRing::begin(std::uint64_t number, const FlightFacts& facts,
@@ -94,17 +104,21 @@ FlightSlot* FlightRing::begin(std::uint64_t number, const FlightFacts& facts,
   FlightSlot& slot = all[index_of(number)];
   if (slot.is_under_way(number)) [[unlikely]]
     return &slot;
+  // Nobody else writes them meanwhile.
+  constexpr auto relaxed = std::memory_order_relaxed;
+  head_.last.store(number, relaxed);
+  head_.num_bytes.store(head_.num_bytes.load(relaxed) + bytes_of(facts), relaxed);
   const Ticks now = ticks_now();
   slot.fill(number, facts, issued == 0 ? now : issued, now);
   return &slot;
 }
 
-// One atomic exchange, of the slot's mark. `next_` is only where to look first: a
+// One atomic exchange, of the slot's mark. `last` is only where to look first: a
 // thread that was held up may set it back.
 FlightSlot* FlightRing::begin_next(const FlightFacts& facts) {
   FlightSlot* const all = slots();
   if (all == nullptr) return nullptr;
-  std::uint64_t number = next_.load(std::memory_order_relaxed);
+  std::uint64_t number = head_.last.load(std::memory_order_relaxed) + 1;
   for (int num_passed = 0; num_passed < kMostPassed;) {
     FlightSlot& slot = all[index_of(number)];
     std::uint64_t mark = slot.mark();
@@ -116,7 +130,8 @@ FlightSlot* FlightRing::begin_next(const FlightFacts& facts) {
     } else if (slot.word(FlightSlot::kMark)
                    .compare_exchange_strong(
                        mark, FlightSlot::mark_of(number, FlightState::Writing))) {
-      next_.store(number + 1, std::memory_order_relaxed);
+      head_.last.store(number, std::memory_order_relaxed);
+      head_.num_bytes.fetch_add(bytes_of(facts), std::memory_order_relaxed);
       const Ticks now = ticks_now();
       slot.fill(number, facts, now, now);
       return &slot;

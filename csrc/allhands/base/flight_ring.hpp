@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "allhands/base/dtype.hpp"
+#include "allhands/base/flight_row.hpp"
+#include "allhands/base/fork_mark.hpp"
 #include "allhands/base/reduce_op.hpp"
 #include "allhands/base/ticks.hpp"
 
@@ -111,10 +113,11 @@ static_assert(sizeof(FlightSlot) == 64, "one cache line");
 // The last operations of one kind in a group.
 class FlightRing {
  public:
-  // Room for `size` records, rounded up to a power of two. Memory is taken with the
-  // first record, and page by page as slots are used. Where there is none, or `size` is
-  // 0, nothing is recorded.
-  explicit FlightRing(std::size_t size);
+  // Room for `size` records, rounded up to a power of two, in the memory of `row`,
+  // which outlives it, as its ring `index`. It is taken with the first record, and page
+  // by page as slots are used. Where there is none, or `size` is 0, nothing is
+  // recorded.
+  FlightRing(std::size_t size, FlightRow& row, int index);
   FlightRing(const FlightRing&) = delete;
   FlightRing& operator=(const FlightRing&) = delete;
   ~FlightRing();
@@ -128,6 +131,9 @@ class FlightRing {
   // records have not ended yet.
   FlightSlot* begin_next(const FlightFacts& facts);
 
+  // How many slots a ring for `size` records has.
+  static std::size_t num_slots(std::size_t size);
+
   // Those that are there, in no order.
   std::vector<FlightRecord> read() const;
 
@@ -140,16 +146,20 @@ class FlightRing {
   std::size_t index_of(std::uint64_t number) const { return number & (size_ - 1); }
 
   const std::size_t size_;
+  FlightRow& row_;
+  const int index_;
+  FlightHead& head_;
   std::atomic<FlightSlot*> slots_ = nullptr;  // null: none yet
-  std::atomic<std::uint64_t> next_ = 1;       // or more: see begin_next()
+  FlightRow::Slots taken_;                    // of whoever has set slots_
 };
 
-// Ends a record as failed when it goes out of scope, unless that was said before.
+// Ends a record as failed when it goes out of scope, unless that was said before. In a
+// forked child it ends nothing: the operation is the parent's, and goes on there.
 class FlightEnd {
  public:
   explicit FlightEnd(FlightSlot* slot) : slot_(slot) {}
   ~FlightEnd() {
-    if (slot_ != nullptr) [[unlikely]]
+    if (slot_ != nullptr && !process_.is_forked()) [[unlikely]]
       slot_->end(false);
   }
   FlightEnd(const FlightEnd&) = delete;
@@ -167,6 +177,7 @@ class FlightEnd {
 
  private:
   FlightSlot* slot_;
+  const ForkMark process_;
 };
 
 }  // namespace allhands

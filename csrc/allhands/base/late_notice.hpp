@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "allhands/base/deadline.hpp"
 
@@ -16,11 +18,11 @@ class LateNotice {
  public:
   using Duration = Deadline::Duration;
   // Must not throw; called from any thread.
-  using Say = void (*)(const std::string& text);
+  using Say = std::function<void(const std::string& text)>;
 
   LateNotice() = default;
   // `after` so much of one wait.
-  LateNotice(Say say, Duration after) : say_(say), after_(after) {}
+  LateNotice(Say say, Duration after) : say_(std::move(say)), after_(after) {}
   LateNotice(const LateNotice& other)
       : say_(other.say_), after_(other.after_.load(std::memory_order_relaxed)) {}
   LateNotice& operator=(const LateNotice&) = delete;

@@ -31,7 +31,8 @@ HostFacts learn_host(const cpu_set_t& cpus, const std::string& folder,
                      bool may_rehearse) {
   // CPUs of one host are alike, and the look takes some 0.1 ms.
   static const std::uint64_t last_cache = last_cache_bytes(first_of(cpus));
-  HostFacts facts = {std::max(CPU_COUNT(&cpus), 1), last_cache, std::nullopt};
+  HostFacts facts = {std::max(CPU_COUNT(&cpus), 1), last_cache, std::nullopt,
+                     kernel_copies_past_caches()};
   if (!folder.empty()) facts.figures = learn_figures(cpus, folder, may_rehearse);
   return facts;
 }

@@ -15,6 +15,7 @@ struct HostFacts {
   int cpus;                        // that the ranks may run on
   std::uint64_t last_cache_bytes;  // 0: unknown
   std::optional<Figures> figures;
+  bool kernel_copies_past_caches = false;
 };
 
 // Of ranks that may run on `cpus`. The figures are those kept in `folder`, if any; if

@@ -1,13 +1,14 @@
 #include "allhands/comm/communicator.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "allhands/arena/collectives.hpp"
+#include "allhands/base/counted.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/comm/run.hpp"
+#include "allhands/comm/segment_protocol.hpp"
 
 namespace allhands {
 namespace {
@@ -18,11 +19,20 @@ Token local_token(const Token& group, const Membership& members, const Hosts& ho
   return derived_token(group, "host " + members.process(members.rank).host);
 }
 
+// By which watchers know that ranks are of one group. Tells nothing of the token.
+std::uint64_t public_key(const Token& token) {
+  const Token derived = derived_token(token, "flight record");
+  std::uint64_t key;
+  std::memcpy(&key, derived.data(), sizeof(key));
+  return key;
+}
+
 }  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token,
                            MakeTuning make_tuning, const LateNotice& late_notice,
-                           std::size_t record_length, ReachOthers reach_others)
+                           std::size_t record_length, ReachOthers reach_others,
+                           std::shared_ptr<FlightMemory> flight_memory)
     : membership_(std::move(membership)),
       token_(token),
       hosts_(membership_),
@@ -31,8 +41,8 @@ Communicator::Communicator(Membership membership, const Token& token,
       make_tuning_(std::move(make_tuning)),
       reach_others_(std::move(reach_others)),
       late_notice_(late_notice),
-      owner_pid_(getpid()),
-      recorder_(record_length),
+      recorder_(record_length, std::move(flight_memory), membership_,
+                public_key(token)),
       queue_(membership_.name, this, turns_,
              [this](const OperationQueue::Entry& entry, const Limits* waiter) {
                run_queued(entry, waiter);
@@ -149,7 +159,10 @@ std::shared_ptr<Work> Communicator::post(Operation operation, Deadline deadline)
   return work;
 }
 
-void Communicator::wait(Work& work, const Limits& limits) { queue_.wait(work, limits); }
+void Communicator::wait(Work& work, const Limits& limits) {
+  const Counted counted(recorder_.num_in_works());
+  queue_.wait(work, limits);
+}
 
 std::shared_ptr<SharedArray> Communicator::empty_shared(
     DType dtype, const std::vector<std::size_t>& shape, const Limits& given) {
@@ -224,7 +237,7 @@ void Communicator::check_peer(const char* op, int peer) const {
 void Communicator::send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits) {
   check_peer("send", to);
-  FlightEnd end(recorder_.begin_message(true, buffer, to, tag, false));
+  FlightEnd end(recorder_.begin_message(MessageOp::Send, buffer, to, tag, false));
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   if (Observer* const watching = observer()) [[unlikely]]
     observe_run(*watching, message_record("send", buffer, to, tag, false),
@@ -237,7 +250,7 @@ void Communicator::send(const Buffer& buffer, int to, std::int64_t tag,
 int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
                        const Limits& limits) {
   if (from != kAnySource) check_peer("recv", from);
-  FlightEnd end(recorder_.begin_message(false, buffer, from, tag, false));
+  FlightEnd end(recorder_.begin_message(MessageOp::Recv, buffer, from, tag, false));
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   int source = kAnySource;
   if (Observer* const watching = observer()) [[unlikely]]
@@ -251,9 +264,9 @@ int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
 
 // The record ends with the transfer, or here where there comes none of it.
 template <class Post>
-TransferPtr Communicator::post_recorded(bool is_send, const Buffer& buffer, int peer,
-                                        std::int64_t tag, Post post) {
-  FlightSlot* const record = recorder_.begin_message(is_send, buffer, peer, tag, true);
+TransferPtr Communicator::post_recorded(MessageOp op, const Buffer& buffer, int peer,
+                                        std::int64_t tag, bool is_async, Post post) {
+  FlightSlot* const record = recorder_.begin_message(op, buffer, peer, tag, is_async);
   const std::uint64_t number = record == nullptr ? 0 : record->number();
   try {
     return post(record);
@@ -268,9 +281,10 @@ TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t t
   check_peer("send", to);
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   const auto post = [&] {
-    return post_recorded(true, buffer, to, tag, [&](FlightSlot* record) {
+    const auto begin = [&](FlightSlot* record) {
       return engine_->post_send(buffer, to, tag, limits.deadline, record);
-    });
+    };
+    return post_recorded(MessageOp::Send, buffer, to, tag, true, begin);
   };
   Observer* const watching = observer();
   if (watching == nullptr) return post();
@@ -278,17 +292,44 @@ TransferPtr Communicator::post_send(const Buffer& buffer, int to, std::int64_t t
 }
 
 TransferPtr Communicator::post_recv(const Buffer& buffer, int from, std::int64_t tag,
-                                    const Limits& limits) {
-  if (from != kAnySource) check_peer("recv", from);
+                                    const Limits& limits, Fit fit) {
+  return begin_recv(buffer, from, tag, limits, fit, true);
+}
+
+TransferPtr Communicator::begin_recv(const Buffer& buffer, int from, std::int64_t tag,
+                                     const Limits& limits, Fit fit, bool is_async) {
+  const MessageOp op = fit == Fit::Look ? MessageOp::Probe : MessageOp::Recv;
+  if (from != kAnySource) check_peer(name_of(op), from);
   if (!is_ready_.load(std::memory_order_acquire)) open(limits);
   const auto post = [&] {
-    return post_recorded(false, buffer, from, tag, [&](FlightSlot* record) {
-      return engine_->post_recv(buffer, from, tag, limits.deadline, record);
-    });
+    const auto begin = [&](FlightSlot* record) {
+      return engine_->post_recv(buffer, from, tag, limits.deadline, record, fit);
+    };
+    return post_recorded(op, buffer, from, tag, is_async, begin);
   };
   Observer* const watching = observer();
   if (watching == nullptr) return post();
-  return observe_post(*watching, message_record("recv", buffer, from, tag, true), post);
+  return observe_post(*watching,
+                      message_record(name_of(op), buffer, from, tag, is_async), post);
+}
+
+TransferPtr Communicator::recv_fit(const Buffer& buffer, int from, std::int64_t tag,
+                                   const Limits& limits, Fit fit) {
+  if (from == rank()) {
+    if (!is_ready_.load(std::memory_order_acquire)) open(limits);
+    Transfer from_itself(false, buffer, from, tag, limits.deadline);
+    from_itself.fit = fit;
+    engine_->check_counterpart(from_itself);
+  }
+  TransferPtr receive = begin_recv(buffer, from, tag, limits, fit, false);
+  engine_->wait(receive, limits, ProgressEngine::AtEnd::GiveUp);
+  return receive;
+}
+
+TransferPtr Communicator::probe_now(int from, std::int64_t tag, const Limits& limits) {
+  if (from != kAnySource) check_peer("probe", from);
+  if (!is_ready_.load(std::memory_order_acquire)) open(limits);
+  return engine_->probe_now(from, tag);
 }
 
 std::vector<FlightEntry> Communicator::flight_entries() {

@@ -27,6 +27,7 @@
 #include "allhands/arena/arena.hpp"
 #include "allhands/arena/operation.hpp"
 #include "allhands/base/buffer.hpp"
+#include "allhands/base/fork_mark.hpp"
 #include "allhands/base/thread_mark.hpp"
 #include "allhands/comm/bootstrap.hpp"
 #include "allhands/comm/failure_record.hpp"
@@ -53,12 +54,13 @@ class Communicator {
       const Membership&, const Token&, const Tuning&, std::function<void()> wake)>;
 
   // No communication. The flight recorder keeps `record_length` collectives and as many
-  // messages. Throws Backend where a peer is on another host and there is no way to
-  // reach it.
+  // messages, in `flight_memory` where that is given. Throws Backend where a peer is on
+  // another host and there is no way to reach it.
   Communicator(Membership membership, const Token& token, MakeTuning make_tuning,
                const LateNotice& late_notice = {},
                std::size_t record_length = FlightRecorder::kLength,
-               ReachOthers reach_others = {});
+               ReachOthers reach_others = {},
+               std::shared_ptr<FlightMemory> flight_memory = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -76,6 +78,12 @@ class Communicator {
   // What the flight recorder has. From any thread, while operations run, also after a
   // failure and after close().
   std::vector<FlightEntry> flight_entries();
+  // Whether a thread waits for messages here, or for Works of collectives.
+  bool has_waiters(bool for_messages) {
+    auto& num_waiting =
+        for_messages ? recorder_.num_in_messages() : recorder_.num_in_works();
+    return num_waiting.load(std::memory_order_relaxed) > 0;
+  }
 
   // Throws Value, Type or Unsupported naming what is wrong with an operation. Nothing
   // has happened then.
@@ -100,7 +108,8 @@ class Communicator {
   // Whoever needs it will wait for it, but not at once.
   void postpone(const Work& work) { queue_.postpone(work); }
 
-  // Point-to-point. Tags are any numbers; `from` may be kAnySource. Throws Value for a
+  // Point-to-point. Tags are any numbers; `from` may be kAnySource, the tag to receive
+  // kAnyTag. Throws Value for a
   // bad peer, and what the ProgressEngine's functions of these names throw.
   void send(const Buffer& buffer, int to, std::int64_t tag, const Limits& limits);
   int recv(const Buffer& buffer, int from, std::int64_t tag, const Limits& limits);
@@ -108,7 +117,12 @@ class Communicator {
   TransferPtr post_send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits);
   TransferPtr post_recv(const Buffer& buffer, int from, std::int64_t tag,
-                        const Limits& limits);
+                        const Limits& limits, Fit fit = Fit::Exact);
+  // As post_recv, and waits for its end.
+  TransferPtr recv_fit(const Buffer& buffer, int from, std::int64_t tag,
+                       const Limits& limits, Fit fit);
+  // See ProgressEngine; `limits` are of the group's opening.
+  TransferPtr probe_now(int from, std::int64_t tag, const Limits& limits);
   // There once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
@@ -148,8 +162,10 @@ class Communicator {
   void ensure_open(const Limits& limits);
   void run_queued(const OperationQueue::Entry& entry, const Limits* waiter);
   template <class Post>
-  TransferPtr post_recorded(bool is_send, const Buffer& buffer, int peer,
-                            std::int64_t tag, Post post);
+  TransferPtr post_recorded(MessageOp op, const Buffer& buffer, int peer,
+                            std::int64_t tag, bool is_async, Post post);
+  TransferPtr begin_recv(const Buffer& buffer, int from, std::int64_t tag,
+                         const Limits& limits, Fit fit, bool is_async);
   void break_by_current_exception();
   void open(const Limits& limits);
   std::unique_ptr<Transport> make_transport(const Segment& segment) const;
@@ -175,7 +191,7 @@ class Communicator {
   const MakeTuning make_tuning_;
   const ReachOthers reach_others_;
   const LateNotice late_notice_;
-  const int owner_pid_;  // a forked child must not end its parent's group
+  const ForkMark process_;  // a forked child must not end its parent's group
   Turns turns_;
   std::atomic<bool> stop_ = false;
 

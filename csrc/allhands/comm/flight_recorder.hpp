@@ -2,14 +2,17 @@
 // on. See FlightRing for what it costs, and for threads.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "allhands/arena/descriptor.hpp"
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/flight_ring.hpp"
+#include "allhands/host/membership.hpp"
 
 namespace allhands {
 
@@ -21,30 +24,39 @@ struct FlightEntry {
   FlightRecord record;
 };
 
+// What a rank does with a message. The numbers are in records.
+enum class MessageOp : std::uint8_t { Send = 1, Recv, Probe };
+
+const char* name_of(MessageOp op);
+
 // The last collectives and messages of a group.
 class FlightRecorder {
  public:
   // As they are by default in a group.
   static constexpr std::size_t kLength = 2048;
 
-  // The last `length` collectives, and as many messages.
-  explicit FlightRecorder(std::size_t length)
-      : collectives_(length), messages_(length) {}
+  // The last `length` collectives, and as many messages, in `memory` if that is there.
+  FlightRecorder(std::size_t length, std::shared_ptr<FlightMemory> memory,
+                 const Membership& group, std::uint64_t key);
 
   // The collective whose turn it is; see FlightRing::begin.
   FlightSlot* begin(std::uint64_t sequence, const Descriptor& descriptor,
                     bool is_async = false, Ticks issued = 0) {
     return collectives_.begin(sequence, facts_of(descriptor, is_async), issued);
   }
-  FlightSlot* begin_message(bool is_send, const Buffer& buffer, int peer,
+  FlightSlot* begin_message(MessageOp op, const Buffer& buffer, int peer,
                             std::int64_t tag, bool is_async) {
-    return messages_.begin_next({.op = is_send ? kSend : kRecv,
+    return messages_.begin_next({.op = static_cast<std::uint8_t>(op),
                                  .dtype = buffer.dtype,
                                  .is_async = is_async,
                                  .partner = peer,
                                  .count = buffer.count,
                                  .tag = tag});
   }
+
+  // Told of the threads that wait for messages, and for Works.
+  std::atomic<int>& num_in_messages() { return row_.num_in_messages(); }
+  std::atomic<int>& num_in_works() { return row_.num_in_works(); }
 
   // What there is of both, by the time when each was issued.
   std::vector<FlightEntry> read() const;
@@ -53,8 +65,6 @@ class FlightRecorder {
                                Ticks issued);
 
  private:
-  static constexpr std::uint8_t kSend = 1, kRecv = 2;
-
   static FlightFacts facts_of(const Descriptor& descriptor, bool is_async) {
     return {.op = static_cast<std::uint8_t>(descriptor.op),
             .dtype = descriptor.dtype,
@@ -64,6 +74,7 @@ class FlightRecorder {
             .count = descriptor.count};
   }
 
+  FlightRow row_;
   FlightRing collectives_, messages_;
 };
 

@@ -1,6 +1,4 @@
 // The life of a Communicator: how it opens, what breaks it, how it closes.
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -19,7 +17,9 @@ constexpr Deadline::Duration kParting = std::chrono::seconds(1);
 }  // namespace
 
 // Of an operation that the peers do not see ended.
+// In a forked child that unwinds, nothing is broken: the parent goes on.
 void Communicator::break_by_current_exception() {
+  if (is_forked()) return;
   try {
     throw;
   } catch (const Error& error) {
@@ -75,7 +75,8 @@ void Communicator::adopt(Segment segment) {
   engine_ = std::make_unique<ProgressEngine>(
       make_transport(segment), membership_, arena_->tuning(),
       ServedGroup{this, [this] { return failure(); },
-                  [this](const Error& error) { tell(error); }},
+                  [this](const Error& error) { tell(error); },
+                  &recorder_.num_in_messages()},
       late_notice_);
   if (hosts_.num_hosts() > 1)
     across_hosts_ = std::make_unique<AcrossHosts>(membership_, *arena_, *engine_);
@@ -114,6 +115,7 @@ Error Communicator::refusal() const {
 }
 
 void Communicator::break_off(const Error& error) {
+  if (is_forked()) return;
   note(error);
   const std::lock_guard lock(open_mutex_);
   if (arena_) arena_->fail(error);
@@ -136,7 +138,7 @@ void Communicator::fail(const Error& error) {
   if (is_open) engine_->leave(refusal(), Presence::Aborted);
 }
 
-bool Communicator::is_forked() const { return getpid() != owner_pid_; }
+bool Communicator::is_forked() const { return process_.is_forked(); }
 
 void Communicator::note_failure(const std::string& reason, std::string cause) {
   Error ending(ErrorKind::RankFailed,

@@ -20,6 +20,13 @@ std::vector<std::byte> kept_part(const Message& message,
   return {record.begin(), record.begin() + static_cast<std::ptrdiff_t>(bytes)};
 }
 
+// That a receive, or a probe, has met this message.
+void note(Transfer& receive, int source, const Message& message) {
+  receive.source = source;
+  receive.came_tag = message.number;
+  receive.came_bytes = message.count * size_of(message.dtype);
+}
+
 // What has landed of a record.
 Landed landed_of(Link& link, std::span<const std::byte> record) {
   Landings* const landings = link.landings();
@@ -80,6 +87,7 @@ void Endpoint::post_sends(std::span<const TransferPtr> sends, Ended& ended) {
 
 void Endpoint::post_recv(const TransferPtr& receive, Ended& ended) {
   receive->id = next_id_++;
+  if (receive->fit == Fit::Look) return post_probe(receive, ended);
   if (receive->tag.context == Context::Collectives && receive->peer != kAnySource)
     receive->landing = key_of_collectives(++channel(receive->peer).num_awaited);
   const auto kept = matching_.match(*receive);
@@ -91,10 +99,18 @@ void Endpoint::post_recv(const TransferPtr& receive, Ended& ended) {
   push_and_copy(kept->source, channel(kept->source), ended);
 }
 
+void Endpoint::post_probe(const TransferPtr& probe, Ended& ended) {
+  progress(ended);
+  const Unexpected* const kept = matching_.find(*probe);
+  if (kept == nullptr) return matching_.post(probe);
+  note(*probe, kept->source, kept->message);
+  ended.add(probe);
+}
+
 bool Endpoint::has_counterpart(const Transfer& to_itself, Ended& ended) {
   progress(members_.rank, ended);
   return to_itself.is_send ? matching_.has_receive_for(members_.rank, to_itself.tag)
-                           : matching_.has_message_for(to_itself);
+                           : matching_.find(to_itself) != nullptr;
 }
 
 bool Endpoint::progress(Ended& ended) {
@@ -157,14 +173,14 @@ void Endpoint::throw_broken(int peer, const LinkError& error) {
 }
 
 void Endpoint::expect(Transfer& receive) {
-  if (receive.landing == kNoLanding || receive.is_up_to) return;
+  if (receive.landing == kNoLanding || receive.fit == Fit::UpTo) return;
   Landings* const landings = channel(receive.peer).link.landings();
   if (landings != nullptr && can_land(receive.buffer))
     landings->expect(receive.landing, memory_of(receive.buffer));
 }
 
 void Endpoint::forget(const Transfer& receive) {
-  if (receive.landing == kNoLanding || receive.is_up_to) return;
+  if (receive.landing == kNoLanding || receive.fit == Fit::UpTo) return;
   if (Landings* const landings = channel(receive.peer).link.landings())
     landings->forget(receive.landing);
 }
@@ -199,8 +215,14 @@ void Endpoint::meet(int source, const Message& message,
                     Ended& ended) {
   if (TransferPtr receive = matching_.match(source, message.tag()))
     return start(source, message, record, landed, std::move(receive), ended);
-  if (landed.key == kNoLanding)
-    return matching_.keep({source, message, kept_part(message, record)});
+  if (landed.key == kNoLanding) {
+    matching_.keep({source, message, kept_part(message, record)});
+    while (TransferPtr probe = matching_.match_probe(source, message.tag())) {
+      note(*probe, source, message);
+      ended.add(std::move(probe));
+    }
+    return;
+  }
   // The receive has been given up since.
   channel(source).link.settle(kept_bytes(message));
 }
@@ -214,7 +236,8 @@ void Endpoint::start(int source, const Message& message,
   if (landed.key != kNoLanding && landed.key != receive->landing)
     end_and_throw(std::move(receive), "a message came to where another one belongs",
                   ended);
-  if (receive->is_up_to && message.count < buffer.count) buffer.count = message.count;
+  if (receive->fit == Fit::UpTo)
+    buffer.count = std::min<std::size_t>(buffer.count, message.count);
   const bool is_eager = message.kind == MessageKind::Eager;
   if (is_eager) peer.link.settle(kept_bytes(message));
   if (message.dtype != buffer.dtype || message.count != buffer.count) {
@@ -223,7 +246,7 @@ void Endpoint::start(int source, const Message& message,
     const Error error = mismatch_error(*receive, source, message, members_);
     return ended.add(std::move(receive), error);
   }
-  receive->source = source;
+  note(*receive, source, message);
   if (!is_eager) return stream(source, message, record, std::move(receive), ended);
   if (landed.key == kNoLanding) unpack(data_of(record), buffer, 0, buffer.count);
   ended.add(std::move(receive));

@@ -34,6 +34,7 @@ class Endpoint {
 
   // All to one peer.
   void post_sends(std::span<const TransferPtr> sends, Ended& ended);
+  // A probe looks first at all that has come.
   void post_recv(const TransferPtr& receive, Ended& ended);
   // Whether a send of this rank to itself has a receive, or a receive a send.
   bool has_counterpart(const Transfer& to_itself, Ended& ended);
@@ -99,6 +100,7 @@ class Endpoint {
   void stream(int source, const Message& message, std::span<const std::byte> record,
               TransferPtr receive, Ended& ended);
   [[noreturn]] void end_and_throw(TransferPtr receive, const char* what, Ended& ended);
+  void post_probe(const TransferPtr& probe, Ended& ended);
   void expect(Transfer& receive);
   void forget(const Transfer& receive);
   void handle_refusal(int source, const Message& message, Ended& ended);

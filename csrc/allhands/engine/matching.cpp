@@ -5,8 +5,14 @@
 namespace allhands {
 namespace {
 
-bool fits(const Transfer& receive, int source, Tag tag) {
-  return (receive.peer == kAnySource || receive.peer == source) && receive.tag == tag;
+bool fits(const Transfer& receive, const Unexpected& unexpected) {
+  return (receive.peer == kAnySource || receive.peer == unexpected.source) &&
+         receive.tag.accepts(unexpected.message.tag());
+}
+
+// Whether it may get a message of that tag.
+bool takes(const TransferPtr& receive, Tag tag) {
+  return receive->tag.accepts(tag) && receive->fit != Fit::Look;
 }
 
 std::size_t slot_of(int source) { return static_cast<std::size_t>(source + 1); }
@@ -55,7 +61,13 @@ TransferPtr Matching::take_oldest(int source, Predicate is_it) {
 
 TransferPtr Matching::match(int source, Tag tag) {
   return take_oldest(source,
-                     [&](const TransferPtr& receive) { return receive->tag == tag; });
+                     [&](const TransferPtr& receive) { return takes(receive, tag); });
+}
+
+TransferPtr Matching::match_probe(int source, Tag tag) {
+  return take_oldest(source, [&](const TransferPtr& receive) {
+    return receive->fit == Fit::Look && receive->tag.accepts(tag);
+  });
 }
 
 bool Matching::has_receive_for(int source, Tag tag) const {
@@ -64,7 +76,7 @@ bool Matching::has_receive_for(int source, Tag tag) const {
     return slot < posted_.size() &&
            std::ranges::any_of(
                posted_[slot],
-               [&](const TransferPtr& receive) { return receive->tag == tag; });
+               [&](const TransferPtr& receive) { return takes(receive, tag); });
   };
   return has(kAnySource) || has(source);
 }
@@ -77,11 +89,11 @@ std::vector<TransferPtr> Matching::posted() const {
   return all;
 }
 
-bool Matching::has_message_for(const Transfer& receive) const {
-  return std::any_of(
-      unexpected_.begin(), unexpected_.end(), [&](const Unexpected& unexpected) {
-        return fits(receive, unexpected.source, unexpected.message.tag());
-      });
+const Unexpected* Matching::find(const Transfer& receive) const {
+  const auto found = std::ranges::find_if(
+      unexpected_,
+      [&](const Unexpected& unexpected) { return fits(receive, unexpected); });
+  return found == unexpected_.end() ? nullptr : &*found;
 }
 
 TransferPtr Matching::take_waiting_for(int source, Context context) {
@@ -91,10 +103,9 @@ TransferPtr Matching::take_waiting_for(int source, Context context) {
 }
 
 std::optional<Unexpected> Matching::match(const Transfer& receive) {
-  const auto found = std::find_if(
-      unexpected_.begin(), unexpected_.end(), [&](const Unexpected& unexpected) {
-        return fits(receive, unexpected.source, unexpected.message.tag());
-      });
+  const auto found = std::ranges::find_if(
+      unexpected_,
+      [&](const Unexpected& unexpected) { return fits(receive, unexpected); });
   if (found == unexpected_.end()) return std::nullopt;
   std::optional<Unexpected> message = std::move(*found);
   unexpected_.erase(found);

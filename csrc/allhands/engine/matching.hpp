@@ -25,12 +25,15 @@ class Matching {
  public:
   // The receive for a message from `source`, which is then no longer posted; or null.
   TransferPtr match(int source, Tag tag);
+  // The same for one that only looks for it, of which there may be several.
+  TransferPtr match_probe(int source, Tag tag);
   // The message for a new receive, which is then no longer kept; or none.
   std::optional<Unexpected> match(const Transfer& receive);
 
   // Whether there is one for it now.
   bool has_receive_for(int source, Tag tag) const;
-  bool has_message_for(const Transfer& receive) const;
+  // The message for it, which is kept; or null. Until something is matched.
+  const Unexpected* find(const Transfer& receive) const;
 
   void post(TransferPtr receive);
   void keep(Unexpected message) { unexpected_.push_back(std::move(message)); }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "allhands/base/counted.hpp"
 #include "allhands/base/thread_mark.hpp"
 #include "allhands/engine/transfer_text.hpp"
 #include "allhands/host/wait_awake.hpp"
@@ -14,16 +15,6 @@ namespace {
 
 // Of a wait that is kept busy; a look at the clock costs more than a turn.
 constexpr unsigned kTurnsPerLook = 16;
-
-// Counts one while it lives.
-class Counted {
- public:
-  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
-  ~Counted() { --count_; }
-
- private:
-  std::atomic<int>& count_;
-};
 
 // A larger message comes later, since each of the two has copied as much before.
 std::uint64_t spins_for(const Buffer& buffer, const Tuning& tuning) {
@@ -43,6 +34,7 @@ ProgressEngine::ProgressEngine(std::unique_ptr<Transport> transport,
       endpoint_(*transport_, members_, tuning_),
       watch_(*transport_, members_, group_.failure),
       is_told_(static_cast<std::size_t>(members.size())),
+      waiting_(group_.num_waiting != nullptr ? *group_.num_waiting : own_waiting_),
       thread_([this] { return waiting_.load(std::memory_order_relaxed) != 0; },
               [this] { turn(); }) {}
 
@@ -129,14 +121,15 @@ void ProgressEngine::send(const Buffer& buffer, int to, Tag tag, const Limits& l
     progress();  // the peer may have refused an earlier one
     return;
   }
-  if (to == members_.rank) check_counterpart(true, buffer, tag);
+  if (to == members_.rank) check_counterpart({true, buffer, to, tag, limits.deadline});
   wait(post_send(buffer, to, tag, limits.deadline), limits, AtEnd::GiveUp);
 }
 
 int ProgressEngine::recv(const Buffer& buffer, int from, Tag tag,
                          const Limits& limits) {
   if (recv_at_once(buffer, from, tag)) return from;
-  if (from == members_.rank) check_counterpart(false, buffer, tag);
+  if (from == members_.rank)
+    check_counterpart({false, buffer, from, tag, limits.deadline});
   const TransferPtr receive = post_recv(buffer, from, tag, limits.deadline);
   wait(receive, limits, AtEnd::GiveUp);
   return receive->source;
@@ -160,10 +153,7 @@ bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   return is_received;
 }
 
-// A blocking call of this rank with itself must not have to wait, as only another
-// thread could end that.
-void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer, Tag tag) {
-  const Transfer transfer(is_send, buffer, members_.rank, tag, Deadline::never());
+void ProgressEngine::check_counterpart(const Transfer& transfer) {
   bool has_counterpart = false;
   step([&](Ended& ended) {
     has_counterpart = endpoint_.has_counterpart(transfer, ended);
@@ -171,11 +161,11 @@ void ProgressEngine::check_counterpart(bool is_send, const Buffer& buffer, Tag t
   if (has_counterpart) return;
   throw Error(ErrorKind::Value,
               describe(transfer, members_) + ": " +
-                  (is_send ? "destination" : "source") +
+                  (transfer.is_send ? "destination" : "source") +
                   " rank should not be the same as the rank of the current process, "
                   "which would wait for itself; " +
-                  (is_send ? "post the irecv first, or use isend or sendrecv"
-                           : "send or isend the message first, or use irecv"));
+                  (transfer.is_send ? "post the irecv first, or use isend or sendrecv"
+                                    : "send or isend the message first, or use irecv"));
 }
 
 // Of a message that is about to go.
@@ -215,19 +205,9 @@ std::vector<TransferPtr> ProgressEngine::post_sends(std::span<const Buffer> buff
 }
 
 TransferPtr ProgressEngine::post_recv(const Buffer& buffer, int from, Tag tag,
-                                      Deadline deadline, FlightSlot* record) {
-  return post(std::make_shared<Transfer>(false, buffer, from, tag, deadline, record));
-}
-
-TransferPtr ProgressEngine::post_recv_up_to(const Buffer& buffer, int from, Tag tag,
-                                            Deadline deadline) {
-  auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline);
-  receive->is_up_to = true;
-  return post(std::move(receive));
-}
-
-TransferPtr ProgressEngine::post(TransferPtr receive) {
-  const int from = receive->peer;
+                                      Deadline deadline, FlightSlot* record, Fit fit) {
+  auto receive = std::make_shared<Transfer>(false, buffer, from, tag, deadline, record);
+  receive->fit = fit;
   const bool is_posted = step([&](Ended& ended) {
     if (ended_) throw *ended_;
     if (receive->tag.context == Context::Program)
@@ -237,6 +217,19 @@ TransferPtr ProgressEngine::post(TransferPtr receive) {
   });
   if (!is_posted) throw_ended();
   return receive;
+}
+
+TransferPtr ProgressEngine::probe_now(int from, Tag tag) {
+  TransferPtr probe = post_recv({}, from, tag, Deadline::never(), nullptr, Fit::Look);
+  if (!probe->work.is_completed()) look_around();
+  bool is_left = false;
+  step([&](Ended& ended) {
+    is_left = !probe->work.is_completed();
+    endpoint_.withdraw(probe, Error(ErrorKind::Backend, "nothing has come"), ended);
+  });
+  if (is_left) return nullptr;
+  probe->work.wait({Deadline::never()});
+  return probe;
 }
 
 void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
@@ -267,6 +260,8 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
       });
       continue;
     }
+    // In a forked child it is the parent's, which goes on with it.
+    if (process_.is_forked()) throw interrupted();
     if (at_end == AtEnd::GoOn) {
       if (end == WaitEnd::Interrupted) throw interrupted();
       return transfer->work.wait(limits);

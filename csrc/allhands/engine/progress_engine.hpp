@@ -20,6 +20,7 @@
 
 #include "allhands/base/buffer.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/fork_mark.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/engine/endpoint.hpp"
 #include "allhands/engine/peer_watch.hpp"
@@ -39,6 +40,8 @@ struct ServedGroup {
   PeerWatch::Failure failure = [] { return std::nullopt; };
   // The engine cannot go on; called outside its lock.
   std::function<void(const Error&)> fail = [](const Error&) {};
+  // Where the threads that wait for a transfer are counted; null: in the engine.
+  std::atomic<int>* num_waiting = nullptr;
 };
 
 // Moves the messages of one rank of a group.
@@ -68,14 +71,15 @@ class ProgressEngine {
   // Several, in order, which go by as few system calls as possible.
   std::vector<TransferPtr> post_sends(std::span<const Buffer> buffers, int to, Tag tag,
                                       Deadline deadline);
-  // `from` may be kAnySource.
+  // `from` may be kAnySource, the number of `tag` kAnyTag.
   TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline,
-                        FlightSlot* record = nullptr);
-
-  // The same for a message of up to as many elements as the contiguous `buffer` has:
-  // that of the transfer has as many as have come.
-  TransferPtr post_recv_up_to(const Buffer& buffer, int from, Tag tag,
-                              Deadline deadline);
+                        FlightSlot* record = nullptr, Fit fit = Fit::Exact);
+  // A probe that has found a message now; null: none has come. Throws what a wait for
+  // it would throw at once.
+  TransferPtr probe_now(int from, Tag tag);
+  // Throws Value where a blocking call of this rank with itself would have to wait, as
+  // only another thread could end that.
+  void check_counterpart(const Transfer& to_itself);
 
   // Returns when the transfer has succeeded; throws why it failed: Mismatch,
   // RankFailed, Timeout, Interrupted. The last two give the transfer up.
@@ -103,8 +107,6 @@ class ProgressEngine {
   void join() { thread_.join(); }
 
  private:
-  TransferPtr post(TransferPtr receive);
-
   template <class Body>
   bool step(Body body);
   bool step_on(int peer);
@@ -115,7 +117,6 @@ class ProgressEngine {
   [[noreturn]] void throw_ended();
 
   void check_sendable(const Buffer& buffer, int to, Tag tag);
-  void check_counterpart(bool is_send, const Buffer& buffer, Tag tag);
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
   Error error_at(WaitEnd end, const Transfer& transfer, const Limits& limits) const;
@@ -130,12 +131,14 @@ class ProgressEngine {
   void throw_losses();
   void throw_untold_sends();
 
+  const ForkMark process_;
   const std::unique_ptr<Transport> transport_;
   const Membership members_;
   const Tuning tuning_;
   const ServedGroup group_;
   LateNotice late_notice_;
-  std::atomic<int> waiting_ = 0;   // threads in wait()
+  std::atomic<int> own_waiting_ = 0;
+  std::atomic<int>& waiting_;      // threads in wait()
   std::atomic<int> sleepers_ = 0;  // threads asleep until an event
   // The number of events when the links were last looked at.
   std::atomic<std::uint32_t> scanned_ = 0;

@@ -19,6 +19,13 @@ namespace allhands {
 
 inline constexpr int kAnySource = -1;
 
+// What a receive does with the message that it matches.
+enum class Fit : std::uint8_t {
+  Exact,  // gets it, if it has as many elements as the buffer
+  UpTo,   // gets it, if it has no more; the buffer becomes as short
+  Look,   // leaves it for another receive: a probe, whose buffer has no memory
+};
+
 // A posted send or receive. Owned by the ProgressEngine's lock; `work` is for
 // everybody.
 struct Transfer {
@@ -29,9 +36,11 @@ struct Transfer {
   Deadline deadline;
   FlightSlot* record = nullptr;  // of the flight recorder, if it has one
   std::uint32_t id = 0;
-  int source = kAnySource;  // of the message that a receive got
-  std::size_t moved = 0;    // elements
-  bool is_up_to = false;    // a receive of up to its buffer, which becomes as short
+  int source = kAnySource;    // of the message that a receive got
+  std::int64_t came_tag = 0;  // the same
+  std::size_t came_bytes = 0;
+  std::size_t moved = 0;  // elements
+  Fit fit = Fit::Exact;
   LandingKey landing = kNoLanding;  // of its data, if it goes at once
   Work work{};
 

@@ -16,13 +16,18 @@ std::string this_rank(const Membership& members) {
 }  // namespace
 
 std::string describe(const Transfer& transfer, const Membership& members) {
-  std::string text = transfer.is_send ? "send" : "recv";
-  text += std::string("(") + name_of(transfer.buffer.dtype) + ", count " +
-          std::to_string(transfer.buffer.count) +
-          (transfer.is_send ? ", to " : ", from ") +
+  std::string text = transfer.is_send ? "send(" : "recv(";
+  if (transfer.fit == Fit::Look)
+    text = "probe(";
+  else
+    text += std::string(name_of(transfer.buffer.dtype)) + ", count " +
+            std::to_string(transfer.buffer.count) + ", ";
+  text += (transfer.is_send ? "to " : "from ") +
           (transfer.peer == kAnySource ? "any rank"
                                        : "rank " + std::to_string(transfer.peer)) +
-          ", tag " + std::to_string(transfer.tag.number) + ")";
+          (transfer.tag.number == kAnyTag
+               ? ", any tag)"
+               : ", tag " + std::to_string(transfer.tag.number) + ")");
   return text + " on group " + members.quoted();
 }
 

@@ -4,6 +4,10 @@
 
 #include <fstream>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace allhands {
 
 std::uint64_t last_cache_bytes(int cpu) {
@@ -21,6 +25,17 @@ std::uint64_t last_cache_bytes(int cpu) {
     last = level;
     bytes = unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : 0;
   }
+}
+
+bool kernel_copies_past_caches() {
+#if defined(__x86_64__)
+  unsigned most = 0, start = 0, end = 0, middle = 0;
+  if (__get_cpuid(0, &most, &start, &end, &middle) == 0) return false;
+  return start == signature_AMD_ebx && middle == signature_AMD_edx &&
+         end == signature_AMD_ecx;
+#else
+  return false;
+#endif
 }
 
 std::string cpu_model() {

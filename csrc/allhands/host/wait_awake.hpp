@@ -26,29 +26,33 @@ inline void pause_cpu() {
 // What the waits of this process have found out.
 inline Contention contention_here;
 
-// True once `is_met()` is. False: it is time to sleep. `yield` lets others run.
-template <class Condition, class Yield = int (*)()>
+// True once `is_met()` is. False: it is time to sleep. `yield` lets others run; `now`
+// is the time of Contention's clock.
+template <class Condition, class Yield = int (*)(),
+          class Now = Contention::Clock::time_point (*)()>
 bool wait_awake(const Tuning& tuning, Condition is_met, Yield yield = sched_yield,
-                Contention& contention = contention_here) {
+                Contention& contention = contention_here,
+                Now now = Contention::Clock::now) {
   // Who yields sees no peer that has died.
   constexpr std::chrono::milliseconds kLongestYielding{5};
   for (std::uint64_t i = 0; i < tuning.spins; ++i) {
     if (is_met()) return true;
     pause_cpu();
   }
-  const auto start = Contention::Clock::now();
+  const auto start = now();
   if (contention.is_likely(start)) return is_met();
+  contention.note_wait();
   auto before = start;
   for (std::uint64_t i = 0; i < tuning.yields; ++i) {
     if (is_met()) return true;
     yield();
-    const auto now = Contention::Clock::now();
-    if (now - before > Contention::kSlice) {
-      contention.note_long_yield(now);
+    const auto after = now();
+    if (after - before > Contention::kSlice) {
+      contention.note_long_yield(after);
       break;
     }
-    if (now - start > kLongestYielding) break;
-    before = now;
+    if (after - start > kLongestYielding) break;
+    before = after;
   }
   return is_met();
 }

@@ -53,8 +53,8 @@ TransferPtr Messages::receive_piece(const Buffer& buffer, int from) {
 
 TransferPtr Messages::receive_up_to(const Buffer& buffer, int from) {
   try {
-    transfers_.push_back(crossing_.engine.post_recv_up_to(buffer, from, crossing_.tag(),
-                                                          limits_.deadline));
+    transfers_.push_back(crossing_.engine.post_recv(
+        buffer, from, crossing_.tag(), limits_.deadline, nullptr, Fit::UpTo));
     return transfers_.back();
   } catch (const Error& error) {
     rethrow(error);

@@ -1,6 +1,8 @@
 // Operations as Calls, see src/allhands/backends/call.py: submitted, or prepared.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,20 @@ namespace {
   nb::raise_python_error();
 }
 
+struct MessageRow {
+  std::string_view name;
+  decltype(&carry_out_send) run;
+  const char* array;  // the Call's
+};
+
+constexpr MessageRow kMessages[] = {
+    {"send", carry_out_send, "input"},
+    {"recv", carry_out_recv, "output"},
+    {"recv_status", carry_out_recv_status, "output"},
+    {"probe", carry_out_probe, "output"},
+    {"iprobe", carry_out_iprobe, "output"},
+};
+
 std::string_view name_of(nb::handle op) {
   Py_ssize_t length = 0;
   const char* name = PyUnicode_AsUTF8AndSize(op.ptr(), &length);
@@ -35,12 +51,12 @@ nb::object submit(nb::handle self, nb::handle call) {
   if (const Row* row = find_row(name))
     return carry_out(nb::cast<PyCommunicator&>(self), *row,
                      CallFields(call, *row).arguments(), timeout, async_op);
-  const bool is_send = name == "send";
-  if (!is_send && name != "recv") refuse("", op);
-  const auto run = is_send ? carry_out_send : carry_out_recv;
-  return run(self, call.attr(is_send ? "input" : "output"), call.attr("peer"),
-             nb::cast<std::int64_t>(call.attr("tag")), timeout,
-             nb::cast<bool>(async_op));
+  const auto message =
+      std::ranges::find(kMessages, name, [](const auto& row) { return row.name; });
+  if (message == std::end(kMessages)) refuse("", op);
+  return message->run(self, call.attr(message->array), call.attr("peer"),
+                      nb::cast<std::int64_t>(call.attr("tag")), timeout,
+                      nb::cast<bool>(async_op));
 }
 
 nb::object prepare(PyCommunicator& self, nb::handle call) {

@@ -5,11 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -52,14 +50,17 @@ Token token_of(const nb::bytes& bytes) {
 
 // In one write, so that lines of several ranks do not mix; Python's stderr would need
 // the GIL, which who waits has not.
-void say_on_stderr(const std::string& text) {
-  const std::string line = "allhands: " + text + "\n";
+void say_on_stderr(const std::string& line) {
   [[maybe_unused]] const auto written =
       ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-LateNotice notice_after(double seconds) {
-  return seconds > 0 ? LateNotice(say_on_stderr, duration_of(seconds)) : LateNotice();
+LateNotice notice_after(double seconds, const std::string& speaker) {
+  if (!(seconds > 0)) return {};
+  const auto say = [speaker](const std::string& text) {
+    say_on_stderr(speaker + text + "\n");
+  };
+  return LateNotice(say, duration_of(seconds));
 }
 
 // In seconds, where the program was told by Ctrl-C to wait no more for what is queued.
@@ -69,7 +70,9 @@ std::unique_ptr<Communicator> make_core(const Membership& membership,
                                         const Token& token, const TuningChanges& tuning,
                                         const std::string& figures,
                                         std::shared_ptr<TcpPort> port, double patience,
-                                        std::size_t record_length) {
+                                        const std::string& speaker,
+                                        std::size_t record_length,
+                                        std::shared_ptr<FlightMemory> flight_memory) {
   Communicator::ReachOthers reach_others;
   if (port)
     reach_others = [port](const Membership& group, const Token& secret,
@@ -77,12 +80,10 @@ std::unique_ptr<Communicator> make_core(const Membership& membership,
       return port->join(group, secret, chosen, std::move(wake));
     };
   return std::make_unique<Communicator>(
-      membership, token, tuning_of(membership, tuning, figures), notice_after(patience),
-      record_length, std::move(reach_others));
+      membership, token, tuning_of(membership, tuning, figures),
+      notice_after(patience, speaker), record_length, std::move(reach_others),
+      std::move(flight_memory));
 }
-
-// How many forks lie between this process and the one that loaded this module.
-std::atomic<int> num_forks = 0;
 
 }  // namespace
 
@@ -91,11 +92,13 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                const TuningChanges& tuning, const std::string& figures,
                                std::shared_ptr<TcpPort> port, nb::handle timeout,
                                double patience, std::size_t record_length,
-                               bool in_rank_order, const std::string& in_world)
+                               bool in_rank_order, const std::string& in_world,
+                               const std::string& speaker,
+                               std::shared_ptr<FlightMemory> flight_memory)
     : core_(make_core(membership_of(rank, name, peers, in_world), token_of(token),
-                      tuning, figures, std::move(port), patience, record_length)),
-      reduce_order_(in_rank_order ? ReduceOrder::Rank : ReduceOrder::Any),
-      num_forks_(num_forks) {
+                      tuning, figures, std::move(port), patience, speaker,
+                      record_length, std::move(flight_memory))),
+      reduce_order_(in_rank_order ? ReduceOrder::Rank : ReduceOrder::Any) {
   set_timeout(timeout);
   if (static_cast<std::size_t>(size) != peers.size())
     throw Error(ErrorKind::Value, "group '" + name + "' of size " +
@@ -134,7 +137,7 @@ void PyCommunicator::leave_to_another_thread() {
 }
 
 Communicator& PyCommunicator::core() const {
-  if (num_forks.load(std::memory_order_relaxed) != num_forks_)
+  if (process_.is_forked())
     throw Error(ErrorKind::Backend,
                 "group '" + core_->name() +
                     "' belongs to the process that forked this one: a forked child is "
@@ -181,8 +184,11 @@ void PyCommunicator::drop_ended() {
 }
 
 void PyCommunicator::observe(nb::object observer) {
-  if (!observer.is_none()) observers_.push_back(std::make_unique<PyObserver>(observer));
-  core().observe(observer.is_none() ? nullptr : observers_.back().get());
+  if (observer.is_none()) return core().observe(nullptr);
+  // One that an operation may still tell stays. Who switches on and off has the same.
+  if (observers_.empty() || !observers_.back()->tells(observer))
+    observers_.push_back(std::make_unique<PyObserver>(observer));
+  core().observe(observers_.back().get());
 }
 
 void PyCommunicator::abort(const std::string& reason) {
@@ -233,15 +239,17 @@ void bind_communicator(nb::module_& m) {
       },
       "pid"_a, "start"_a, "False once this process of this host has ended.");
 
-  pthread_atfork(nullptr, nullptr, [] { ++num_forks; });
+  m.attr("ANY_TAG") = kAnyTag;
   CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const TuningChanges&, const std::string&,
                  std::shared_ptr<TcpPort>, nb::handle, double, std::size_t, bool,
-                 const std::string&>(),
+                 const std::string&, const std::string&,
+                 std::shared_ptr<FlightMemory>>(),
         "rank"_a, "size"_a, nb::kw_only(), "name"_a, "token"_a, "peers"_a, "tuning"_a,
         "figures"_a, "port"_a.none(), "timeout"_a, "patience"_a, "record_length"_a,
-        "in_rank_order"_a = false, "in_world"_a = "",
+        "in_rank_order"_a = false, "in_world"_a = "", "speaker"_a = "",
+        "flight_memory"_a.none() = nb::none(),
         "No communication happens before the first operation. `token`: 32 bytes that "
         "only this group's ranks know; `peers`: process_identity() of each rank, with "
         "where it listens; `port`: this process's, None where all are on one host; "
@@ -249,9 +257,10 @@ void bind_communicator(nb::module_& m) {
         "none; "
         "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
         "never; `record_length`: how many collectives and messages the flight recorder "
-        "keeps; `in_rank_order`: whether ranks on several hosts reduce as on one; "
+        "keeps; `flight_memory`: where, None where nobody else sees it; "
+        "`in_rank_order`: whether ranks on several hosts reduce as on one; "
         "`in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the "
-        "world)'.")
+        "world)'; `speaker`: how its lines on stderr begin.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
            "The limit of later calls that have none of their own.")

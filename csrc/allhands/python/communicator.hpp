@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "allhands/base/fork_mark.hpp"
 #include "allhands/comm/communicator.hpp"
 #include "allhands/python/observer.hpp"
 #include "allhands/python/tuning.hpp"
@@ -31,7 +32,8 @@ class PyCommunicator {
                  const TuningChanges& tuning, const std::string& figures,
                  std::shared_ptr<TcpPort> port, nanobind::handle timeout,
                  double patience, std::size_t record_length, bool in_rank_order,
-                 const std::string& in_world);
+                 const std::string& in_world, const std::string& speaker,
+                 std::shared_ptr<FlightMemory> flight_memory);
   ~PyCommunicator();
 
   // Throws Backend in a forked child, which has the memory of a rank but is none.
@@ -72,7 +74,7 @@ class PyCommunicator {
   std::unique_ptr<Communicator> core_;
   Deadline::Duration timeout_;
   const ReduceOrder reduce_order_;
-  const int num_forks_;  // up to the process that made it
+  const ForkMark process_;
   std::vector<Pending> pending_;
 };
 

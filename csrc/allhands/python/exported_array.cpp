@@ -34,11 +34,12 @@ void deallocate(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyType_Slot kSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-                        {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
-                        {0, nullptr}};
-PyType_Spec kSpec = {"allhands._C.ExportedMemory", sizeof(ExportedMemory), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
+PyType_Slot kExportedSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
+                                {0, nullptr}};
+PyType_Spec kExportedSpec = {"allhands._C.ExportedMemory", sizeof(ExportedMemory), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             kExportedSlots};
 PyTypeObject* exported_memory_type = nullptr;  // for good
 
 nb::object export_array(void* data, std::size_t num_bytes, const char* dtype,
@@ -66,7 +67,8 @@ nb::object export_int64s(void* data, std::size_t count, std::shared_ptr<void> ow
 }
 
 void bind_exported_array(nb::module_&) {
-  exported_memory_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  exported_memory_type =
+      reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kExportedSpec));
   if (exported_memory_type == nullptr) throw nb::python_error();
 }
 

@@ -1,12 +1,18 @@
 // What the flight recorder of a group has, for Python.
 #include "allhands/python/flight.hpp"
 
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "allhands/base/flight_memory.hpp"
 #include "allhands/base/ticks.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace allhands::python {
 namespace {
@@ -31,7 +37,7 @@ nb::object time_of(const TickTimes& times, Ticks ticks) {
   return nb::int_(times.wall_time(ticks));
 }
 
-nb::dict to_python(const FlightEntry& entry, const TickTimes& times) {
+nb::dict to_python(const FlightEntry& entry, const TickTimes& times, bool has_waiters) {
   const FlightRecord& record = entry.record;
   const FlightFacts& facts = record.facts;
   nb::dict told;
@@ -45,6 +51,7 @@ nb::dict to_python(const FlightEntry& entry, const TickTimes& times) {
   told["partner"] = facts.partner;
   told["tag"] = facts.tag;
   told["async_op"] = facts.is_async;
+  told["is_waited_for"] = !facts.is_async || has_waiters;
   told["issued"] = time_of(times, record.issued);
   told["started"] = time_of(times, record.started);
   told["ended"] = time_of(times, record.ended);
@@ -52,7 +59,8 @@ nb::dict to_python(const FlightEntry& entry, const TickTimes& times) {
   return told;
 }
 
-nb::list flight_entries(PyCommunicator& self) {
+nb::list flight_entries(PyCommunicator& self, std::uint64_t collectives_after,
+                        std::uint64_t messages_after) {
   std::vector<FlightEntry> entries;
   {
     const nb::gil_scoped_release unlocked;
@@ -60,17 +68,48 @@ nb::list flight_entries(PyCommunicator& self) {
   }
   const TickTimes times(&kLoaded);
   nb::list told;
-  for (const FlightEntry& entry : entries) told.append(to_python(entry, times));
+  const bool has_waiters[] = {self.core().has_waiters(false),
+                              self.core().has_waiters(true)};
+  for (const FlightEntry& entry : entries)
+    if (entry.sequence > (entry.is_message ? messages_after : collectives_after))
+      told.append(to_python(entry, times, has_waiters[entry.is_message]));
   return told;
+}
+
+void mark(FlightMemory& memory, const std::string& world, std::uint32_t rank,
+          std::uint32_t size, const std::string& host) {
+  memory.mark(world, rank, size, host);
 }
 
 }  // namespace
 
+void bind_flight_memory(nb::module_& m) {
+  m.def("ticks_now", ticks_now,
+        "The time as flight records have it, in a unit that only the host knows.");
+  m.def(
+      "collective_name",
+      [](std::uint8_t number) { return allhands::name_of(static_cast<Op>(number)); },
+      "number"_a, "Of the operation that has this number in flight records.");
+  nb::class_<FlightMemory>(m, "FlightMemory",
+                           "Where a process keeps its flight records for others of its "
+                           "user to watch; an anonymous file.")
+      .def_static("create", &FlightMemory::create,
+                  nb::sig("def create() -> FlightMemory | None"),
+                  "None where there is no descriptor or no memory for it.")
+      .def("mark", mark, "world"_a, "rank"_a, "size"_a, "host"_a,
+           "Tells who reads it which rank of which world the process is.")
+      .def("leave_to_parent", &FlightMemory::leave_to_parent,
+           "In a forked child: nobody takes it for the child's.");
+}
+
 void bind_flight(CommunicatorClass& c) {
-  c.def("flight_entries", flight_entries,
-        nb::sig("def flight_entries(self) -> list[dict[str, typing.Any]]"),
-        "The group's last operations, those that wait in its queue last; times in "
-        "nanoseconds since 1970, `thread` as threading.get_ident() has it.");
+  c.def("flight_entries", flight_entries, "collectives_after"_a = 0,
+        "messages_after"_a = 0,
+        nb::sig("def flight_entries(self, collectives_after: int = 0, messages_after: "
+                "int = 0) -> list[dict[str, typing.Any]]"),
+        "The group's last operations with higher numbers, those that wait in its queue "
+        "last; times in nanoseconds since 1970, `thread` as threading.get_ident() has "
+        "it. `is_waited_for`: somebody waits for operations of this kind.");
 }
 
 }  // namespace allhands::python

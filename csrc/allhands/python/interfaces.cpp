@@ -19,10 +19,10 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-using Row = std::tuple<std::string, std::string, int, bool, bool>;
+using AddressRow = std::tuple<std::string, std::string, int, bool, bool>;
 
-std::vector<Row> rows() {
-  std::vector<Row> found;
+std::vector<AddressRow> address_rows() {
+  std::vector<AddressRow> found;
   for (const InterfaceAddress& each : interface_addresses())
     found.emplace_back(each.interface, each.address, each.prefix_length, each.is_up,
                        each.is_loopback);
@@ -32,7 +32,7 @@ std::vector<Row> rows() {
 }  // namespace
 
 void bind_interfaces(nb::module_& m) {
-  m.def("interface_addresses", &rows, nb::call_guard<nb::gil_scoped_release>(),
+  m.def("interface_addresses", &address_rows, nb::call_guard<nb::gil_scoped_release>(),
         "(interface, address, prefix length, is up, is loopback) of each address of "
         "this machine.");
   m.def(

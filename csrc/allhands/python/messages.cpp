@@ -79,6 +79,27 @@ nb::object start(nb::object self, Direction direction, nb::handle tensor, int pe
   return wrap(std::move(posted), std::move(self), array.listed());
 }
 
+// Ends it here, or leaves it to the group's thread.
+nb::object recv_fit(nb::object self, const Buffer& buffer, nb::object owner,
+                    nb::list outputs, Source source, std::int64_t tag,
+                    nb::handle timeout, bool async_op, Fit fit) {
+  auto& communicator = nb::cast<Self>(self);
+  Communicator& core = communicator.core();
+  const Limits limits = limits_of(communicator.limit(timeout));
+  TransferPtr posted;
+  {
+    const nb::gil_scoped_release unlocked;
+    if (async_op) {
+      posted = core.post_recv(buffer, from(source), tag, limits, fit);
+      core.engine().drive(posted);
+    } else {
+      posted = core.recv_fit(buffer, from(source), tag, limits, fit);
+    }
+  }
+  if (async_op) communicator.keep({posted, &posted->work}, std::move(owner));
+  return wrap(std::move(posted), std::move(self), std::move(outputs));
+}
+
 // Posts both, then waits for both.
 int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
              nb::handle output, Source source, std::int64_t recv_tag,
@@ -120,6 +141,35 @@ nb::object carry_out_recv(nb::handle communicator, nb::handle tensor, nb::handle
                  timeout);
   recv(nb::cast<Self>(communicator), tensor, source, tag, timeout);
   return nb::none();
+}
+
+nb::object carry_out_recv_status(nb::handle communicator, nb::handle tensor,
+                                 nb::handle peer, std::int64_t tag, nb::handle timeout,
+                                 bool async_op) {
+  nb::object self = nb::borrow(communicator);
+  const Array array = intake(Direction::Recv, tensor);
+  return recv_fit(std::move(self), array.buffer(), array.owner(), array.listed(),
+                  nb::cast<Source>(peer), tag, timeout, async_op, Fit::UpTo);
+}
+
+nb::object carry_out_probe(nb::handle communicator, nb::handle, nb::handle peer,
+                           std::int64_t tag, nb::handle timeout, bool async_op) {
+  return recv_fit(nb::borrow(communicator), {}, nb::none(), nb::list(),
+                  nb::cast<Source>(peer), tag, timeout, async_op, Fit::Look);
+}
+
+nb::object carry_out_iprobe(nb::handle communicator, nb::handle, nb::handle peer,
+                            std::int64_t tag, nb::handle timeout, bool) {
+  auto& self = nb::cast<Self>(communicator);
+  const Limits limits = limits_of(self.limit(timeout));
+  const Source source = nb::cast<Source>(peer);
+  TransferPtr probe;
+  {
+    const nb::gil_scoped_release unlocked;
+    probe = self.core().probe_now(from(source), tag, limits);
+  }
+  if (!probe) return nb::none();
+  return wrap(std::move(probe), nb::borrow(communicator), nb::list());
 }
 
 void bind_messages(CommunicatorClass& c) {

@@ -8,6 +8,7 @@
 #include "allhands/python/errors.hpp"
 #include "allhands/python/exported_array.hpp"
 #include "allhands/python/finalizer.hpp"
+#include "allhands/python/flight.hpp"
 #include "allhands/python/interfaces.hpp"
 #include "allhands/python/port.hpp"
 #include "allhands/python/request.hpp"
@@ -38,6 +39,7 @@ NB_MODULE(_C, m) {
   allhands::python::bind_request(m);
   allhands::python::bind_sparse_array(m);
   allhands::python::bind_port(m);
+  allhands::python::bind_flight_memory(m);
   allhands::python::bind_communicator(m);
   allhands::python::bind_store(m);
   allhands::python::bind_store_file(m);

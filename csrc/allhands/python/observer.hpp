@@ -18,6 +18,10 @@ class PyObserver : public Observer {
   std::uint64_t before(const OperationRecord& operation) noexcept override;
   void after(std::uint64_t token, std::exception_ptr error) noexcept override;
 
+  [[nodiscard]] bool tells(nanobind::handle observer) const {
+    return observer_.is(observer);
+  }
+
  private:
   const nanobind::object observer_;
 };

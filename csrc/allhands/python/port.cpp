@@ -41,7 +41,7 @@ std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
           }};
 }
 
-void start(TcpPort& port, const nb::bytes& bytes) {
+void start_port(TcpPort& port, const nb::bytes& bytes) {
   TcpPort::Secret secret;
   if (bytes.size() != secret.size())
     throw Error(ErrorKind::Value, "the secret of a port has " +
@@ -69,8 +69,17 @@ void bind_port(nb::module_& m) {
       .def(
           "endpoints", [](const TcpPort& port) { return port.endpoints(); },
           "Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.")
-      .def("start", &start, "secret"_a,
+      .def("start", &start_port, "secret"_a,
            "From now on accept those who prove that they know these 32 bytes.")
+      .def(
+          "break_socket",
+          [](TcpPort& port, const std::string& endpoints, int pid,
+             std::uint64_t start) {
+            return port.break_socket({{}, pid, start, endpoints});
+          },
+          "endpoints"_a, "pid"_a, "start"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Break the socket to that process, as an abort of its connection does, which "
+          "then goes on over another socket. False: there is none now.")
       .def("close", &TcpPort::close, nb::call_guard<nb::gil_scoped_release>(),
            "Send what was written, for a second at most; then no peer is reached any "
            "more. Does nothing the second time, and in a forked child.");

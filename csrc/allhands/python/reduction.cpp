@@ -58,7 +58,10 @@ Reduction::Reduction(const char* operation, nb::handle given) {
                 std::string(operation) + ": op must be an allhands.ReduceOp, got " +
                     text + " of type " +
                     nb::cast<std::string>(type.attr("__module__")) + "." +
-                    nb::cast<std::string>(type.attr("__qualname__")));
+                    nb::cast<std::string>(type.attr("__qualname__")) +
+                    (PyCallable_Check(given.ptr()) != 0
+                         ? "; all_reduce_object and reduce_object take a function"
+                         : ""));
   }
   op = number_of(plain);
   if (op == ReduceOp::PremulSum) factor = factor_of(given.attr("factor"));

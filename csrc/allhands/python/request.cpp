@@ -35,7 +35,8 @@ PyObject* call(PyObject* self, PyObject* arguments, PyObject* keywords) noexcept
   }
 }
 
-PyType_Slot kSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call)}, {0, nullptr}};
+PyType_Slot kRequestSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call)},
+                               {0, nullptr}};
 
 }  // namespace
 
@@ -85,7 +86,7 @@ bool Request::wait(nb::handle timeout) {
 }
 
 void bind_request(nb::module_& m) {
-  nb::class_<Request>(m, "Request", nb::type_slots(kSlots),
+  nb::class_<Request>(m, "Request", nb::type_slots(kRequestSlots),
                       "A persistent request; see allhands.PersistentRequest.")
       .def("start", &Request::start, "See PersistentRequest.start.")
       .def("wait", &Request::wait, "timeout"_a.none() = nb::none(),

@@ -32,7 +32,7 @@ struct StoreTable {
   store::ChangeCount changes;
 };
 
-[[noreturn]] void refuse(const char* format, nb::handle got) {
+[[noreturn]] void refuse_type(const char* format, nb::handle got) {
   PyErr_Format(PyExc_TypeError, format, got.ptr());
   throw nb::python_error();
 }
@@ -45,7 +45,8 @@ std::string_view utf8_of(nb::handle text) {
 }
 
 std::string key_of(nb::handle key) {
-  if (!PyUnicode_Check(key.ptr())) refuse("a store's key must be str, got %R", key);
+  if (!PyUnicode_Check(key.ptr()))
+    refuse_type("a store's key must be str, got %R", key);
   return std::string(utf8_of(key));
 }
 
@@ -58,7 +59,7 @@ std::string value_of(nb::handle value) {
   if (PyBytes_Check(value.ptr())) return std::string(view_of(value));
   if (PyUnicode_Check(value.ptr())) return std::string(utf8_of(value));
   if (!PyByteArray_Check(value.ptr()) && !PyMemoryView_Check(value.ptr()))
-    refuse("a store's value must be str or bytes, got %R", value);
+    refuse_type("a store's value must be str or bytes, got %R", value);
   const nb::object bytes = nb::steal(PyBytes_FromObject(value.ptr()));
   if (!bytes.is_valid()) throw nb::python_error();
   return std::string(view_of(bytes));
@@ -77,11 +78,11 @@ std::int64_t amount_of(nb::handle amount) {
   if (!number.is_valid()) throw nb::python_error();
   int overflow = 0;
   const std::int64_t value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow != 0) refuse("add: amount must be an int64, got %R", number);
+  if (overflow != 0) refuse_type("add: amount must be an int64, got %R", number);
   return value;
 }
 
-nb::object to_bytes(std::string_view text) {
+nb::object new_bytes(std::string_view text) {
   const auto size = static_cast<Py_ssize_t>(text.size());
   nb::object bytes = nb::steal(PyBytes_FromStringAndSize(text.data(), size));
   if (!bytes.is_valid()) throw nb::python_error();
@@ -89,7 +90,7 @@ nb::object to_bytes(std::string_view text) {
 }
 
 nb::object bytes_or_none(const Value& value) {
-  return value == nullptr ? nb::none() : to_bytes(*value);
+  return value == nullptr ? nb::none() : new_bytes(*value);
 }
 
 nb::object to_text(const std::string& utf8) {
@@ -110,7 +111,7 @@ nb::object values_of(const StoreTable& self, const nb::list& keys) {
     if (found.back() == nullptr) return nb::none();
   }
   nb::list values;
-  for (const Value& value : found) values.append(to_bytes(*value));
+  for (const Value& value : found) values.append(new_bytes(*value));
   return values;
 }
 
@@ -133,7 +134,7 @@ nb::object take_records(StoreTable& self) {
   std::string records;
   for (const auto& [kind, key, value] : self.table.take_changes())
     store::append_record(records, {static_cast<std::uint8_t>(kind), key, value});
-  return to_bytes(records);
+  return new_bytes(records);
 }
 
 bool repeat(StoreTable& self, int kind, nb::handle key, nb::handle value) {

@@ -21,16 +21,16 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-using Row = std::tuple<std::string, bool, std::string>;
+using WayRow = std::tuple<std::string, bool, std::string>;
 
-std::vector<Row> ways(const std::string& op, std::size_t bytes, int ranks,
-                      bool can_read_peers, bool has_shared_arrays,
-                      const TuningChanges& changes, const std::string& figures) {
+std::vector<WayRow> ways(const std::string& op, std::size_t bytes, int ranks,
+                         bool can_read_peers, bool has_shared_arrays,
+                         const TuningChanges& changes, const std::string& figures) {
   if (ranks < 1)
     throw Error(ErrorKind::Value,
                 "ways: ranks must be at least 1, got " + std::to_string(ranks));
   const Tuning tuning = tuning_here(ranks, changes, figures);
-  std::vector<Row> rows;
+  std::vector<WayRow> rows;
   std::string names;
   for (const WayChoice& choice : choices()) {
     if (choice.way == Way::Slots)

@@ -42,7 +42,7 @@ State& state_of(nb::handle self) {
   return state_of(self.ptr());
 }
 
-PyObject* refuse(PyTypeObject* called, PyObject*, PyObject*) noexcept {
+PyObject* refuse_new(PyTypeObject* called, PyObject*, PyObject*) noexcept {
   PyErr_Format(PyExc_TypeError,
                "%s: only the operations make one, see their async_op=True",
                called->tp_name);
@@ -80,16 +80,16 @@ PyObject* outputs(PyObject* self, void*) noexcept {
 
 PyGetSetDef kProperties[] = {
     {"_outputs", outputs, nullptr, "The arrays that it writes.", nullptr}, {}};
-PyType_Slot kSlots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
-                        {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                        {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
-                        {Py_tp_getset, kProperties},
-                        {Py_tp_doc, const_cast<char*>("An operation under way.")},
-                        {0, nullptr}};
-PyType_Spec kSpec = {"allhands._C.Work", sizeof(State), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-                     kSlots};
+PyType_Slot kWorkSlots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                            {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                            {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                            {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                            {Py_tp_getset, kProperties},
+                            {Py_tp_doc, const_cast<char*>("An operation under way.")},
+                            {0, nullptr}};
+PyType_Spec kWorkSpec = {"allhands._C.Work", sizeof(State), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                         kWorkSlots};
 
 nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
                 nb::object communicator, nb::list outputs) {
@@ -145,10 +145,13 @@ void postpone(nb::handle self) {
   if (!state.transfer) state.core().postpone(*state.work);
 }
 
-nb::object source(nb::handle self) {
-  const TransferPtr& transfer = state_of(self).transfer;
+nb::object envelope(nb::handle self) {
+  const State& state = state_of(self);
+  const TransferPtr& transfer = state.transfer;
   if (!transfer || transfer->is_send) return nb::none();
-  return nb::cast(transfer->source);
+  // Before it has ended another thread may write what came.
+  if (!state.work->is_completed()) return nb::make_tuple(kAnySource, 0, 0);
+  return nb::make_tuple(transfer->source, transfer->came_tag, transfer->came_bytes);
 }
 
 template <class Function, class... Extra>
@@ -174,7 +177,7 @@ nb::object wrap(TransferPtr transfer, nb::object communicator, nb::list outputs)
 }
 
 void bind_work(nb::module_& m) {
-  type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kWorkSpec));
   if (type == nullptr) nb::raise_python_error();
   m.attr("Work") = nb::handle(reinterpret_cast<PyObject*>(type));
   method("wait", &wait, "timeout"_a.none() = nb::none(),
@@ -200,8 +203,10 @@ void bind_work(nb::module_& m) {
   method("_postpone", &postpone, nb::sig("def _postpone(self) -> None"),
          "See `Work._postpone`.");
   method(
-      "_source", &source, nb::sig("def _source(self) -> int | None"),
-      "The rank that a receive is from, -1 until it is known; None of anything else.");
+      "_envelope", &envelope,
+      nb::sig("def _envelope(self) -> tuple[int, int, int] | None"),
+      "Of the message of a receive or probe that has ended its source, tag and bytes; "
+      "the source is -1 where none has come. None of anything else.");
 }
 
 }  // namespace allhands::python

@@ -23,9 +23,12 @@ OPERATIONS = (
     *("exscan", "broadcast", "all_gather", "all_gather_single", "gather"),
     *("gather_single", "scatter", "all_to_all", "all_to_all_single", "barrier"),
     *("all_reduce_coalesced", "all_gather_coalesced", "all_gather_single_coalesced"),
-    *("reduce_scatter_single_coalesced", "send", "recv"),
+    *("reduce_scatter_single_coalesced", "send", "recv", "recv_status", "probe"),
+    "iprobe",
 )
 """What the package itself calls."""
+
+_TELLING = ("recv_status", "probe", "iprobe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,18 @@ class Call:
     peer: int | None = None
     """Of a message; None for any source."""
     tag: int = 0
+    """Of a message; `ANY_TAG` for any that a program can use."""
     output_splits: Sequence[int] | None = None
     input_splits: Sequence[int] | None = None
+
+    @property
+    def returns_work(self) -> bool:
+        """Whether `submit` returns a `Work`.
+
+        Where the call is asynchronous, and one that has ended where it is to tell which
+        message came: `Work.envelope`. (`iprobe`: None where none has.)
+        """
+        return self.async_op or self.op in _TELLING
 
     def outputs(self) -> list[Any]:
         """What it writes, as a list."""

@@ -327,8 +327,12 @@ class Communicator(Protocol):
         """
         return
 
-    def flight_entries(self) -> list[dict[str, Any]]:
+    def flight_entries(
+        self, collectives_after: int = 0, messages_after: int = 0
+    ) -> list[dict[str, Any]]:
         """What the group's flight recorder has, as the native core's method says.
+
+        Of collectives and of messages those with higher numbers than these.
 
         A backend without one has nothing.
         """

@@ -27,16 +27,17 @@ class BackendConfig:
 
     def __init__(self, backend: str) -> None:
         name = Backend(backend)
-        self._backends: dict[str, Backend] = {}
+        self.device_backend_map: dict[str, Backend] = {}
+        """Backend names by device type."""
         if ":" in name:
             self._parse(name)
         elif name == Backend.UNDEFINED:
             for device, default in Backend.default_device_backend_map.items():
-                self._backends[device] = Backend(default)
+                self.device_backend_map[device] = Backend(default)
         else:
             look_up(name)
             for device in Backend.backend_capability[name]:
-                self._backends[device] = name
+                self.device_backend_map[device] = name
 
     def _parse(self, text: str) -> None:
         form = (
@@ -48,16 +49,18 @@ class BackendConfig:
             device, _, name = pair.strip().partition(":")
             if not device or not name or ":" in name:
                 raise ValueError(f"Invalid device:backend pairing: {pair}. {form}")
-            if device in self._backends:
+            if device in self.device_backend_map:
                 raise ValueError(
                     f"Duplicate device type {device} in backend string: {name}. {form}"
                 )
             look_up(name)
-            self._backends[device] = Backend(name)
+            self.device_backend_map[device] = Backend(name)
 
     def __repr__(self) -> str:
-        return ",".join(f"{device}:{name}" for device, name in self._backends.items())
+        return ",".join(
+            f"{device}:{name}" for device, name in self.device_backend_map.items()
+        )
 
     def get_device_backend_map(self) -> dict[str, Backend]:
         """Backend names by device type."""
-        return self._backends
+        return self.device_backend_map

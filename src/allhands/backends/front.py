@@ -46,9 +46,11 @@ class FrontCommunicator(Communicator):
         """See `Communicator.observe`."""
         self.communicator.observe(observer)
 
-    def flight_entries(self) -> list[dict[str, Any]]:
+    def flight_entries(
+        self, collectives_after: int = 0, messages_after: int = 0
+    ) -> list[dict[str, Any]]:
         """See `Communicator.flight_entries`."""
-        return self.communicator.flight_entries()
+        return self.communicator.flight_entries(collectives_after, messages_after)
 
     def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""

@@ -5,18 +5,22 @@ The library would wait without limit, or name nobody, so they meet in the store 
 
 from __future__ import annotations
 
-import sys
 import time
 from datetime import timedelta
 
 from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.errors import DistStoreError
+from allhands.errors import DistStoreError, RankFailedError
 from allhands.options import to_seconds
+from allhands.rendezvous.identity import is_alive
+from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.ranges import in_ranges
 from allhands.store import Store
 
 __all__ = ["await_members"]
+
+_LOOK = 1.0  # seconds between looks for members that have died, at least
+_LOOK_EACH = 1 / 64  # seconds for every member that all look at
 
 
 def await_members(
@@ -25,28 +29,58 @@ def await_members(
     """Wait until each member has set its key; say for whom where it takes long.
 
     Raises:
+        RankFailedError: a member has died before it did; a second or so later where it
+            was on this host.
         DistStoreError: a member did not within the group's timeout.
     """
     limit = to_seconds(options.timeout)
     start = time.monotonic()
     patience = settings.patience.get() or limit
     while True:
-        left = limit - (time.monotonic() - start)
+        waited = time.monotonic() - start
+        look = max(_LOOK, len(keys) * _LOOK_EACH)
+        left = min(look, patience - waited, limit - waited)
         try:
-            store.wait(keys, timedelta(seconds=max(min(patience, left), 0.001)))
+            store.wait(keys, timedelta(seconds=max(left, 0.001)))
             return
         except DistStoreError:
-            missing = [rank for rank, key in enumerate(keys) if not store.check([key])]
-            waited = time.monotonic() - start
-            if not missing:
+            if store.check(keys):  # raises where it is the store that failed
                 return
-            text = (
-                f"rank {options.group_rank} (this process) has waited {waited:.0f} s "
-                f"(limit {limit:g} s) for rank{'s' * (len(missing) > 1)} "
-                f"{in_ranges(missing)}, which did not come to make group "
-                f"{options.group_id!r} of backend {backend}"
-            )
-            if waited >= limit:
-                raise DistStoreError(f"{text}: timed out") from None
-            sys.stderr.write(f"allhands: {text}\n")
-            patience *= 2
+            _refuse_dead(store, keys, options, backend)
+        waited = time.monotonic() - start
+        if waited < min(patience, limit):
+            continue
+        missing = [rank for rank, key in enumerate(keys) if not store.check([key])]
+        if not missing:
+            return
+        text = (
+            f"rank {options.group_rank} (this process) has waited {waited:.0f} s "
+            f"(limit {limit:g} s) for rank{'s' * (len(missing) > 1)} "
+            f"{in_ranges(missing)}, which did not come to make group "
+            f"{options.group_id!r} of backend {backend}"
+        )
+        if waited >= limit:
+            raise DistStoreError(f"{text}: timed out") from None
+        ranks = options.world_ranks
+        rank = ranks[options.group_rank] if ranks else options.group_rank
+        say(LogLevel.WARNING, "waiting", rank, text)
+        patience *= 2
+
+
+def _refuse_dead(
+    store: Store, keys: list[str], options: CommunicatorOptions, backend: str
+) -> None:
+    """Raise where a member has ended, as far as this host can tell, and not come."""
+    identities = options.roster().identities
+    members = [identities[rank] for rank in options.global_ranks_in_group]
+    ended = [rank for rank, member in enumerate(members) if not is_alive(member)]
+    dead = [rank for rank in ended if not store.check([keys[rank]])]
+    if not dead:
+        return
+    pids = ", ".join(f"rank {rank} (pid {members[rank].pid})" for rank in dead)
+    error = RankFailedError(
+        f"group {options.group_id!r} of backend {backend} cannot be made: it needs "
+        f"{pids}, which died before it came"
+    )
+    error.ranks = dead
+    raise error

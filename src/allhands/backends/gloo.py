@@ -37,6 +37,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     Raises:
         TypeError: `pg_options` is given; this backend has none.
         RuntimeError: torch is not installed.
+        RankFailedError: a member died before it came, or had connected.
         DistStoreError: a member did not come, or not connect, in time.
         DistBackendError: Gloo could not connect them.
     """
@@ -53,7 +54,11 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     members = [roster.identities[rank] for rank in ranks]
     made = GlooCommunicator(store, members, options)
     # Gloo fails in who still connects when another closes its end of the group already.
-    _meet("connected", store, options, name)
+    try:
+        _meet("connected", store, options, name)
+    except BaseException:
+        made.close(0.0)
+        raise
     return made
 
 

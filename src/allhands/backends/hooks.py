@@ -18,7 +18,11 @@ from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
 from allhands.backends.front import FrontCommunicator
 from allhands.backends.work import Work
-from allhands.errors import CollectiveMismatchError, DistBackendError
+from allhands.errors import (
+    CollectiveMismatchError,
+    ContentMismatchError,
+    DistBackendError,
+)
 
 __all__ = ["HookOpName", "HookedCommunicator", "Hooks", "PostHookArgs", "PreHookArgs"]
 
@@ -53,6 +57,7 @@ class HookOpName(IntEnum):
 _NAMES = {
     "send": HookOpName.SEND,
     "recv": HookOpName.RECV,
+    "recv_status": HookOpName.RECV,
     "broadcast": HookOpName.BROADCAST,
     "all_reduce": HookOpName.ALLREDUCE,
     "reduce": HookOpName.REDUCE,
@@ -179,7 +184,8 @@ class HookedCommunicator(FrontCommunicator):
             work.add_done_callback(look)
 
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, CollectiveMismatchError):  # the group works on
+        works_on = CollectiveMismatchError, ContentMismatchError
+        if not isinstance(error, works_on):
             self._hooks.abort()
 
 

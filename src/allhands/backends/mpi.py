@@ -8,18 +8,24 @@ MPI has no word for: who is at which operation, who has left, and that the group
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
-from allhands._C import Buffer, CheckedCall
+from allhands._C import ANY_TAG, Buffer, CheckedCall
+from allhands.arrays import as_buffer
+from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.mpi_collectives import MpiCollective
 from allhands.backends.mpi_meeting import Place, meet
-from allhands.backends.mpi_memory import message
-from allhands.backends.mpi_receive import MpiMessage, MpiReceive
+from allhands.backends.mpi_memory import any_message, message
+from allhands.backends.mpi_receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
 from allhands.backends.polled import FIRST_OWN_TAG, PolledCommunicator
-from allhands.backends.polled_work import Begun, Subject
+from allhands.backends.polled_work import Begun, PolledWork, Subject
+from allhands.backends.rows import as_row, pack, unpack
+from allhands.backends.work import Work
 from allhands.errors import DistBackendError
-from allhands.options import RedOpType, ReduceOp
+from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.rendezvous.mpi_job import MpiJob, join_mpi_job
 
 __all__ = ["MpiCommunicator", "create"]
@@ -41,6 +47,10 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     return MpiCommunicator(job, place, options)
 
 
+_PAUSE_OF_LOOKS = 0.25
+"""Seconds between two looks for bad news of probes that do not wait."""
+
+
 class MpiCommunicator(PolledCommunicator):
     """One rank's end of a group; thread-safe."""
 
@@ -52,11 +62,20 @@ class MpiCommunicator(PolledCommunicator):
         self.library_error = job.mpi.Exception
         self._comm = place.comm
         self._own_comm = place.own_comm
+        self._ask_at = 0.0
         self._most_tag: int = place.comm.Get_attr(job.mpi.TAG_UB)
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """See `PolledGroup.library_failed`."""
         return self.job.failed(f"{self.title}: {subject}", error)
+
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        return self._looked(call) if call.op == "iprobe" else super().submit(call)
+
+    def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
+        own = {"recv_status": self._recv_status, "probe": self._probe}
+        return super()._messages() | own
 
     def _begin(
         self, checked: CheckedCall, op: RedOpType | ReduceOp, limit: float
@@ -75,13 +94,67 @@ class MpiCommunicator(PolledCommunicator):
         return comm.Isend(message(self.job.mpi, row), peer, tag)
 
     def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> Any:
-        comm, tag = self._tagged(tag)
-        source = self.job.mpi.ANY_SOURCE if peer is None else peer
-        request = comm.Irecv(message(self.job.mpi, row), source, tag)
+        request = self._irecv(message(self.job.mpi, row), peer, tag)
         return MpiMessage(self.job.mpi, request, row.num_bytes)
+
+    def _recv_status(self, call: Call, limit: float) -> PolledWork:
+        buffer = as_buffer(call.output, writable=True)
+        itemsize = buffer.num_bytes // max(buffer.count, 1)
+        # A copy of all: a short message leaves the rest as it was.
+        row = as_row([buffer]) or pack([buffer])
+        memory = any_message(self.job.mpi, row)
+        request = self._irecv(memory, call.peer, call.tag)
+        came = MpiMessage(self.job.mpi, request, row.num_bytes, itemsize)
+
+        def end() -> None:
+            if row.address != buffer.address:
+                unpack(row, [buffer])
+
+        begun = Begun([came], end, (row, buffer, call.output))
+        subject = self._awaited("recv", call)
+        return MpiReceive(self, subject, begun, limit, [call.output])
+
+    def _probe(self, call: Call, limit: float) -> PolledWork:
+        comm, tag = self._tagged(call.tag)
+        sight = MpiSight(self.job.mpi, comm, self._source(call.peer), tag)
+        begun = Begun([sight], lambda: None, None)
+        return MpiProbe(self, self._awaited("probe", call), begun, limit, [])
+
+    def _looked(self, call: Call) -> Work | None:
+        """A probe that has ended; None where no message has come."""
+        with self.lock:
+            self._check_whole(call.op)
+            work = self._started(self._probe, call, to_seconds(self._timeout))
+            if work.advance():
+                work.wait_for(None)
+                return work
+            self.forget(work)
+            reason = self._news_of(work.subject)
+        if reason is not None:
+            raise reason
+        return None
+
+    def _news_of(self, subject: Subject) -> DistBackendError | None:
+        """As `look`, but now and then: the store is asked, and a program asks often."""
+        now = time.monotonic()
+        if now < self._ask_at:
+            return None
+        self._ask_at = now + _PAUSE_OF_LOOKS
+        return self.look(subject)
+
+    def _source(self, peer: int | None) -> int:
+        """As MPI knows it."""
+        any_source: int = self.job.mpi.ANY_SOURCE
+        return any_source if peer is None else peer
+
+    def _irecv(self, memory: list[Any], peer: int | None, tag: int) -> Any:
+        comm, tag = self._tagged(tag)
+        return comm.Irecv(memory, self._source(peer), tag)
 
     def _tagged(self, tag: int) -> tuple[Any, int]:
         """Where messages of this tag go, and by which tag of MPI's."""
+        if tag == ANY_TAG:
+            return self._comm, self.job.mpi.ANY_TAG
         if tag >= FIRST_OWN_TAG:
             return self._own_comm, (tag - FIRST_OWN_TAG) % (self._most_tag + 1)
         if tag > self._most_tag:

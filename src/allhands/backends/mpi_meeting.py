@@ -31,6 +31,7 @@ def meet(job: MpiJob, options: CommunicatorOptions) -> Place:
     """Wait for all members, and have MPI make their communicator.
 
     Raises:
+        RankFailedError: a member died before it came.
         DistStoreError: a member did not come within the group's timeout.
         DistBackendError: they are not of one MPI job, or MPI could not make it.
     """

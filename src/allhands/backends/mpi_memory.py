@@ -6,7 +6,7 @@ from typing import Any
 
 from allhands._C import Buffer, DType
 
-__all__ = ["message"]
+__all__ = ["any_message", "message"]
 
 # 16-bit floats are only moved by MPI.
 _TYPES = {
@@ -30,5 +30,16 @@ _TYPES = {
 
 def message(mpi: Any, buffer: Buffer) -> list[Any]:
     """A contiguous buffer as mpi4py takes it."""
-    memory = mpi.buffer.fromaddress(buffer.address, buffer.num_bytes)
-    return [memory, buffer.count, getattr(mpi, _TYPES[buffer.dtype])]
+    return [_memory(mpi, buffer), buffer.count, getattr(mpi, _TYPES[buffer.dtype])]
+
+
+def any_message(mpi: Any, buffer: Buffer) -> list[Any]:
+    """The same for a message of perhaps no whole number of elements.
+
+    MPICH ends the job where such a one meets a type of several bytes.
+    """
+    return [_memory(mpi, buffer), buffer.num_bytes, mpi.BYTE]
+
+
+def _memory(mpi: Any, buffer: Buffer) -> Any:
+    return mpi.buffer.fromaddress(buffer.address, buffer.num_bytes)

@@ -1,4 +1,4 @@
-"""MpiReceive: a receive by MPI, which can be given up, and tells what came."""
+"""Receives and probes by MPI, which can be given up, and tell what came."""
 
 from __future__ import annotations
 
@@ -7,24 +7,49 @@ from typing import Any
 from allhands.backends.polled_work import PolledReceive
 from allhands.errors import DistBackendError
 
-__all__ = ["MpiMessage", "MpiReceive"]
+__all__ = ["MpiMessage", "MpiProbe", "MpiReceive", "MpiSight"]
 
 
-class MpiMessage:
-    """A message of `num_bytes` to this rank; its `source` is known when it has come."""
+class _Seen:
+    """A message to this rank; its `source` is known when it has come."""
 
-    def __init__(self, mpi: Any, request: Any, num_bytes: int) -> None:
+    def __init__(self, mpi: Any) -> None:
         self.source = -1
-        self.num_bytes = num_bytes
         self._byte = mpi.BYTE
-        self._request = request
         self._status = mpi.Status()
+
+    @property
+    def tag(self) -> int:
+        """Its tag."""
+        tag: int = self._status.Get_tag()
+        return tag
 
     @property
     def num_came(self) -> int:
         """How many bytes it has."""
         num: int = self._status.Get_count(self._byte)
         return num
+
+
+class MpiMessage(_Seen):
+    """A message that is received by `request`: of `num_bytes`, or with `least` less.
+
+    `least` is the size of an element then.
+    """
+
+    def __init__(self, mpi: Any, request: Any, num_bytes: int, least: int = 0) -> None:
+        super().__init__(mpi)
+        self.num_bytes = num_bytes
+        self._least = least
+        self._request = request
+
+    @property
+    def fits(self) -> bool:
+        """Whether it has as many bytes as it may have."""
+        is_short = self._least and self.num_came < self.num_bytes
+        return self.num_came == self.num_bytes or bool(
+            is_short and self.num_came % self._least == 0
+        )
 
     def Test(self) -> bool:
         """Whether it has come, or was left."""
@@ -38,12 +63,42 @@ class MpiMessage:
         self._request.Cancel()
 
 
-class MpiReceive(PolledReceive):
+class MpiSight(_Seen):
+    """A message that `comm` is asked for, and keeps."""
+
+    def __init__(self, mpi: Any, comm: Any, source: int, tag: int) -> None:
+        super().__init__(mpi)
+        self._comm = comm
+        self._wanted = source, tag
+
+    def Test(self) -> bool:
+        """Whether it has come."""
+        if self.source < 0 and self._comm.Iprobe(*self._wanted, self._status):
+            self.source = self._status.Get_source()
+        return self.source >= 0
+
+
+class _Arrival(PolledReceive):
+    """What tells which message came: its one request is a `_Seen`."""
+
+    _came = 0, 0
+
+    def envelope(self) -> tuple[int, int, int]:
+        """See `Work.envelope`."""
+        return self.source_rank(), *self._came
+
+    def _finish(self) -> DistBackendError | None:
+        [seen] = self._begun.requests
+        self._came = seen.tag, seen.num_came
+        return super()._finish()
+
+
+class MpiReceive(_Arrival):
     """A receive of the length that its `MpiMessage` is to have."""
 
     def _finish(self) -> DistBackendError | None:
         [message] = self._begun.requests
-        if message.num_came == message.num_bytes:
+        if message.fits:
             return super()._finish()
         return DistBackendError(
             f"{self._group.title}: {self.subject}: the message of rank "
@@ -59,3 +114,10 @@ class MpiReceive(PolledReceive):
             super()._give_up(error)
         else:
             self._settle(error if self._source < 0 else self._finish())
+
+
+class MpiProbe(_Arrival):
+    """A look for a message, by an `MpiSight`."""
+
+    def _give_up(self, error: DistBackendError) -> None:
+        self._settle(error)  # MPI knows nothing of it

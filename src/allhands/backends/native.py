@@ -16,11 +16,13 @@ import numpy as np
 from allhands import _C, settings
 from allhands.arrays import Array, as_buffer, library_of, library_of_dtype
 from allhands.arrays.sparse import SparseLibrary
+from allhands.backends import flight_memory
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.followed import FollowedWork
 from allhands.backends.tuned import figures_folder, tuning_changes
 from allhands.backends.work import Work
 from allhands.options import NativeOptions, RedOpType, ReduceOp
+from allhands.rendezvous.log import LogLevel, beginning, is_said
 from allhands.rendezvous.ranges import in_world
 
 __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
@@ -53,12 +55,21 @@ class NativeTransfer(NativeWork):
 
     def source_rank(self) -> int:
         """See `Work.source_rank`."""
-        source = self._source()
-        if source is None:
+        envelope = self._envelope()
+        if envelope is None:
             return super().source_rank()
         if not self.is_completed():
             raise RuntimeError("source_rank(): nothing has come yet; call wait() first")
-        return source
+        return envelope[0]
+
+    def envelope(self) -> tuple[int, int, int]:
+        """See `Work.envelope`."""
+        envelope = self._envelope()
+        if envelope is None:
+            return super().envelope()
+        if envelope[0] < 0:
+            raise RuntimeError("envelope(): nothing has come yet; call wait() first")
+        return envelope
 
 
 class NativeCommunicator(_C.Communicator):
@@ -79,8 +90,10 @@ class NativeCommunicator(_C.Communicator):
             figures=figures_folder(),
             port=roster.port_for(ranks),
             timeout=options.timeout,
-            patience=settings.patience.get(),
+            patience=settings.patience.get() if is_said(LogLevel.WARNING) else 0.0,
+            speaker=beginning("waiting", _rank_in_world(options)),
             record_length=settings.record_length.get(),
+            flight_memory=flight_memory.here(),
             in_rank_order=options.reduce_order == "rank",
             in_world=in_world(options.world_ranks),
         )
@@ -125,3 +138,8 @@ class NativeCommunicator(_C.Communicator):
         """See `Communicator.peer_array`."""
         memory = self.peer_bytes(as_buffer(array, writable=False), peer)
         return library_of(array).from_bytes(memory, array.shape, array.dtype)
+
+
+def _rank_in_world(options: CommunicatorOptions) -> int:
+    ranks = options.world_ranks
+    return ranks[options.group_rank] if ranks else options.group_rank

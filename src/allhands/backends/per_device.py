@@ -59,9 +59,12 @@ class PerDeviceCommunicator(Communicator):
         for communicator in self._distinct:
             communicator.observe(observer)
 
-    def flight_entries(self) -> list[dict[str, Any]]:
+    def flight_entries(
+        self, collectives_after: int = 0, messages_after: int = 0
+    ) -> list[dict[str, Any]]:
         """See `Communicator.flight_entries`."""
-        return [entry for c in self._distinct for entry in c.flight_entries()]
+        after = collectives_after, messages_after
+        return [told for c in self._distinct for told in c.flight_entries(*after)]
 
     def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""

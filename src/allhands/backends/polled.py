@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from allhands import _C
-from allhands._C import Buffer
+from allhands._C import ANY_TAG, Buffer
 from allhands.arrays import as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
@@ -111,20 +111,20 @@ class PolledCommunicator(Communicator):
             start: Callable[[Call, float], PolledWork] = partial(
                 self._collective, checked
             )
-        elif call.op in ("send", "recv"):
-            start = self._send if call.op == "send" else self._recv
         else:
-            return super().submit(call)
+            message = self._messages().get(call.op)
+            if message is None:
+                return super().submit(call)
+            start = message
         limit = to_seconds(self._timeout if call.timeout is None else call.timeout)
         with self.lock:
             self._check_whole(call.op)
             work = self._started(start, call, limit)
             if len(self._pending) > _MOST_LEFT_ALONE:
                 self._advance_all()
-        if call.async_op:
-            return work
-        self._finish(work)
-        return None
+        if not call.async_op:
+            self._finish(work)
+        return work if call.returns_work else None
 
     def set_timeout(self, timeout: timedelta) -> None:
         """See `Communicator.set_timeout`."""
@@ -198,8 +198,12 @@ class PolledCommunicator(Communicator):
             self._abort_interrupted(self._subject(call), error)
             raise
 
+    def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
+        """What starts each operation on messages that the library has."""
+        return {"send": self._send, "recv": self._recv}
+
     def _subject(self, call: Call) -> Subject:
-        sequence = 0 if call.op in ("send", "recv") else self._num_collectives
+        sequence = self._num_collectives if call.op in _COLLECTIVES else 0
         return Subject(call.op, sequence, call.peer)
 
     def _abort_interrupted(self, subject: Subject, error: BaseException) -> str:
@@ -263,7 +267,12 @@ class PolledCommunicator(Communicator):
         buffer = as_buffer(call.output, writable=True)
         row, end = row_to_write([buffer])
         request = self._start_recv(row, call.peer, call.tag)
-        who = "any rank" if call.peer is None else f"rank {call.peer}"
-        subject = Subject("recv", 0, call.peer, f" from {who}, tag {call.tag}")
         begun = Begun([request], end, (row, buffer, call.output))
+        subject = self._awaited("recv", call)
         return self.receive_type(self, subject, begun, limit, [call.output])
+
+    def _awaited(self, op: str, call: Call) -> Subject:
+        """A message to this rank, of which a receive or a probe is to tell."""
+        who = "any rank" if call.peer is None else f"rank {call.peer}"
+        tag = "any tag" if call.tag == ANY_TAG else f"tag {call.tag}"
+        return Subject(op, 0, call.peer, f" from {who}, {tag}")

@@ -8,6 +8,7 @@ it is dropped. Any thread may use it.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -56,6 +57,7 @@ class Work:
     # On the class, for subclasses that do not call __init__.
     _outputs: Any = ()
     _future: Any = None
+    _listeners: set[threading.Event] | None = None
 
     def __init__(self, outputs: list[Any] | None = None) -> None:
         self._outputs = [] if outputs is None else outputs
@@ -172,6 +174,19 @@ class Work:
             "recv or recv-from-any call."
         )
 
+    def envelope(self) -> tuple[int, int, int]:
+        """What a receive with a `Status`, or a probe, has met, of which it tells.
+
+        Returns:
+            The message's source in the group, its tag, and its bytes.
+
+        Raises:
+            RuntimeError: this is none of these; nothing has come yet.
+        """
+        raise RuntimeError(
+            "envelope() may only be called on work objects of a receive or probe"
+        )
+
     def block_current_stream(self) -> NoReturn:
         """Make the current device stream wait for the operation.
 
@@ -214,6 +229,23 @@ class Work:
         A backend that begins an operation while nobody waits may leave it to that wait,
         for a second.
         """
+
+    def _listeners_until_end(self) -> set[threading.Event]:
+        """Events to be set when the operation has ended: add one, look, and wait.
+
+        However often somebody waits, the operation has one callback for all of them.
+        """
+        if self._listeners is None:
+            listeners: set[threading.Event] = set()
+
+            def tell() -> None:
+                for event in listeners.copy():
+                    event.set()
+
+            self.add_done_callback(tell)
+            self._listeners = listeners  # of two threads' that come at once, either
+            return listeners
+        return self._listeners
 
     def _source_rank(self) -> int:
         """The older name of `source_rank`."""

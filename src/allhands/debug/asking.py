@@ -12,20 +12,28 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump
+from allhands.debug.dumps import ELSEWHERE, ENDED, NO_ANSWER, NOT_HERE, Dump
 from allhands.debug.job_record import JobRecord
+from allhands.debug.processes import (
+    RUN_ID,
+    descendants,
+    environment_of,
+    processes,
+    why_unseen,
+)
 from allhands.elastic.record_memory import answers, mark_of, record_in
-from allhands.elastic.records import HALTED, is_halted
+from allhands.elastic.records import HALTED, is_halted, limit_of
+from allhands.rendezvous.identity import Identity, is_alive, process_identity
 
-__all__ = ["ask", "ranks_of"]
+__all__ = ["ask", "ask_ranks", "ranks_of"]
 
 _PAUSE = 0.01  # seconds between looks for answers
 _JOB = "ALLHANDS_JOB"
-_MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-_RUN_ID = "TORCHELASTIC_RUN_ID"
+_MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", RUN_ID)
 
 
 def ranks_of(job: str) -> list[int]:
@@ -36,9 +44,13 @@ def ranks_of(job: str) -> list[int]:
             has it, the process id of one of them, or of what has started them.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are none, or `job` is empty.
     """
-    found = [pid for pid in _processes() if _told(pid, (_RUN_ID,)) == (job,)]
+    if not job:  # which all processes have that are of no job
+        raise ValueError(
+            "a job's name is empty; want a process id, or what --rdzv-id was"
+        )
+    found = [pid for pid in processes() if environment_of(pid, (RUN_ID,)) == (job,)]
     if not found:
         unknown = (
             f"{job!r} is no file, and no run id of a job on this host that you may "
@@ -60,18 +72,14 @@ def ranks_of(job: str) -> list[int]:
 
 def _ranks_around(pid: int, unknown: str) -> list[int]:
     """Of the job of that process; `unknown` is what else its number is not."""
-    if not os.path.exists(f"/proc/{pid}"):
-        raise ValueError(f"{unknown}, and there is no process {pid}")
-    if not os.access(f"/proc/{pid}/fd", os.R_OK):
-        raise ValueError(
-            f"{unknown}, and process {pid} is another user's: ask as that user"
-        )
+    if why := why_unseen(pid):
+        raise ValueError(f"{unknown}, and {why}")
     if not answers(pid):
-        return _descendants(pid)
+        return descendants(pid)
     for sign in (_world_of, _job_of, _meeting_of):
         told = sign(pid)
         if any(told):
-            return [other for other in _processes() if sign(other) == told]
+            return [other for other in processes() if sign(other) == told]
     return [pid]
 
 
@@ -81,63 +89,27 @@ def _world_of(pid: int) -> tuple[str, ...]:
 
 
 def _job_of(pid: int) -> tuple[str, ...]:
-    return _told(pid, (_JOB,))
+    return environment_of(pid, (_JOB,))
 
 
 def _meeting_of(pid: int) -> tuple[str, ...]:
-    return _told(pid, _MEETING)
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-
-
-def _descendants(pid: int) -> list[int]:
-    parents = {other: _parent(other) for other in _processes()}
-    found, new = {pid}, {pid}
-    while new:
-        new = {child for child, parent in parents.items() if parent in new} - found
-        found |= new
-    return list(found)
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except OSError:  # it has ended
-        return 0
-
-
-def _told(pid: int, names: Sequence[str]) -> tuple[str, ...]:
-    """What the environment that the process was started with says of these names."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = file.read().decode(errors="replace").split("\0")
-    except OSError:
-        return ("",) * len(names)
-    there = dict(pair.partition("=")[::2] for pair in pairs)
-    return tuple(there.get(name, "") for name in names)
+    return environment_of(pid, _MEETING)
 
 
 def ask(pids: Iterable[int], limit: float) -> JobRecord:
-    """Have these processes write their records, and read them; within `limit` seconds.
+    """Have these processes write their records, and read them.
+
+    Args:
+        pids: the processes.
+        limit: seconds that they have to answer; more where many share a CPU.
 
     Raises:
         ValueError: none of them answers.
     """
-    before = {pid: record_in(pid) for pid in pids}
-    for pid in before:
-        _send(pid)
-    found: dict[int, Dump] = {}
-    end = time.monotonic() + limit
-    while len(found) < len(before) and time.monotonic() < end:
-        for pid in before.keys() - found.keys():
-            text = record_in(pid)
-            if text != before[pid] and (dump := _read(text)) is not None:
-                found[pid] = dump
-        time.sleep(_PAUSE)
-    silent = before.keys() - found.keys()
+    asked = set(pids)
+    limit = limit_of(len(asked), limit)
+    found = _answers(asked, limit)
+    silent = asked - found.keys()
     if not found:
         raise ValueError(
             f"none of the processes {sorted(silent)} answers within {limit:g} s: "
@@ -145,6 +117,60 @@ def ask(pids: Iterable[int], limit: float) -> JobRecord:
         )
     dumps = tuple(sorted(found.values(), key=lambda dump: dump.rank))
     return JobRecord(dumps, _endings(dumps, silent))
+
+
+def ask_ranks(ranks: Mapping[int, Identity], limit: float) -> JobRecord:
+    """The records of ranks of this process's world, and why others have none.
+
+    Args:
+        ranks: which, and their processes.
+        limit: seconds that they have together.
+    """
+    endings = {rank: _why_not(each) for rank, each in ranks.items()}
+    asked = {rank: ranks[rank].pid for rank, why in endings.items() if not why}
+    found = _answers(asked.values(), limit)
+    dumps = [
+        found[pid]
+        for rank, pid in sorted(asked.items())
+        if pid in found and found[pid].rank == rank
+    ]
+    told = {dump.rank for dump in dumps}
+    silent = asked.keys() - told
+    endings.update({rank: _why_not(ranks[rank]) or NO_ANSWER for rank in silent})
+    return JobRecord(dumps, {rank: why for rank, why in endings.items() if why})
+
+
+def _why_not(process: Identity) -> str:
+    """Why that process cannot be asked; empty: it can."""
+    me = process_identity()
+    if process.host != me.host:
+        return ELSEWHERE
+    if not is_alive(process):
+        return ENDED
+    if is_halted(process.pid):
+        return HALTED
+    return "" if process.pid != me.pid and answers(process.pid) else NOT_HERE
+
+
+def _answers(pids: Collection[int], limit: float) -> dict[int, Dump]:
+    """Those that come within `limit` seconds, by process."""
+    before = {pid: record_in(pid) for pid in pids}
+    for pid in before:
+        _send(pid)
+    told: dict[int, Any] = {}
+    end = time.monotonic() + limit
+    is_last = False  # what came in time counts, however long it takes to read
+    while len(told) < len(before) and not is_last:
+        is_last = time.monotonic() >= end
+        for pid in before.keys() - told.keys():
+            text = record_in(pid)
+            if text != before[pid]:
+                with suppress(ValueError, RecursionError):  # it does not end yet
+                    told[pid] = json.loads(text)
+        if not is_last:
+            time.sleep(_PAUSE)
+    read = ((pid, _read(each)) for pid, each in told.items())
+    return {pid: dump for pid, dump in read if dump is not None}
 
 
 def _send(pid: int) -> None:
@@ -158,10 +184,10 @@ def _send(pid: int) -> None:
             os.close(process)
 
 
-def _read(text: str) -> Dump | None:
-    """None: it is not there as a whole yet."""
+def _read(told: Any) -> Dump | None:
+    """None: it is no record."""
     with suppress(ValueError, RecursionError):
-        return Dump.of(json.loads(text))
+        return Dump.of(told)
     return None
 
 
@@ -181,7 +207,7 @@ def _rank_of(pid: int) -> int | None:
     mark = mark_of(pid)
     if mark is not None:
         return mark.rank
-    [rank] = _told(pid, ("RANK",))
+    [rank] = environment_of(pid, ("RANK",))
     is_rank = rank.isascii() and rank.isdecimal() and len(rank) < 10
     return int(rank) if is_rank else None
 

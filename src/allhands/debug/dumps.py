@@ -7,29 +7,42 @@ docs/reference/flight-record.md. What it says is checked as it is read.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from allhands.debug.frames import Place
+from allhands._C import ANY_TAG
+from allhands.backends.frames import Place
 
 __all__ = [
+    "ELSEWHERE",
+    "ENDED",
     "NOT_HERE",
     "NO_ANSWER",
+    "REDUCTIONS",
     "SCHEMA",
     "Dump",
     "Entry",
     "Failure",
     "Group",
     "Thread",
+    "integer",
 ]
 
 SCHEMA = 1
 """Of the files; another number is another meaning."""
 NO_ANSWER = "does not answer: it is in native code that lets no signal through"
 NOT_HERE = "no process of it that answers was found on this host"
+ELSEWHERE = "is on another host"
 """Of ranks without a record, of which no more is known."""
+ENDED = "has ended"
+"""Of a rank whose process is gone, nobody here knows how."""
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan", "exscan")
+"""How the operations are called that have a reduce operation."""
 _WAITING = ("scheduled", "started")
+_END = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,10 @@ class Group:
     desc: str
     ranks: tuple[int, ...]
     """Of the world, by rank of the group."""
+
+    def is_world(self, size: int) -> bool:
+        """Whether its ranks are numbered as those of a world of `size`."""
+        return self.ranks == tuple(range(size))
 
     def __str__(self) -> str:
         return f"'{self.name}'" if self.desc in ("", "undefined") else f"'{self.desc}'"
@@ -54,7 +71,7 @@ class Entry:
     number: int
     """Which collective of the group, or which message of the rank there."""
     state: str
-    """"scheduled", "started", "completed" or "failed"."""
+    """"scheduled", "started", "completed", "failed"; "ended": it is not known how."""
     is_message: bool
     dtype: str
     count: int
@@ -72,11 +89,18 @@ class Entry:
     """Whose call it is."""
     frames: tuple[Place, ...] = ()
     """Where the call is, the innermost first; empty where nobody waits in it."""
+    is_waited_for: bool = False
+    """Whether somebody waited for what its group had begun and not ended."""
 
     @property
     def is_under_way(self) -> bool:
         """Whether it had not ended."""
         return self.state in _WAITING
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the elements on which the ranks agree."""
+        return self.count * _width(self.dtype)
 
     @property
     def place(self) -> Place | None:
@@ -89,10 +113,13 @@ class Entry:
         parts = [self.dtype, f"count {self.count}"]
         if self.reduce_op and not self.is_message:
             parts.append(self.reduce_op)
+        if self.op == "probe":
+            parts.clear()
         if self.is_message:
             way = "to" if self.op == "send" else "from"
             peer = "any rank" if self.partner < 0 else f"rank {self.partner}"
-            parts += [f"{way} {peer}", f"tag {self.tag}"]
+            tag = "any tag" if self.tag == ANY_TAG else f"tag {self.tag}"
+            parts += [f"{way} {peer}", tag]
         elif self.partner >= 0:
             parts.append(f"root {self.partner}")
         return f"{self.op}({', '.join(parts)})"
@@ -142,6 +169,8 @@ class Dump:
     """By the time when each was issued."""
     threads: tuple[Thread, ...]
     failure: Failure | None = None
+    world: str = ""
+    """The same on all ranks of a world and on no other's; empty: it is not told."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """As it was read."""
 
@@ -158,12 +187,12 @@ class Dump:
                     f"its schema is {told['schema']!r}, this version reads {SCHEMA}"
                 )
             return cls(
-                rank=_number(told["rank"]),
-                world_size=_number(told["world_size"]),
+                rank=integer(told["rank"]),
+                world_size=integer(told["world_size"]),
                 host=str(told["host"]),
-                pid=_number(told["pid"]),
+                pid=integer(told["pid"]),
                 reason=str(told["reason"]),
-                time=_number(told["time_ns"]),
+                time=integer(told["time_ns"]),
                 groups={str(k): _group(v) for k, v in told["pg_config"].items()},
                 entries=tuple(_entry(entry) for entry in told["entries"]),
                 threads=tuple(_thread(thread) for thread in told["threads"]),
@@ -190,24 +219,38 @@ class Dump:
         return next((thread for thread in self.threads if thread.is_main), None)
 
 
-def _number(value: Any) -> int:
+@cache
+def _width(dtype: str) -> int:
+    """Bytes of an element: of "float32", "bfloat16", "float8_e5m2", "bool"."""
+    bits = re.search(r"\d+", dtype)
+    return int(bits[0]) // 8 if bits else 1
+
+
+def integer(value: Any, least: int = -_END) -> int:
+    """`value`, an integer from `least` on.
+
+    Raises:
+        TypeError: it is none, or has more than 64 bits.
+    """
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r:.40} is no number")
+    if not least <= value < _END:
+        raise TypeError(f"{value!r:.40} is not in [{least}, {_END})")
     return value
 
 
 def _time(value: Any) -> int | None:
-    return None if value is None else _number(value)
+    return None if value is None else integer(value)
 
 
 def _group(told: Any) -> Group:
-    ranks = tuple(_number(rank) for rank in json.loads(told["ranks"]))
+    ranks = tuple(integer(rank) for rank in json.loads(told["ranks"]))
     return Group(str(told["name"]), str(told["desc"]), ranks)
 
 
 def _places(told: Any) -> tuple[Place, ...]:
     return tuple(
-        Place(str(place["name"]), str(place["filename"]), _number(place["line"]))
+        Place(str(place["name"]), str(place["filename"]), integer(place["line"]))
         for place in told
     )
 
@@ -217,20 +260,21 @@ def _entry(told: Any) -> Entry:
     return Entry(
         group=str(told["process_group"][0]),
         op=str(told["op"]),
-        number=_number(told["p2p_seq_id" if is_message else "collective_seq_id"]),
+        number=integer(told["p2p_seq_id" if is_message else "collective_seq_id"]),
         state=str(told["state"]),
         is_message=is_message,
         dtype=str(told["dtype"]),
-        count=_number(told["count"]),
+        count=integer(told["count"]),
         reduce_op=str(told["reduce_op"]),
-        partner=_number(told["partner"]),
-        tag=_number(told["tag"]),
+        partner=integer(told["partner"]),
+        tag=integer(told["tag"]),
         is_async=bool(told["async_op"]),
-        created=_number(told["time_created_ns"]),
+        created=integer(told["time_created_ns"]),
         started=_time(told["time_discovered_started_ns"]),
         ended=_time(told["time_discovered_completed_ns"]),
-        thread=_number(told["thread"]),
+        thread=integer(told["thread"]),
         frames=_places(told["frames"]),
+        is_waited_for=bool(told.get("is_waited_for")),
     )
 
 
@@ -247,7 +291,7 @@ def _failure(told: Any) -> Failure:
     return Failure(
         str(told["type"]),
         str(told["message"]),
-        tuple(_number(rank) for rank in told["ranks"]),
+        tuple(integer(rank) for rank in told["ranks"]),
         str(told["group"]),
         _places(told["frames"]),
     )

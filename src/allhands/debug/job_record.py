@@ -66,9 +66,11 @@ def _uncollected() -> Iterator[None]:
 def _files(path: str) -> Sequence[str]:
     if not os.path.isdir(path):
         return [path]
-    return sorted(
-        os.path.join(path, name) for name in os.listdir(path) if name.endswith(".json")
-    )
+    names = sorted(name for name in os.listdir(path) if name.endswith(".json"))
+    paths = [os.path.join(path, name) for name in names]
+    return [
+        each for each in paths if os.path.isfile(each)
+    ]  # a pipe would be waited for
 
 
 def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
@@ -76,6 +78,8 @@ def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
     try:
         with open(file, encoding="utf-8") as stream:
             for told in _objects(stream):
+                if isinstance(told, dict) and "traceEvents" in told:
+                    continue  # what `allhands trace` made of such
                 is_of_a_job = isinstance(told, dict) and "ranks" in told
                 yield from map(Dump.of, told["ranks"] if is_of_a_job else [told])
                 if is_of_a_job and isinstance(told.get("endings"), dict):

@@ -1,15 +1,18 @@
 """The debug level: how much a program asks to be told.
 
-Only kept and handed out, for programs and backends that look at it. The native engine
-finds mismatched calls at every level, at no cost, so no level makes it check more.
+It is kept and handed out, for programs and backends that look at it, and is part of the
+log's level where TORCH_CPP_LOG_LEVEL is INFO. The native engine finds mismatched calls
+at every level, at no cost, so no level makes it check more.
 """
 
 from __future__ import annotations
 
 import os
 
+from allhands.debug.operation_log import watch_if_asked
 from allhands.groups.world import current
 from allhands.options import DebugLevel
+from allhands.rendezvous import log
 
 __all__ = ["get_debug_level", "set_debug_level", "set_debug_level_from_env"]
 
@@ -37,8 +40,9 @@ def get_debug_level() -> DebugLevel:
 def set_debug_level(level: DebugLevel) -> None:
     """Set the level of this process.
 
-    It is kept for programs and backends that look at it. The native engine checks and
-    tells the same at every level.
+    It is kept for programs and backends that look at it. Where `TORCH_CPP_LOG_LEVEL` is
+    INFO, it also says how much [the log](#the-log) has. The native engine checks the
+    same at every level.
 
     Raises:
         TypeError: `level` is no `DebugLevel`.
@@ -53,7 +57,7 @@ def set_debug_level(level: DebugLevel) -> None:
             f"set_debug_level(): level must be a DebugLevel, got {level!r}; write "
             f"DebugLevel.INFO"
         )
-    current().debug_level = level
+    _set(level)
 
 
 def set_debug_level_from_env() -> None:
@@ -68,7 +72,13 @@ def set_debug_level_from_env() -> None:
         dist.set_debug_level_from_env()
         ```
     """
-    current().debug_level = _from_environment()
+    _set(_from_environment())
+
+
+def _set(level: DebugLevel) -> None:
+    current().debug_level = level
+    log.follow(level)
+    watch_if_asked()
 
 
 def _from_environment() -> DebugLevel:

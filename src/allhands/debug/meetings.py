@@ -8,18 +8,16 @@ their ends, where they are timed, are taken for one moment.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
+from allhands.debug.clocks import Visit, clocks
 from allhands.debug.dumps import Dump
+from allhands.debug.whom import end_together
 
-__all__ = ["Arrival", "Meeting", "arrivals_of", "meetings"]
-
-_ENDS_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+__all__ = ["Arrival", "Meeting", "arrivals_of", "clocks_of", "meetings"]
 
 
 class Arrival(NamedTuple):
@@ -65,20 +63,12 @@ def arrivals_of(dump: Dump) -> dict[str, list[Arrival]]:
         if entry.state == "completed" and not entry.is_message:
             ended = entry.ended or 0
             left_by = ended or later.get(entry.thread, 0)
-            num_bytes = entry.count * _width(entry.dtype)
             times = entry.started, ended, left_by
-            arrival = Arrival(entry.number, entry.op, num_bytes, *times)
+            arrival = Arrival(entry.number, entry.op, entry.num_bytes, *times)
             found.setdefault(entry.group, []).append(arrival)
         if not entry.is_async:
             later[entry.thread] = entry.started
     return found
-
-
-@cache
-def _width(dtype: str) -> int:
-    """Bytes of an element: of "float32", "bfloat16", "float8_e5m2", "bool"."""
-    bits = re.search(r"\d+", dtype)
-    return int(bits[0]) // 8 if bits else 1
 
 
 def meetings(
@@ -102,7 +92,9 @@ def meetings(
     common = sorted(set.intersection(*(set(found) for found in by_number.values())))
     common = common[-most:] if most is not None else common
     rows = [{rank: by_number[rank][number] for rank in by_number} for number in common]
-    ahead = _clocks(rows, hosts)
+    names = [hosts[rank] for rank in sorted(hosts)]
+    by_host = _clocks(names, [(row, hosts) for row in rows])
+    ahead = {rank: by_host[host] for rank, host in hosts.items()}
     return [_meeting(row, ahead) for row in rows]
 
 
@@ -130,29 +122,41 @@ def _meeting(row: Mapping[int, Arrival], ahead: Mapping[int, int]) -> Meeting:
     )
 
 
+def clocks_of(dumps: Sequence[Dump]) -> dict[str, int]:
+    """How far the clock of each host is ahead of the first one's, in nanoseconds."""
+    rows: dict[tuple[str, str, tuple[int, ...], int], dict[int, Arrival]] = {}
+    hosts: dict[str, dict[int, str]] = {}  # of each world: a rank may be elsewhere next
+    for dump in dumps:
+        hosts.setdefault(dump.world, {})[dump.rank] = dump.host
+        for name, found in arrivals_of(dump).items():
+            for arrival in found:
+                key = dump.world, name, dump.group_of(name).ranks, arrival.number
+                rows.setdefault(key, {})[dump.rank] = arrival
+    names = [dump.host for dump in sorted(dumps, key=lambda dump: dump.rank)]
+    return _clocks(names, [(row, hosts[world]) for (world, *_), row in rows.items()])
+
+
 def _clocks(
-    rows: Sequence[Mapping[int, Arrival]], hosts: Mapping[int, str]
-) -> dict[int, int]:
-    """How far ahead of the first host's each rank's clock is, in nanoseconds."""
-    first = hosts[min(hosts)]
-    differences: dict[str, list[int]] = {host: [] for host in hosts.values()}
-    for ends in _ends(rows, hosts) if len(differences) > 1 else ():
-        for host, end in ends.items():
-            differences[host].append(end - ends[first])
-    ahead = {
-        host: int(median(told)) if told else 0 for host, told in differences.items()
+    names: Sequence[str],
+    rows: Sequence[tuple[Mapping[int, Arrival], Mapping[int, str]]],
+) -> dict[str, int]:
+    """Of these hosts, by collectives and where each rank was then."""
+    is_needed = len(set(names)) > 1
+    visits = [_visits(row, hosts) for row, hosts in rows] if is_needed else []
+    return clocks(names, visits)
+
+
+def _visits(row: Mapping[int, Arrival], hosts: Mapping[int, str]) -> dict[str, Visit]:
+    """The hosts in a collective; none, where a rank may leave before all have come."""
+    by_host: dict[str, list[Arrival]] = {}
+    for rank, arrival in row.items():
+        if end_together(arrival.op):
+            by_host.setdefault(hosts[rank], []).append(arrival)
+    return {
+        host: Visit(
+            max(arrival.came for arrival in there),
+            min((arrival.left_by for arrival in there if arrival.left_by), default=0),
+            min(arrival.ended for arrival in there),
+        )
+        for host, there in by_host.items()
     }
-    return {rank: ahead[host] for rank, host in hosts.items()}
-
-
-def _ends(
-    rows: Sequence[Mapping[int, Arrival]], hosts: Mapping[int, str]
-) -> Iterator[dict[str, int]]:
-    """When each host ended an operation that ends everywhere at once."""
-    for row in rows:
-        arrivals = list(row.values())
-        if arrivals[0].op.startswith(_ENDS_TOGETHER) and all(a.ended for a in arrivals):
-            by_host: dict[str, list[int]] = {}
-            for rank, arrival in row.items():
-                by_host.setdefault(hosts[rank], []).append(arrival.ended)
-            yield {host: min(ended) for host, ended in by_host.items()}

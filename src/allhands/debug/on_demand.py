@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from allhands.backends.faults import Faults, parse
+from allhands.backends.fault_text import parse
+from allhands.backends.faults import Faults
 from allhands.groups.world import current
 
 __all__ = ["faults"]
@@ -25,7 +26,7 @@ def faults(text: str) -> Iterator[Faults]:
         What was asked for; its `num_done` says how often it has come to pass here.
 
     Raises:
-        ValueError: `text` cannot be read.
+        ValueError: `text` cannot be read, or cannot come to pass in this world.
         InjectedError: an operation in the block raises it where `text` says so.
 
     Example:
@@ -38,6 +39,8 @@ def faults(text: str) -> Iterator[Faults]:
     world = current()
     world.fault_point.ask_for(asked, world.groups.values())
     try:
+        if world.default is not None:
+            world.fault_point.check()
         yield asked
     finally:
         world.fault_point.ask_no_more_for(asked, world.groups.values())

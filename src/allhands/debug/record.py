@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import stat
 import sys
 import threading
 import time
@@ -15,18 +16,19 @@ from itertools import count
 from types import FrameType, TracebackType
 from typing import Any
 
-from allhands.debug.dumps import SCHEMA
-from allhands.debug.frames import Place, inside, places, places_of_traceback
+from allhands.backends.frames import Place, inside, places, places_of_traceback
+from allhands.debug.dumps import REDUCTIONS, SCHEMA
+from allhands.elastic.record_memory import open_at_once
 from allhands.errors import DistError
-from allhands.groups.process_group import ProcessGroup
+from allhands.groups.visible_group import VisibleGroup
 from allhands.groups.world import World, current
 
 __all__ = ["dump", "told_now", "write"]
 
 _VERSION = "2.10"  # of torch's record, whose fields these are
 _GROUP = re.compile(r"(?:on|of) group '([^']*)'")
+_RAISING_NS = 10**9  # that a call takes at most between its failure and its exception
 _writes = count()
-_REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan", "exscan")
 
 
 def dump(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -38,7 +40,9 @@ def dump(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
 
     Args:
         path: a file that it is written to as well, as JSON. Where one is, it is
-            replaced at once, so a reader never sees half of it.
+            replaced at once, so a reader never sees half of it; links are followed.
+            What is there and no regular file, as `/dev/stdout` or a pipe that somebody
+            reads, is written to and stays.
 
     Raises:
         OSError: `path` cannot be written.
@@ -60,6 +64,7 @@ def told_now(
     error: BaseException | None = None,
     traceback: TracebackType | None = None,
     interrupted: FrameType | None = None,
+    most: int | None = None,
 ) -> dict[str, Any]:
     """The record of `world`, for `reason`.
 
@@ -69,12 +74,14 @@ def told_now(
         error: what goes wrong.
         traceback: of `error`; None while it is not raised yet.
         interrupted: where this thread was before it was made to ask.
+        most: how many operations of each group, the last ones; None: all. Those that
+            have not ended well are there in any case.
     """
     frames = sys._current_frames()
     if interrupted is not None:
         frames[threading.get_ident()] = interrupted
     try:
-        return _seen(world, reason, error, traceback, frames)
+        return _seen(world, reason, error, traceback, frames, most)
     finally:
         # It has the frame of this function itself: a cycle would keep the locals of
         # all threads until the next collection.
@@ -87,13 +94,16 @@ def _seen(
     error: BaseException | None,
     traceback: TracebackType | None,
     frames: Mapping[int, FrameType],
+    most: int | None,
 ) -> dict[str, Any]:
-    groups = list(world.groups.values())
+    groups = world.visible_groups()
     now = time.time_ns()
-    entries = [told for group in groups for told in _entries(group, frames)]
+    entries = [told for group in groups for told in _entries(group, frames, most)]
     if error is not None and traceback is None:
         _place(entries, frames)
     entries.sort(key=lambda told: int(told["time_created_ns"]))
+    if error is None:
+        _take_back_failures(entries, frames, now)
     for number, told in enumerate(entries):
         told["record_id"] = told["op_id"] = number
     return {
@@ -121,15 +131,38 @@ def _place(entries: list[dict[str, Any]], frames: Mapping[int, FrameType]) -> No
         last["frames"] = _told_places(places(frames[here]))
 
 
+def _take_back_failures(
+    entries: list[dict[str, Any]], frames: Mapping[int, FrameType], now: int
+) -> None:
+    """A call that is about to raise is still waited in, for all that its caller knows.
+
+    By `entries`, from the first to the last, it has just failed.
+    """
+    last = {told["thread"]: told for told in entries}
+    for thread, told in last.items():
+        ended, frame = told["time_discovered_completed_ns"], frames.get(thread)
+        is_fresh = ended is not None and now < ended + _RAISING_NS
+        is_inside = inside(frame) not in ("", dump.__name__)
+        if told["state"] == "failed" and is_fresh and is_inside:
+            told |= {
+                "state": "started",
+                "retired": False,
+                "is_waited_for": True,
+                "time_discovered_completed_ns": None,
+                "duration_ms": None,
+                "frames": _told_places(places(frame)),
+            }
+
+
 def _process(world: World) -> dict[str, Any]:
-    default = world.default
-    rank = default.rank() if default else int(os.environ.get("RANK", "-1"))
-    size = default.size() if default else int(os.environ.get("WORLD_SIZE", "-1"))
+    whole = world.whole
+    rank = whole.rank() if whole else int(os.environ.get("RANK", "-1"))
+    size = whole.size() if whole else int(os.environ.get("WORLD_SIZE", "-1"))
     host, pid = socket.gethostname(), os.getpid()
     return {"rank": rank, "world_size": size, "host": host, "pid": pid}
 
 
-def _config(group: ProcessGroup) -> dict[str, str]:
+def _config(group: VisibleGroup) -> dict[str, str]:
     return {
         "name": group.group_name,
         "desc": group.group_desc,
@@ -137,7 +170,7 @@ def _config(group: ProcessGroup) -> dict[str, str]:
     }
 
 
-def _status(group: ProcessGroup, entries: list[dict[str, Any]]) -> dict[str, int]:
+def _status(group: VisibleGroup, entries: list[dict[str, Any]]) -> dict[str, int]:
     mine = [
         told
         for told in entries
@@ -156,16 +189,22 @@ def _status(group: ProcessGroup, entries: list[dict[str, Any]]) -> dict[str, int
 
 
 def _entries(
-    group: ProcessGroup, frames: Mapping[int, FrameType]
+    group: VisibleGroup, frames: Mapping[int, FrameType], most: int | None
 ) -> list[dict[str, Any]]:
-    return [_entry(group, kept, frames) for kept in group.communicator.flight_entries()]
+    found = group.communicator.flight_entries()
+    first = 0 if most is None else len(found) - most
+    return [
+        _entry(group, kept, frames)
+        for number, kept in enumerate(found)
+        if number >= first or kept["state"] != "completed"
+    ]
 
 
 def _entry(
-    group: ProcessGroup, kept: dict[str, Any], frames: Mapping[int, FrameType]
+    group: VisibleGroup, kept: dict[str, Any], frames: Mapping[int, FrameType]
 ) -> dict[str, Any]:
     is_message, number = kept["is_message"], kept["sequence"]
-    is_there = kept["state"] == "started" and not kept["async_op"]
+    is_there = kept["state"] == "started" and kept["is_waited_for"]
     frame = frames.get(kept["thread"]) if is_there else None
     started, ended = kept["started"], kept["ended"]
     inputs, outputs = _sizes(group, kept)
@@ -193,15 +232,16 @@ def _entry(
         "op": kept["op"],
         "dtype": kept["dtype"],
         "count": kept["count"],
-        "reduce_op": kept["reduce_op"] if kept["op"].startswith(_REDUCTIONS) else "",
+        "reduce_op": kept["reduce_op"] if kept["op"].startswith(REDUCTIONS) else "",
         "partner": kept["partner"],
         "tag": kept["tag"],
         "async_op": kept["async_op"],
+        "is_waited_for": kept["is_waited_for"],
         "thread": kept["thread"],
     }
 
 
-def _profiling_name(group: ProcessGroup, kept: dict[str, Any]) -> str:
+def _profiling_name(group: VisibleGroup, kept: dict[str, Any]) -> str:
     op, peer, here = kept["op"], kept["partner"], group.rank()
     if not kept["is_message"]:
         return f"allhands:{op}"
@@ -209,7 +249,7 @@ def _profiling_name(group: ProcessGroup, kept: dict[str, Any]) -> str:
 
 
 def _sizes(
-    group: ProcessGroup, kept: dict[str, Any]
+    group: VisibleGroup, kept: dict[str, Any]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Sizes of inputs and outputs, as far as all ranks agree on them."""
     one, many = [[kept["count"]]], [[kept["count"]]] * group.size()
@@ -245,7 +285,7 @@ def _told_places(found: list[Place]) -> list[dict[str, Any]]:
 
 
 def _error(
-    error: BaseException, traceback: TracebackType | None, groups: list[ProcessGroup]
+    error: BaseException, traceback: TracebackType | None, groups: list[VisibleGroup]
 ) -> dict[str, Any]:
     text = str(error)
     named = _GROUP.search(text) if isinstance(error, DistError) else None
@@ -264,19 +304,48 @@ def _error(
 
 
 def write(told: dict[str, Any], path: str) -> None:
-    """Put `told` at `path`, at once.
+    """Put `told` at `path`, at once; into what is there and no regular file.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: it cannot be written, to `path`; nothing is left of it in a file.
     """
-    # No two share one: a signal or a thread may write to the same path meanwhile.
-    part = f"{path}.{os.getpid()}.{next(_writes)}.part"
     text = json.dumps(told)
+    try:
+        target = os.path.realpath(path)
+        if _is_replaceable(path, target):
+            _replace(target, text)
+        else:
+            with open(path, "w", encoding="utf-8", opener=_open_at_once) as file:
+                os.set_blocking(file.fileno(), True)  # for the one who reads
+                file.write(text)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def _is_replaceable(path: str, target: str) -> bool:
+    """Whether nothing is at `path`, or a regular file whose name is `target`."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return True
+    # /dev/stdout leads to what may have no name.
+    is_named = os.path.exists(target) and os.path.samestat(found, os.stat(target))
+    return stat.S_ISREG(found.st_mode) and is_named
+
+
+def _replace(target: str, text: str) -> None:
+    # No two share one: a signal or a thread may write to the same path meanwhile.
+    part = f"{target}.{os.getpid()}.{next(_writes)}.part"
     try:
         with open(part, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(part, path)
+        os.replace(part, target)
     except BaseException:
         with suppress(OSError):
             os.remove(part)
         raise
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Of a pipe that nobody reads: an error, no wait."""
+    return open_at_once(path, (flags | os.O_NOCTTY) & ~os.O_CREAT)

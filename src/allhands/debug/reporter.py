@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import threading
 import time
 import weakref
@@ -18,10 +19,17 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from allhands import settings
-from allhands.backends import failures
+from allhands.backends import failures, flight_memory
+from allhands.debug.dumps import Dump
+from allhands.debug.explanation import (
+    explanation,
+    explanation_of,
+    is_worth_asking,
+    teller_of,
+)
 from allhands.debug.record import told_now, write
 from allhands.elastic.record_memory import Mark, RecordMemory, has_handler
-from allhands.errors import DistBackendError
+from allhands.errors import CollectiveTimeoutError, DistBackendError
 from allhands.groups.world import (
     current,
     when_the_ranks_have_met,
@@ -42,8 +50,49 @@ class _Reporter:
         self._is_answering = False
         self._last_failure: weakref.ref[BaseException] | None = None
         self._last_time = float("-inf")
+        # Who waits for this rank may give up and ask it while its main thread, which
+        # then answers, does so itself.
+        self._giving_up: CollectiveTimeoutError | None = None
+        self._gave_up: tuple[float, dict[str, Any]] | None = None
 
     def on_failure(self, error: BaseException, traceback: TracebackType | None) -> None:
+        """See to it that people learn of `error`, and why it came."""
+        if isinstance(error, CollectiveTimeoutError) and traceback is None:
+            is_main = threading.current_thread() is threading.main_thread()
+            self._giving_up = error if is_main else None
+            try:
+                with suppress(Exception):  # the rest is to be told in any case
+                    self._explain(error)
+            finally:
+                self._giving_up = None
+        self._record(error, traceback)
+
+    def _explain(self, error: CollectiveTimeoutError) -> None:
+        """Have the text of `error`, a wait that took too long, say why it did."""
+        world, (name, teller) = current(), teller_of(error)
+        group = next((g for g in world.visible_groups() if g.group_name == name), None)
+        roster = world.known_roster
+        if self._memory is None or roster is None or group is None:
+            return
+        if not is_worth_asking(error):
+            return
+        processes = roster.identities
+        if teller != group.rank():
+            process = processes[group.global_rank(teller)]
+            _add_reason(error, explanation_of(process, name, group.size()))
+            return
+        told = told_now(world, "failure", error, most=1)
+        self._gave_up = time.monotonic(), told["error"]
+        why = told["error"]["why"] = explanation(Dump.of(told), processes)
+        _add_reason(error, why)
+        # Those who waited with it need not ask again.
+        self._is_answering = True
+        try:
+            self._memory.write(json.dumps(told))
+        finally:
+            self._is_answering = False
+
+    def _record(self, error: BaseException, traceback: TracebackType | None) -> None:
         """Write what was when `error` came; of many in a row the first."""
         folder = settings.dumps.get()
         is_of_a_group = isinstance(error, DistBackendError)
@@ -71,9 +120,17 @@ class _Reporter:
         try:
             # Whatever is wrong, the program that was interrupted goes on.
             with suppress(Exception):
-                self._answer(told_now(current(), "signal", interrupted=frame))
+                self._answer(self._told(frame))
         finally:
             self._is_answering = False
+
+    def _told(self, interrupted: FrameType | None) -> dict[str, Any]:
+        """What is now, or that this rank gives up a wait, or has just done so."""
+        told = told_now(current(), "signal", self._giving_up, None, interrupted)
+        since, error = self._gave_up or (float("-inf"), None)
+        if told["error"] is None and time.monotonic() < since + _LEAST_PAUSE:
+            told["error"] = error
+        return told
 
     def _answer(self, told: dict[str, Any]) -> None:
         if self._memory is not None:
@@ -104,10 +161,13 @@ class _Reporter:
 
     def tell_world(self, roster: Roster, rank: int) -> None:
         """Let who finds this rank find the others of the host, and know which it is."""
+        watched = flight_memory.here()
+        if watched is not None:
+            size = len(roster.identities)
+            watched.mark(roster.mark, rank, size, socket.gethostname())
         if self._memory is not None:
-            world = roster.token_for("record").hex()[:16]  # a digest, no secret
             with suppress(OSError):  # no descriptor is left: it is found alone
-                self._memory.mark(Mark(world, rank))
+                self._memory.mark(Mark(roster.mark, rank))
 
     def answer_no_more(self) -> None:
         """A forked child is no rank, unless it becomes one."""
@@ -116,6 +176,12 @@ class _Reporter:
             self._memory = None
             if signal.getsignal(signal.SIGUSR2) == self.on_signal:
                 signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+
+
+def _add_reason(error: BaseException, why: str) -> None:
+    if why:
+        head, *rest = error.args
+        error.args = (f"{head}; {why}", *rest)
 
 
 def _path_in(folder: str, told: dict[str, Any]) -> str:

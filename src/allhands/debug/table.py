@@ -9,12 +9,12 @@ from contextlib import suppress
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from allhands.backends.frames import Place
 from allhands.debug.dumps import Dump, Entry
-from allhands.debug.frames import Place
 from allhands.debug.stragglers import met_in_groups
 from allhands.debug.waiting import OperationStats, operation_stats
 
-__all__ = ["ranks_table", "stats_table"]
+__all__ = ["cells_of", "figures_of", "ranks_table", "stats_table"]
 
 
 def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
@@ -29,7 +29,7 @@ def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
     size = max(dumps[-1].rank + 1, *(dump.world_size for dump in dumps))
     for rank in range(size):
         if rank in by_rank:
-            table.add_row(str(rank), *_cells(by_rank[rank], endings.get(rank)))
+            table.add_row(str(rank), *cells_of(by_rank[rank], endings.get(rank)))
         else:
             table.add_row(str(rank), endings.get(rank, "no record"), "", "", "", "")
     return table
@@ -45,11 +45,12 @@ def stats_table(dumps: Mapping[int, Dump]) -> Table:
     table.add_column("last most often")
     for group, met in met_in_groups(dumps):
         for told in operation_stats(met):
-            table.add_row(str(group), told.op, *_figures(told))
+            table.add_row(str(group), told.op, *figures_of(told))
     return table
 
 
-def _figures(told: OperationStats) -> Sequence[str]:
+def figures_of(told: OperationStats) -> Sequence[str]:
+    """Calls, MB, p50, p99, transfer, the longest wait, and who was last most often."""
     slowest = max(told.times_last, key=lambda rank: told.times_last[rank])
     return (
         str(told.count),
@@ -67,7 +68,8 @@ def _seconds(value: float | None) -> str:
     return f"{value * factor:.3g} {unit}" if value >= 1e-3 else f"{value * 1e6:.3g} us"
 
 
-def _cells(dump: Dump, ending: str | None) -> Sequence[str]:
+def cells_of(dump: Dump, ending: str | None) -> Sequence[str]:
+    """State, operation, group, for how long, and where, of a rank with a record."""
     entry = _current(dump)
     state = _state(dump, entry)
     if ending is not None and dump.failure is None:

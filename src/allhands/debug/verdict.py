@@ -14,13 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from allhands.debug.dumps import NO_ANSWER, NOT_HERE, Dump, Entry, Failure
-from allhands.debug.frames import Place
+from allhands._C import ANY_TAG
+from allhands.backends.frames import Place
+from allhands.debug.dumps import ELSEWHERE, NO_ANSWER, NOT_HERE, Dump, Entry, Failure
 from allhands.debug.stragglers import worst_straggler
 from allhands.debug.waits import Wait, cycle, waits
 from allhands.elastic.records import ENDED_WELL
 
-__all__ = ["LEAST_WAIT", "Verdict", "ranks_text", "verdict"]
+__all__ = ["LEAST_WAIT", "Verdict", "held_up", "ranks_text", "verdict"]
 
 LEAST_WAIT = 5.0
 """Seconds; nobody is blamed for a rank that has waited less and has not failed."""
@@ -41,7 +42,7 @@ Kind: TypeAlias = Literal[
     "straggler",
 ]
 """Of a verdict; "failure": an operation failed, and no more is known."""
-_UNKNOWN = (NO_ANSWER, NOT_HERE)
+_UNKNOWN = (ELSEWHERE, NO_ANSWER, NOT_HERE)
 _NOT_DEAD = (ENDED_WELL, *_UNKNOWN)
 _LONGEST = 900
 
@@ -83,6 +84,25 @@ def verdict(
         if dead is not None:
             return dead
     return case.of_waits(found) or case.of_rest(first) or case.of_straggler()
+
+
+def held_up(
+    dumps: Mapping[int, Dump], endings: Mapping[int, str], waiting: Dump
+) -> str:
+    """Who keeps the rank `waiting`, which gave up, from going on; empty: it is unknown.
+
+    Args:
+        dumps: of `waiting` and of those that it waited for, as far as there are any.
+        endings: as for `verdict`.
+        waiting: one of `dumps`, of a rank that fails by waiting.
+    """
+    case = _Case(dumps, endings)
+    ring = cycle(waits(dumps, 0.0), dumps)
+    if ring:
+        return _of_ring(ring).line
+    # Who waits for a moment only is on its way.
+    longest = max((waiting.age(entry) for entry in waiting.entries), default=0.0)
+    return _line("; ".join(case.reasons(waits(dumps, longest / 2), waiting.rank)))
 
 
 class _Case:
@@ -190,6 +210,16 @@ class _Case:
             return None
         return self._of_blockers(guilty, waiting)
 
+    def reasons(self, found: Mapping[int, Wait], rank: int) -> Iterable[str]:
+        """Why `rank` cannot go on, as far as it is known, link by link."""
+        awaited = found[rank].awaited if rank in found else frozenset[int]()
+        for other in sorted(awaited & found.keys()):
+            yield f"rank {other} waits in {found[other]}"
+        guilty, waiting = self._blockers(found)
+        for other in guilty[:4]:
+            if other in self.dumps or other in self.endings:
+                yield self._blocker(other, waiting)[1]
+
     def _blockers(self, found: Mapping[int, Wait]) -> tuple[list[int], list[Wait]]:
         """Ranks that others wait for and that wait for nobody; and who does.
 
@@ -282,7 +312,9 @@ def _other_tag(dump: Dump, rank: int, waiting: Sequence[Wait]) -> str:
     """That `rank` sent to one that waits for a message, but by another tag."""
     for wait in waiting:
         entry, group = wait.entry, wait.group
-        if entry.op != "recv" or wait.rank not in group.ranks:
+        if entry.op == "send" or not entry.is_message or entry.tag == ANY_TAG:
+            continue
+        if wait.rank not in group.ranks:
             continue
         here = group.ranks.index(wait.rank)
         sent = [

@@ -8,10 +8,11 @@ have of the same operation, or, of a message, from its peer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from allhands.debug.dumps import Dump, Entry, Group
+from allhands.debug.whom import awaited_in
 
 __all__ = ["Wait", "cycle", "waits"]
 
@@ -77,7 +78,7 @@ def _wait_of(dump: Dump, reached: _Reached, least: float) -> Wait | None:
     main = dump.main_thread
     is_in_call = main is None or bool(main.inside)
     for entry in dump.entries:
-        is_waited_for = not entry.is_async or is_in_call
+        is_waited_for = not entry.is_async or entry.is_waited_for or is_in_call
         if entry.is_under_way and is_waited_for and dump.age(entry) >= least:
             wait = _of_entry(dump, entry, reached)
             if wait is not None:
@@ -90,7 +91,10 @@ def _failed_by_waiting(dump: Dump) -> Entry | None:
     if failure is None or failure.type not in _BY_WAITING:
         return None
     failed = [e for e in dump.entries if e.state == "failed"]
-    return failed[-1] if failed else None
+    if not failed:
+        return None
+    last = failed[-1]
+    return last if last.frames else replace(last, frames=failure.frames)
 
 
 def _of_entry(dump: Dump, entry: Entry, reached: _Reached) -> Wait | None:
@@ -101,11 +105,25 @@ def _of_entry(dump: Dump, entry: Entry, reached: _Reached) -> Wait | None:
             return None  # any source: nobody in particular
         others = [group.ranks[entry.partner]]
         return Wait(dump.rank, entry, group, frozenset(others), True)
-    late = [r for r in others if r in reached and not _has_come(reached[r], entry)]
-    if late:
-        return Wait(dump.rank, entry, group, frozenset(late), True)
-    unknown = frozenset(rank for rank in others if rank not in reached)
-    return Wait(dump.rank, entry, group, unknown, False) if unknown else None
+    # Without the others it may leave; but these, too, may pass on what it needs.
+    for some in (_awaited(dump.rank, entry, group), others):
+        late = [r for r in some if r in reached and not _has_come(reached[r], entry)]
+        if late:
+            return Wait(dump.rank, entry, group, frozenset(late), True)
+        unknown = frozenset(rank for rank in some if rank not in reached)
+        if unknown:
+            return Wait(dump.rank, entry, group, unknown, False)
+    return None
+
+
+def _awaited(rank: int, entry: Entry, group: Group) -> list[int]:
+    """For whom the rank waits first in a collective."""
+    at = entry.partner
+    root = group.ranks[at] if 0 <= at < len(group.ranks) else None
+    if rank not in group.ranks:
+        return []
+    whom = awaited_in(entry.op, root == rank)
+    return [each for each in whom.among(group.ranks, rank, root) if each != rank]
 
 
 def _has_come(numbers: Mapping[str, int], entry: Entry) -> bool:

@@ -13,15 +13,20 @@ from allhands.device_mesh.grid import Dim, Grid, Override, integers
 from allhands.device_mesh.layout import is_ascending, overlap
 from allhands.groups.making import check_members, check_of_world
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.queries import get_process_group_ranks, get_world_size
+from allhands.groups.queries import get_process_group_ranks, get_rank, get_world_size
 
 __all__ = [
+    "check_apart",
     "check_device_type",
+    "check_is_inside",
+    "check_is_line",
     "check_lines",
     "check_names",
+    "check_new_name",
     "check_parts",
     "check_ranks",
     "check_same_grid",
+    "dim_named",
     "dims_named",
     "groups_and_mesh",
     "index_of",
@@ -46,6 +51,48 @@ def check_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
             f"len(mesh_dim_names): {len(unique)} and len(mesh_shape):{ndim}."
         )
     return unique
+
+
+def check_new_name(name: str, names: tuple[str, ...], mesh: object) -> None:
+    """Refuse a name for flattened dimensions that one of the `names` of `mesh` is.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if name in names:
+        raise ValueError(
+            f"{name} already exists for submesh of the {mesh}. The mesh_dim_names of "
+            f"submesh and flattened mesh are {names}. Please specify another valid "
+            f"mesh_dim_name."
+        )
+
+
+def check_is_line(ndim: int) -> None:
+    """Refuse to choose among several dimensions.
+
+    Raises:
+        RuntimeError: there is not just one.
+    """
+    if ndim != 1:
+        raise RuntimeError(
+            f"Found the DeviceMesh have {ndim} dimensions. Optional kwarg `mesh_dim` "
+            f"needs to be specified when device_mesh.ndim > 1. If you want to get the "
+            f"list of all the ProcessGroups in the DeviceMesh, please use "
+            f"`get_all_groups()` instead."
+        )
+
+
+def check_is_inside(grid: Grid, mesh: Any) -> None:
+    """Refuse what only a rank of `mesh`, on `grid`, can do.
+
+    Raises:
+        RuntimeError: this rank is not in it.
+    """
+    if grid.place is None:
+        raise RuntimeError(
+            f"rank {get_rank()} (this process) is not in {mesh}, which has the ranks "
+            f"{mesh.mesh.tolist()}"
+        )
 
 
 def check_parts(
@@ -185,6 +232,20 @@ def check_lines(grid: Grid, groups: list[ProcessGroup]) -> None:
             )
 
 
+def dim_named(name: str, by_name: Mapping[str, Dim]) -> Dim:
+    """The dimension of this name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    if name not in by_name:
+        raise KeyError(
+            f"Mesh dimension {name!r} does not exist. Available mesh dimensions are: "
+            f"mesh_dim_names={tuple(by_name)}"
+        )
+    return by_name[name]
+
+
 def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:
     """The dimensions of these names, which must be apart and in the grid's order.
 
@@ -207,6 +268,16 @@ def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:
             f"in ascending order."
         )
     return dims
+
+
+def check_apart(dims: Sequence[Dim], meshes: Sequence[object]) -> None:
+    """Refuse the dimensions of `meshes` that overlap.
+
+    Raises:
+        RuntimeError: two do.
+    """
+    if overlap(dim.layout for dim in dims):
+        raise RuntimeError(f"Cannot concatenate overlapping meshes: {[*meshes]}")
 
 
 def check_same_grid(grids: Sequence[Grid]) -> None:

@@ -8,6 +8,7 @@ changes.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +20,7 @@ from allhands.device_mesh.layout import Layout, axes_of, places, position
 from allhands.groups.lifetime import new_group
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import default_group
+from allhands.ops.p2p import PROC_NULL
 
 __all__ = ["Dim", "Grid", "Override", "integers"]
 
@@ -67,6 +69,32 @@ class Grid:
         mine = along[tuple(position(layout, here) for layout in layouts)]
         picked: npt.NDArray[np.int32] = self.ranks[along + (here - mine)]
         return picked
+
+    def shifted(
+        self, layout: Layout, here: int, displacement: int, periodic: bool
+    ) -> tuple[int, int]:
+        """Along `layout` the rank from which things come to `here`, and where they go.
+
+        `PROC_NULL` where there is none; this rank is at the place `here`.
+
+        Raises:
+            TypeError: `displacement` is no int.
+        """
+        try:
+            distance = operator.index(displacement)
+        except TypeError:
+            raise TypeError(
+                f"shift: displacement must be an int, a number of places, got "
+                f"{displacement!r}"
+            ) from None
+        line = self.ranks_along([layout]).tolist()
+        index = position(layout, here)
+
+        def at(other: int) -> int:
+            is_there = periodic or 0 <= other < len(line)
+            return line[other % len(line)] if is_there else PROC_NULL
+
+        return at(index - distance), at(index + distance)
 
     def flattened_within(self, layouts: Iterable[Layout]) -> dict[str, Dim]:
         """The flattened dimensions that run over nothing but these."""

@@ -23,12 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from allhands.device_mesh.checks import (
+    check_apart,
     check_device_type,
+    check_is_inside,
+    check_is_line,
     check_lines,
     check_names,
+    check_new_name,
     check_parts,
     check_ranks,
     check_same_grid,
+    dim_named,
     dims_named,
     groups_and_mesh,
     index_of,
@@ -36,13 +41,7 @@ from allhands.device_mesh.checks import (
     overrides_by_dim,
 )
 from allhands.device_mesh.grid import Dim, Grid, Override
-from allhands.device_mesh.layout import (
-    cut,
-    joined,
-    overlap,
-    position,
-    size_of,
-)
+from allhands.device_mesh.layout import cut, joined, position, size_of
 from allhands.groups.lifetime import init_process_group
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.queries import get_rank, is_initialized
@@ -261,6 +260,32 @@ class DeviceMesh:
         """
         return [self.get_group(index) for index in range(self.ndim)]
 
+    def shift(
+        self,
+        mesh_dim: int | str | None = None,
+        displacement: int = 1,
+        *,
+        periodic: bool = False,
+    ) -> tuple[int, int]:
+        """The ranks to receive from and to send to along a dimension, for `sendrecv`.
+
+        What every rank has moves `displacement` places on, backwards where that is
+        negative: MPI's `Cart_shift`. Both are global ranks; beyond an edge
+        `PROC_NULL`, with `periodic` the ranks of the other end. No message is sent.
+
+        Raises:
+            RuntimeError, IndexError, KeyError: as for `get_local_rank`.
+            TypeError: `displacement` is no int.
+
+        Example:
+            ```python
+            src, dst = mesh.shift("x")
+            dist.sendrecv(grid[-2], grid[0], dst=dst, src=src)
+            ```
+        """
+        layout = self._dim(mesh_dim).layout
+        return self._grid.shifted(layout, self._place(), displacement, periodic)
+
     def abort(self) -> None:
         """Break this rank's groups along all dimensions, for every member of them.
 
@@ -326,12 +351,7 @@ class DeviceMesh:
         name = mesh_dim_name or "_".join(self._names)
         if self._names == (name,):
             return self
-        if name in self._names:
-            raise ValueError(
-                f"{name} already exists for submesh of the {self}. The mesh_dim_names "
-                f"of submesh and flattened mesh are {self._names}. Please specify "
-                f"another valid mesh_dim_name."
-            )
+        check_new_name(name, self._names, self)
         flattened = self._grid.flattened
         layout = joined(dim.layout for dim in self._dims)
         if name not in flattened:
@@ -416,10 +436,7 @@ class DeviceMesh:
         if not all(mesh._names for mesh in device_mesh_list):
             raise RuntimeError("Cannot concatenate a DeviceMesh without names!")
         dims = [dim for mesh in device_mesh_list for dim in mesh._dims]
-        if overlap(dim.layout for dim in dims):
-            raise RuntimeError(
-                f"Cannot concatenate overlapping meshes: {[*device_mesh_list]}"
-            )
+        check_apart(dims, device_mesh_list)
         names = [name for mesh in device_mesh_list for name in mesh._names]
         return device_mesh_list[0]._view(dims, check_names(names, len(dims)))
 
@@ -460,33 +477,18 @@ class DeviceMesh:
 
     def _dim(self, key: int | str | None) -> Dim:
         if key is None:
-            if self.ndim != 1:
-                raise RuntimeError(
-                    f"Found the DeviceMesh have {self.ndim} dimensions. Optional kwarg "
-                    f"`mesh_dim` needs to be specified when device_mesh.ndim > 1. If "
-                    f"you want to get the list of all the ProcessGroups in the "
-                    f"DeviceMesh, please use `get_all_groups()` instead."
-                )
+            check_is_line(self.ndim)
             return self._dims[0]
         if isinstance(key, str):
             if key in self._names:
                 return self._dims[self._names.index(key)]
-            by_name = self._by_name()
-            if key not in by_name:
-                raise KeyError(
-                    f"Mesh dimension {key!r} does not exist. Available mesh dimensions "
-                    f"are: mesh_dim_names={tuple(by_name)}"
-                )
-            return by_name[key]
+            return dim_named(key, self._by_name())
         return self._dims[index_of(key, self._names, self.ndim)]
 
     def _place(self) -> int:
         """Where this rank is on the grid."""
-        if self._grid.place is None:
-            raise RuntimeError(
-                f"rank {get_rank()} (this process) is not in {self}, which has the "
-                f"ranks {self._ranks().tolist()}"
-            )
+        check_is_inside(self._grid, self)
+        assert self._grid.place is not None
         return self._grid.place
 
 

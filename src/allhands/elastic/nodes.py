@@ -40,6 +40,8 @@ _LONGEST_PAUSE_S = 0.5
 _LONGEST_END = 4
 _STORE_ERRORS = (DistNetworkError, DistStoreError)
 
+T = TypeVar("T")
+
 
 class Nodes:
     """This launcher among those of a job.
@@ -73,7 +75,7 @@ class Nodes:
         self._outbox: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._num_told = 0
         self._end = 0  # of the log, as far as `_write` knows
-        self._answered_at = time.monotonic()
+        self._asked_at = self._answered_at = time.monotonic()
         self._is_over = threading.Event()
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._have_ended = [threading.Event(), threading.Event()]
@@ -250,9 +252,17 @@ class Nodes:
             self._lose_node_0(self._why_no_answer())
         self._is_over.set()
 
+    def _ask(self, request: Callable[[], T]) -> T:
+        """Of the store; unanswered, once more: this process may have stood still."""
+        self._asked_at = time.monotonic()
+        try:
+            return request()
+        except _STORE_ERRORS:
+            return request()
+
     def _show_life(self) -> None:
         if self._watch is None:
-            _insist(lambda: self._store.add(f"{BEAT}{self.rank}", 1))
+            self._ask(lambda: self._store.add(f"{BEAT}{self.rank}", 1))
             self._answered_at = time.monotonic()
             return
         for entry in self._watch.look():
@@ -263,7 +273,7 @@ class Nodes:
         text = entry.to_bytes()
         while True:
             key = f"log/{self._end}"
-            if _insist(lambda: self._store.compare_set(key, b"", text)) == text:  # noqa: B023
+            if self._ask(lambda: self._store.compare_set(key, b"", text)) == text:  # noqa: B023
                 return
             self._end += 1
 
@@ -272,9 +282,11 @@ class Nodes:
         os.eventfd_write(self._news, 1)
 
     def _why_no_answer(self) -> str:
-        silence = time.monotonic() - self._answered_at
-        if silence < self._silence / 2:
+        now = time.monotonic()
+        # Who is silent is waited for; this process may have been late to ask.
+        if now - self._asked_at < self._silence / 4:
             return "its launcher closed the connection; was it killed?"
+        silence = now - self._answered_at
         return (
             f"its launcher has not answered for {silence:.0f} s: is the host down, or "
             "the network between the two?"
@@ -284,14 +296,3 @@ class Nodes:
         """There is no way to the others any more."""
         self._is_over.set()
         self._pass_on(lost(self._roster, 0, reason))
-
-
-T = TypeVar("T")
-
-
-def _insist(request: Callable[[], T]) -> T:
-    """Its result; without an answer, one more try: perhaps this process stood still."""
-    try:
-        return request()
-    except _STORE_ERRORS:
-        return request()

@@ -15,12 +15,15 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple
 
+from allhands.elastic.memory_file import memory_file, status_of
+
 __all__ = [
     "Mark",
     "RecordMemory",
     "answers",
     "has_handler",
     "mark_of",
+    "open_at_once",
     "read_regular",
     "record_in",
 ]
@@ -107,51 +110,26 @@ def read_regular(path: str) -> str:
         OSError: it cannot be read.
         ValueError: it is no text.
     """
-    with open(path, encoding="utf-8", opener=_open_at_once) as file:
+    with open(path, encoding="utf-8", opener=open_at_once) as file:
         found = os.fstat(file.fileno())
         is_fit = stat.S_ISREG(found.st_mode) and found.st_size <= _LONGEST
         return file.read() if is_fit else ""
 
 
 def _found(pid: int) -> tuple[str, str]:
-    """By which path others open it, and what its name says of the rank.
-
-    Empty: the process has none, or may not be looked at.
-    """
-    folder = f"/proc/{pid}/fd"
-    with suppress(OSError):
-        own = _status(pid, "NSpid").split()[-1:]  # as the process itself has it
-        name = ".".join([f"/memfd:{_NAME}", *own])
-        for number in os.listdir(folder):
-            path = f"{folder}/{number}"
-            with suppress(OSError):  # closed meanwhile
-                link = os.readlink(path).removesuffix(" (deleted)")
-                if own and (link == name or link.startswith(f"{name}.")):
-                    return path, link[len(name) + 1 :]
-    return "", ""
+    """By which path others open it, and what its name says of the rank."""
+    return memory_file(pid, _NAME)
 
 
-def _open_at_once(path: str, flags: int) -> int:
+def open_at_once(path: str, flags: int) -> int:
+    """The opener of `open`, which then waits for nobody at a pipe's other end."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def has_handler(pid: int, number: int) -> bool:
     """Whether the process handles that signal, be it by Python or not."""
     try:
-        caught = _status(pid, "SigCgt")
+        caught = status_of(pid, "SigCgt")
     except OSError:
         return False
     return bool(int(caught or "0", 16) >> (number - 1) & 1)
-
-
-def _status(pid: int, name: str) -> str:
-    """What the kernel tells of the process by that name, or nothing.
-
-    Raises:
-        OSError: there is no such process, or it may not be looked at.
-    """
-    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith(f"{name}:"):
-                return line.partition(":")[2].strip()
-    return ""

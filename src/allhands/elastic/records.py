@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 
+from allhands.elastic.process_state import process_state
 from allhands.elastic.record_memory import answers, read_regular
 from allhands.elastic.worker import Worker
 
@@ -21,6 +22,8 @@ __all__ = [
     "Records",
     "folder_within",
     "is_halted",
+    "limit_of",
+    "lines_of",
     "write_records",
 ]
 
@@ -33,6 +36,11 @@ HALTED = "stopped by SIGSTOP, and not continued"
 _LIMIT_S = 1.0
 # Of each of the ranks that share a CPU: a full record takes some 0.04 s of it.
 _LIMIT_OF_ONE_S = 0.2
+
+
+def limit_of(num_asked: int, least: float) -> float:
+    """Seconds that so many ranks of this host have to answer, `least` or more."""
+    return max(least, num_asked / len(os.sched_getaffinity(0)) * _LIMIT_OF_ONE_S)
 
 
 @contextmanager
@@ -78,8 +86,7 @@ class Records:
     @property
     def limit(self) -> float:
         """Seconds that those who were asked have to answer."""
-        ranks_each = len(self._asked) / len(os.sched_getaffinity(0))
-        return max(_LIMIT_S, ranks_each * _LIMIT_OF_ONE_S)
+        return limit_of(len(self._asked), _LIMIT_S)
 
     @property
     def halted(self) -> dict[int, str]:
@@ -148,9 +155,7 @@ class Records:
 def write_records(
     path: str, records: Iterable[str], endings: Mapping[int, str]
 ) -> None:
-    """Write a job's file, with the record of each rank on a line of its own.
-
-    So who reads it needs no more memory at once than for one of them.
+    """Write a job's file, as `lines_of` has it.
 
     Args:
         path: of the file.
@@ -161,19 +166,24 @@ def write_records(
         OSError: it cannot be written whole.
     """
     with open(path, "w", encoding="utf-8") as file:
-        file.write(BEGINNING)
-        before = ""
-        for record in records:
-            # A line's end is never within a string of JSON, only between its parts.
-            file.write(before + record.replace("\r", " ").replace("\n", " "))
-            before = ",\n"
-        file.write(f'\n], "endings": {json.dumps(endings)}}}')
+        file.writelines(lines_of(records, endings))
+
+
+def lines_of(records: Iterable[str], endings: Mapping[int, str]) -> Iterator[str]:
+    """A job's file, with the record of each rank on a line of its own.
+
+    So who reads it needs no more memory at once than for one of them.
+    """
+    yield BEGINNING
+    before = ""
+    for record in records:
+        # A line's end is never within a string of JSON, only between its parts.
+        yield before + record.replace("\r", " ").replace("\n", " ")
+        before = ",\n"
+    yield f'\n], "endings": {json.dumps(endings)}}}'
 
 
 def is_halted(pid: int) -> bool:
     """Whether the kernel has the process stopped."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
-    except OSError:
-        return False
+    told = process_state(pid)
+    return told is not None and told.is_stopped

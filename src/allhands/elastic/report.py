@@ -18,6 +18,7 @@ from allhands.errors import CollectiveTimeoutError
 __all__ = ["headline", "report", "report_from_elsewhere", "some"]
 
 _TELLER = re.compile(r"\d+ (?:\(this process\)|reports)(?:: | )")
+_WHY = re.compile(r"; (?=why(?: \(ranks of the world\))?: )")
 _MESSAGE_LINES = 5
 _LINE_LENGTH = 400
 
@@ -107,10 +108,12 @@ def _told(raised: Raised) -> tuple[str, list[str]]:
     # Who tells of it is known from the beginning of the headline.
     match = _TELLER.match(told)
     what = told[match.end() :] if match else f"rank {told}"
+    what, *why = _WHY.split(what, maxsplit=1)
     clauses = what.split("; ")
     # Of a timeout: for how long, and for whom.
     taken = 2 if raised.name == CollectiveTimeoutError.__name__ else 1
-    return "; ".join(clauses[:taken]), ["; ".join([f"in {call}", *clauses[taken:]])]
+    more = ["; ".join([f"in {call}", *clauses[taken:]])]
+    return "; ".join(clauses[:taken]), more + why
 
 
 def _details(first: Failure) -> list[str]:

@@ -1,34 +1,48 @@
 """FaultPoint: where the operations of a rank meet the faults that were asked for.
 
-Hooks on its groups, which come with the first fault and go with the last: without
-faults nothing of this is on the way of their operations.
+Hooks on its groups, and one of stores, which come with the first fault and go with the
+last: without faults nothing of this is on the way of their operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from allhands import settings
-from allhands.backends.faults import Faults, parse
-from allhands.backends.hooks import PreHookArgs
+from allhands.backends.communicator import Communicator
+from allhands.backends.fault_text import parse
+from allhands.backends.faults import STORE, Faults
+from allhands.backends.hooks import HookedCommunicator, Hooks, PreHookArgs
+from allhands.groups.host_links import HostLinks
 from allhands.groups.process_group import ProcessGroup
+from allhands.store import hook
 
 __all__ = ["FaultPoint"]
 
 
 class FaultPoint:
-    """See the module. Faults come and go while no operation is under way."""
+    """See the module. Faults come and go while no operation is under way.
 
-    def __init__(self) -> None:
+    Args:
+        is_here: whether the calling thread is of this rank.
+    """
+
+    def __init__(self, is_here: Callable[[], bool]) -> None:
+        self._is_here = is_here
         self.forget()
 
     def forget(self) -> None:
         """Ask for nothing, as in the beginning; hooks on groups stay, and do nothing.
 
+        That of stores has gone.
+
         For a forked child, where another thread's lock on faults would stay locked.
         """
         self.rank = -1
         """Of the world; -1 before it is known."""
+        self.links: HostLinks | None = None
+        """None before it is known who the ranks are."""
+        self._is_at_stores = False
         self._asked: tuple[Faults, ...] = ()
         self._by_setting: tuple[str, Faults] | None = None
 
@@ -64,22 +78,64 @@ class FaultPoint:
         if self._asked:
             self._hang_on(group)
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether there is any fault that operations can meet."""
-        return bool(self._asked)
+    def in_front_of(
+        self,
+        communicator: Communicator,
+        names: Sequence[str],
+        links: HostLinks | None,
+    ) -> Communicator:
+        """`communicator`, with what meets faults in front as long as any is asked for.
 
-    def meet(self, names: Sequence[str], op: str) -> None:
+        For a group of torch's, of these names, which has links of its own.
+        """
+        if not self._asked:
+            return communicator
+        meet = Hooks(first=lambda told: self.meet(names, told.op, links))
+        return HookedCommunicator(communicator, meet)
+
+    def meet(
+        self, names: Sequence[str], op: str, links: HostLinks | None = None
+    ) -> None:
         """That operation is about to begin, of a group of these names.
+
+        `links` are those of the group, where it has its own.
 
         Raises:
             InjectedError: it is asked for.
         """
+        links = links or self.links
         for faults in self._asked:
-            faults.meet(self.rank, names, op)
+            if links is None:
+                faults.meet(self.rank, names, op)
+            else:
+                faults.meet(self.rank, names, op, links.drop)
+
+    def check(self, links: HostLinks | None = None) -> None:
+        """Refuse faults that can never come to pass, now that the ranks are known.
+
+        `links` are those of the group that it is about, where it has its own.
+
+        Raises:
+            ValueError: one is to drop a link where there is none.
+        """
+        links = links or self.links
+        for fault in (fault for faults in self._asked for fault in faults.all):
+            if links is not None:
+                links.check(fault)
+            elif fault.do == "drop-link":
+                raise ValueError(
+                    "a fault with do=drop-link cuts connections between hosts, and "
+                    "this world's backend has none that this package could cut"
+                )
 
     def _set(self, asked: tuple[Faults, ...], groups: Iterable[ProcessGroup]) -> None:
         self._asked = asked
+        is_of_stores = any(
+            fault.op.startswith(STORE) for faults in asked for fault in faults.all
+        )
+        if is_of_stores != self._is_at_stores:
+            self._is_at_stores = is_of_stores
+            (hook.hang if is_of_stores else hook.take_down)(self._meet_request)
         for group in groups:
             self._hang_on(group)
 
@@ -88,3 +144,7 @@ class FaultPoint:
             self.meet((group.group_name, group.group_desc), told.op)
 
         group.set_first_hook(meet if self._asked else None)
+
+    def _meet_request(self, request: str) -> None:
+        if self._is_here():
+            self.meet((), f"{STORE}{request}")

@@ -27,10 +27,11 @@ from allhands.groups.world import (
     default_group,
     is_process_wide,
 )
-from allhands.options import default_pg_timeout, to_seconds
+from allhands.options import as_timedelta, check_timedelta, default_pg_timeout
 from allhands.rendezvous import host_file, presence, rendezvous
 from allhands.rendezvous.exchange import HostLeft, exchange
 from allhands.rendezvous.launched import is_alone
+from allhands.rendezvous.log import LogLevel, say
 from allhands.store import HashStore, PrefixStore, Store, TCPStore
 
 __all__ = ["destroy_process_group", "init_process_group", "new_group"]
@@ -192,6 +193,9 @@ def _enter(
             timeout=timeout,
             **options,
         )
+        took = time.monotonic() - start
+        text = f"joined a world of {size} ranks after {took:.2f} s, store {found!r}"
+        say(LogLevel.INFO, "meeting", rank, text)
     finally:
         presence.leave(found)
         host_file.withdraw()
@@ -346,9 +350,10 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
 
 
 def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
+    """A limit that is kept; where torch checks it in Python it is a timedelta."""
     limit = default if timeout is None else timeout
-    to_seconds(limit)
-    return limit
+    check_timedelta(limit)
+    return as_timedelta(limit)
 
 
 def _check_store_arguments(init_method: str | None, rank: int, world_size: int) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 from allhands import arrays, settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.config import BackendConfig
+from allhands.backends.content_check import content_checked
 from allhands.backends.per_device import PerDeviceCommunicator
-from allhands.backends.registry import is_native, make_communicator
+from allhands.backends.registry import Backend, is_native, make_communicator
 from allhands.groups import excepthook
 from allhands.groups.merge import find_place
 from allhands.groups.process_group import ProcessGroup
@@ -25,6 +26,8 @@ from allhands.groups.user_group import UserGroupCommunicator
 from allhands.groups.world import current, default_group, is_process_wide
 from allhands.options import NativeOptions
 from allhands.rendezvous.exchange import exchange
+from allhands.rendezvous.log import LogLevel, say
+from allhands.rendezvous.ranges import in_ranges
 from allhands.rendezvous.roster import Roster
 from allhands.store import PrefixStore, Store
 
@@ -68,6 +71,9 @@ def make_world(
         parent: the group that it is made of.
 
     After an error the World is as before.
+
+    Raises:
+        ValueError: a fault is asked for that cannot come to pass in this world.
     """
     arrays.load()
     world = current()
@@ -86,6 +92,7 @@ def make_world(
             device_id=device_id,
             parent=parent,
         )
+        world.fault_point.check()
     except BaseException:
         world.destroy()
         raise
@@ -152,6 +159,8 @@ def add_group(
     group.union = union
     group.reduce_order = reduce_order
     world.add(group)
+    text = f"made group {name!r} of ranks {in_ranges(members)}, backend {group.config}"
+    say(LogLevel.INFO, "groups", world.fault_point.rank, text)
     return group
 
 
@@ -195,9 +204,13 @@ def split(
     group_name: str | None = None,
     group_desc: str | None = None,
     backend: str | None = None,
+    sort: bool = True,
 ) -> ProcessGroup | None:
-    """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`."""
-    picked = check_members(ranks, parent.size(), sort=True)
+    """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`.
+
+    Without `sort` the ranks of the group are in the order given.
+    """
+    picked = check_members(ranks, parent.size(), sort)
     chosen = _restricted(parent, backend)
     if parent.rank() not in picked:
         return None
@@ -377,6 +390,8 @@ def _make_group(
     else:
         serving = {device: by_name[name] for device, name in devices.items()}
         communicator = PerDeviceCommunicator(serving)
+    if Backend.FAKE not in by_name:
+        communicator = content_checked(communicator, options)
     group.bind(options, config, communicator, _Maker())
     return group
 

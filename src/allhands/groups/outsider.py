@@ -36,8 +36,9 @@ class _OutsiderCommunicator(Communicator):
     """Warns. The caller of a public function is two or three calls above."""
 
     def submit(self, call: Call) -> Work | None:
-        is_message = call.op in ("send", "recv")
-        warn_outsider(f"i{call.op}" if is_message else call.op, stacklevel=5)
+        name = call.op.removesuffix("_status")
+        is_message = name in ("send", "recv") and call.async_op
+        warn_outsider(f"i{name}" if is_message else name, stacklevel=5)
         return None
 
     def prepare(self, call: Call) -> PersistentRequest | None:

@@ -18,13 +18,14 @@ from typing import Any, Protocol
 
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.config import BackendConfig
+from allhands.backends.content_check import CheckedCommunicator
 from allhands.backends.hooks import HookedCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.groups.hook_methods import HookMethods
 from allhands.groups.torch_methods import TorchMethods
 from allhands.groups.union import Union
-from allhands.options import default_pg_timeout, to_seconds
+from allhands.options import as_timedelta, default_pg_timeout, to_seconds
 from allhands.store import Store
 
 __all__ = ["GOODBYE_OF_THE_FAILED", "LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
@@ -193,7 +194,7 @@ class ProcessGroup(TorchMethods, HookMethods):
             RuntimeError: the group does not serve that device.
         """
         communicator = self.communicator
-        if isinstance(communicator, HookedCommunicator):
+        while isinstance(communicator, HookedCommunicator | CheckedCommunicator):
             communicator = communicator.communicator
         kind = str(getattr(device, "type", device)).partition(":")[0]
         if isinstance(communicator, PerDeviceCommunicator):
@@ -225,9 +226,9 @@ class ProcessGroup(TorchMethods, HookMethods):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""
-        to_seconds(timeout)  # refuses what is none
-        self.communicator.set_timeout(timeout)
-        self._timeout = timeout
+        limit = as_timedelta(timeout)
+        self.communicator.set_timeout(limit)
+        self._timeout = limit
 
     @property
     def timeout(self) -> timedelta:

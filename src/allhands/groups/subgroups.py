@@ -1,15 +1,18 @@
 """Several groups at once, and groups from groups: split and shrink.
 
-Like `new_group`, nothing here sends a message; a dead rank disturbs nobody who makes
-groups without it. For one thread at a time.
+Like `new_group`, nothing here sends a message but `split_group_by_color`; a dead rank
+disturbs nobody who makes groups without it. For one thread at a time.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from allhands.errors import DistError
 from allhands.groups.arguments import member_of
@@ -32,6 +35,7 @@ __all__ = [
     "new_subgroups_by_enumeration",
     "shrink_group",
     "split_group",
+    "split_group_by_color",
 ]
 
 Groups: TypeAlias = "list[ProcessGroup | int]"
@@ -158,6 +162,66 @@ def split_group(
     return next((group for group in groups if group is not None), None)
 
 
+def split_group_by_color(
+    color: int | None,
+    key: int = 0,
+    parent_pg: ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> ProcessGroup | None:
+    """Divide `parent_pg` into a group for each `color`: MPI's `Comm_split`.
+
+    Every rank of the parent calls it with a color of its own choice; those with the
+    same one come into one group. Unlike in `split_group` no rank needs to know the
+    others' choice: they tell each other, so it waits for all of them. The parent stays
+    as it is.
+
+    Args:
+        color: which group this rank joins; any int, None for no group.
+        key: ranks of the new group follow the order of these ints, and that of the
+            parent where they are equal.
+        parent_pg: the group to divide; by default that of all ranks.
+        timeout: limit of operations, and here of the wait; by default the parent's.
+        pg_options: for the backend.
+        group_desc: free text; by default made from the parent's.
+        backend: some of the parent's "device:backend" pairs, to serve only those.
+
+    Returns:
+        The group that this rank is in; None where its color is None.
+
+    Raises:
+        TypeError: color or key is no int.
+        ValueError: one is not in [-2**63, 2**63); `backend` is not part of the
+            parent's; this rank is not in the parent.
+        CollectiveTimeoutError, RankFailedError: as of every collective.
+
+    Example:
+        ```python
+        rows = dist.split_group_by_color(dist.get_rank() // 4)
+        from_last = dist.split_group_by_color(0, key=-dist.get_rank())
+        ```
+    """
+    parent = member_of(parent_pg)
+    own_color = _int64("color", 0 if color is None else color)
+    choice = np.array([own_color, _int64("key", key), color is None])
+    choices = np.tile(choice, (parent.size(), 1))  # where no rank tells another
+    with current().carrying_out(parent.group_name, "split_group_by_color"):
+        parent.communicator.all_gather_single(choices, choice, timeout, False)
+    ranks = [
+        rank
+        for rank, (its_color, _, is_out) in enumerate(choices.tolist())
+        if not is_out and its_color == own_color
+    ]
+    if color is None:
+        return None
+    ranks.sort(key=lambda rank: int(choices[rank, 1]))
+    return split(
+        parent, ranks, timeout, pg_options, None, group_desc, backend, sort=False
+    )
+
+
 def shrink_group(
     ranks_to_exclude: list[int],
     group: ProcessGroup | None = None,
@@ -282,6 +346,21 @@ def _check_group_size(group_size: int, num_ranks: int) -> None:
         raise ValueError(
             f"The world size ({num_ranks}) must be divisible by '{group_size=}'"
         )
+
+
+def _int64(name: str, value: int) -> int:
+    """The value, if it is an int of 64 bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"split_group_by_color: {name} must be an int, got {value!r}"
+        ) from None
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(
+            f"split_group_by_color: {name} must be in [-2**63, 2**63), got {number}"
+        )
+    return number
 
 
 def _check_apart(parts: list[list[int]], size: int) -> None:

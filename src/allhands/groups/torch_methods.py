@@ -4,7 +4,8 @@ torch's functions call these, and so do programs that hold a group object. All r
 a `Work`; ranks are ranks of the group. torch has each in two forms, and one method
 takes both here: arrays in lists with an options object, as in
 `allreduce([x], AllreduceOptions())`, or the arrays themselves with what the options
-would hold, as in `allreduce(x, ReduceOp.MAX)`.
+would hold, as in `allreduce(x, ReduceOp.MAX)`. By keyword it is `tensors=[x]` in the
+first and `tensor=x` in the second form, as there.
 
 The functions of `collectives` and `reductions` describe what the operations do.
 """
@@ -20,6 +21,7 @@ from typing import Any, ClassVar
 from allhands.arrays import Array
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.tag import check_tag
 from allhands.backends.work import Work
 from allhands.options import CallOptions, RedOpType, ReduceOp
 
@@ -67,17 +69,18 @@ class TorchMethods(ABC):
 
     def allreduce(
         self,
-        tensors: Any,
+        tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        tensor: Any = None,
         op: RedOpType | ReduceOp | None = None,
     ) -> Work:
         """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
-        tensor = _one(tensors)
+        array = _one(tensors, tensor)
         chosen = _chosen(opts, op, "reduceOp", ReduceOp.SUM)
         limit = _limit_of(opts, timeout)
-        return _work(self.communicator.all_reduce(tensor, chosen, limit, True))
+        return _work(self.communicator.all_reduce(array, chosen, limit, True))
 
     def allreduce_coalesced(self, tensors: list[Array], opts: Any = None) -> Work:
         """See `allhands.all_reduce_coalesced`."""
@@ -91,37 +94,41 @@ class TorchMethods(ABC):
 
     def reduce(
         self,
-        tensors: Any,
+        tensors: Any = None,
         opts: Any = None,
         op: RedOpType | ReduceOp | None = None,
         timeout: timedelta | None = None,
         *,
+        tensor: Any = None,
         root: int | None = None,
     ) -> Work:
         """See `allhands.reduce`; `opts` may be the root itself."""
-        tensor = _one(tensors)
+        array = _one(tensors, tensor)
         chosen = _chosen(
             opts if isinstance(opts, CallOptions) else None, op, "reduceOp"
         )
         target = _chosen(opts, root, "rootRank", 0)
         limit = _limit_of(opts, timeout)
-        return _work(self.communicator.reduce(tensor, target, chosen, limit, True))
+        return _work(self.communicator.reduce(array, target, chosen, limit, True))
 
     def reduce_scatter(
         self,
-        outputs: Any,
-        inputs: Any,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        output: Any = None,
+        input: Any = None,
         op: RedOpType | ReduceOp | None = None,
     ) -> Work:
         """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
-        output, input_list = _one(outputs), _one_list(inputs)
+        target = _one(output_tensors, output)
+        parts = _one_list(input_tensors if input is None else input)
         chosen = _chosen(opts, op, "reduceOp")
         limit = _limit_of(opts, timeout)
         return _work(
-            self.communicator.reduce_scatter(output, input_list, chosen, limit, True)
+            self.communicator.reduce_scatter(target, parts, chosen, limit, True)
         )
 
     def reduce_scatter_single(
@@ -150,27 +157,30 @@ class TorchMethods(ABC):
 
     def broadcast(
         self,
-        tensors: Any,
+        tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        tensor: Any = None,
         root: int | None = None,
     ) -> Work:
         """See `allhands.broadcast`; `opts` may be the root itself."""
-        tensor = _one(tensors)
+        array = _one(tensors, tensor)
         source = _chosen(opts, root, "rootRank", 0)
         limit = _limit_of(opts, timeout)
-        return _work(self.communicator.broadcast(tensor, source, limit, True))
+        return _work(self.communicator.broadcast(array, source, limit, True))
 
     def allgather(
         self,
         output_tensors: Any,
-        input_tensors: Any,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
+        *,
+        input_tensor: Any = None,
     ) -> Work:
         """See `allhands.all_gather`."""
-        outputs, tensor = _one_list(output_tensors), _one(input_tensors)
+        outputs, tensor = _one_list(output_tensors), _one(input_tensors, input_tensor)
         limit = _limit_of(opts, timeout)
         return _work(self.communicator.all_gather(outputs, tensor, limit, True))
 
@@ -200,14 +210,15 @@ class TorchMethods(ABC):
     def gather(
         self,
         output_tensors: Any,
-        input_tensors: Any,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        input_tensor: Any = None,
         root: int | None = None,
     ) -> Work:
         """See `allhands.gather`; `opts` may be the root itself."""
-        tensor, outputs = _one(input_tensors), _one_list(output_tensors)
+        tensor, outputs = _one(input_tensors, input_tensor), _one_list(output_tensors)
         target = _chosen(opts, root, "rootRank", 0)
         limit = _limit_of(opts, timeout)
         return _work(self.communicator.gather(tensor, outputs, target, limit, True))
@@ -223,15 +234,16 @@ class TorchMethods(ABC):
 
     def scatter(
         self,
-        output_tensors: Any,
-        input_tensors: Any,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        output_tensor: Any = None,
         root: int | None = None,
     ) -> Work:
         """See `allhands.scatter`; `opts` may be the root itself."""
-        tensor, inputs = _one(output_tensors), _one_list(input_tensors)
+        tensor, inputs = _one(output_tensors, output_tensor), _one_list(input_tensors)
         source = _chosen(opts, root, "rootRank", 0)
         limit = _limit_of(opts, timeout)
         return _work(self.communicator.scatter(tensor, inputs, source, limit, True))
@@ -267,22 +279,22 @@ class TorchMethods(ABC):
 
     alltoall_base = all_to_all_single
 
-    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Work:
         """See `allhands.isend`."""
         tensor = _one(tensors)
-        peer = self.peer_meant("destination", None, dst)
-        return _work(self.communicator.isend(tensor, peer, tag, None))
+        peer = self.peer_meant("destination", None, dstRank)
+        return _work(self.communicator.isend(tensor, peer, check_tag(tag), None))
 
-    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Work:
         """See `allhands.irecv`."""
         tensor = _one(tensors)
-        peer = self.peer_meant("source", None, src)
-        return _work(self.communicator.irecv(tensor, peer, tag, None))
+        peer = self.peer_meant("source", None, srcRank)
+        return _work(self.communicator.irecv(tensor, peer, check_tag(tag), None))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         """See `allhands.irecv`; from any rank."""
         tensor = _one(tensors)
-        return _work(self.communicator.irecv(tensor, None, tag, None))
+        return _work(self.communicator.irecv(tensor, None, check_tag(tag), None))
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """See `allhands.barrier`."""
@@ -354,8 +366,10 @@ def _chosen(opts: Any, given: Any, name: str, default: Any = ReduceOp.SUM) -> An
     return default if opts is None else opts
 
 
-def _one(tensors: Any) -> Array:
-    """The array, or the only entry of the list."""
+def _one(tensors: Any, tensor: Any = None) -> Array:
+    """`tensor` where it is given, else the array or the only entry of the list."""
+    if tensor is not None:
+        return tensor
     if not isinstance(tensors, (list, tuple)):
         return tensors
     if len(tensors) != 1:

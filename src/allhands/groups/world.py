@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,12 +28,15 @@ from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.fault_point import FaultPoint
+from allhands.groups.host_links import HostLinks
 from allhands.groups.process_group import (
     GOODBYE_OF_THE_FAILED,
     LONGEST_GOODBYE,
     ProcessGroup,
 )
+from allhands.groups.visible_group import VisibleGroup
 from allhands.options import DebugLevel
+from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.roster import Roster
 from allhands.store import Store
 
@@ -46,6 +50,7 @@ __all__ = [
     "is_process_wide",
     "scope",
     "use",
+    "when_a_group_has_ended",
     "when_the_ranks_have_met",
     "when_this_is_a_rank",
 ]
@@ -62,9 +67,10 @@ class World:
         """What was set; None until somebody asks for it."""
         self.observer: Observer | None = None
         """What is told of each operation; see `observe`."""
-        self.fault_point = FaultPoint()
+        self.fault_point = FaultPoint(lambda: current() is self)
         self.agreed_calls: AgreedCalls | None = None
         """Of `new_group`; see `order`. None until the first."""
+        self._has_no_guests()
         self._ending = threading.Lock()
         self._reset()
 
@@ -78,6 +84,7 @@ class World:
         self._store: Store | None = None
         self._exchange: Callable[[], Roster] | None = None
         self._roster: Roster | None = None
+        self.fault_point.links = None
         self._others: list[Communicator] = []
         self._before_ends: dict[str, Callable[[], None]] = {}
         if self.agreed_calls is not None:
@@ -90,14 +97,17 @@ class World:
         Raises:
             ValueError: ALLHANDS_FAULTS cannot be read.
         """
+        self._begin(rank)
+        self._store = store
+        self._exchange = exchange
+        self._num_named = 1  # "0" is the world
+
+    def _begin(self, rank: int) -> None:
         self.fault_point.read_setting()
         self.fault_point.rank = rank
         if self is _process_world:
             for call in _beginnings:
                 call()
-        self._store = store
-        self._exchange = exchange
-        self._num_named = 1  # "0" is the world
 
     @property
     def store(self) -> Store:
@@ -116,10 +126,15 @@ class World:
             assert self._exchange is not None, "open() comes first"
             with self.carrying_out("", "init_process_group"):
                 self._roster = self._exchange()
-            if self is _process_world:
-                for call in _meetings:
-                    call(self._roster, self.fault_point.rank)
+            rank = self.fault_point.rank
+            self.fault_point.links = HostLinks(self._roster, rank)
+            self._tell_meeting(self._roster, rank)
         return self._roster
+
+    def _tell_meeting(self, roster: Roster, rank: int) -> None:
+        if self is _process_world:
+            for call in _meetings:
+                call(roster, rank)
 
     @contextmanager
     def carrying_out(self, group: str, op: str) -> Iterator[None]:
@@ -137,7 +152,7 @@ class World:
     def observe(self, observer: Observer | None) -> None:
         """Tell `observer` of each later operation of this rank; None: nobody."""
         self.observer = observer
-        for group in self.groups.values():
+        for group in self.visible_groups():
             group.communicator.observe(observer)
 
     def count_alike(self, ranks: Iterable[int]) -> int:
@@ -192,6 +207,7 @@ class World:
         del self.groups[group.group_name]
         before_end = self._before_ends.pop(group.group_name, None)
         with ExitStack() as shutdowns:
+            shutdowns.callback(self._tell_end, group)
             shutdowns.callback(group.shutdown)
             if before_end is not None:
                 before_end()
@@ -217,9 +233,78 @@ class World:
             for communicator in others:
                 shutdowns.callback(communicator.close, 0.0)
             for group in groups:
+                shutdowns.callback(self._tell_end, group)
                 shutdowns.callback(_shut_down, group, end)
             for call in before_ends:
                 shutdowns.callback(call)
+
+    def _has_no_guests(self) -> None:
+        # A group that nobody holds any more is none.
+        self._guests: weakref.WeakValueDictionary[str, VisibleGroup] = (
+            weakref.WeakValueDictionary()
+        )
+        self._guests_roster: Roster | None = None
+
+    def begin_guests(self, rank: int) -> None:
+        """Groups that are not made here come next; this process is `rank` among theirs.
+
+        They are those of torch.distributed on the native engine, of which tools are to
+        know as of those of this world.
+
+        Raises:
+            ValueError: ALLHANDS_FAULTS cannot be read.
+        """
+        if self.default is None and not self._guests:
+            return self._begin(rank)
+        self.fault_point.read_setting()
+        self.fault_point.rank = rank
+
+    def meet_guests(self, roster: Roster) -> None:
+        """The processes of the guests' world are known."""
+        self._guests_roster = roster
+        if self.default is None:
+            self._tell_meeting(roster, self.fault_point.rank)
+
+    def add_guest(self, group: VisibleGroup) -> None:
+        """Let tools see `group`, as long as somebody else holds it."""
+        self._guests[group.group_name] = group
+        if self.observer is not None:
+            group.communicator.observe(self.observer)
+
+    def remove_guest(self, group: VisibleGroup) -> None:
+        """Forget `group`, which has been shut down."""
+        if self._guests.get(group.group_name) is group:  # or one of the next world
+            del self._guests[group.group_name]
+            if group.is_world:
+                self._guests_roster = None
+        self._tell_end(group)
+
+    def visible_groups(self) -> list[VisibleGroup]:
+        """All groups of this rank, those of torch.distributed last."""
+        guests = [ref() for ref in self._guests.valuerefs()]  # as of one moment
+        return [*self.groups.values(), *(g for g in guests if g is not None)]
+
+    def is_visible(self, group: VisibleGroup) -> bool:
+        """Whether `group` is one of `visible_groups`."""
+        name = group.group_name
+        return self.groups.get(name) is group or self._guests.get(name) is group
+
+    @property
+    def whole(self) -> VisibleGroup | None:
+        """The group of all ranks: `default`, or else torch's."""
+        return next((group for group in self.visible_groups() if group.is_world), None)
+
+    @property
+    def known_roster(self) -> Roster | None:
+        """The processes of `whole`; None where they have not met."""
+        return self._roster if self.default is not None else self._guests_roster
+
+    def _tell_end(self, group: VisibleGroup) -> None:
+        text = f"left group {group.group_name!r}"
+        say(LogLevel.INFO, "groups", self.fault_point.rank, text)
+        if self is _process_world:
+            for call in _ends:
+                call(group)
 
     def destroy_at_end(self) -> None:
         """For a program that never called `destroy_process_group`."""
@@ -260,6 +345,7 @@ class Scope:
 _process_world = World()
 _beginnings: list[Callable[[], object]] = []
 _meetings: list[Callable[[Roster, int], object]] = []
+_ends: list[Callable[[VisibleGroup], object]] = []
 _everywhere = Scope(_process_world)
 scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
 """Of this thread, or asyncio task."""
@@ -270,6 +356,7 @@ def _forget_after_fork() -> None:
     world = current()
     atexit.unregister(world.destroy_at_end)
     world.fault_point.forget()
+    world._has_no_guests()
     world._reset()
 
 
@@ -289,6 +376,14 @@ def when_this_is_a_rank(call: Callable[[], object]) -> None:
 def when_the_ranks_have_met(call: Callable[[Roster, int], object]) -> None:
     """Have `call` called with each roster of this process's world, and its rank."""
     _meetings.append(call)
+
+
+def when_a_group_has_ended(call: Callable[[VisibleGroup], object]) -> None:
+    """Have `call` called with each group of this process's world, once it is shut down.
+
+    The world's comes last.
+    """
+    _ends.append(call)
 
 
 def is_process_wide(world: World) -> bool:

@@ -197,7 +197,7 @@ def _setting(setting: settings.Setting[Any]) -> dict[str, Any]:
     except ValueError as error:
         problem = str(error)
     value: Any = text or setting.default
-    if setting is settings.secret and text:
+    if setting.is_secret and text:
         value = "not shown"
     return {
         "name": setting.name,

@@ -22,7 +22,7 @@ from allhands.options import (
     AllreduceCoalescedOptions,
     RedOpType,
     ReduceOp,
-    to_seconds,
+    as_timedelta,
 )
 
 __all__ = ["CoalescedCalls", "all_gather_coalesced", "all_reduce_coalesced"]
@@ -152,10 +152,7 @@ def _coalescing_manager(
 
 def _of(timeout: timedelta | None) -> timedelta:
     """As options have it: negative for the group's."""
-    if timeout is None:
-        return timedelta(milliseconds=-1)
-    to_seconds(timeout)
-    return timeout
+    return timedelta(milliseconds=-1) if timeout is None else as_timedelta(timeout)
 
 
 def _ended(work: Work, async_op: bool) -> Any:

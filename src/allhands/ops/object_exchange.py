@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
+from functools import partial, reduce
 from types import TracebackType
 from typing import Any
 
@@ -39,6 +39,7 @@ from allhands.options import to_seconds
 __all__ = ["ObjectExchange"]
 
 _FAILED = -1  # as a count: the object could not be pickled
+_REDUCER = 0  # the rank of the group that calls a function for all
 _SMALL = 1 << 16  # bytes that a receiver always has memory for
 
 # Tags that no caller can use. What follows an announcement has a tag of its own, so
@@ -95,9 +96,10 @@ class ObjectExchange:
     @contextmanager
     def _awaited(self) -> Iterator[None]:
         """While this is under way peers wait for what comes next."""
+        was_awaited = self._is_awaited
         self._is_awaited = True
         yield
-        self._is_awaited = False
+        self._is_awaited = was_awaited
 
     def _packed(self, objects: list[Any], tell: Callable[[bool], object]) -> list[Any]:
         """Take `objects` apart; if one cannot be, `tell` the peers without waiting."""
@@ -106,6 +108,7 @@ class ObjectExchange:
         except BaseException:
             with suppress(DistError):  # then they know of something worse
                 tell(True)
+            self._is_awaited = False
             raise
 
     def collect(
@@ -114,6 +117,29 @@ class ObjectExchange:
         """The objects of all ranks; on other ranks than `root`, if given, none."""
         gathered = self._gathered(obj, root)
         return [unpack(packed, weights_only) for packed in gathered]
+
+    def all_reduce(
+        self, obj: Any, op: Callable[[Any, Any], Any], weights_only: bool
+    ) -> Any:
+        """`op` of the objects of all ranks, in their order, as `_REDUCER` finds it."""
+        if self._rank != _REDUCER:
+            self._gathered(obj, _REDUCER)
+            problem, result = self.receive_broadcast(2, _REDUCER, weights_only)
+            if problem is not None:
+                raise DistBackendError(f"rank {_REDUCER} of the group: {problem}")
+            return result
+        result, error = None, None
+        with self._awaited():
+            gathered = self._gathered(obj, _REDUCER)
+            try:
+                result = reduce(op, (unpack(each, weights_only) for each in gathered))
+            except Exception as raised:  # the others are to know
+                error = raised
+            problem = error and f"op raised {type(error).__name__}: {error}"
+            self.broadcast([problem, result], _REDUCER)
+        if error is not None:
+            raise error
+        return result
 
     def _gathered(self, obj: Any, root: int | None) -> list[Serialized]:
         counts: Numbers = np.empty(self._size, np.int64)

@@ -29,18 +29,24 @@ What holds for all of these functions, and is not repeated below:
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from allhands.groups.arguments import Group, is_outside, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
 from allhands.ops.object_exchange import ObjectExchange
+from allhands.options import ReduceOp
 
 __all__ = [
     "all_gather_object",
+    "all_reduce_object",
     "broadcast_object_list",
     "gather_object",
     "recv_object_list",
+    "reduce_object",
     "scatter_object_list",
     "send_object_list",
 ]
@@ -118,6 +124,79 @@ def gather_object(
         objects = exchange.collect(obj, root, weights_only)
     if object_gather_list:
         object_gather_list[: member.size()] = objects
+
+
+def all_reduce_object(
+    obj: Any,
+    op: Callable[[Any, Any], Any] = operator.add,
+    group: Group = None,
+    weights_only: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Any:
+    """Combine `obj` of all ranks by a function of two objects; all get the result.
+
+    It is op(op(op(0, 1), 2), 3) for the objects of ranks 0 to 3 of the group, whether
+    `op` is commutative or not. Only rank 0 of the group calls `op`, its own one; the
+    others get what it found, pickled. Where `op` raises an `Exception` it is raised
+    there, and a `DistBackendError` with its text on the others; the group works on.
+    On a rank that is not in the group it returns None and warns.
+
+    Returns:
+        The result, an object of each rank's own.
+
+    Raises:
+        TypeError: `op` is no function, or a `ReduceOp`. Every rank checks its own.
+
+    Example:
+        ```python
+        words = dist.all_reduce_object(Counter(text.split()))
+        loss, rank = dist.all_reduce_object((loss, dist.get_rank()), op=min)
+        ```
+    """
+    member = resolve(group)
+    if is_outside(member, "all_reduce_object"):
+        return None
+    _check_is_function("all_reduce_object", op)
+    with ObjectExchange("all_reduce_object", member, timeout) as exchange:
+        return exchange.all_reduce(obj, op, weights_only)
+
+
+def reduce_object(
+    obj: Any,
+    dst: int | None = None,
+    op: Callable[[Any, Any], Any] = operator.add,
+    group: Group = None,
+    group_dst: int | None = None,
+    weights_only: bool = False,
+    *,
+    timeout: timedelta | None = None,
+) -> Any:
+    """Combine `obj` of all ranks by a function of two objects; one gets the result.
+
+    As `all_reduce_object`, but the destination, `dst`, a global rank (0 by default), or
+    `group_dst`, a rank of `group`, calls `op`. The others do not wait for that, and do
+    not learn what it raises.
+
+    Returns:
+        The result on the destination, None elsewhere.
+
+    Raises:
+        TypeError: `op` is no function, or a `ReduceOp`. Every rank checks its own.
+
+    Example:
+        ```python
+        longest = dist.reduce_object(line, op=lambda a, b: max(a, b, key=len))
+        ```
+    """
+    member = resolve(group)
+    if is_outside(member, "reduce_object"):
+        return None
+    _check_is_function("reduce_object", op)
+    root = _root(member, dst, group_dst)
+    with ObjectExchange("reduce_object", member, timeout) as exchange:
+        objects = exchange.collect(obj, root, weights_only)
+    return functools.reduce(op, objects) if member.rank() == root else None
 
 
 def broadcast_object_list(
@@ -301,6 +380,14 @@ def _root(member: ProcessGroup, root: int | None, group_root: int | None) -> int
             f"invalid root rank: {rank}; it must be in [0, {member.size()})"
         )
     return rank
+
+
+def _check_is_function(call: str, op: object) -> None:
+    if isinstance(op, ReduceOp) or not callable(op):
+        raise TypeError(
+            f"{call}: op must be a function of two objects, as operator.add or max, "
+            f"got {op!r}"
+        )
 
 
 def _check_is_list(name: str, value: object) -> None:

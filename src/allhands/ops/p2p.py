@@ -15,6 +15,9 @@ What holds for all of them, and is not repeated below:
   `ValueError`, because it would wait for itself.
 - `tag` is an int in [0, 2**31), 0 by default, else it is a `TypeError`, or for a
   negative one a `RuntimeError`. Tags need not be received in the order of sending.
+- With `status=Status()` a receive tells which message it got. Then that may also have
+  fewer elements than the array, which keeps what it had behind them, and `tag` may be
+  `ANY_TAG`: the oldest message of the source is taken, whatever its tag.
 - Arrays are those of the collectives; an array to send may be read-only.
 - `timeout` limits this call; by default the group's timeout does. When it passes the
   message is given up, `CollectiveTimeoutError` is raised, and the group works on. So it
@@ -28,16 +31,23 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from allhands.arrays import Array, library_of
+from allhands.backends.call import Call
+from allhands.backends.tag import check_tag
 from allhands.backends.work import Work
 from allhands.groups.arguments import Group, carrier_of, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
+from allhands.ops.status import ANY_TAG, Status
 
 __all__ = [
+    "ANY_TAG",
     "PROC_NULL",
     "P2POp",
+    "Status",
     "batch_isend_irecv",
+    "iprobe",
     "irecv",
     "isend",
+    "probe",
     "recv",
     "send",
     "sendrecv",
@@ -45,8 +55,6 @@ __all__ = [
 
 PROC_NULL = -(2**31)
 """No rank, as the `dst` or `src` of `sendrecv`: for ranks at the edge of a grid."""
-
-_NUM_TAGS = 2**31
 
 
 def send(
@@ -79,7 +87,7 @@ def send(
     """
     member = member_of(group)
     target = member.peer_meant("destination", dst, group_dst)
-    member.communicator.send(tensor, target, _checked(tag), timeout)
+    member.communicator.send(tensor, target, check_tag(tag), timeout)
 
 
 def recv(
@@ -90,11 +98,20 @@ def recv(
     group_src: int | None = None,
     *,
     timeout: timedelta | None = None,
+    status: Status | None = None,
 ) -> int:
     """Receive a message into `tensor`; returns the sender's global rank.
 
     With neither `src` nor `group_src` it takes the oldest message with that tag from
-    any rank. On a rank that is not in the group it returns -1 and warns.
+    any rank. `status` is filled with what came, see above. On a rank that is not in the
+    group it returns -1 and warns.
+
+    Backend `mpi` compares bytes, with `status` only whether they are whole elements: it
+    cannot know that a message has another dtype, and takes its bytes for this one's.
+
+    Raises:
+        ValueError: `tag` is `ANY_TAG` without a `status`.
+        TypeError: `status` is no `Status`.
 
     Example:
         ```python
@@ -104,8 +121,18 @@ def recv(
     """
     member = resolve(group)
     source = _source_of(member, src, group_src)
-    sender = member.communicator.recv(tensor, source, _checked(tag), timeout)
-    return member.global_rank(sender)
+    if status is None:
+        sender = member.communicator.recv(tensor, source, check_tag(tag), timeout)
+        return member.global_rank(sender)
+    _check_status("recv", status)
+    call = Call(
+        "recv_status", tensor, None, timeout, peer=source, tag=_checked_or_any(tag)
+    )
+    work = member.communicator.submit(call)
+    if work is None:
+        return -1
+    status._follow(member, work)
+    return status.source
 
 
 def isend(
@@ -132,7 +159,7 @@ def isend(
     """
     member = resolve(group)
     target = member.peer_meant("destination", dst, group_dst)
-    return carrier_of(member).isend(tensor, target, _checked(tag), timeout)
+    return carrier_of(member).isend(tensor, target, check_tag(tag), timeout)
 
 
 def irecv(
@@ -143,11 +170,17 @@ def irecv(
     group_src: int | None = None,
     *,
     timeout: timedelta | None = None,
+    status: Status | None = None,
 ) -> Work | None:
     """Start to receive into `tensor`, which may be read once `Work.wait()` returns.
 
-    As `recv` otherwise; then `Work.source_rank()` is the sender's rank in the group. On
-    a rank that is not in the group it returns None and warns.
+    As `recv` otherwise; then `Work.source_rank()` is the sender's rank in the group,
+    and `status` can be read. On a rank that is not in the group it returns None and
+    warns.
+
+    Raises:
+        ValueError: `tag` is `ANY_TAG` without a `status`.
+        TypeError: `status` is no `Status`.
 
     Example:
         ```python
@@ -158,7 +191,67 @@ def irecv(
     """
     member = resolve(group)
     source = _source_of(member, src, group_src)
-    return carrier_of(member).irecv(tensor, source, _checked(tag), timeout)
+    if status is None:
+        return carrier_of(member).irecv(tensor, source, check_tag(tag), timeout)
+    _check_status("irecv", status)
+    tag = _checked_or_any(tag)
+    call = Call("recv_status", tensor, None, timeout, True, peer=source, tag=tag)
+    work = carrier_of(member).submit(call)
+    if work is not None:
+        status._follow(member, work)
+    return work
+
+
+def probe(
+    src: int | None = None,
+    group: Group = None,
+    tag: int = ANY_TAG,
+    group_src: int | None = None,
+    *,
+    timeout: timedelta | None = None,
+) -> Status:
+    """Wait for a message and tell which one came, without receiving it.
+
+    It is the oldest of those with that source and tag, here by default of any, that no
+    posted receive matches. A receive that names its source and tag gets it, unless
+    another thread of this rank does so first.
+
+    Raises:
+        ValueError: this rank is not in the group.
+        NotImplementedError: the backend has no probe, as Gloo has none.
+
+    Example:
+        ```python
+        status = dist.probe()
+        array = np.empty(status.count(float))
+        dist.recv(array, status.source, tag=status.tag)
+        ```
+    """
+    status = _look("probe", member_of(group), src, tag, group_src, timeout)
+    assert status is not None, "it has waited for a message"
+    return status
+
+
+def iprobe(
+    src: int | None = None,
+    group: Group = None,
+    tag: int = ANY_TAG,
+    group_src: int | None = None,
+) -> Status | None:
+    """Tell which message has come, as `probe` does, without waiting; None: none.
+
+    Raises:
+        ValueError: this rank is not in the group.
+        NotImplementedError: the backend has no probe, as Gloo has none.
+        RankFailedError: none has come, and the source died or left.
+
+    Example:
+        ```python
+        while dist.iprobe(tag=STOP) is None:
+            compute()
+        ```
+    """
+    return _look("iprobe", member_of(group), src, tag, group_src, None)
 
 
 def sendrecv(
@@ -199,7 +292,7 @@ def sendrecv(
     is_received = PROC_NULL not in (src, group_src)
     target = member.peer_meant("destination", dst, group_dst) if is_sent else PROC_NULL
     source = _source_of(member, src, group_src) if is_received else PROC_NULL
-    tags = _checked(tag), _checked(tag if recv_tag is None else recv_tag)
+    tags = check_tag(tag), check_tag(tag if recv_tag is None else recv_tag)
     communicator = member.communicator
     if is_sent and is_received:
         sender = communicator.sendrecv(
@@ -252,7 +345,7 @@ class P2POp:
         self.op = op
         self.tensor = tensor
         self.group = member
-        self.tag = _checked(tag)
+        self.tag = check_tag(tag)
         role = "destination" if op is isend else "source"
         self.group_peer = member.peer_meant(role, peer, group_peer)
         self.peer = member.global_rank(self.group_peer)
@@ -315,18 +408,33 @@ def batch_isend_irecv(
     return [op.start(timeout) for op in p2p_op_list]
 
 
-def _checked(tag: int) -> int:
-    """The tag, if it is one.
+def _look(
+    op: str,
+    member: ProcessGroup,
+    src: int | None,
+    tag: int,
+    group_src: int | None,
+    timeout: timedelta | None,
+) -> Status | None:
+    source = _source_of(member, src, group_src)
+    call = Call(op, timeout=timeout, peer=source, tag=_checked_or_any(tag))
+    work = member.communicator.submit(call)
+    if work is None:
+        return None
+    status = Status()
+    status._follow(member, work)
+    return status
 
-    Raises:
-        TypeError: it is no int, or too large.
-        RuntimeError: it is negative.
-    """
-    if not isinstance(tag, int) or tag >= _NUM_TAGS:
-        raise TypeError(f"tag must be an int in [0, 2**31), got {tag!r}")
-    if tag < 0:
-        raise RuntimeError(f"Tag must be nonnegative: it is in [0, 2**31), got {tag}")
-    return tag
+
+def _check_status(call: str, status: object) -> None:
+    """Refuse what cannot be filled, before a message is taken for it."""
+    if not isinstance(status, Status):
+        raise TypeError(f"{call}: status is no Status, got {status!r}; pass Status()")
+
+
+def _checked_or_any(tag: int) -> int:
+    """See `check_tag`; any tag may be meant, too."""
+    return tag if tag == ANY_TAG else check_tag(tag)
 
 
 def _source_of(

@@ -7,13 +7,13 @@ On one host they meet in a file, see `host_file`. Between hosts the launcher nam
 from __future__ import annotations
 
 import os
-import sys
 from datetime import timedelta
 
 from allhands import settings
 from allhands.rendezvous.host_file import meet_on_this_host
 from allhands.rendezvous.hosted import open_store
 from allhands.rendezvous.launched import Launched
+from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.mpi_library import INSTALL, why_no_mpi
 from allhands.store import HashStore, Store
 from allhands.store.arguments import as_port
@@ -60,8 +60,9 @@ def _note_no_secret(launched: Launched, place: str) -> None:
     global _is_noted
     if launched.rank == 0 and not settings.secret.get() and not _is_noted:
         _is_noted = True
-        sys.stderr.write(
-            f"allhands: {launched.launcher} carries no secret: whoever reaches "
-            f"{place} can take part in this job. Set "
-            f"{settings.secret.name} to the same text for all ranks\n"
+        text = (
+            f"{launched.launcher} carries no secret: whoever reaches {place} can take "
+            f"part in this job. Set {settings.secret.name} to the same text for all "
+            f"ranks"
         )
+        say(LogLevel.WARNING, "meeting", launched.rank, text)

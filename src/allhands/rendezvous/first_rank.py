@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +9,7 @@ from datetime import timedelta
 from allhands import settings
 from allhands.errors import DistStoreError
 from allhands.rendezvous.identity import Identity, is_alive
+from allhands.rendezvous.log import LogLevel, say
 from allhands.store.limits import poll
 
 __all__ = ["wait_for_rank_0"]
@@ -34,9 +34,12 @@ def wait_for_rank_0(
             return last
         if not is_told and time.monotonic() - begin >= patience:
             is_told = True
-            sys.stderr.write(
-                f"allhands: {subject} has waited {patience:g} s (limit {limit:g} s) "
-                f"for rank 0, which did not come\n"
+            say(
+                LogLevel.WARNING,
+                "waiting",
+                rank,
+                f"{subject} has waited {patience:g} s (limit {limit:g} s) for rank 0, "
+                f"which did not come",
             )
     earlier = ""
     if last is not None:

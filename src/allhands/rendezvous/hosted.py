@@ -5,7 +5,6 @@ A launcher hosts it, or rank 0. Who does not find it at once goes on looking for
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +14,7 @@ from allhands import settings
 from allhands.errors import DistNetworkError
 from allhands.options import to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
+from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.presence import enter
 from allhands.store import Store, TCPStore
 
@@ -64,10 +64,11 @@ def _made_patiently(
         if took < patience:
             raise  # it would not be another one later
         left = max(timeout - took, timedelta(milliseconds=1))
-        sys.stderr.write(
-            f"allhands: rank {rank} (this process) goes on looking for the store, for "
-            f"{left.total_seconds():.0f} s: {error}\n"
+        text = (
+            f"rank {rank} (this process) goes on looking for the store, for "
+            f"{left.total_seconds():.0f} s: {error}"
         )
+        say(LogLevel.WARNING, "waiting", rank, text)
         store = make(timeout=left)
     store.set_timeout(timeout)
     return store

@@ -74,7 +74,8 @@ class Meeting:
             self._worlds, self._world, self._size, self._found
         )
         self._waiting = Waiting(
-            *(self._subject, self._limit, self._deadline, self._slice_s()),
+            *(self._subject, self._rank, self._limit, self._deadline),
+            self._slice_s(),
             attendance.is_first_to_tell,
         )
         self._store = attendance.store

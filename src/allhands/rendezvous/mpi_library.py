@@ -20,6 +20,8 @@ def why_no_mpi() -> str:
     return "" if find_spec("mpi4py") else f"mpi4py is not installed; {INSTALL}"
 
 
+_LONGEST = 60  # seconds that it may take to load it; a tenth is usual
+
 # mpi4py looks for the library where it looks for its module, and loads it there: not
 # into this process, where libraries that MPI needs would handle signals from then on.
 _SEARCH = """
@@ -42,17 +44,27 @@ def why_no_mpi_library() -> str:
     problem = why_no_mpi()
     if problem or "mpi4py.MPI" in sys.modules:
         return problem
-    done = subprocess.run(
-        [sys.executable, "-c", _SEARCH, *sys.path],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        problem = f"exit code {done.returncode} of the process that tried"
-    else:
-        problem = done.stdout
+    problem = _loading_problem()
     return problem and f"mpi4py is installed, but: {problem}; {INSTALL}"
+
+
+def _loading_problem() -> str:
+    """What a process says that loads it; empty where it does."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _SEARCH, *sys.path],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST,
+        )
+    except OSError as error:
+        return f"no process could be started to try it: {error}"
+    except subprocess.TimeoutExpired:
+        return f"the process that tried did not end within {_LONGEST} s"
+    if done.returncode:
+        return f"exit code {done.returncode} of the process that tried"
+    return done.stdout
 
 
 def library_name(mpi: Any) -> str:

@@ -25,6 +25,11 @@ class Roster(NamedTuple):
     """Where ranks of other hosts reach this one, if there are any."""
 
     @property
+    def mark(self) -> str:
+        """What tells its ranks from those of other worlds; a digest, no secret."""
+        return self.token_for("record").hex()[:16]
+
+    @property
     def spans_hosts(self) -> bool:
         """Whether the ranks are on more than one host."""
         return len({each.host for each in self.identities}) > 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 from allhands import settings
 from allhands.errors import DistNetworkError, DistStoreError, RankFailedError
+from allhands.rendezvous.log import LogLevel, say
 
 __all__ = ["Waiting"]
 
@@ -21,6 +21,7 @@ class Waiting:
 
     Args:
         subject: how texts name the operation and the rank.
+        rank: of the world.
         limit: in seconds.
         deadline: by `time.monotonic()`.
         slice_s: seconds of waiting until the rank looks around.
@@ -30,12 +31,14 @@ class Waiting:
     def __init__(
         self,
         subject: str,
+        rank: int,
         limit: float,
         deadline: float,
         slice_s: float,
         is_first_to_tell: Callable[[], bool],
     ) -> None:
         self._subject = subject
+        self._rank = rank
         self._limit = limit
         self._deadline = deadline
         self._slice = slice_s
@@ -114,4 +117,4 @@ class Waiting:
         what = missing() if self._is_first_to_tell() else ""
         if what:
             text = f"has waited {waited:g} s (limit {self._limit:g} s) for {what}"
-            sys.stderr.write(f"allhands: {self._subject} {text}\n")
+            say(LogLevel.WARNING, "waiting", self._rank, f"{self._subject} {text}")

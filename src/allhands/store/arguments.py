@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "as_bytes",
@@ -43,12 +43,12 @@ def as_key(key: str) -> str:
     return key
 
 
-def as_keys(keys: Sequence[str]) -> list[str]:
+def as_keys(keys: Iterable[str]) -> list[str]:
     """A list of keys; a lone str, easily given by mistake, is refused."""
-    if type(keys) is not list and (
-        isinstance(keys, str | bytes) or not isinstance(keys, Sequence)
-    ):
-        raise TypeError(f"keys must be a list of str, got {keys!r}")
+    if type(keys) is not list:
+        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+            raise TypeError(f"keys must be a list of str, got {keys!r}")
+        return as_keys(list(keys))
     for key in keys:
         if type(key) is not str:
             as_key(key)

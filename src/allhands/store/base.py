@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from allhands.errors import DistStoreError
+from allhands.options import as_timedelta
 from allhands.store.arguments import (
     as_bytes,
     as_count,
@@ -30,9 +31,9 @@ from allhands.store.arguments import (
 )
 from allhands.store.compare_set import exists, look, replace
 from allhands.store.found import Found
+from allhands.store.hook import cover
 from allhands.store.limits import (
     DEFAULT_TIMEOUT,
-    as_timeout,
     in_ms,
     poll,
     wait_timeout,
@@ -66,6 +67,10 @@ class Store:
         ```
     """
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cover(cls)
+
     # On the class, so that a subclass need not call Store.__init__.
     _timeout: timedelta = DEFAULT_TIMEOUT
 
@@ -77,10 +82,12 @@ class Store:
     def set_timeout(self, timeout: timedelta) -> None:
         """Set `timeout` for later operations of this object, not of its clones.
 
+        It may be a float, of seconds, here and in the other methods that take one.
+
         Raises:
             TypeError: `timeout` is not a timedelta.
         """
-        self._timeout = as_timeout(timeout)
+        self._timeout = as_timedelta(timeout)
 
     def set(self, key: str, value: str | bytes) -> None:
         """Set `key` to `value`, whether or not it exists.
@@ -136,7 +143,7 @@ class Store:
         """Return once all of `keys` exist, in the sense of `check`.
 
         Args:
-            keys: a list of keys; a lone str is a TypeError.
+            keys: a list or another collection; a lone str is a TypeError.
             timeout: the limit of this call; None means `Store.timeout`. With
                 `timedelta(0)` it looks once.
 
@@ -144,7 +151,7 @@ class Store:
             DistStoreError: the limit passed first. The message lists all of `keys`.
         """
         keys = as_keys(keys)
-        limit = self.timeout if timeout is None else as_timeout(timeout)
+        limit = self.timeout if timeout is None else as_timedelta(timeout)
         for _ in poll(limit):
             if self.check(keys):
                 return
@@ -231,7 +238,7 @@ class Store:
         """
         if world_size < 1:
             raise ValueError(f"barrier: world_size must be positive, got {world_size}")
-        limit = self.timeout if timeout is None else as_timeout(timeout)
+        limit = self.timeout if timeout is None else as_timedelta(timeout)
         members, last = f"{key}/num_members", f"{key}/last_member"
         arrival = self.add(members, 1)
         if arrival < 1:
@@ -315,3 +322,6 @@ class Store:
     def _lacks(self, method: str, remark: str = "") -> NoReturn:
         name = type(self).__name__
         raise NotImplementedError(f"{name} does not implement {method}{remark}")
+
+
+cover(Store)

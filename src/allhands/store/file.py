@@ -11,6 +11,7 @@ without a word (was killed), knows the content for that of a failed job and clea
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 import threading
 import weakref
@@ -71,7 +72,8 @@ class FileStore(TableStore):
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
-        user = _User(os.fspath(file_name), world_size, self.timeout)
+        size = operator.index(world_size)
+        user = _User(os.fspath(file_name), size, self.timeout)
         self._settle(user, _Stay())
         _users[weakref.ref(self._stay, _on_gone)] = user
 

@@ -7,17 +7,10 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from allhands.errors import DistStoreError
-from allhands.options import to_seconds
 
-__all__ = ["DEFAULT_TIMEOUT", "as_timeout", "in_ms", "poll", "wait_timeout"]
+__all__ = ["DEFAULT_TIMEOUT", "in_ms", "poll", "wait_timeout"]
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
-
-
-def as_timeout(timeout: timedelta) -> timedelta:
-    """A limit, checked."""
-    to_seconds(timeout)
-    return timeout
 
 
 def in_ms(limit: timedelta) -> int:

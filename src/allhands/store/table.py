@@ -8,9 +8,10 @@ from typing import Any, NoReturn, TypeVar
 
 from allhands._C import StoreTable
 from allhands.errors import QueueEmptyError
+from allhands.options import as_timedelta
 from allhands.store.arguments import as_keys
 from allhands.store.base import Store
-from allhands.store.limits import as_timeout, poll, wait_timeout
+from allhands.store.limits import poll, wait_timeout
 from allhands.store.route import Route
 
 __all__ = ["TableStore"]
@@ -70,11 +71,10 @@ class TableStore(Store):
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         keys = keys if type(keys) is list else as_keys(keys)
-        if timeout is not None:
-            as_timeout(timeout)
+        given = None if timeout is None else as_timedelta(timeout)
         if self._do(self._table.contains_all, keys):
             return
-        limit = self.timeout if timeout is None else timeout
+        limit = self.timeout if given is None else given
         keys = list(keys)
         if self._wait_until(limit, self._contains_all_or_none, keys) is None:
             raise wait_timeout(keys, limit)

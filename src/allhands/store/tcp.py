@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from allhands import settings
 from allhands._C import StoreClient, StoreLastWill, StoreServer
 from allhands.errors import DistNetworkError
-from allhands.options import to_seconds
+from allhands.options import as_timedelta, to_seconds
 from allhands.store.arguments import (
     as_bytes,
     as_int64,
@@ -28,7 +28,7 @@ from allhands.store.arguments import (
     as_port,
 )
 from allhands.store.base import Store
-from allhands.store.limits import DEFAULT_TIMEOUT, as_timeout
+from allhands.store.limits import DEFAULT_TIMEOUT
 from allhands.store.route import Route
 
 __all__ = ["TCPStore"]
@@ -102,7 +102,7 @@ class TCPStore(Store):
         port = as_port(port)
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")
-        self._timeout = as_timeout(timeout)
+        self._timeout = as_timedelta(timeout)
         # "[::1]" is how URLs write "::1".
         self._host = host_name.removeprefix("[").removesuffix("]")
         self._secret = settings.secret.get()

@@ -44,8 +44,10 @@ def root_of(opts: Any, root: int | None) -> int:
     return 0 if chosen is None else int(chosen)
 
 
-def one(tensors: Any) -> torch.Tensor:
-    """The tensor, or the only one of a list."""
+def one(tensors: Any, tensor: Any = None) -> torch.Tensor:
+    """`tensor` where it is given, else the tensor or the only one of a list."""
+    if tensor is not None:
+        return tensor
     if isinstance(tensors, list) and len(tensors) == 1:
         return tensors[0]
     if isinstance(tensors, torch.Tensor):

@@ -34,7 +34,7 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
 
     Raises:
         TypeError: the `pg_options` are no `NativeOptions`.
-        ValueError: it is to serve another device than the CPU.
+        ValueError: it is to serve another device than the CPU; there is no such rank.
         RuntimeError: there are other backends, and this torch cannot combine them.
     """
     if not isinstance(pg_options, NativeOptions | None):
@@ -44,17 +44,20 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
     _warn_of_untested_torch()
     backends = _backends_by_device()
     _check(backends)
+    rank, size = options.group_rank, options.group_size
+    if not 0 <= rank < size:  # whom torch does not check, the others would wait for
+        raise ValueError(f"rank must be in [0, {size}), got {rank}")
     store = options.store
     if options.global_ranks_in_group:  # its name may come again in a later world
         members = hashed(options.global_ranks_in_group)
         store = torch.distributed.PrefixStore(members, store)
     group = AllhandsProcessGroup(
         store,
-        options.group_rank,
-        options.group_size,
+        rank,
+        size,
         options.timeout,
         _reduce_order(pg_options),
-        options.global_ranks_in_group or range(options.group_size),
+        options.global_ranks_in_group or range(size),
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
     if len(backends) > 1 or is_recorded:

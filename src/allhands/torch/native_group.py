@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
-import time
-import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -19,19 +14,22 @@ from torch.autograd import profiler
 
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.hooks import HookedCommunicator, Hooks
+from allhands.backends.content_check import content_checked
 from allhands.backends.native import NativeCommunicator
-from allhands.backends.remote_exception import headline, told
+from allhands.backends.tag import check_tag
 from allhands.backends.work import CombinedWork, Work
-from allhands.errors import DistError
-from allhands.groups.process_group import GOODBYE_OF_THE_FAILED, LONGEST_GOODBYE
+from allhands.groups.host_links import HostLinks
+from allhands.groups.process_group import LONGEST_GOODBYE
 from allhands.groups.world import current
-from allhands.options import to_seconds
+from allhands.options import as_timedelta, to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.exchange import exchange
+from allhands.rendezvous.log import LogLevel, say
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
+from allhands.torch.ending import open_groups
+from allhands.torch.guest import Guest
 from allhands.torch.identity import NAME
 from allhands.torch.parent import ParentGroup
 from allhands.torch.profiled import ProfiledCommunicator
@@ -39,31 +37,6 @@ from allhands.torch.uncompiled import uncompiled
 from allhands.torch.work import ENDED, TorchWork
 
 __all__ = ["AllhandsProcessGroup"]
-
-_open_groups: weakref.WeakSet[AllhandsProcessGroup] = weakref.WeakSet()
-
-
-@atexit.register
-def _end_groups() -> None:
-    """For a program that did not: no thread of theirs may need the GIL any more.
-
-    That takes 10 s at most; where an exception ends the program, half a second: the
-    others are to learn soon that this rank is no more.
-    """
-    error = getattr(sys, "last_value", None)  # an exception that nobody caught
-    failure = None if error is None else (headline(error), told(error))
-    grace = GOODBYE_OF_THE_FAILED if failure else LONGEST_GOODBYE
-    end = time.monotonic() + grace.total_seconds()
-    with ExitStack() as ends:
-        for group in list(_open_groups):
-            ends.callback(_end_group, group, end, failure)
-
-
-def _end_group(
-    group: AllhandsProcessGroup, end: float, failure: tuple[str, str] | None
-) -> None:
-    with suppress(DistError):  # nobody is left to hear it
-        group.end(max(0.0, end - time.monotonic()), failure)
 
 
 @uncompiled
@@ -100,20 +73,27 @@ class AllhandsProcessGroup(ParentGroup):
         self._num_collectives = 0
         # Reentrant: a signal's handler may end the group.
         self._lock = threading.RLock()
-        self._engine: NativeCommunicator | None = None
+        self._engine: Communicator | None = None
+        self._links: HostLinks | None = None
+        self._guest: Guest | None = None
         self._blocks = threading.local()
         self._num_blocks = 0
         self._register_cpu()
 
     def allreduce(
-        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        tensor: Any = None,
+        op: Any = None,
     ) -> TorchWork:
         """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
-        tensor = one(tensors)
-        work = self._communicator.all_reduce(
-            tensor, reduce_op_of(opts), *self._terms(opts, timeout)
-        )
-        return self._started(work, [tensor])
+        array = one(tensors, tensor)
+        chosen = reduce_op_of(opts if op is None else op)
+        work = self._communicator.all_reduce(array, chosen, *self._terms(opts, timeout))
+        return self._started(work, [array])
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> TorchWork:
         """See `allhands.all_reduce_coalesced`."""
@@ -123,48 +103,48 @@ class AllhandsProcessGroup(ParentGroup):
 
     def broadcast(
         self,
-        tensors: Any,
+        tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        tensor: Any = None,
         root: int | None = None,
     ) -> TorchWork:
         """See `allhands.broadcast`; `opts` may be the root itself."""
-        tensor = one(tensors)
+        array = one(tensors, tensor)
         work = self._communicator.broadcast(
-            tensor, root_of(opts, root), *self._terms(opts, timeout)
+            array, root_of(opts, root), *self._terms(opts, timeout)
         )
-        return self._started(work, [tensor])
+        return self._started(work, [array])
 
     def reduce(
         self,
-        tensors: Any,
+        tensors: Any = None,
         opts: Any = None,
         op: Any = None,
         timeout: timedelta | None = None,
         *,
+        tensor: Any = None,
         root: int | None = None,
     ) -> TorchWork:
         """See `allhands.reduce`; `opts` may be the root itself."""
-        tensor = one(tensors)
+        array = one(tensors, tensor)
         has_op = op is None and hasattr(opts, "reduceOp")
-        work = self._communicator.reduce(
-            tensor,
-            root_of(opts, root),
-            reduce_op_of(opts if has_op else op),
-            *self._terms(opts, timeout),
-        )
-        return self._started(work, [tensor])
+        terms = reduce_op_of(opts if has_op else op), *self._terms(opts, timeout)
+        work = self._communicator.reduce(array, root_of(opts, root), *terms)
+        return self._started(work, [array])
 
     def allgather(
         self,
         output_tensors: Any,
-        input_tensors: Any,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
+        *,
+        input_tensor: Any = None,
     ) -> TorchWork:
         """See `allhands.all_gather`."""
-        outputs, tensor = one_list(output_tensors), one(input_tensors)
+        outputs, tensor = one_list(output_tensors), one(input_tensors, input_tensor)
         work = self._communicator.all_gather(
             outputs, tensor, *self._terms(opts, timeout)
         )
@@ -201,17 +181,21 @@ class AllhandsProcessGroup(ParentGroup):
 
     def reduce_scatter(
         self,
-        outputs: Any,
-        inputs: Any,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
+        *,
+        output: Any = None,
+        input: Any = None,
+        op: Any = None,
     ) -> TorchWork:
         """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
-        output, input_list = one(outputs), one_list(inputs)
-        work = self._communicator.reduce_scatter(
-            output, input_list, reduce_op_of(opts), *self._terms(opts, timeout)
-        )
-        return self._started(work, [output])
+        target = one(output_tensors, output)
+        parts = one_list(input_tensors if input is None else input)
+        terms = reduce_op_of(opts if op is None else op), *self._terms(opts, timeout)
+        work = self._communicator.reduce_scatter(target, parts, *terms)
+        return self._started(work, [target])
 
     def reduce_scatter_single(
         self,
@@ -243,14 +227,15 @@ class AllhandsProcessGroup(ParentGroup):
     def gather(
         self,
         output_tensors: Any,
-        input_tensors: Any,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        input_tensor: Any = None,
         root: int | None = None,
     ) -> TorchWork:
         """See `allhands.gather`; only the root has outputs."""
-        outputs, tensor = one_list(output_tensors), one(input_tensors)
+        outputs, tensor = one_list(output_tensors), one(input_tensors, input_tensor)
         work = self._communicator.gather(
             tensor, outputs, root_of(opts, root), *self._terms(opts, timeout)
         )
@@ -269,15 +254,16 @@ class AllhandsProcessGroup(ParentGroup):
 
     def scatter(
         self,
-        output_tensors: Any,
-        input_tensors: Any,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: timedelta | None = None,
         *,
+        output_tensor: Any = None,
         root: int | None = None,
     ) -> TorchWork:
         """See `allhands.scatter`; only the root has inputs."""
-        output, inputs = one(output_tensors), one_list(input_tensors)
+        output, inputs = one(output_tensors, output_tensor), one_list(input_tensors)
         work = self._communicator.scatter(
             output, inputs, root_of(opts, root), *self._terms(opts, timeout)
         )
@@ -328,20 +314,22 @@ class AllhandsProcessGroup(ParentGroup):
         """`barrier` that names the ranks which do not come, in either form all."""
         self._communicator.barrier(limit_of(timeout, timeout), False)
 
-    def send(self, tensors: Any, dst: int, tag: int = 0) -> TorchWork:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.isend`."""
         tensor = one(tensors)
-        return self._started(self._communicator.isend(tensor, dst, tag, None), [tensor])
+        work = self._communicator.isend(tensor, dstRank, check_tag(tag), None)
+        return self._started(work, [tensor])
 
-    def recv(self, tensors: Any, src: int, tag: int = 0) -> TorchWork:
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`."""
         tensor = one(tensors)
-        return self._started(self._communicator.irecv(tensor, src, tag, None), [tensor])
+        work = self._communicator.irecv(tensor, srcRank, check_tag(tag), None)
+        return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`; from any rank."""
         tensor = one(tensors)
-        work = self._communicator.irecv(tensor, None, tag, None)
+        work = self._communicator.irecv(tensor, None, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def _like_this(
@@ -351,11 +339,10 @@ class AllhandsProcessGroup(ParentGroup):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations that are given none."""
-        to_seconds(timeout)  # refuses what is none
-        self._timeout = timeout
+        self._timeout = as_timedelta(timeout)
         with self._lock:
             if self._engine is not None:
-                self._engine.set_timeout(timeout)
+                self._engine.set_timeout(self._timeout)
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
@@ -381,7 +368,12 @@ class AllhandsProcessGroup(ParentGroup):
         if engine is not None:
             if failure is not None:
                 engine.note_failure(*failure)
-            engine.close(min(to_seconds(self._timeout), grace))
+            try:
+                engine.close(min(to_seconds(self._timeout), grace))
+            finally:
+                guest, self._guest = self._guest, None  # which has the engine
+                if guest is not None:
+                    current().remove_guest(guest)
 
     # What follows is torch's own: names that its Python or its C++ calls.
 
@@ -412,45 +404,48 @@ class AllhandsProcessGroup(ParentGroup):
 
     @property
     def _communicator(self) -> Communicator:
-        engine = self._engine
-        if engine is None:
+        carrier = self._engine
+        if carrier is None:
             raise RuntimeError(f"group {self._group_name!r} was destroyed")
-        carrier: Communicator = engine
         if profiler._is_profiler_enabled:
-            carrier = ProfiledCommunicator(engine, self.getBackendName())
-        faults = current().fault_point
-        if faults.is_asked:
-            name = self._group_name
-            meet = Hooks(first=lambda told: faults.meet((name,), told.op))
-            carrier = HookedCommunicator(carrier, meet)
-        return carrier
+            carrier = ProfiledCommunicator(carrier, self.getBackendName())
+        names = (self._group_name,)
+        return current().fault_point.in_front_of(carrier, names, self._links)
 
     def _meet(self) -> None:
-        faults = current().fault_point
-        faults.read_setting()
-        if torch.distributed.is_initialized():
-            faults.rank = torch.distributed.get_rank()
-        elif not _open_groups:  # this is of all ranks
-            faults.rank = self.rank()
+        world, faults = current(), current().fault_point
+        is_world = not (torch.distributed.is_initialized() or open_groups)
+        has_world = torch.distributed.is_initialized()
+        of_others = torch.distributed.get_rank() if has_world else faults.rank
+        world.begin_guests(self.rank() if is_world else of_others)
         theirs = PrefixStore(NAME, TorchStore(self._torch_store))
         store = part_of_this_attempt(theirs)
         rank, size, limit = self.rank(), self.size(), self._timeout
-        operation = f"group {self._group_name!r}"
-        self._engine = NativeCommunicator(
-            CommunicatorOptions(
-                store=store,
-                group_rank=rank,
-                group_size=size,
-                timeout=limit,
-                group_id=self._group_name,
-                global_ranks_in_group=list(range(size)),
-                num_alike=0,
-                roster=lambda: exchange(store, rank, size, limit, operation),
-                world_ranks=self._world_ranks,
-                reduce_order=self.reduce_order,
-            )
+        roster = exchange(store, rank, size, limit, f"group {self._group_name!r}")
+        self._links = HostLinks(roster, rank, self._world_ranks)
+        if is_world:
+            faults.check(self._links)
+            world.meet_guests(roster)
+        options = CommunicatorOptions(
+            store=store,
+            group_rank=rank,
+            group_size=size,
+            timeout=limit,
+            group_id=self._group_name,
+            global_ranks_in_group=list(range(size)),
+            num_alike=0,
+            roster=lambda: roster,
+            world_ranks=self._world_ranks,
+            reduce_order=self.reduce_order,
         )
-        _open_groups.add(self)
+        self._engine = content_checked(NativeCommunicator(options), options)
+        open_groups.add(self)
+        if self._world_ranks:  # or nobody knows who the members are
+            ranks = tuple(self._world_ranks)
+            self._guest = Guest(self, self._engine, ranks, is_world)
+            world.add_guest(self._guest)
+        text = f"made group {self._group_name!r}, one of torch's, of {size} ranks"
+        say(LogLevel.INFO, "groups", faults.rank, text)
 
     def _terms(
         self, opts: Any, timeout: timedelta | None

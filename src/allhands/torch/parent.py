@@ -61,21 +61,21 @@ class ParentGroup(GroupIdentity):
 
     def split_group(
         self,
-        new_ranks: list[int],
+        ranks: list[int],
         timeout: timedelta | None = None,
         opts: Any = None,
         group_name: str | None = None,
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> ParentGroup | None:
-        """`part` with a name and a store of its own; each of `new_ranks` calls.
+        """`part` with a name and a store of its own; each of `ranks` calls.
 
         Others may call at the same time with other ranks. `group_name`, if given, is
         unlike those of all other parts.
         """
-        ranks = tuple(new_ranks)
-        self._splits[ranks] += 1
-        alike = f"{hashed(ranks)}:{self._splits[ranks]}"
+        key = tuple(ranks)
+        self._splits[key] += 1
+        alike = f"{hashed(key)}:{self._splits[key]}"
         name = group_name or f"{self._group_name}:split:{alike}"
         store = torch.distributed.PrefixStore(f"{name}/", self._torch_store)
         group = self.part(store, list(ranks), timeout or self._timeout, name)

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from allhands.backends.call import OPERATIONS
-from allhands.backends.faults import Fault, Faults, parse
+from allhands.backends.fault_text import parse
+from allhands.backends.faults import Fault, Faults
 from allhands.errors import InjectedError
 from harness.documents import ROOT
 
@@ -20,6 +21,10 @@ def test_what_a_text_asks_for():
     )
     [fault] = parse("nth=3-4,attempt=0,do=stop", "it")
     assert (fault.first, fault.last, fault.attempt) == (3, 4, 0)
+    [one, all_] = parse("op=send,do=drop-link:3;do=drop-link", "it")
+    assert (one.do, one.peer, all_.peer) == ("drop-link", 3, None)
+    [fault] = parse("op=store.compare_set,nth=2-,do=raise", "it")
+    assert fault.op == "store.compare_set"
     assert parse(" ; ", "it") == ()
 
 
@@ -31,7 +36,13 @@ def test_what_a_text_asks_for():
         ("rank=1", "'rank=1' has no do="),
         ("who=1,do=kill", "there is no key 'who', only rank, op, group, nth, attempt"),
         ("do=kill,rank=1,do=stop", "'do' is there twice in 'do=kill,rank=1,do=stop'"),
-        ("do=die", "do=die is not kill, stop, raise or delay with a time, as delay:2"),
+        ("do=die", "do=die is not kill, stop, raise, drop-link or delay with a time, "),
+        ("do=drop-link:", "drop-link= is no number"),
+        ("do=drop-link:b", "drop-link=b is no number"),
+        ("do=drop-link,op=store.get", "do=drop-link cuts connections between ranks, "),
+        ("do=drop-link,op=init_process_group", "do=drop-link cuts connections betwe"),
+        ("do=raise,op=store.get,group=dp", "op=store.get is of no group; leave group"),
+        ("do=raise,op=store.gte", "there is no op 'store.gte', perhaps store.get"),
         ("do=delay:5", "do=delay:5 is not kill"),
         ("do=delay:1e5s", "do=delay:1e5s is not kill"),
         ("do=delay:99999999999s", "do=delay:99999999999s is more than 92"),
@@ -66,6 +77,34 @@ def test_only_what_is_meant_is_counted():
         for number in (2, 3)
     ]
     assert asked.num_done == 2
+
+
+def test_a_link_is_dropped_by_who_has_them(capfd):
+    cut, left = [], [0, 2]
+
+    def drop(peer):
+        cut.append(peer)
+        return left.pop(0) if left else 2
+
+    asked = Faults(parse("op=send,do=drop-link:3", "it"))
+    for _ in range(3):
+        asked.meet(0, ["0"], "send", drop)
+    assert cut == [3, 3, 3]
+    assert asked.num_done == 2  # the first time there was none
+    assert capfd.readouterr().err.splitlines() == [
+        f"allhands: [rank0] faults: fault on demand: rank 0, send, call {number}: "
+        f"do=drop-link ({count} connections cut)"
+        for number, count in ((1, 0), (2, 2))
+    ]
+
+
+def test_requests_to_stores_are_met_by_their_names_alone():
+    asked = Faults(parse("nth=1,do=raise; op=store.get,nth=2,do=raise", "it"))
+    asked.meet(0, [], "store.get")
+    with pytest.raises(InjectedError, match=r"rank 0, store\.get, call 2"):
+        asked.meet(0, [], "store.get")
+    with pytest.raises(InjectedError, match="rank 0, send, call 1"):
+        asked.meet(0, ["0"], "send")
 
 
 def test_what_is_done_is_counted_under_the_lock():

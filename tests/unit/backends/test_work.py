@@ -59,7 +59,7 @@ def test_every_operation_gives_one(call, num_outputs):
     def body(rank):
         work = call(np.zeros(2))
         assert isinstance(work, dist.Work)
-        assert len(work.get_future().result(10)) == num_outputs
+        assert len(work.get_future().result(LIMIT)) == num_outputs
         return work.wait()
 
     assert run_ranks(2, body) == [True, True]

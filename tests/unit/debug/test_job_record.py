@@ -73,3 +73,23 @@ def test_what_can_be_read_but_once_is_enough(job, capsys):
     finally:
         os.close(reading)
     assert (code, capsys.readouterr().err) == (0, "")
+
+
+def test_what_is_no_file_in_a_folder_is_not_waited_for(tmp_path):
+    (tmp_path / "rank_0.json").write_text(record(0))
+    os.mkfifo(tmp_path / "rank_1.json")
+    (tmp_path / "rank_2.json").mkdir()
+    assert [dump.rank for dump in read_job([tmp_path]).dumps] == [0]
+
+
+def test_names_are_shown_as_they_are(tmp_path, capsys):
+    file = tmp_path / "rank_0.json"
+    group = {"name": "[/b]x[red]", "desc": "", "ranks": "[0]"}
+    entry = {"process_group": ["[/b]x[red]", ""], "op": "barrier", "is_p2p": False}
+    entry |= {"collective_seq_id": 1, "state": "started", "dtype": "", "count": 0}
+    entry |= {"reduce_op": "", "partner": -1, "tag": 0, "async_op": False}
+    times = "created", "discovered_started", "discovered_completed"
+    entry |= {f"time_{name}_ns": 1 for name in times} | {"thread": 0, "frames": []}
+    file.write_text(record(0, pg_config={"[/b]x[red]": group}, entries=[entry]))
+    assert command.main([str(file), "--stats"]) == 0
+    assert "'[/b]x[red]'" in capsys.readouterr().out

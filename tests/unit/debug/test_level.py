@@ -1,9 +1,13 @@
 """The debug level."""
 
+import sys
+
 import pytest
 
 import allhands as dist
-from allhands.groups.world import World, use
+from allhands.debug import operation_log
+from allhands.groups.world import World, current, use
+from allhands.rendezvous import log
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +61,37 @@ def test_levels_are_numbers():
         ("DETAIL", 2),
     ]
     assert dist.DebugLevel(1) is dist.DebugLevel.INFO
+
+
+@pytest.fixture
+def log_by_level(monkeypatch, fresh_world):
+    """The log's level is the debug level, until the test ends."""
+    monkeypatch.setattr(log, "_debug_level", None)
+    monkeypatch.delenv("ALLHANDS_LOG", raising=False)
+    monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", "INFO")
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.set_debug_level(dist.DebugLevel.OFF)
+    dist.destroy_process_group()
+
+
+def test_to_switch_the_log_on_and_off_leaves_nothing_behind(log_by_level):
+    def switch():
+        dist.set_debug_level(dist.DebugLevel.DETAIL)
+        dist.set_debug_level(dist.DebugLevel.OFF)
+
+    switch()
+    before = sys.getrefcount(operation_log._log)
+    for _ in range(10):
+        switch()
+    after = sys.getrefcount(operation_log._log)
+    assert after == before
+
+
+def test_the_log_has_the_rank_that_this_is_now(log_by_level, capfd):
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    current().fault_point.rank = 7  # as after `shrink`
+    dist.barrier()
+    said = capfd.readouterr().err
+    assert "[rank7] operations: barrier #1 on group '0', 0 x uint8 begins" in said
+    assert "[rank0] operations" not in said

@@ -12,7 +12,7 @@ import pytest
 import allhands as dist
 from allhands.backends.call import OPERATIONS
 from allhands.groups.world import World, current, use
-from harness.ranks import LIMIT, outcomes, run_ranks
+from harness.ranks import LIMIT, RanksFailed, outcomes, run_ranks
 
 X, Y = np.ones(2), np.zeros(2)
 CALLS = {
@@ -41,12 +41,18 @@ CALLS = {
     ),
     "send": lambda: dist.isend(X, 0),
     "recv": lambda: dist.irecv(X, 0),
+    "recv_status": lambda: dist.irecv(X, 0, status=dist.Status()),
+    "probe": lambda: dist.probe(0),
+    "iprobe": lambda: dist.iprobe(0),
     "all_gather_object": lambda: dist.all_gather_object([None, None], 1),
     "gather_object": lambda: dist.gather_object(1, [None, None]),
     "broadcast_object_list": lambda: dist.broadcast_object_list([1]),
     "scatter_object_list": lambda: dist.scatter_object_list([None], [1, 1]),
     "send_object_list": lambda: dist.send_object_list([1], 1),
     "recv_object_list": lambda: dist.recv_object_list([None], 1),
+    "all_reduce_object": lambda: dist.all_reduce_object(1),
+    "reduce_object": lambda: dist.reduce_object(1),
+    "split_group_by_color": lambda: dist.split_group_by_color(0),
     "new_group": lambda: dist.new_group([0]),
     "merge_remote_group": lambda: dist.group.WORLD.merge_remote_group(
         dist.HashStore(), 1
@@ -80,6 +86,42 @@ def test_init_process_group_can_be_asked_to_raise():
         assert not dist.is_initialized()
 
     run_ranks(1, body, init=False)
+
+
+def test_requests_of_the_program_to_stores_can_be_asked_to_raise():
+    def body(rank):
+        store = dist.HashStore()
+        with dist.debug.faults("rank=0,op=store.get,nth=2,do=raise") as asked:
+            dist.new_group([0, 1])  # which asks a store, too
+            store.set("a", "1")
+            assert store.get("a") == b"1"
+            if rank == 0:
+                with pytest.raises(dist.InjectedError, match=r"rank 0, store\.get, "):
+                    dist.PrefixStore("p", store).get("a")
+            assert store.get("a") == b"1"
+        assert asked.num_done == (rank == 0)
+
+    run_ranks(2, body)
+
+
+def test_a_link_that_is_not_there_cannot_be_dropped(monkeypatch):
+    told = r"do=drop-link cuts .*: \[0, 1\] of this world are on one host; with anoth"
+
+    def body(rank):
+        with (
+            pytest.raises(ValueError, match=told),
+            dist.debug.faults("op=send,do=drop-link"),
+        ):
+            pass
+        dist.barrier()
+
+    run_ranks(2, body)
+    monkeypatch.setenv("ALLHANDS_FAULTS", "rank=1,op=send,do=drop-link:0")
+    with pytest.raises(RanksFailed) as failed:
+        run_ranks(2, body)
+    for error in failed.value.errors.values():
+        assert isinstance(error, ValueError)
+        assert "of this world are on one host" in str(error)
 
 
 def test_without_faults_nothing_stands_in_front_of_a_group():
@@ -119,7 +161,10 @@ def test_a_rank_that_is_delayed_is_waited_for(capsys):
         return asked.num_done
 
     assert run_ranks(2, body) == [0, 2]
-    told = "allhands: fault on demand: rank 1, all_reduce, call 2: do=delay:0.03s\n"
+    told = (
+        "allhands: [rank1] faults: fault on demand: rank 1, all_reduce, call 2: "
+        "do=delay:0.03s\n"
+    )
     assert capsys.readouterr().err == told
 
 

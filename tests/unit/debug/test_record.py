@@ -3,17 +3,21 @@
 import json
 import os
 import signal
+import sys
 import threading
 from contextvars import copy_context
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.debug import command, reporter
+from allhands.backends import failures
+from allhands.debug import command, record, reporter
 from allhands.debug.dumps import Dump
 from allhands.debug.job_record import read_job
+from allhands.groups.world import current
 from harness.ranks import run_ranks
 
 
@@ -74,12 +78,42 @@ def test_a_call_that_waits_is_told_with_its_line():
     assert entry["frames"][0]["name"] == "body"
 
 
+def test_a_call_is_waited_in_until_it_raises(monkeypatch):
+    """Who asks a rank at the moment in which it gives up learns where it waited."""
+    told = {}
+
+    def asked(error, traceback):
+        before = sys._getframe().f_back  # where the signal would have come
+        seen = record.told_now(current(), "signal", interrupted=before)
+        told["before"] = Dump.of(seen).entries[-1]
+
+    monkeypatch.setattr(failures, "_listener", asked)
+
+    def body(rank):
+        array = np.ones(3)
+        dist.barrier()
+        if rank == 0:
+            with pytest.raises(dist.CollectiveTimeoutError):
+                dist.recv(array, 1, timeout=timedelta(milliseconds=1))
+            told["after"] = Dump.of(dist.debug.dump()).entries[-1]
+        dist.barrier()
+
+    run_ranks(2, body)
+    before = told["before"]
+    assert before.is_under_way
+    assert before.is_waited_for
+    lines = Path(__file__).read_text().splitlines()
+    assert "dist.recv(array, 1" in lines[before.place.line - 1]
+    assert told["after"].state == "failed"
+
+
 def test_a_failure_writes_a_record_where_that_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("ALLHANDS_DUMPS", str(tmp_path / "records"))
     # Of failures in a row the first is told: another test's is none of this row.
     monkeypatch.setattr(reporter, "_LEAST_PAUSE", 0.0)
 
     def body(rank):
+        dist.barrier()  # so that the limit is not that of meeting
         if rank == 0:
             with pytest.raises(dist.CollectiveTimeoutError):
                 dist.recv(np.ones(1), 1, timeout=timedelta(seconds=0.01))

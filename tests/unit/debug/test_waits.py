@@ -1,5 +1,7 @@
 """Who waits for whom, where the records leave it open."""
 
+import pytest
+
 from allhands.debug.dumps import Dump, Entry, Failure, Group
 from allhands.debug.waits import cycle, waits
 
@@ -23,17 +25,17 @@ def receive(partner, created):
     )
 
 
-def collective(number, state, group="default_pg"):
+def collective(number, state, group="default_pg", op="barrier", root=-1):
     return Entry(
         group,
-        "barrier",
+        op,
         number,
         state,
         False,
         "",
         0,
         "",
-        -1,
+        root,
         0,
         False,
         created=number,
@@ -104,3 +106,45 @@ def test_a_rank_has_come_that_went_on():
         for rank, found in entries.items()
     }
     assert waits(dumps, 5)[0].awaited == {2}
+
+
+@pytest.mark.parametrize(
+    ("op", "root", "missing", "awaited"),
+    [
+        ("broadcast", 0, "", {0}),  # not rank 2, which nobody needs
+        ("broadcast", 0, "root", {0}),
+        ("scatter", 2, "", {2}),
+        ("broadcast", 1, "", {0, 2}),  # its data is for them
+        ("reduce", 1, "", {0, 2}),
+        ("exscan", -1, "", {0}),
+        ("reduce", 2, "", {0, 2}),  # the root, or who passes something on
+        ("all_reduce", -1, "", {0, 2}),
+    ],
+)
+def test_of_the_late_ones_those_count_that_are_needed(op, root, missing, awaited):
+    """Ranks 0 and 2 have not come, nor has 0 left a record where it is missing."""
+    last = collective(2, "started", op=op, root=root)
+    entries = {0: [collective(1, "completed")], 1: [last]}
+    entries[2] = entries[0]
+    groups = {"default_pg": WORLD}
+    dumps = {
+        rank: Dump(rank, 3, "here", 1, "signal", 10**11, groups, tuple(found), ())
+        for rank, found in entries.items()
+        if not (missing and rank == root)
+    }
+    found = waits(dumps, 5)[1]
+    assert (found.awaited, found.is_known) == (awaited, not missing)
+
+
+def test_who_passes_on_what_is_needed_is_named_where_all_others_have_come():
+    last = collective(2, "started", op="broadcast", root=0)
+    entries = {0: [last], 1: [last], 2: [collective(1, "completed")]}
+    groups = {"default_pg": WORLD}
+    dumps = {
+        rank: Dump(rank, 3, "here", 1, "signal", 10**11, groups, tuple(found), ())
+        for rank, found in entries.items()
+    }
+    assert {rank: wait.awaited for rank, wait in waits(dumps, 5).items()} == {
+        0: {2},
+        1: {2},
+    }

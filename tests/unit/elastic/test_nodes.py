@@ -11,6 +11,7 @@ from allhands.elastic.entry import Entry, Kind
 from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.signs import BEAT
+from allhands.errors import DistNetworkError
 from allhands.store import HashStore
 from harness.launcher import wait_until
 
@@ -90,3 +91,23 @@ def test_who_has_left_is_not_called_lost(store):
         until = time.monotonic() + 0.4
         wait_until(lambda: time.monotonic() > until, 60, "twice the silence")
     assert kinds(store) == [(Kind.LEFT, 1), (Kind.LEFT, 0)]
+
+
+@pytest.mark.parametrize("was_asked_late", [True, False])
+def test_a_store_that_is_lost_at_once_was_not_silent(store, was_asked_late):
+    """However long ago its last answer was, as of a process that stood still."""
+    silence = 0.4
+
+    class Lost(HashStore):
+        def add(self, key, amount):
+            if not was_asked_late:
+                time.sleep(silence / 2)  # as long as a request waits for an answer
+            raise DistNetworkError("lost")
+
+    nodes = Nodes(Lost(), NodeRoster(tuple(PAIR), "id", 5), 1, silence)
+    nodes._answered_at -= LONG
+    nodes._write()
+    [entry] = nodes._inbox
+    assert entry.kind is Kind.LOST
+    said = "closed the connection" if was_asked_late else "has not answered for 100"
+    assert said in str(entry)

@@ -11,6 +11,7 @@ import pytest
 import allhands as dist
 from allhands.backends.native import NativeCommunicator
 from allhands.groups.world import World, current, use
+from allhands.rendezvous.identity import process_identity
 from allhands.rendezvous.port import open_port
 from allhands.rendezvous.roster import Roster
 from harness.pace import patient
@@ -715,7 +716,7 @@ def test_the_port_for_other_hosts_ends_with_the_world(monkeypatch):
     monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
     port = open_port(2, dist.HashStore())
     number = int(port.endpoints.rpartition(":")[2])
-    roster = Roster([], b"", port)
+    roster = Roster([process_identity()], b"", port)
     world = World()
     for keeps_port in (True, False):
         world.open(dist.HashStore(), lambda: roster, 0)

@@ -56,6 +56,7 @@ def test_allreduce():
         lambda g, x, _: g.allreduce([x], chosen),
         lambda g, x, _: g.allreduce([x], ReduceOp.MAX, timedelta(seconds=9)),
         lambda g, x, _: g.allreduce(x, op=ReduceOp.MAX),
+        lambda g, x, _: g.allreduce(tensor=x, op=ReduceOp.MAX),
         lambda g, x, _: g.allreduce(x, opts=chosen),
         lambda g, x, _: g.allreduce_coalesced([x], chosen),
     )
@@ -68,7 +69,7 @@ def test_reduce():
         lambda rank: np.array([rank + 2.0]),
         lambda g, x, _: g.reduce([x], chosen),
         lambda g, x, _: g.reduce(x, 1, ReduceOp.PRODUCT),
-        lambda g, x, _: g.reduce(x, root=1, op=ReduceOp.PRODUCT),
+        lambda g, x, _: g.reduce(tensor=x, root=1, op=ReduceOp.PRODUCT),
     )
     assert results_of(*calls) == [[2], [6]]
 
@@ -78,7 +79,7 @@ def test_broadcast():
         lambda rank: np.array([rank + 2.0]),
         lambda g, x, _: g.broadcast([x], options(dist.BroadcastOptions, rootRank=1)),
         lambda g, x, _: g.broadcast(x, 1, timedelta(seconds=9)),
-        lambda g, x, _: g.broadcast(x, root=1),
+        lambda g, x, _: g.broadcast(tensor=x, root=1),
     )
     assert results_of(*calls) == [[3], [3]]
 
@@ -90,7 +91,7 @@ def test_reduce_scatter():
         lambda rank: np.zeros(2),
         lambda g, x, _: g.reduce_scatter([x], [inputs], chosen),
         lambda g, x, _: g.reduce_scatter(x, inputs, ReduceOp.SUM),
-        lambda g, x, _: g.reduce_scatter(x, inputs),
+        lambda g, x, _: g.reduce_scatter(output=x, input=inputs),
         lambda g, x, _: g.reduce_scatter_single(x, np.stack(inputs), chosen),
         lambda g, x, _: g.reduce_scatter_tensor_coalesced([x], [np.stack(inputs)]),
     )
@@ -101,7 +102,7 @@ def test_allgather():
     calls = with_array(
         lambda rank: [np.zeros(1), np.zeros(1)],
         lambda g, x, r: g.allgather([x], [np.full(1, float(r))], AllgatherOptions()),
-        lambda g, x, r: g.allgather(x, np.full(1, float(r))),
+        lambda g, x, r: g.allgather(x, input_tensor=np.full(1, float(r))),
         lambda g, x, r: g.allgather_coalesced([x[:1], x[1:]], [np.full(1, float(r))]),
     )
     assert results_of(*calls) == [[[0], [1]]] * 2

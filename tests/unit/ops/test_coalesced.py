@@ -9,7 +9,7 @@ import allhands as dist
 from allhands import ReduceOp
 from allhands.arrays.future import Future
 from allhands.groups.world import current, use
-from harness.ranks import run_ranks
+from harness.ranks import LIMIT, run_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -22,7 +22,9 @@ def test_all_reduce_coalesced_reduces_each(async_op):
         if async_op:
             assert isinstance(future, Future)
             assert future.wait() == future.value()
-            assert all(a is b for a, b in zip(future.result(20), arrays, strict=True))
+            assert all(
+                a is b for a, b in zip(future.result(LIMIT), arrays, strict=True)
+            )
         else:
             assert future is None
         return [array.reshape(-1)[0] for array in arrays]
@@ -37,7 +39,7 @@ def test_all_gather_coalesced_gathers_each(async_op):
         outputs = [[np.zeros(2), np.zeros(3)] for _ in range(2)]
         future = dist.all_gather_coalesced(outputs, inputs, async_op=async_op)
         if async_op:
-            assert future.result(20) is outputs
+            assert future.result(LIMIT) is outputs
         return [[array[0] for array in arrays] for arrays in outputs]
 
     assert run_ranks(2, body) == [[[0, 0], [1, 10]]] * 2
@@ -117,7 +119,7 @@ def test_lists_of_unlike_length_are_refused(name):
 
 def test_of_no_arrays():
     def body(rank):
-        assert dist.all_reduce_coalesced([], async_op=True).result(20) == []
+        assert dist.all_reduce_coalesced([], async_op=True).result(LIMIT) == []
         dist.all_gather_coalesced([[], []], [])
 
     run_ranks(2, body)

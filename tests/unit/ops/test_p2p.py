@@ -202,7 +202,7 @@ def test_bad_peers_and_tags_are_refused_at_once(name):
         peer = {role: 1 - rank}
         with pytest.raises(RuntimeError, match=r"Tag must be nonnegative.*got -1"):
             call(array, **peer, tag=-1)
-        for tag in (2**31, 1.0):
+        for tag in (2**31, np.int64(2**31), 1.0):
             with pytest.raises(TypeError, match=r"tag must be an int in"):
                 call(array, **peer, tag=tag)
         with pytest.raises(TypeError, match="of an array type"):

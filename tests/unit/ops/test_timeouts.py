@@ -63,6 +63,10 @@ OTHERS = {
     "monitored_barrier": lambda limit: dist.monitored_barrier(timeout=limit),
     "send": lambda limit: dist.send(LARGE, 1, timeout=limit),
     "recv": lambda limit: dist.recv(np.zeros(2), 1, timeout=limit),
+    "recv with a status": lambda limit: dist.recv(
+        np.zeros(2), 1, tag=dist.ANY_TAG, timeout=limit, status=dist.Status()
+    ),
+    "probe": lambda limit: dist.probe(timeout=limit),
     "recv from any": lambda limit: dist.recv(np.zeros(2), timeout=limit),
     "sendrecv": lambda limit: dist.sendrecv(LARGE, np.zeros(2), 1, 1, timeout=limit),
     "isend": lambda limit: dist.isend(LARGE, 1, timeout=limit).wait(),
@@ -75,6 +79,9 @@ OTHERS = {
     ],
     "all_gather_object": lambda limit: dist.all_gather_object([0, 0], 0, timeout=limit),
     "gather_object": lambda limit: dist.gather_object(0, [0, 0], timeout=limit),
+    "all_reduce_object": lambda limit: dist.all_reduce_object(0, timeout=limit),
+    "reduce_object": lambda limit: dist.reduce_object(0, timeout=limit),
+    "split_group_by_color": lambda limit: dist.split_group_by_color(0, timeout=limit),
     "broadcast_object_list": lambda limit: dist.broadcast_object_list(
         [0], 1, timeout=limit
     ),
@@ -183,9 +190,9 @@ def test_the_first_rank_that_waits_for_long_says_for_whom(told, async_op):
     run_ranks(4, body)
     [first, *_] = [line for line in lines if "missing [0, 2]" in line]
     assert re.fullmatch(
-        r"allhands: barrier\(\) #2 on group '0': rank 1 \(this process\) has "
-        r"waited \d+\.\d\d s \(limit 200 s\); missing \[0, 2\]; rank 0 was last in "
-        r"all_reduce #1, rank 2 was last in all_reduce #1",
+        r"allhands: \[rank1\] waiting: barrier\(\) #2 on group '0': rank 1 "
+        r"\(this process\) has waited \d+\.\d\d s \(limit 200 s\); missing \[0, 2\]; "
+        r"rank 0 was last in all_reduce #1, rank 2 was last in all_reduce #1",
         first,
     )
     assert not any("rank 3 (" in line and "missing [0, 2]" in line for line in lines)
@@ -238,14 +245,15 @@ def test_a_rank_that_waits_for_a_message_says_so(name, told):
     line, *_ = [line for line in lines if f"{kind}(" in line]  # more if we were slow
     peer = "any rank" if "any" in whom else r"rank 0 \(pid \d+\)"
     assert re.fullmatch(
-        rf"allhands: {kind}\(float64, count {count}, {whom}, tag 0\) on group '0': "
-        rf"rank 1 \(this process\) has waited .* s \(limit 150 s\) for {peer}",
+        rf"allhands: \[rank1\] waiting: {kind}\(float64, count {count}, {whom}, tag "
+        rf"0\) on group '0': rank 1 \(this process\) has waited .* s \(limit 150 s\) "
+        rf"for {peer}",
         line,
     )
 
 
 def test_init_says_for_whom_it_waits(told):
-    """The first of the ranks that have come; here the others come once it has."""
+    """One of the ranks that have come, 1 or 3; the others come once it has."""
     store = dist.HashStore()
     lines = []
 
@@ -266,7 +274,8 @@ def test_init_says_for_whom_it_waits(told):
     run_ranks(4, body, init=False)
     assert len(lines) == 1
     assert re.fullmatch(
-        r"allhands: init_process_group: rank 1 \(this process\) has waited 0\.1 s "
+        r"allhands: \[rank[13]\] waiting: init_process_group: rank [13] "
+        r"\(this process\) has waited 0\.1 s "
         r"\(limit 200 s\) for \d of 4 ranks, which did not come: \[0, 2(, 3)?\]",
         lines[0],
     )

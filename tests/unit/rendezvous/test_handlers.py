@@ -313,7 +313,10 @@ def test_a_store_that_does_not_come_is_told_of_while_it_is_looked_for(
         with pytest.raises(DistNetworkError, match="timed out after"):
             meet(url, timeout=datetime.timedelta(seconds=2.2))
         [line] = capfd.readouterr().err.splitlines()
-    start = "allhands: rank 1 (this process) goes on looking for the store, for 2 s: "
+    start = (
+        "allhands: [rank1] waiting: rank 1 (this process) goes on looking for the "
+        "store, for 2 s: "
+    )
     assert line.startswith(start)
     assert f"127.0.0.1:{port}: Connection refused" in line
 
@@ -430,5 +433,5 @@ def test_that_no_secret_is_carried_is_said_once(environment, capfd):
             assert store.port == port
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith(
-        "allhands: srun carries no secret: whoever reaches 127.0.0.1"
+        "allhands: [rank0] meeting: srun carries no secret: whoever reaches 127.0.0.1"
     )

@@ -13,7 +13,7 @@ import zlib
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allhands import DistStoreError, FileStore
@@ -76,6 +76,11 @@ def test_a_clone_keeps_its_user_there(path):
     clone.set("k", "v")
     del clone
     assert not os.path.exists(path)
+
+
+def test_a_world_size_that_is_no_int_is_refused(path):
+    with pytest.raises(TypeError, match="'str' object cannot be interpreted as an int"):
+        FileStore(path, "1")
 
 
 def test_without_world_size_the_file_stays_with_its_data(path):
@@ -229,6 +234,8 @@ STEPS = st.one_of(
 )
 
 
+# Where the machine is busy a draw may take a second.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS))
 def test_who_comes_later_reads_the_same_table(steps):
     with tempfile.TemporaryDirectory() as folder:

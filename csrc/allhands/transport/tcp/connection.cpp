@@ -366,6 +366,11 @@ void Connection::give_socket_up(const std::string& reason) {
   is_left_to_others_ = false;
 }
 
+bool Connection::break_socket() {
+  const std::lock_guard lock(write_mutex_);
+  return state() == State::Up && ::shutdown(socket_.get(), SHUT_RDWR) == 0;
+}
+
 std::optional<std::uint64_t> Connection::end_socket() {
   const std::lock_guard read_lock(read_mutex_);
   if (socket_.is_open())

@@ -86,6 +86,8 @@ class Connection final : private FrameSink {
   bool has_arrived(std::uint64_t written);
   // Any thread: reads what has come, and sends what was kept; true: something had come.
   bool receive();
+  // Any thread: its socket breaks, as by an abort, and is replaced; false: it has none.
+  bool break_socket();
   // Any thread that read and will sleep now: the port's thread is to read again.
   void give_back() {
     if (is_left_to_others_.load(std::memory_order_relaxed)) ask_for_attention();

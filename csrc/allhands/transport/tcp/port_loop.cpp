@@ -81,6 +81,17 @@ std::shared_ptr<Connection> PortLoop::connection(const ProcessName& peer) {
   return slot;
 }
 
+bool PortLoop::break_socket(const ProcessName& peer) {
+  std::shared_ptr<Connection> found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = connections_.find(peer);
+    if (entry == connections_.end()) return false;
+    found = entry->second;
+  }
+  return found->break_socket();
+}
+
 void PortLoop::part(std::uint64_t channel, Saying saying) {
   const std::lock_guard lock(mutex_);
   if (partings_.insert_or_assign(channel, std::move(saying)).second)
@@ -329,7 +340,9 @@ void PortLoop::break_off(int fd, const std::string& reason) {
   connection->give_socket_up(reason);
   Reaching& wanted = reaching(connection);
   if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
-  // What happened meanwhile is found at once.
+  // What happened meanwhile is found at once; it may have been stopped just now, in the
+  // chore that finds this.
+  note_own_stop();
   wanted.was_stopped = stopped_for_ != Clock::duration(0) &&
                        Clock::now() < end_of_stop_ + 2 * beat_every_;
 }

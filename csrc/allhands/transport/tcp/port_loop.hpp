@@ -49,6 +49,8 @@ class PortLoop final : public ConnectionOwner {
   const ProcessName& self() const { return self_; }
   // The connection to `peer`, which is made when it is first used.
   std::shared_ptr<Connection> connection(const ProcessName& peer);
+  // The socket to `peer` breaks and is replaced; false: there is none. Any thread.
+  bool break_socket(const ProcessName& peer);
   // This process leaves the group of `channel` with these words.
   void part(std::uint64_t channel, Saying saying);
 

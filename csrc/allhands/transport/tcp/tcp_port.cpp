@@ -117,6 +117,11 @@ std::unique_ptr<Transport> TcpPort::join(const Membership& membership,
                                         std::move(on_event));
 }
 
+bool TcpPort::break_socket(const ProcessIdentity& peer) {
+  check_owner();
+  return loop_->break_socket(name_of(peer.endpoints, peer.pid, peer.start));
+}
+
 void TcpPort::check_owner() const {
   if (::getpid() != owner_)
     throw Error(ErrorKind::Backend,

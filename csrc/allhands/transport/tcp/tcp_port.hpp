@@ -57,6 +57,9 @@ class TcpPort {
   std::unique_ptr<Transport> join(const Membership& membership, const GroupToken& group,
                                   const Tuning& tuning,
                                   std::function<void()> on_event = {});
+  // The socket to `peer` breaks, as by an abort; the connection goes on over another
+  // one. False: there is none now. For tests of programs.
+  bool break_socket(const ProcessIdentity& peer);
   // What was written has a second to leave; then all peers count as dead. Idempotent.
   void close();
 

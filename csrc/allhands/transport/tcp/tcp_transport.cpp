@@ -1,10 +1,17 @@
 #include "allhands/transport/tcp/tcp_transport.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace allhands {
 namespace {
+
+// For an abort, to all hosts together; one at each in any case.
+constexpr int kMostDialled = 128;
 
 ProcessName name_of(const ProcessIdentity& process) {
   return allhands::name_of(process.endpoints, process.pid, process.start);
@@ -105,7 +112,7 @@ std::optional<Error> TcpTransport::abort_reason(int peer) const {
 }
 
 // Who has no connection to this rank hears of a leave when it asks for it. Of an abort
-// all hear at once.
+// all hear at once: some of each host from this rank, the others from these.
 void TcpTransport::leave(Presence how, const Error& why) {
   const bool is_abort = how == Presence::Aborted;
   Saying saying{how, is_abort ? std::optional<Error>(why) : std::nullopt};
@@ -113,15 +120,45 @@ void TcpTransport::leave(Presence how, const Error& why) {
   presence_ = how;
   // First: who joins from now on gets it as an answer.
   loop_->part(channel_, std::move(saying));
-  const std::string& here = membership_.process(membership_.rank).host;
-  for (int rank = 0; rank < membership_.size(); ++rank) {
+  for (const int rank : is_abort ? reached_by_abort() : connected()) {
     const Peer& each = peer(rank);
-    if (each.connection == nullptr) continue;
-    const bool is_idle = each.connection->state() == Connection::State::Idle;
-    if (is_idle && !(is_abort && membership_.process(rank).host != here)) continue;
     each.connection->write(FrameKind::Presence, said, *each.channel);
   }
   events_->tell();
+}
+
+std::vector<int> TcpTransport::in_state(
+    std::initializer_list<Connection::State> states) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < membership_.size(); ++rank)
+    if (const auto& connection = peer(rank).connection;
+        connection != nullptr &&
+        std::ranges::find(states, connection->state()) != states.end())
+      ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<int> TcpTransport::connected() const {
+  using enum Connection::State;
+  return in_state({Wanted, Up, Broken});
+}
+
+// Those connected, and those that are dialled for it: of each other host its share of
+// what one process may dial.
+std::vector<int> TcpTransport::reached_by_abort() const {
+  const auto host = [this](int rank) -> const std::string& {
+    return membership_.process(rank).host;
+  };
+  std::map<std::string_view, int> num_reached;  // by host
+  for (int rank = 0; rank < membership_.size(); ++rank) num_reached[host(rank)] = 0;
+  const int num_others = std::max(1, static_cast<int>(num_reached.size()) - 1);
+  const int share = std::max(1, kMostDialled / num_others);
+  std::vector<int> ranks = connected();
+  for (const int rank : ranks) ++num_reached[host(rank)];
+  for (const int rank : in_state({Connection::State::Idle}))
+    if (host(rank) != host(membership_.rank) && num_reached[host(rank)]++ < share)
+      ranks.push_back(rank);
+  return ranks;
 }
 
 }  // namespace allhands

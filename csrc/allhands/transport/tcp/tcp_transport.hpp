@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -55,6 +56,9 @@ class TcpTransport final : public Transport {
 
   Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   Peer& joined(int rank) const;
+  std::vector<int> in_state(std::initializer_list<Connection::State> states) const;
+  std::vector<int> connected() const;
+  std::vector<int> reached_by_abort() const;
 
   const std::shared_ptr<PortLoop> loop_;
   const Membership membership_;

@@ -267,6 +267,9 @@ def _way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
         "PRTE_MCA_plm_ssh_agent": str(agent),
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_default_hostfile": str(open_mpi),
+        # A daemon does not start where one of the same number, which hosts of their
+        # own numbers have again and again, has left its files.
+        "TMPDIR": str(folder),
     }
 
 

@@ -1,0 +1,305 @@
+"""A communicator that has its ranks compare, after each collective, what must be alike.
+
+Its ranks exchange hashes over a group of their own, made of the native engine whatever
+carries the operations out, so the group's numbers and messages are as without it. A
+thread does so for one operation after the other, in the order in which they began: no
+rank waits in it for what another does after its own wait. An operation has ended once
+it is compared.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from allhands import settings
+from allhands.arrays import Array
+from allhands.backends.call import Call
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.content import COMPARED, Content, compare
+from allhands.backends.frames import places
+from allhands.backends.front import FrontCommunicator
+from allhands.backends.native import NativeCommunicator
+from allhands.backends.work import Work
+from allhands.errors import (
+    CollectiveMismatchError,
+    CollectiveTimeoutError,
+    ContentMismatchError,
+    DistBackendError,
+    RankFailedError,
+)
+from allhands.options import to_seconds
+from allhands.rendezvous.ranges import in_ranges, in_world
+
+_LAST_WORD = 5.0
+_MESSAGES = ("send", "recv", "recv_status", "probe", "iprobe")
+
+__all__ = ["CheckedCommunicator", "CheckedWork", "content_checked"]
+
+_REMEDY = (
+    "see that nothing writes to these arrays while the operation is under way; else "
+    "the memory, network or library of an odd rank's host changes bits: test that "
+    "host, or go on without it"
+)
+
+
+def content_checked(
+    communicator: Communicator, options: CommunicatorOptions
+) -> Communicator:
+    """`communicator`, with a check of contents in front where the setting asks for it.
+
+    After an error `communicator` is closed.
+
+    Raises:
+        ValueError: the setting cannot be read.
+        DistNetworkError: members are on several hosts, and some listen to none.
+    """
+    try:
+        if settings.check.get() != "content" or options.group_size == 1:
+            return communicator
+        name = f"{options.group_id} (content check)"
+        own = replace(options, group_id=name, num_alike=-1 - options.num_alike)
+        return CheckedCommunicator(communicator, NativeCommunicator(own), options)
+    except BaseException:
+        communicator.close(0.0)
+        raise
+
+
+class _Check:
+    """An operation that is under way, and how its comparison ended."""
+
+    def __init__(
+        self, call: Call, content: Content, number: int, subject: str, work: Work
+    ) -> None:
+        self.call, self.content, self.number = call, content, number
+        self.subject, self.work = subject, work
+        self.ended: Future[BaseException | None] = Future()
+
+
+class CheckedWork(Work):
+    """An operation of which the ranks compare what they have in common."""
+
+    def __init__(self, check: _Check) -> None:
+        super().__init__(check.work._outputs)
+        self._check = check
+
+    @property
+    def timeout(self) -> timedelta:
+        """See `Work.timeout`."""
+        return self._check.work.timeout
+
+    def wait_for(self, timeout: timedelta | None) -> None:
+        """See `Work.wait_for`."""
+        limit = None if timeout is None else to_seconds(timeout)
+        most = None if limit is None else min(limit, threading.TIMEOUT_MAX)
+        try:
+            error = self._check.ended.result(most)
+        except FutureTimeoutError:
+            raise CollectiveTimeoutError(
+                f"Work.wait timed out: waited {limit:g} s for {self._check.subject} "
+                f"and its check of contents, which go on until their own limit is over"
+            ) from None
+        if error is not None:
+            raise error
+
+    def is_completed(self) -> bool:
+        """See `Work.is_completed`."""
+        return self._check.ended.done()
+
+    def exception(self) -> BaseException | None:
+        """See `Work.exception`."""
+        return self._check.ended.result() if self._check.ended.done() else None
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """See `Work.add_done_callback`."""
+        self._check.ended.add_done_callback(lambda _: callback())
+
+
+class CheckedCommunicator(FrontCommunicator):
+    """See the module. Any thread may use it.
+
+    Args:
+        communicator: what carries the operations out.
+        beside: another group of the same ranks, for nobody else.
+        options: of the group.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        beside: Communicator,
+        options: CommunicatorOptions,
+    ) -> None:
+        super().__init__(communicator)
+        self._beside = beside
+        self._rank, self._size = options.group_rank, options.group_size
+        self._title = f"group {options.group_id!r}{in_world(options.world_ranks)}"
+        self._timeout = options.timeout
+        self._num_collectives = 0
+        self._num_checks = 0
+        self._order = threading.RLock()  # a signal's handler may begin an operation
+        self._begun: SimpleQueue[_Check | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`; what another device has is not compared."""
+        if not _is_compared(call):
+            work = self.communicator.submit(call)
+            if call.op not in _MESSAGES:
+                self._count(call)
+            return work
+        checked = self._begin(call, Content(call, self._rank, self._size))
+        if call.async_op:
+            return checked
+        checked.wait()
+        return None
+
+    def empty_shared(
+        self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
+    ) -> Array:
+        """See `Communicator.empty_shared`, which counts as a collective."""
+        array = super().empty_shared(shape, dtype, timeout)
+        self._num_collectives += 1
+        return array
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        super().set_timeout(timeout)
+        self._beside.set_timeout(timeout)
+
+    def abort(self, reason: str) -> None:
+        """See `Communicator.abort`."""
+        super().abort(reason)
+        self._beside.abort(reason)
+
+    def note_failure(self, reason: str, cause: str) -> None:
+        """See `Communicator.note_failure`."""
+        super().note_failure(reason, cause)
+        self._beside.note_failure(reason, cause)
+
+    def close(self, grace: float) -> None:
+        """See `Communicator.close`; what has ended is compared first."""
+        end = time.monotonic() + grace
+        with ExitStack() as rest:
+            rest.callback(self._finish, end)
+            super().close(grace)
+
+    def _finish(self, end: float) -> None:
+        with self._order:
+            thread, self._thread = self._thread, None
+        self._begun.put(None)
+        # In a callback it may be the very thread that compares.
+        is_other = thread is not threading.current_thread()
+        if thread is not None and is_other:
+            thread.join(max(0.0, end - time.monotonic()))
+        self._beside.close(0.0)
+        if thread is not None and is_other:
+            thread.join(_LAST_WORD)  # whatever it waits for fails by now
+
+    def _begin(self, call: Call, content: Content) -> CheckedWork:
+        with self._order:
+            work = self.communicator.submit(replace(call, async_op=True))
+            assert work is not None, "an asynchronous operation returns a Work"
+            self._count(call)
+            self._num_checks += 1
+            where = "".join(f" ({place})" for place in places(sys._getframe())[:1])
+            subject = f"{call.op} #{self._num_collectives} on {self._title}{where}"
+            check = _Check(call, content, self._num_checks, subject, work)
+            self._begun.put(check)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._compare_all, name="allhands compares", daemon=True
+                )
+                self._thread.start()
+        return CheckedWork(check)
+
+    def _count(self, call: Call) -> None:
+        """As what carries it out does."""
+        carrier = self.communicator
+        while isinstance(carrier, FrontCommunicator):
+            carrier = carrier.communicator
+        is_one = isinstance(carrier, NativeCommunicator)
+        self._num_collectives += 1 if is_one else len(call.singles() or [call])
+
+    def _compare_all(self) -> None:
+        while (check := self._begun.get()) is not None:
+            try:
+                error = self._compared(check)
+            except BaseException as failed:  # the one who waits gets it
+                error = failed
+            try:
+                check.ended.set_result(error)
+            except BaseException:  # of a callback; later operations are compared, too
+                sys.unraisablehook(_unraisable(check))
+
+    def _compared(self, check: _Check) -> BaseException | None:
+        """What is wrong, if something is; the thread's."""
+        try:
+            check.work.wait_for(None)
+            hashes = [check.number, *check.content.hashes()]
+        except (CollectiveMismatchError, RankFailedError) as error:
+            return error  # the others get one, too
+        except BaseException as error:
+            self._beside.abort(f"{check.subject} failed: {error}")
+            return error
+        table = np.empty(self._size * len(hashes), np.uint64)
+        row = np.array(hashes, np.uint64)
+        try:
+            self._beside.all_gather_single(table, row, check.call.timeout, False)
+        except DistBackendError as error:
+            return _retold(error, f"check of contents of {check.subject}: {error}")
+        return _verdict(check, table.reshape(self._size, -1))
+
+
+def _unraisable(check: _Check) -> Any:
+    kind, value, traceback = sys.exc_info()
+    return SimpleNamespace(
+        exc_type=kind,
+        exc_value=value,
+        exc_traceback=traceback,
+        err_msg=f"Exception ignored in a callback of {check.subject}",
+        object=None,
+    )
+
+
+def _is_compared(call: Call) -> bool:
+    return call.op in COMPARED and call.singles() != [] and call.device() == "cpu"
+
+
+def _verdict(check: _Check, table: np.ndarray[Any, Any]) -> DistBackendError | None:
+    numbers = table[:, 0].tolist()
+    if len({*numbers}) > 1:
+        return DistBackendError(
+            f"check of contents of {check.subject}: by rank it is number {numbers} of "
+            f"those compared: some went on where an operation had failed; destroy the "
+            f"group and make it anew"
+        )
+    difference = compare(check.call.op, table[:, 1:])
+    if difference is None:
+        return None
+    error = ContentMismatchError(
+        f"{check.subject}: what must be the same on all ranks is not: "
+        f"{difference.text}; odd: {in_ranges(difference.ranks)}; {_REMEDY}"
+    )
+    error.ranks = difference.ranks
+    return error
+
+
+def _retold(error: DistBackendError, text: str) -> DistBackendError:
+    told = type(error)(text)
+    if hasattr(error, "ranks"):
+        told.ranks = error.ranks  # type: ignore[attr-defined]
+    told.__cause__ = error.__cause__
+    return told

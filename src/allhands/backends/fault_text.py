@@ -1,0 +1,127 @@
+"""What is written of faults on demand: `rank=1,op=all_reduce,nth=5,do=kill`.
+
+Keys and values with commas between; several faults have `;` between.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import threading
+
+from allhands.backends.call import OPERATIONS
+from allhands.backends.faults import NO_END, STORE, Fault
+from allhands.store.hook import REQUESTS
+
+__all__ = ["parse"]
+
+_AROUND = (
+    *("init_process_group", "new_group", "merge_remote_group"),
+    *("all_gather_object", "gather_object", "broadcast_object_list"),
+    *("scatter_object_list", "send_object_list", "recv_object_list"),
+    *("all_reduce_object", "reduce_object", "split_group_by_color"),
+)
+"""What Python carries out, with some of the others."""
+_ON_STORES = tuple(f"{STORE}{request}" for request in REQUESTS)
+_KEYS = ("rank", "op", "group", "nth", "attempt", "do")
+_DEEDS = ("kill", "stop", "raise", "drop-link")
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_MOST_SECONDS = threading.TIMEOUT_MAX
+
+
+def parse(text: str, subject: str) -> tuple[Fault, ...]:
+    """The faults that `text` asks for; `subject` is what has the text, for errors.
+
+    Raises:
+        ValueError: it cannot be read; what is wrong, and what can stand there, is said.
+    """
+    items = [item.strip() for item in text.split(";")]
+    try:
+        return tuple(_fault(item) for item in items if item)
+    except ValueError as error:
+        raise ValueError(
+            f"{subject} is {text!r}: {error}; want for instance "
+            f"'rank=1,op=all_reduce,nth=5,do=kill'"
+        ) from None
+
+
+def _fault(item: str) -> Fault:
+    told: dict[str, str] = {}
+    for pair in item.split(","):
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not (equals and value):
+            raise ValueError(f"{pair.strip()!r} is not key=value")
+        if key not in _KEYS:
+            raise ValueError(f"there is no key {key!r}, only {', '.join(_KEYS)}")
+        if key in told:
+            raise ValueError(f"{key!r} is there twice in {item!r}; put ; between two")
+        told[key] = value
+    if "do" not in told:
+        raise ValueError(f"{item!r} has no do=")
+    do, seconds, peer = _deed(told["do"])
+    first, last = _nth(told["nth"]) if "nth" in told else (1, NO_END)
+    _check_together(told, do)
+    return Fault(
+        do,
+        seconds,
+        peer,
+        rank=_number("rank", told["rank"]) if "rank" in told else None,
+        op=_op(told["op"]) if "op" in told else "",
+        group=told.get("group", ""),
+        first=first,
+        last=last,
+        attempt=_number("attempt", told["attempt"]) if "attempt" in told else None,
+    )
+
+
+def _check_together(told: dict[str, str], do: str) -> None:
+    op = told.get("op", "")
+    if do == "drop-link" and (op.startswith(STORE) or op == "init_process_group"):
+        raise ValueError(
+            f"do=drop-link cuts connections between ranks, and op={op} has none"
+        )
+    if op.startswith(STORE) and "group" in told:
+        raise ValueError(f"op={op} is of no group; leave group={told['group']} out")
+
+
+def _deed(text: str) -> tuple[str, float, int | None]:
+    """What is done, the seconds of a delay, the rank to which a link is dropped."""
+    do, colon, peer = text.partition(":")
+    if do == "drop-link" and colon:
+        return do, 0.0, _number("drop-link", peer)
+    if text in _DEEDS:
+        return text, 0.0, None
+    found = re.fullmatch(r"delay:(\d+(?:\.\d+)?)(us|ms|s)", text, re.ASCII)
+    if found is None:
+        raise ValueError(
+            f"do={text} is not {', '.join(_DEEDS)} or delay with a time, as delay:200ms"
+        )
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > _MOST_SECONDS:
+        raise ValueError(f"do={text} is more than {_MOST_SECONDS:.0f}s")
+    return "delay", seconds, None
+
+
+def _nth(text: str) -> tuple[int, int]:
+    """First and last: `5` is the fifth, `5-9` five of them, `5-` all from there."""
+    first, dash, last = text.partition("-")
+    start = _number("nth", first)
+    end = _number("nth", last) if last else NO_END if dash else start
+    if not 1 <= start <= end:
+        raise ValueError(f"nth={text} counts from 1, the first not above the last")
+    return start, end
+
+
+def _op(text: str) -> str:
+    known = (*OPERATIONS, *_AROUND, *_ON_STORES)
+    if text in known:
+        return text
+    near = difflib.get_close_matches(text, known, 1)
+    meant = f", perhaps {near[0]}" if near else f", only {', '.join(known)}"
+    raise ValueError(f"there is no op {text!r}{meant}")
+
+
+def _number(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{key}={text} is no number")
+    return int(text)

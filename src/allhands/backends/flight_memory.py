@@ -1,0 +1,37 @@
+"""The flight memory of this process: its records where `allhands top` sees them.
+
+One per process, made when it is first asked for. A forked child has none of its
+parent's and makes its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from allhands import _C
+
+__all__ = ["here"]
+
+_lock = threading.Lock()
+_made: list[_C.FlightMemory | None] = []
+
+
+def here() -> _C.FlightMemory | None:
+    """This process's; None where it has no descriptor or no memory for one."""
+    with _lock:
+        if not _made or _made[0] is None:
+            _made[:] = [_C.FlightMemory.create()]
+        return _made[0]
+
+
+def _leave_to_parent() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have had it
+    for memory in _made:
+        if memory is not None:
+            memory.leave_to_parent()
+    _made.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

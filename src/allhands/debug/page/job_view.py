@@ -1,0 +1,84 @@
+"""JobView: the ranks of a world as one of them sees them.
+
+What they are doing is read in their flight memory, which disturbs nobody; their records
+are asked for by SIGUSR2. Both is of the ranks of this host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from allhands.debug.asking import ask_ranks
+from allhands.debug.dumps import Dump
+from allhands.debug.job_record import JobRecord
+from allhands.debug.record import told_now
+from allhands.debug.top.jobs import jobs
+from allhands.debug.top.row import Row, row_of_dead
+from allhands.debug.top.watch import Watch
+from allhands.elastic.records import limit_of
+from allhands.groups.world import World
+from allhands.rendezvous.identity import Identity, is_alive, process_identity
+
+__all__ = ["JobView"]
+
+_LOOKING_S = 1.0  # for shares of the time
+
+
+class JobView:
+    """See the module; for any threads."""
+
+    def __init__(
+        self,
+        world: World,
+        rank: int,
+        size: int,
+        ranks: Mapping[int, Identity],
+        mark: str,
+        limit: float,
+    ) -> None:
+        """The view of one rank.
+
+        Args:
+            world: its world.
+            rank: which it is.
+            size: how many ranks there are.
+            ranks: the processes of those that are known.
+            mark: what tells ranks of this world from those of others.
+            limit: seconds that ranks have to answer; more where many share a CPU.
+        """
+        self.rank, self.size = rank, size
+        self._world, self._ranks = world, ranks
+        self._mark, self._limit = mark, limit
+
+    def record(self) -> JobRecord:
+        """What all ranks of this host have on record now, and why others have none."""
+        told = told_now(self._world, "asked for")
+        # While the world is being made it has not been told yet which rank this is.
+        told = {**told, "rank": self.rank, "world_size": self.size}
+        others = {rank: each for rank, each in self._ranks.items() if rank != self.rank}
+        host = process_identity().host
+        num_here = sum(each.host == host for each in others.values())
+        answers = ask_ranks(others, limit_of(num_here, self._limit))
+        dumps = sorted([Dump.of(told), *answers.dumps], key=lambda dump: dump.rank)
+        return replace(answers, dumps=dumps)
+
+    def rows(self) -> list[Row]:
+        """What each rank of this host has been doing in the last second.
+
+        Of one that has ended that it has.
+        """
+        host = process_identity().host
+        found = jobs([each.pid for each in self._ranks.values() if each.host == host])
+        here = found.pop(self._mark, [])
+        for each in (each for others in found.values() for each in others):
+            each.file.close()
+        if not here:
+            return []
+        with Watch(here) as watch:
+            watch.look_for(_LOOKING_S)
+            seen = {row.rank: row for row in watch.rows()}
+        for rank, process in self._ranks.items():
+            if process.host == host and rank not in seen and not is_alive(process):
+                seen[rank] = row_of_dead(rank, process.pid, watch.host)
+        return [seen[rank] for rank in sorted(seen)]

@@ -1,0 +1,58 @@
+"""What the commands are told of a job: files of records, or jobs that run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from allhands.debug.asking import ask, ranks_of
+from allhands.debug.job_record import JobRecord, read_job
+
+__all__ = ["add_sources", "gather", "seconds"]
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that `gather` reads."""
+    parser.add_argument(
+        "records",
+        nargs="+",
+        metavar="RECORD|PID|JOB",
+        help="files of ranks, or folders; of a job that runs on this host its run id, "
+        "or, where that is nobody's, the process id of its launcher or of a rank",
+    )
+    parser.add_argument(
+        "--wait",
+        type=seconds,
+        default=3.0,
+        metavar="SECONDS",
+        help="how long a job that runs has to answer (default: %(default)g)",
+    )
+
+
+def gather(given: argparse.Namespace) -> JobRecord:
+    """What files have, and what jobs answer.
+
+    Raises:
+        ValueError: a file is no record, nobody answers, or there is nothing.
+        OSError: a file cannot be read.
+    """
+    files = [name for name in given.records if os.path.exists(name)]
+    jobs = [name for name in given.records if name not in files]
+    read = read_job(files) if files else JobRecord((), {})
+    found = {dump.rank: dump for dump in read.dumps}
+    silent: dict[int, str] = {}
+    for job in jobs:
+        answers = ask(ranks_of(job), given.wait)
+        found.update((dump.rank, dump) for dump in answers.dumps)
+        silent.update(answers.endings)
+    endings = {rank: why for rank, why in silent.items() if rank not in found}
+    endings.update(read.endings)
+    return JobRecord([found[rank] for rank in sorted(found)], endings)
+
+
+def seconds(text: str) -> float:
+    """The argument `text` as a number of seconds."""
+    number = float(text)
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return number

@@ -1,0 +1,135 @@
+"""The table of `allhands top`: the worst rows that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from allhands.debug.top.row import Current, Row
+
+__all__ = ["KEYS", "sorted_rows", "table_of"]
+
+KEYS: dict[str, tuple[str, Callable[[Row], Any]]] = {
+    "l": ("late", lambda row: -row.figures.awaited),
+    "c": ("comm", lambda row: -row.figures.in_communication),
+    "o": ("op/s", lambda row: -row.figures.operations_per_second),
+    "b": ("B/s", lambda row: -row.figures.bytes_per_second),
+    "f": ("for", lambda row: -_age(row.operation)),
+    "p": ("CPU", lambda row: -row.cpu),
+    "s": ("state", lambda row: row.state),
+    "r": ("rank", lambda row: row.rank),
+}
+"""What rows are sorted by, by the key that asks for it; the head of its column."""
+
+_WIDTHS = {
+    "rank": 4,
+    "state": 14,
+    "operation": 19,
+    "group": 6,
+    "for": 5,
+    "op/s": 5,
+    "B/s": 5,
+    "comm": 4,
+    "late": 4,
+    "CPU": 5,
+}
+"""Characters in a terminal of 80."""
+_LEFT = ("state", "operation", "group")
+_STYLES = {"dead": "bold red", "stopped": "bold red", "waits": "yellow", "left": "dim"}
+
+
+def sorted_rows(rows: Sequence[Row], key: str) -> list[Row]:
+    """By the key's column, the worst first; those that do not run before all others.
+
+    Raises:
+        KeyError: there is no such key.
+    """
+    _, value = KEYS[key]
+    is_by_rank = key == "r"
+    return sorted(
+        rows,
+        key=lambda row: (
+            not is_by_rank and row.state not in ("dead", "stopped"),
+            value(row),
+            row.rank,
+        ),
+    )
+
+
+def table_of(rows: Sequence[Row], key: str, width: int) -> Table:
+    """A line for each of the rows, as wide as the terminal.
+
+    The head of the column by which they are sorted is marked.
+    """
+    # What there is more is for the longest names.
+    more = max(0, width - 80)
+    widths = {**_WIDTHS, "group": 6 + more // 3, "operation": 19 + more - more // 3}
+    marked, _ = KEYS[key]
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for head, columns in widths.items():
+        table.add_column(
+            head,
+            justify="left" if head in _LEFT else "right",
+            no_wrap=True,
+            width=columns,
+            header_style="bold reverse" if head == marked else "bold",
+        )
+    for row in rows:
+        # As text: names may look like markup.
+        cells = (Text(cell) for cell in _cells(row))
+        table.add_row(*cells, style=_STYLES.get(row.state, ""))
+    return table
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    operation, told = row.operation, row.figures
+    names = ("", "") if operation is None else (_name(operation), operation.group)
+    age = None if operation is None else operation.seconds
+    shares = (told.in_communication, told.awaited, row.cpu)
+    return (
+        str(row.rank),
+        _state(row),
+        *names,
+        "" if age is None else _seconds(age),
+        _number(told.operations_per_second),
+        _number(told.bytes_per_second),
+        *(f"{share:.0%}" for share in shares),
+    )
+
+
+def _state(row: Row) -> str:
+    if row.state != "waits":
+        return row.state
+    others = f"+{row.num_awaited - 1}" if row.num_awaited > 1 else ""
+    return f"waits for {row.waits_for[0]}{others}"
+
+
+def _name(operation: Current) -> str:
+    to = {"send": "to", "recv": "from", "probe": "from"}.get(operation.op)
+    if to is None:
+        return f"{operation.op} #{operation.sequence}"
+    peer = "any" if operation.peer is None else operation.peer
+    return f"{operation.op} {to} {peer}"
+
+
+def _age(operation: Current | None) -> float:
+    return 0.0 if operation is None else operation.seconds or 0.0
+
+
+def _seconds(value: float) -> str:
+    for unit, factor in (("us", 1e6), ("ms", 1e3)):
+        if value * factor < 999.5:
+            return f"{value * factor:.0f}{unit}"
+    return f"{value:.1f}s" if value < 99.95 else f"{value:.0f}s"
+
+
+def _number(value: float) -> str:
+    """At most five characters, up to 999 T."""
+    for unit in ("", "k", "M", "G"):
+        if value < 999.5:
+            return f"{value:.3g}{unit}"
+        value /= 1e3
+    return f"{value:.3g}T"

@@ -1,0 +1,231 @@
+"""Tracer: writes all operations of a rank while it runs, where ALLHANDS_TRACE says so.
+
+The flight recorder, which is always on, keeps the last operations of each group; a
+thread takes them from there every tenth of a second, or as seldom as it must so as to
+take its share of a CPU and no more. So no operation waits for it, and what a rank does
+until shortly before its death is in the file. Operations that come faster are lost, and
+counted.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from allhands import settings
+from allhands.debug.trace_log import TraceLog
+from allhands.groups.visible_group import VisibleGroup
+from allhands.groups.world import (
+    current,
+    when_a_group_has_ended,
+    when_the_ranks_have_met,
+)
+from allhands.rendezvous.log import LogLevel, say
+from allhands.rendezvous.roster import Roster
+
+__all__ = ["trace_if_asked"]
+
+_LEAST_PAUSE = 0.1  # seconds
+_SHARE = 0.02  # of a CPU, which it takes at most
+
+
+class _Reading:
+    """How far one kind of operations of a group has been written."""
+
+    def __init__(self, is_message: bool, num_slots: int) -> None:
+        self._is_message = is_message
+        self._num_slots = num_slots  # of the recorder
+        self._last = 0
+        """All up to here have been seen, or are open."""
+        self._open: dict[int, dict[str, Any] | None] = {}
+        """What has not ended, as it was written; None: not yet, or not seen."""
+
+    @property
+    def after(self) -> int:
+        """All up to this number have been written once and for all."""
+        return min(self._open) - 1 if self._open else self._last
+
+    def news(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """What to write, now that these are there."""
+        there = {
+            told["sequence"]: told
+            for told in entries
+            if told["is_message"] == self._is_message
+        }
+        before, self._open = self._open, {}
+        num_lost = 0
+        for number, written in before.items():
+            if number in there:
+                yield from self._news_of(number, there[number], written)
+            elif written is not None:  # it has ended since, and was written over
+                yield {**written, "state": "ended"}
+            else:
+                num_lost += 1
+        new = sorted(number for number in there if number > self._last)
+        for number in new:
+            yield from self._news_of(number, there[number], None)
+        if new:
+            begun = [n for n in there if there[n]["state"] != "scheduled"]
+            # Up to here all others have been written over.
+            gone = max(self._last, max(begun, default=0) - self._num_slots)
+            num_lost += gone - self._last - sum(number <= gone for number in new)
+            for number in range(gone + 1, new[-1]):
+                if number not in there:
+                    self._open[number] = None  # it may be being written just now
+            self._last = new[-1]
+        if num_lost:
+            yield {"lost": num_lost}
+
+    def _news_of(
+        self, number: int, told: dict[str, Any], written: dict[str, Any] | None
+    ) -> Iterator[dict[str, Any]]:
+        if told["state"] in ("completed", "failed"):
+            yield told
+        elif told["state"] == "started":
+            self._open[number] = told
+            if written is None:
+                yield told
+        else:
+            self._open[number] = None
+
+
+class _Tracer:
+    """See the module; one per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._log: TraceLog | None = None
+        self._rank = -1
+        self._readings: dict[str, tuple[_Reading, _Reading]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def forget(self) -> None:
+        """A forked child writes nothing, and has no such thread."""
+        if self._log is not None:
+            self._log.close()
+        self.__init__()  # type: ignore[misc]  # the lock may have been taken, too
+
+    def begin(self, roster: Roster, rank: int) -> None:
+        """Write from now on, if the setting says where."""
+        folder = settings.trace.get()
+        if not folder:
+            return
+        if settings.record_length.get() == 0:
+            _say(rank, folder, f"{settings.record_length.name}=0 keeps no operation")
+            return
+        head = {
+            "world": roster.token_for("trace").hex()[:16],  # a digest, no secret
+            "rank": rank,
+            "world_size": len(roster.identities),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+        try:
+            log = TraceLog(folder, head)
+        except OSError as error:
+            _say(rank, folder, error.strerror or str(error))
+            return
+        with self._lock:
+            self._finish()  # of a world that was never made
+        self._join()
+        self._log, self._readings, self._rank = log, {}, rank
+        self._stop = threading.Event()
+        thread = threading.Thread(
+            target=self._run, args=(self._stop,), name="allhands trace", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there is no thread left
+            with self._lock:
+                self._finish()
+            _say(rank, folder, str(error))
+            return
+        self._thread = thread
+
+    def _run(self, stop: threading.Event) -> None:
+        pause = _LEAST_PAUSE
+        world = current()
+        while not stop.wait(pause):
+            began = time.thread_time()
+            for group in world.visible_groups():
+                with self._lock:
+                    if world.is_visible(group):  # or `end` has taken the rest
+                        self._take(group)
+            took = time.thread_time() - began
+            pause = max(_LEAST_PAUSE, took / _SHARE)
+
+    def _take(self, group: VisibleGroup) -> None:
+        """Write what is new of `group`. With the lock."""
+        if self._log is None:
+            return
+        name, lines = group.group_name, list[dict[str, Any]]()
+        if name not in self._readings:
+            # As the recorder, it rounds up to a power of two.
+            num_slots = 1 << (settings.record_length.get() - 1).bit_length()
+            self._readings[name] = (
+                _Reading(False, num_slots),
+                _Reading(True, num_slots),
+            )
+            ranks = list(group.global_ranks)
+            lines.append({"group": name, "desc": group.group_desc, "ranks": ranks})
+        collectives, messages = self._readings[name]
+        after = collectives.after, messages.after
+        entries = group.communicator.flight_entries(*after)
+        for reading in (collectives, messages):
+            lines += [{"group": name, **told} for told in reading.news(entries)]
+        try:
+            self._log.add(lines)
+        except OSError as error:
+            _say(self._rank, self._log.path, error.strerror or str(error))
+            self._finish()
+
+    def _finish(self) -> None:
+        """Write no more."""
+        self._stop.set()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _join(self) -> None:
+        """Wait until the thread has ended.
+
+        It must not be in the core when the interpreter ends, which ends the thread
+        there, and so the process.
+        """
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def end(self, group: VisibleGroup) -> None:
+        """`group` is shut down; the world's is so after all others."""
+        with self._lock:
+            self._take(group)
+            self._take(group)  # what was missing the first time is lost
+            self._readings.pop(group.group_name, None)
+            if group.is_world:
+                self._finish()
+        if group.is_world:
+            self._join()
+
+
+def _say(rank: int, path: str, problem: str) -> None:
+    text = (
+        f"rank {rank} writes no trace from here on, and goes on without: "
+        f"{settings.trace.name}: {path}: {problem}"
+    )
+    say(LogLevel.ERROR, "trace", rank, text)
+
+
+_tracer = _Tracer()
+
+
+def trace_if_asked() -> None:
+    """Have the worlds of this process traced where the setting asks for it."""
+    when_the_ranks_have_met(_tracer.begin)
+    when_a_group_has_ended(_tracer.end)
+    os.register_at_fork(after_in_child=_tracer.forget)

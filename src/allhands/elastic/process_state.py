@@ -1,0 +1,46 @@
+"""What the kernel tells of a process: whether it runs, and how much CPU it has had."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+__all__ = ["ProcessState", "process_state"]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class ProcessState(NamedTuple):
+    """A process at one moment."""
+
+    letter: str
+    """`R` runs, `S` sleeps, `T` and `t` stopped, `Z` and `X` ended; see proc(5)."""
+    parent: int
+    """The process that started it, or took it over."""
+    cpu_seconds: float
+    """That all its threads have had so far."""
+    start: int
+    """When it began: tells it from a later one with the same number."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """By a signal or a debugger."""
+        return self.letter in "Tt"
+
+    @property
+    def has_ended(self) -> bool:
+        """It is there only until its parent asks for its end."""
+        return self.letter in "ZXx"
+
+
+def process_state(pid: int) -> ProcessState | None:
+    """None: there is no such process."""
+    with (
+        suppress(OSError, ValueError, IndexError),
+        open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file,
+    ):
+        told = file.read().rpartition(")")[2].split()  # names may have spaces
+        cpu = (int(told[11]) + int(told[12])) / _TICKS
+        return ProcessState(told[0], int(told[1]), cpu, int(told[19]))
+    return None

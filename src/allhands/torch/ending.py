@@ -1,0 +1,45 @@
+"""The end of groups of torch.distributed that a program leaves to its own end."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+import weakref
+from contextlib import ExitStack, suppress
+from typing import Protocol
+
+from allhands.backends.remote_exception import headline, told
+from allhands.errors import DistError
+from allhands.groups.process_group import GOODBYE_OF_THE_FAILED, LONGEST_GOODBYE
+
+__all__ = ["open_groups"]
+
+
+class _Group(Protocol):
+    def end(self, grace: float, failure: tuple[str, str] | None = None) -> None: ...
+
+
+open_groups: weakref.WeakSet[_Group] = weakref.WeakSet()
+"""Those that have met and whose objects are there."""
+
+
+@atexit.register
+def _end_groups() -> None:
+    """For a program that did not: no thread of theirs may need the GIL any more.
+
+    That takes 10 s at most; where an exception ends the program, half a second: the
+    others are to learn soon that this rank is no more.
+    """
+    error = getattr(sys, "last_value", None)  # an exception that nobody caught
+    failure = None if error is None else (headline(error), told(error))
+    grace = GOODBYE_OF_THE_FAILED if failure else LONGEST_GOODBYE
+    end = time.monotonic() + grace.total_seconds()
+    with ExitStack() as ends:
+        for group in list(open_groups):
+            ends.callback(_end_group, group, end, failure)
+
+
+def _end_group(group: _Group, end: float, failure: tuple[str, str] | None) -> None:
+    with suppress(DistError):  # nobody is left to hear it
+        group.end(max(0.0, end - time.monotonic()), failure)

@@ -1,0 +1,238 @@
+"""What the error says of a wait that took too long: why the others did not come."""
+
+import re
+import signal
+
+from harness.ranks import LIMIT, Processes
+
+SHORT = "timedelta(seconds=1)"
+# However slow the machine is, who can answer does.
+PATIENT = """
+        from allhands.debug import explanation
+        explanation._LIMIT = 60.0
+"""
+# Of two ranks that give up, each asks while the other does so, and goes on once both
+# know why.
+TOGETHER = """
+        from allhands.debug import reporter
+        plain = reporter.explanation
+        def meet(name):
+            open(f"{folder}/{name}{rank}", "w").close()
+            while not os.path.exists(f"{folder}/{name}{1 - rank}"):
+                time.sleep(0.01)
+        def explanation_of_both(*arguments):
+            meet("gives_up")
+            why = plain(*arguments)
+            meet("knows")
+            return why
+        reporter.explanation = explanation_of_both
+"""
+
+
+def reason(text):
+    """What comes after "why"; places without their folder."""
+    _, found, why = text.partition("; why")
+    return re.sub(r"\([^()]*:(\d+)\)", r"(line \1)", found + why)
+
+
+def test_a_cycle_over_two_groups_is_named_on_both_ranks():
+    source = f"""
+{PATIENT}
+{TOGETHER}
+        groups = [dist.new_group([0, 1], timeout={SHORT}) for _ in range(2)]
+        dist.barrier()
+        mine, other = groups if rank == 0 else groups[::-1]
+        try:
+            if rank == 0:
+                dist.all_reduce(np.ones(2), group=mine)
+            else:
+                dist.barrier(group=mine)
+        except dist.CollectiveTimeoutError as error:
+            give(str(error))
+        dist.barrier()
+    """
+    with Processes(2, source) as job:
+        found = job.join()
+    for text in found:
+        assert re.fullmatch(
+            r"; why: cycle of waits: rank 0 waits in all_reduce #1 on group '1' "
+            r"\(line (\d+)\) for rank 1, which waits in barrier #1 on group '2' "
+            r"\(line (\d+)\) for rank 0",
+            reason(text),
+        ), text
+
+
+WAITING = f"""
+{PATIENT}
+        dist.barrier()
+        def gives_up(group=None):
+            try:
+                dist.all_reduce(np.ones(2), group=group)
+            except dist.CollectiveTimeoutError as error:
+                give((str(error), error.ranks))
+        dist.set_timeout(timedelta(seconds=1))
+"""
+ONE = """
+        if rank == {}:
+            {}()
+        else:
+            {}()
+"""
+
+
+def reasons(size, source, *never):
+    """Those of the ranks that give up; `never` do not end by themselves."""
+    with Processes(size, WAITING + source) as job:
+        for rank in set(range(size)) - set(never):
+            job.ranks[rank].wait(LIMIT)
+        for rank in never:
+            job.ranks[rank].kill()
+        codes = [-signal.SIGKILL if rank in never else 0 for rank in range(size)]
+        found = job.join(codes=codes)
+    return [reason(text) for text, _ in filter(None, found)]
+
+
+def test_who_waits_with_another_is_told_the_same():
+    found = reasons(4, ONE.format(2, "stay", "gives_up"), 2)
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert re.fullmatch(r"; why: rank 2 is in its own code \(line \d+\)", found[0])
+
+
+def test_for_whom_the_awaited_one_waits_in_turn():
+    source = """
+        pair = dist.new_group([1, 2], timeout=timedelta(seconds=100))
+        if rank == 0:
+            while not os.path.exists(f"{folder}/waits"):
+                time.sleep(0.01)
+            gives_up()
+        elif rank == 1:
+            open(f"{folder}/waits", "w").close()
+            dist.barrier(group=pair)
+        else:
+            stay()
+    """
+    [found] = reasons(3, source, 1, 2)
+    assert re.fullmatch(
+        r"; why: rank 1 waits in barrier #1 on group '\d+' \(line \d+\); "
+        r"rank 2 is in its own code \(line \d+\)",
+        found,
+    )
+
+
+def test_ranks_of_a_smaller_group_are_those_of_the_world():
+    source = """
+        pair = dist.new_group([1, 2], timeout=timedelta(seconds=1))
+        if rank == 1:
+            gives_up(group=pair)
+        elif rank == 2:
+            stay()
+    """
+    [found] = reasons(3, source, 2)
+    assert found.startswith("; why (ranks of the world): rank 2 is in its own code")
+
+
+def test_one_that_is_stopped():
+    source = """
+        if rank:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        gives_up()
+    """
+    [found] = reasons(2, source, 1)
+    assert found == "; why: rank 1: stopped by SIGSTOP, and not continued"
+
+
+def test_one_that_cannot_answer_is_not_waited_for():
+    """Its handler of SIGUSR2 is its own, and is not called."""
+    source = """
+        if rank:
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+            stay()
+        gives_up()
+    """
+    assert reasons(2, source, 1) == [""]
+
+
+def test_a_message_that_does_not_come():
+    source = """
+        if rank:
+            stay()
+        try:
+            dist.recv(np.ones(2), src=1)
+        except dist.CollectiveTimeoutError as error:
+            give((str(error), error.ranks))
+    """
+    [found] = reasons(2, source, 1)
+    assert re.fullmatch(r"; why: rank 1 is in its own code \(line \d+\)", found)
+
+
+def test_many_that_do_not_come_are_not_asked():
+    assert reasons(10, ONE.format(0, "gives_up", "stay"), *range(1, 10)) == [""]
+
+
+def test_another_thread_than_the_main_one():
+    source = """
+        if rank:
+            stay()
+        thread = threading.Thread(target=gives_up)
+        thread.start()
+        thread.join()
+    """
+    [found] = reasons(2, source, 1)
+    assert re.fullmatch(r"; why: rank 1 is in its own code \(line \d+\)", found)
+
+
+def test_a_cycle_of_works_that_are_waited_for():
+    source = """
+        groups = [dist.new_group([0, 1], timeout=timedelta(seconds=1)) for _ in "ab"]
+        mine = groups[rank]
+        try:
+            if rank == 0:
+                dist.all_reduce(np.ones(2), group=mine, async_op=True).wait()
+            else:
+                dist.irecv(np.ones(2), src=0, group=mine).wait()
+        except dist.CollectiveTimeoutError as error:
+            give((str(error), error.ranks))
+        dist.barrier(timeout=timedelta(seconds=100))
+    """
+    found = reasons(2, TOGETHER + source)
+    assert len(found) == 2
+    for text in found:
+        assert re.match(
+            r"; why: cycle of waits: rank 0 waits in all_reduce #1 on group '1' "
+            r"\(line \d+\) for rank 1, which waits in recv\(.*\) on group '2' "
+            r"\(line \d+\) for rank 0",
+            text,
+        ), text
+
+
+def test_who_looks_for_a_moment_asks_nobody():
+    source = """
+        if rank:
+            told = signal.getsignal(signal.SIGUSR2)
+            signal.signal(signal.SIGUSR2, lambda *_: give("asked"))
+        dist.barrier()
+        if rank == 0:
+            try:
+                dist.recv(np.ones(2), src=1, timeout=timedelta(seconds=0.05))
+            except dist.CollectiveTimeoutError as error:
+                give((str(error), error.ranks))
+        dist.barrier(timeout=timedelta(seconds=100))
+    """
+    assert reasons(2, source) == [""]
+
+
+def test_a_reason_that_cannot_be_found_loses_no_record(tmp_path):
+    source = f"""
+        os.environ["ALLHANDS_DUMPS"] = {str(tmp_path)!r}
+        def fail(*_):
+            raise OSError("no memory is left")
+        if rank:
+            stay()
+        from allhands.debug import reporter
+        reporter._reporter._memory.write = fail
+        gives_up()
+    """
+    [found] = reasons(2, source, 1)
+    assert found.startswith("; why: rank 1 is in its own code")
+    assert (tmp_path / "rank_0.json").exists()
