@@ -77,7 +77,7 @@ def test_a_running_job_is_seen(tmp_path):
         assert [each["num_bytes"] for each in ranks] == [200, 248, 248]
         assert ranks[0]["waits_for"] == ranks[1]["waits_for"] == [2]
 
-        _, verdict, _ = allhands("debug", pids[1])
+        _, verdict, _ = allhands("debug", pids[1], "--least-wait", 0)
         program = (tmp_path / "program.py").read_text()
         line = line_of(program, "# for rank 2")
         assert re.search(r"rank 2\b.*program\.py:\d+", verdict.splitlines()[0]), verdict
