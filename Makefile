@@ -2,7 +2,8 @@
 # make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
 # make test-torch  the backend of torch.distributed and what trains on it, with the oldest and
 #   the newest torch that it works with; the newest takes 5 GB of disk
-# make test-engines  backend mpi under the mpiexec of MPICH and of Open MPI
+# make test-engines  backend mpi under the mpiexec of MPICH and of Open MPI, and ranks that the
+#   launchers of others start
 # make drills  what may happen to a job of several hosts, each 30 times with chance by seeds, and
 #   the times measured; an hour. One alone: cd tests && ../.venv/bin/python -m drills --help
 # make docs   the documents as a site, in build/site; a broken link or page is an error
@@ -10,7 +11,7 @@
 #   the more so where other things run; a run that was cut short goes on where it was
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git. Tests
 # between hosts make them of namespaces, as root and with iproute2, and that of a browser takes
-# chromium, both packages of Debian; elsewhere they are skipped.
+# chromium, those of Slurm slurm-wlm and munge, packages of Debian; elsewhere they are skipped.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
