@@ -46,6 +46,7 @@ from allhands.ops.coalesced import (
 )
 from allhands.ops.collectives import *
 from allhands.ops.gathers import *
+from allhands.ops.gathers import _all_gather_base as _all_gather_base
 from allhands.ops.gradients import *
 from allhands.ops.locations import *
 from allhands.ops.monitored_barrier import monitored_barrier
@@ -53,6 +54,7 @@ from allhands.ops.objects import *
 from allhands.ops.p2p import *
 from allhands.ops.persistent import *
 from allhands.ops.reductions import *
+from allhands.ops.reductions import _reduce_scatter_base as _reduce_scatter_base
 from allhands.ops.shared_arrays import *
 from allhands.ops.uneven import *
 from allhands.ops.waits import *

@@ -141,6 +141,8 @@ class TorchMethods(ABC):
             self.communicator.reduce_scatter_single(output, input, chosen, limit, True)
         )
 
+    _reduce_scatter_base = reduce_scatter_single
+
     def reduce_scatter_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
     ) -> Work:
@@ -196,6 +198,8 @@ class TorchMethods(ABC):
         """See `allhands.all_gather_single`."""
         limit = _limit_of(opts, None)
         return _work(self.communicator.all_gather_single(output, input, limit, True))
+
+    _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None

@@ -179,6 +179,22 @@ def all_gather_into_tensor(
     )
 
 
+def _all_gather_base(
+    output_tensor: Array,
+    input_tensor: Array,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The oldest name of `all_gather_single`, which programs still use; warns."""
+    warnings.warn(
+        "`allhands._all_gather_base` is a private function and will be deprecated. "
+        "Please use `allhands.all_gather_single` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return all_gather_single(output_tensor, input_tensor, group, async_op)
+
+
 @overload
 def gather(
     tensor: Array,

@@ -431,3 +431,20 @@ def reduce_scatter_tensor(
         stacklevel=2,
     )
     return reduce_scatter_single(output, input, op, group, async_op, timeout=timeout)
+
+
+def _reduce_scatter_base(
+    output: Array,
+    input: Array,
+    op: RedOpType | ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The oldest name of `reduce_scatter_single`, which programs still use; warns."""
+    warnings.warn(
+        "`allhands._reduce_scatter_base` is a private function and will be deprecated. "
+        "Please use `allhands.reduce_scatter_single` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return reduce_scatter_single(output, input, op, group, async_op)

@@ -93,6 +93,7 @@ def test_reduce_scatter():
         lambda g, x, _: g.reduce_scatter(x, inputs, ReduceOp.SUM),
         lambda g, x, _: g.reduce_scatter(output=x, input=inputs),
         lambda g, x, _: g.reduce_scatter_single(x, np.stack(inputs), chosen),
+        lambda g, x, _: g._reduce_scatter_base(x, np.stack(inputs), chosen),
         lambda g, x, _: g.reduce_scatter_tensor_coalesced([x], [np.stack(inputs)]),
     )
     assert results_of(*calls) == [[2, 4], [6, 8]]
@@ -109,6 +110,7 @@ def test_allgather():
     calls = with_array(
         lambda rank: np.zeros(2),
         lambda g, x, r: g.all_gather_single(x, np.full(1, float(r))),
+        lambda g, x, r: g._allgather_base(output=x, input=np.full(1, float(r))),
         lambda g, x, r: g.allgather_into_tensor_coalesced([x], [np.full(1, float(r))]),
     )
     assert results_of(*calls) == [[0, 1]] * 2
