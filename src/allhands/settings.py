@@ -29,6 +29,7 @@ __all__ = [
     "log",
     "needs_launcher",
     "patience",
+    "pmi",
     "port_range",
     "record_length",
     "reduce_order",
@@ -187,6 +188,17 @@ calibration = Setting(
     "`allhands tune` has found for this CPU, and by figures, which a job takes up to 3 "
     "ms to look for before its first operation, until they are found; then they are "
     "kept for this boot.",
+)
+
+
+pmi = Setting(
+    "ALLHANDS_PMI",
+    _one_of("auto", "yes", "no"),
+    "auto",
+    "Whether ranks on several hosts agree by their launcher's PMI where they meet, and "
+    "on a secret: `auto`, those that MPICH's `mpiexec` or a relative has started; "
+    "`yes`, those of `srun --mpi=pmi2`, too: there MPI cannot begin in these processes "
+    "any more, as by mpi4py; `no`, none.",
 )
 
 
@@ -423,6 +435,14 @@ ALL: tuple[Setting[Any], ...] = (
         log,
         patience,
     ),
-    *(needs_launcher, port_range, record_length, reduce_order, replace_gloo, store),
+    *(
+        needs_launcher,
+        pmi,
+        port_range,
+        record_length,
+        reduce_order,
+        replace_gloo,
+        store,
+    ),
     *(trace, tuning),
 )

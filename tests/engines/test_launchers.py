@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness import mpi_jobs
+from harness.fake_hosts import fake_hosts
 from harness.launcher import environment, launch, program
 
 PROGRAM = """
@@ -90,12 +91,67 @@ sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))
 
 @pytest.mark.parametrize("name", mpi_jobs.FOLDERS)
 def test_ranks_that_take_each_other_for_distant_meet_by_mpi(name, path):
-    """As where mpiexec has several hosts."""
+    """As where mpiexec has several hosts, and PMI is not there or not wanted."""
     variables = {"MPI_LOCALNRANKS": "", "OMPI_COMM_WORLD_LOCAL_SIZE": ""}
     text = f"""
 import os, runpy, sys
 os.environ.update({variables})
 runpy.run_path(sys.argv[1])
+assert "mpi4py.MPI" in sys.modules
 """
-    job = mpi_jobs.run(mpi_jobs.find(name), 2, "-c", text, path)
+    folder = mpi_jobs.find(name)
+    job = mpi_jobs.run(folder, 2, "-c", text, path, ALLHANDS_PMI="no")
     assert lines(job) == [line.replace("'2'", "'1'") for line in expected(2)]
+
+
+BY_PMI = """
+    import os, sys
+    import numpy as np
+    import allhands as dist
+
+    def show(total):
+        place = f"{os.uname().nodename}, rank {dist.get_rank()}"
+        print(f"{place}, local {os.environ['LOCAL_RANK']}: {total[0]:g}")
+
+    for world in range(2):
+        dist.init_process_group()
+        total = np.ones(1)
+        dist.all_reduce(total)
+        show(total)
+        if world == 1 and "mpi" in sys.argv:
+            # In the same processes, which have spoken PMI.
+            from mpi4py import MPI
+            show([MPI.COMM_WORLD.allreduce(10)])
+        assert ("mpi4py" in sys.modules) == (world == 1 and "mpi" in sys.argv)
+        assert len(os.environ["ALLHANDS_SECRET"]) == 64
+        dist.barrier()
+        dist.destroy_process_group()
+    if "early" in sys.argv and int(os.environ["RANK"]) == 1:
+        sys.exit()
+    if "early" in sys.argv:
+        os.waitid(os.P_PID, os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "1"), os.WEXITED)
+        print("lives")
+"""
+
+
+@pytest.fixture(scope="module")
+def two_hosts():
+    with fake_hosts(2) as hosts:
+        yield hosts
+
+
+@pytest.mark.parametrize("use", ["", "mpi", "early"])
+def test_ranks_on_hosts_meet_by_pmi(two_hosts, tmp_path, use):
+    """MPI may begin afterwards, and a rank may end before the others."""
+    folder, path = mpi_jobs.find("MPICH"), program(tmp_path, BY_PMI)
+    done = mpi_jobs.run_on(two_hosts, folder, 4, path, use)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    sums = [4, 4] + [40] * (use == "mpi")
+    expected = [
+        f"host{rank // 2}, rank {rank}, local {rank % 2}: {total}"
+        for rank in range(4)
+        for total in sums
+    ]
+    told = sorted(done.stdout.splitlines())
+    assert told == expected + ["lives"] * 3 * (use == "early")

@@ -78,3 +78,18 @@ def test_that_there_is_no_secret_is_said_once(slurm, tmp_path):
     done = srun(slurm, sys.executable, program(tmp_path, PROGRAM))
     assert (done.returncode, lines(done.stdout)) == (0, expected()), done.stderr
     assert done.stderr.count("srun carries no secret: whoever reaches host0:") == 1
+    assert done.stderr.count("by srun --mpi=pmi2 and set ALLHANDS_PMI=yes") == 1
+
+
+def test_pmi_carries_place_and_secret(slurm, tmp_path):
+    path = program(tmp_path, PROGRAM)
+    done = srun(slurm, "--mpi=pmi2", sys.executable, path, ALLHANDS_PMI="yes")
+    assert (done.returncode, lines(done.stdout)) == (0, expected()), done.stderr
+    assert "allhands" not in done.stderr
+
+
+def test_pmi_is_left_to_mpi(slurm, tmp_path):
+    """Slurm's lets nobody begin after this package, so it takes a user's word."""
+    done = srun(slurm, "--mpi=pmi2", sys.executable, program(tmp_path, PROGRAM))
+    assert (done.returncode, lines(done.stdout)) == (0, expected()), done.stderr
+    assert done.stderr.count("srun carries no secret") == 1

@@ -8,9 +8,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
+from allhands.bench.peers.mpi import way_to
 from harness.launcher import environment
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -53,3 +55,17 @@ def run(folder, size, *arguments, cwd=None, **variables):
         text=True,
         timeout=LIMIT,
     )
+
+
+def run_on(hosts, folder, size, *arguments, **variables):
+    """Run a job to its end on fake hosts, as many ranks on each."""
+    with tempfile.TemporaryDirectory() as place:
+        way = way_to(hosts, size, pathlib.Path(place))
+        return subprocess.run(
+            hosts.switch.reach(*command(folder, size, *arguments)),
+            env=environment(**(OPEN_MPI | way | variables)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )

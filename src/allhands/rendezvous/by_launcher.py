@@ -1,7 +1,8 @@
 """How ranks meet that somebody else's launcher has started.
 
-On one host they meet in a file, see `host_file`. Between hosts the launcher names rank
-0's, or MPI carries where it is. A secret goes with either but the launcher's name.
+On one host they meet in a file, see `host_file`. Between hosts PMI carries where rank 0
+is, see `by_pmi`, or the launcher names its host, or MPI carries it. A secret goes with
+each but the launcher's name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from datetime import timedelta
 
 from allhands import settings
+from allhands.rendezvous.by_pmi import meet_by_pmi, meets_by_pmi
 from allhands.rendezvous.host_file import meet_on_this_host
 from allhands.rendezvous.hosted import open_store
 from allhands.rendezvous.launched import Launched
@@ -33,8 +35,11 @@ def meet_as_launched(launched: Launched, timeout: timedelta) -> Store:
         return HashStore()
     if launched.is_on_one_host:
         return meet_on_this_host(launched.job, rank, size, timeout)
+    set_port = os.environ.get("MASTER_PORT")
+    if not set_port and meets_by_pmi(launched):
+        return meet_by_pmi(launched, timeout)
     host = os.environ.get("MASTER_ADDR") or launched.host
-    port = os.environ.get("MASTER_PORT") or launched.port
+    port = set_port or launched.port
     if host and port:
         _note_no_secret(launched, f"{host}:{port}")
         return open_store(host, as_port(int(port)), rank, size, timeout)
@@ -65,4 +70,9 @@ def _note_no_secret(launched: Launched, place: str) -> None:
             f"part in this job. Set {settings.secret.name} to the same text for all "
             f"ranks"
         )
+        if launched.launcher == "srun":
+            text += (
+                f"; or, if they do not use MPI, start them by srun --mpi=pmi2 and set "
+                f"{settings.pmi.name}=yes"
+            )
         say(LogLevel.WARNING, "meeting", launched.rank, text)

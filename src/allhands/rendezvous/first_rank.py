@@ -16,9 +16,14 @@ __all__ = ["wait_for_rank_0"]
 
 
 def wait_for_rank_0(
-    look: Callable[[], Identity | None], rank: int, timeout: timedelta
+    look: Callable[[], Identity | None],
+    rank: int,
+    timeout: timedelta,
+    longest_pause: float = 0.01,
 ) -> Identity:
     """Which process rank 0 is, as soon as `look` finds one that has not ended.
+
+    Between two looks it pauses for up to `longest_pause` seconds.
 
     Raises:
         DistStoreError: it did not within `timeout`.
@@ -28,7 +33,7 @@ def wait_for_rank_0(
     is_told = not 0 < patience < limit
     subject = f"init_process_group: rank {rank} (this process)"
     last = None
-    for _ in poll(timeout):
+    for _ in poll(timeout, longest_pause):
         last = look()
         if last is not None and is_alive(last):
             return last

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 from allhands import settings
 from allhands.errors import DistBackendError, DistStoreError
 from allhands.options import default_pg_timeout, to_seconds
+from allhands.rendezvous.by_pmi import is_slurms_pmi_taken
 from allhands.rendezvous.mpi_library import INSTALL, library_name, why_no_mpi
 from allhands.rendezvous.presence import enter
 from allhands.store import Store, TCPStore
@@ -100,7 +101,17 @@ def join_mpi_job(timeout: timedelta = default_pg_timeout) -> MpiJob:
 
 
 def _check_start(environment: Mapping[str, str]) -> None:
-    """Refuse a rank of a job of another launcher's, which MPI knows nothing of."""
+    """Refuse a rank that MPI cannot begin in.
+
+    One of a job of another launcher's, which MPI knows nothing of, or one that has used
+    Slurm's PMI.
+    """
+    if is_slurms_pmi_taken():
+        raise RuntimeError(
+            f'backend "mpi": MPI cannot begin in this process any more: the ranks have '
+            f"met by Slurm's PMI, which answers one user alone; leave "
+            f"{settings.pmi.name} unset"
+        )
     size = environment.get("WORLD_SIZE", "")
     if any(environment.get(mark) for mark in _MARKS) or not size.isdecimal():
         return

@@ -1,13 +1,21 @@
-"""Which MPI there is here, without beginning it."""
+"""Which MPI there is here, and whether it has begun, without beginning it."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["INSTALL", "library_name", "why_no_mpi", "why_no_mpi_library"]
+__all__ = [
+    "INSTALL",
+    "is_mpi_begun",
+    "library_name",
+    "why_no_mpi",
+    "why_no_mpi_library",
+]
 
 INSTALL = (
     "pip install mpi4py, and where the host has no MPI library: pip install mpich (or "
@@ -72,3 +80,30 @@ def library_name(mpi: Any) -> str:
     text = str(mpi.Get_library_version()).replace("\0", "").strip()
     head = text.partition("\n")[0].partition(",")[0]
     return " ".join(head.replace("Version:", "").split())
+
+
+def is_mpi_begun() -> bool:
+    """Whether an MPI library in this process has begun, by whomever, or even ended.
+
+    One that is a part of some other library's file is not found.
+    """
+    return any(map(_has_begun, _mapped_libraries()))
+
+
+def _mapped_libraries() -> set[str]:
+    """The files in this process's memory that may be MPI libraries."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.rstrip("\n").partition("/")[2] for line in maps}
+    names = ((f"/{path}", path.rpartition("/")[2]) for path in paths)
+    return {path for path, name in names if name.startswith("libmpi") and ".so" in name}
+
+
+def _has_begun(path: str) -> bool:
+    try:
+        library = ctypes.CDLL(path, os.RTLD_NOLOAD | os.RTLD_LAZY)
+        ask = library.MPI_Initialized
+    except (OSError, AttributeError):  # a part of MPI that has not this function
+        return False
+    flag = ctypes.c_int(0)
+    ask(ctypes.byref(flag))
+    return bool(flag.value)

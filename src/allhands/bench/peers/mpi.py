@@ -21,7 +21,7 @@ from allhands.bench.fake_hosts import FakeHosts
 from allhands.bench.peers.base import Absent, Call, Peer
 from allhands.bench.results import shown_name
 
-__all__ = ["Mpi", "find_mpiexec"]
+__all__ = ["Mpi", "find_mpiexec", "way_to"]
 
 _DATATYPES = {
     "float32": "FLOAT",
@@ -133,7 +133,7 @@ class Mpi(Peer):
         mpiexec = [program, "-n", str(size), *cls.worker(folder)]
         if hosts is None:
             return [_with(variables, mpiexec)]
-        variables |= _way_to(hosts, size, Path(folder))
+        variables |= way_to(hosts, size, Path(folder))
         return [hosts.switch.reach(*_with(variables, mpiexec))]
 
     def versions(self) -> dict[str, str]:
@@ -240,7 +240,7 @@ def _with(variables: dict[str, str], command: list[str]) -> list[str]:
     return ["env", *[f"{name}={value}" for name, value in variables.items()], *command]
 
 
-def _way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
+def way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
     """What has mpiexec start the ranks on `hosts`, of MPICH and of Open MPI 4 and 5.
 
     Both take a program in place of ssh, and a file of hosts with how many ranks each
