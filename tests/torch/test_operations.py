@@ -254,3 +254,32 @@ def test_a_world_is_made_again(tmp_path):
     """
     with TorchJob(tmp_path, 2, source) as job:
         assert job.join() == [[[2, 2]] * 3] * 2
+
+
+def test_messages_of_8_bit_floats(tmp_path):
+    """Gloo sends any dtype, and so a program may."""
+    check_as_gloo(
+        tmp_path,
+        2,
+        """
+        def body(backend):
+            given, numbers = [], torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+            for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+                sent, came = numbers.to(dtype), torch.zeros(2, 2).to(dtype)
+                if rank == 0:
+                    dist.send(sent, 1)
+                    dist.isend(sent, 1, tag=3).wait()
+                else:
+                    dist.recv(came, 0)
+                    given.append(came.float().tolist())
+                    dist.recv(came.zero_(), tag=3)  # from any rank
+                    given.append(came.float().tolist())
+                works = dist.batch_isend_irecv(
+                    [dist.P2POp(dist.irecv, came, 1 - rank),
+                     dist.P2POp(dist.isend, (sent.float() + rank).to(dtype), 1 - rank)])
+                for work in works:
+                    work.wait()
+                given.append([str(came.dtype), came.float().tolist()])
+            return given
+        """,
+    )

@@ -5,15 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed
 from torch._C import _distributed_c10d as c10d
 
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["limit_of", "one", "one_list", "reduce_op_of", "root_of"]
+__all__ = ["as_known", "limit_of", "one", "one_list", "reduce_op_of", "root_of"]
 
 _NONE = timedelta(0)
 _SUM = c10d.ReduceOp.SUM
+_EIGHT_BIT_FLOATS = frozenset(
+    getattr(torch, name)
+    for name in dir(torch)
+    if name.startswith("float8_") or name == "float4_e2m1fn_x2"
+)
 _OPS = {getattr(c10d.ReduceOp, op.name): op for op in RedOpType}
 
 
@@ -65,3 +71,8 @@ def one_list(tensors: Any) -> list[torch.Tensor]:
     if len(tensors) == 1 and not isinstance(tensors[0], torch.Tensor):
         return list(tensors[0])
     return list(tensors)
+
+
+def as_known(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor`, 8-bit floats as their bytes, which is all that the engine knows."""
+    return tensor.view(torch.uint8) if tensor.dtype in _EIGHT_BIT_FLOATS else tensor

@@ -27,7 +27,14 @@ from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.log import LogLevel, say
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
-from allhands.torch.arguments import limit_of, one, one_list, reduce_op_of, root_of
+from allhands.torch.arguments import (
+    as_known,
+    limit_of,
+    one,
+    one_list,
+    reduce_op_of,
+    root_of,
+)
 from allhands.torch.ending import open_groups
 from allhands.torch.guest import Guest
 from allhands.torch.identity import NAME
@@ -317,19 +324,19 @@ class AllhandsProcessGroup(ParentGroup):
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.isend`."""
         tensor = one(tensors)
-        work = self._communicator.isend(tensor, dstRank, check_tag(tag), None)
+        work = self._communicator.isend(as_known(tensor), dstRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`."""
         tensor = one(tensors)
-        work = self._communicator.irecv(tensor, srcRank, check_tag(tag), None)
+        work = self._communicator.irecv(as_known(tensor), srcRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`; from any rank."""
         tensor = one(tensors)
-        work = self._communicator.irecv(tensor, None, check_tag(tag), None)
+        work = self._communicator.irecv(as_known(tensor), None, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def _like_this(
