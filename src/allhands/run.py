@@ -26,6 +26,7 @@ from allhands.backends.tuned import find_figures
 from allhands.debug.job_record import read_job
 from allhands.debug.verdict import verdict
 from allhands.elastic import (
+    ERROR_FILE,
     Agent,
     Job,
     Joined,
@@ -276,7 +277,8 @@ def run(args: argparse.Namespace) -> int:
             preload=preload,
             dumps=dumps,
         )
-        return Agent(job, meeting.signals, meeting.nodes, _verdict).run()
+        error_file = os.environ.get(ERROR_FILE, "")
+        return Agent(job, meeting.signals, meeting.nodes, _verdict, error_file).run()
 
 
 def _verdict(path: str) -> str:

@@ -1,8 +1,10 @@
 """The launcher's last lines name what failed, and its exit code is the rank's."""
 
+import json
 import pathlib
 import re
 import socket
+import time
 
 import pytest
 
@@ -199,3 +201,49 @@ def test_much_output_is_not_held_in_memory(tmp_path):
     assert len(done.stdout) == 150 * 1024 * (1024 + len("[rank0] "))
     peak_mb = int(re.findall(r"(\d+) kB", done.stderr)[0]) / 1024
     assert peak_mb < 150
+
+
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "code"),
+    [
+        ("raise ValueError(17)", "ValueError: 17", 1),
+        ("os.kill(os.getpid(), 9)", "killed by SIGKILL", 137),
+    ],
+    ids=["exception", "signal"],
+)
+def test_the_error_file_has_the_first_failure(tmp_path, text, said, code):
+    """And no rank can write over it: it does not know the path."""
+    target = tmp_path / "error.json"
+    target.write_text("of an earlier run")
+    path = program(
+        tmp_path, f"{WAIT}\n    assert '{ERROR_FILE}' not in os.environ; {text}"
+    )
+    before = int(time.time())
+    done = launch(
+        *("--nproc-per-node=3", path),
+        env=environment(**{ERROR_FILE: str(target)}),
+    )
+    assert done.returncode == code
+    message = json.loads(target.read_text())["message"]
+    assert (message["message"], message["errorCode"]) == (said, code)
+    assert before <= int(message["extraInfo"]["timestamp"]) <= time.time()
+    stderr = message["extraInfo"]["py_callstack"]
+    assert stderr.endswith(f"\n{said}\n") if code == 1 else stderr == ""
+
+
+def test_there_is_no_error_file_of_a_good_job(tmp_path):
+    target, path = tmp_path / "error.json", program(tmp_path, "")
+    done = launch(path, env=environment(**{ERROR_FILE: str(target)}))
+    assert done.returncode == 0
+    assert not target.exists()
+
+
+def test_an_error_file_that_cannot_be_written_is_told(tmp_path):
+    target, path = tmp_path / "none" / "error.json", program(tmp_path, "1 / 0")
+    done = launch(path, env=environment(**{ERROR_FILE: str(target)}))
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("allhands run: no error file: [Errno 2]")

@@ -1,6 +1,7 @@
 """Running the ranks of a job; `allhands.run` is its command line."""
 
 from allhands.elastic.agent import Agent
+from allhands.elastic.error_file import ERROR_FILE
 from allhands.elastic.exception_text import Frame, Raised, parse_exception
 from allhands.elastic.failure import Failure
 from allhands.elastic.job import Job, Preload
@@ -11,6 +12,7 @@ from allhands.elastic.program_module import check_module
 from allhands.elastic.records import folder_within
 
 __all__ = [
+    "ERROR_FILE",
     "Agent",
     "Failure",
     "Frame",

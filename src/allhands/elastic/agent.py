@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping
 
 from allhands.elastic.descriptors import num_held, room_for
 from allhands.elastic.entry import Kind
-from allhands.elastic.failure import first_failure, shell_code, signal_name
+from allhands.elastic.error_file import write_error_file
+from allhands.elastic.failure import (
+    Failure,
+    first_failure,
+    shell_code,
+    signal_name,
+)
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
@@ -35,6 +41,7 @@ class Agent:
         signals: int | None = None,
         nodes: Nodes | None = None,
         explain: Callable[[str], str] | None = None,
+        error_file: str = "",
     ) -> None:
         """Make one.
 
@@ -44,9 +51,11 @@ class Agent:
             nodes: the launchers of the job, where it has several nodes.
             explain: what is wrong by the flight records in that file, in a line; it is
                 asked where the job has one node.
+            error_file: where to write what ended the job, if a rank of this node did.
         """
         self._job, self._signals = job, signals
         self._nodes, self._explain = nodes, explain
+        self._error_file = error_file
         self._screens = open_screens()
 
     def run(self) -> int:
@@ -122,9 +131,18 @@ class Agent:
     def _conclude(self, group: WorkerGroup) -> int:
         if group.failures:
             self._say(report(group.failures, len(group.stopped), group.done))
+            self._write_error_file(first_failure(group.failures))
         elif group.ended_by not in (0, signal.SIGPIPE) and self._own_code(group):
             self._say([self._ended_line(group)])
         return self._own_code(group)
+
+    def _write_error_file(self, first: Failure) -> None:
+        if not self._error_file:
+            return
+        try:
+            write_error_file(self._error_file, first)
+        except OSError as error:
+            self._say([f"allhands run: no error file: {error}"])
 
     def _own_code(self, group: WorkerGroup) -> int:
         """The exit code for what happened here."""

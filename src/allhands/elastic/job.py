@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from allhands import settings
+from allhands.elastic.error_file import ERROR_FILE
 from allhands.elastic.logs import LogSpec
 from allhands.elastic.place import Place
 
@@ -67,7 +68,10 @@ class Job:
     def environment(
         self, local_rank: int, attempt: int, mark: str, base: Mapping[str, str]
     ) -> dict[str, str]:
-        """The environment of one rank: `base` plus what tells it its place."""
+        """The environment of one rank: `base` plus what tells it its place.
+
+        Without what the launcher alone writes to, see `error_file`.
+        """
         place = self.place
         environment = {
             **base,
@@ -96,6 +100,7 @@ class Job:
             # Several ranks share the cores; a thread pool per rank of all cores' size
             # makes every one of them slow.
             environment.setdefault("OMP_NUM_THREADS", "1")
+        environment.pop(ERROR_FILE, None)
         return environment
 
     def shared_environment(
