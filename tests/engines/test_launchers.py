@@ -109,6 +109,9 @@ BY_PMI = """
     import numpy as np
     import allhands as dist
 
+    if "first" in sys.argv:
+        from mpi4py import MPI
+
     def show(total):
         place = f"{os.uname().nodename}, rank {dist.get_rank()}"
         print(f"{place}, local {os.environ['LOCAL_RANK']}: {total[0]:g}")
@@ -122,7 +125,8 @@ BY_PMI = """
             # In the same processes, which have spoken PMI.
             from mpi4py import MPI
             show([MPI.COMM_WORLD.allreduce(10)])
-        assert ("mpi4py" in sys.modules) == (world == 1 and "mpi" in sys.argv)
+        uses_mpi = "first" in sys.argv or (world == 1 and "mpi" in sys.argv)
+        assert ("mpi4py.MPI" in sys.modules) == uses_mpi
         assert len(os.environ["ALLHANDS_SECRET"]) == 64
         dist.barrier()
         dist.destroy_process_group()
@@ -140,9 +144,9 @@ def two_hosts():
         yield hosts
 
 
-@pytest.mark.parametrize("use", ["", "mpi", "early"])
+@pytest.mark.parametrize("use", ["", "mpi", "first", "early"])
 def test_ranks_on_hosts_meet_by_pmi(two_hosts, tmp_path, use):
-    """MPI may begin afterwards, and a rank may end before the others."""
+    """MPI may begin afterwards, or before, and a rank may end before the others."""
     folder, path = mpi_jobs.find("MPICH"), program(tmp_path, BY_PMI)
     done = mpi_jobs.run_on(two_hosts, folder, 4, path, use)
     assert done.returncode == 0, done.stderr

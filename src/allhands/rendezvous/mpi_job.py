@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 from allhands import settings
 from allhands.errors import DistBackendError, DistStoreError
 from allhands.options import default_pg_timeout, to_seconds
+from allhands.rendezvous.address_choice import addresses_to_listen_at
 from allhands.rendezvous.by_pmi import is_slurms_pmi_taken
 from allhands.rendezvous.mpi_library import INSTALL, library_name, why_no_mpi
 from allhands.rendezvous.presence import enter
@@ -242,7 +242,7 @@ def _own_address(job: MpiJob) -> str:
     for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"):
         if os.environ.get(name) == str(job.size):
             return "127.0.0.1"
-    return "127.0.0.1" if job.size == 1 else socket.gethostname()
+    return "127.0.0.1" if job.size == 1 else addresses_to_listen_at(None)[0]
 
 
 def _broadcast(job: MpiJob, text: str, timeout: timedelta) -> str:
