@@ -8,10 +8,12 @@ make the same groups, see `order`. For one thread at a time.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from allhands import settings
@@ -70,7 +72,8 @@ def init_process_group(
         timeout: limit of this call, and of operations on the group; 30 minutes.
         world_size: number of ranks, where the URL or environment does not say it.
         rank: this process's rank, likewise.
-        store: a key-value store that all ranks share, instead of `init_method`.
+        store: a key-value store that all ranks share, instead of `init_method`; also
+            one of torch's.
         group_name: not used, as in torch.distributed.
         pg_options: for the backend; for the native one `NativeOptions`. Of a group
             with other backends beside it these are for the native one, all else for
@@ -133,7 +136,8 @@ def init_process_group(
         _meet_and_enter(url, rank, world_size, limit, enter)
     else:
         _check_store_arguments(init_method, rank, world_size)
-        enter(store, rank, world_size, found=store)
+        own_store = _as_ours(store)
+        enter(own_store, rank, world_size, found=own_store)
 
 
 def _may_be_alone() -> bool:
@@ -354,6 +358,14 @@ def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
     limit = default if timeout is None else timeout
     check_timedelta(limit)
     return as_timedelta(limit)
+
+
+def _as_ours(store: Any) -> Store:
+    """`store`, one of torch's as one of ours; without torch there is none."""
+    theirs = getattr(sys.modules.get("torch.distributed"), "Store", None)
+    if theirs is None or not isinstance(store, theirs):
+        return store  # type: ignore[no-any-return]
+    return import_module("allhands.store.torch_store").TorchStore(store)  # type: ignore[no-any-return]
 
 
 def _check_store_arguments(init_method: str | None, rank: int, world_size: int) -> None:
