@@ -118,9 +118,30 @@ def from_bytes(memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return _torch.from_numpy(memory).view(dtype).view(shape)
 
 
+class _Future(_torch.futures.Future):  # type: ignore[misc]
+    """torch's, but that each wait raises a copy of the exception.
+
+    torch raises the very one, so it has the frames of who waited, and these have the
+    future: through C++, where no garbage collector sees that they hold each other.
+    """
+
+    def set_exception(self, result: Any) -> None:
+        """See `torch.futures.Future.set_exception`."""
+
+        def raise_copy(error: BaseException) -> NoReturn:
+            kind = type(error)  # whose constructor may want other arguments
+            again = kind.__new__(kind, *error.args)
+            again.__dict__.update(vars(error))
+            again.__cause__ = error.__cause__
+            raise again
+
+        self._set_unwrap_func(raise_copy)
+        self.set_result(result)
+
+
 def new_future() -> Any:
     """See `allhands.arrays.Library`."""
-    return _torch.futures.Future()
+    return _Future()
 
 
 def _reduce_typed(storage: Any) -> Any:
