@@ -107,7 +107,7 @@ void test_another_secret_is_refused() {
   const ProcessIdentity self = ranks.members(0).process(0);
   const ProcessName name = name_of(self.endpoints, self.pid, self.start);
   Handshake handshake = Handshake::dial(UnforkedFd(connect_to_port(ranks.port(0))),
-                                        "another", "127.0.0.1:1 1 1", name);
+                                        {"another"}, "127.0.0.1:1 1 1", name);
   advance(handshake);
   CHECK(handshake.state() == Handshake::State::Failed);
   CHECK(handshake.problem().find("the same secret") != std::string::npos);
@@ -118,9 +118,10 @@ void test_another_secret_is_refused() {
 // knows of `num_sockets` that their connection has had.
 Handshake dial(TcpRanks& ranks, std::uint64_t num_sockets) {
   const ProcessIdentity self = ranks.members(0).process(0);
-  Handshake handshake = Handshake::dial(
-      UnforkedFd(connect_to_port(ranks.port(0))), kSecret, name_of("127.0.0.1:1", 1, 1),
-      name_of(self.endpoints, self.pid, self.start), num_sockets);
+  Handshake handshake =
+      Handshake::dial(UnforkedFd(connect_to_port(ranks.port(0))), {kSecret},
+                      name_of("127.0.0.1:1", 1, 1),
+                      name_of(self.endpoints, self.pid, self.start), num_sockets);
   advance(handshake);
   return handshake;
 }
@@ -148,19 +149,19 @@ class Rogue {
     advance(handshake);
     CHECK(handshake.state() == Handshake::State::Done);
     CHECK(handshake.number() == static_cast<std::uint64_t>(num_lost) + 1);
-    socket_ = handshake.take_socket();
+    wire_ = handshake.take_wire();
     transport_->link(1);  // it says on which channel
     FrameHead join;
     do {
-      CHECK(wait_ready(socket_.get(), Direction::Read, soon()));
-      CHECK(::recv(socket_.get(), &join, sizeof(join), 0) == sizeof(join));
+      CHECK(wait_ready(wire_.fd(), Direction::Read, soon()));
+      CHECK(::recv(wire_.fd(), &join, sizeof(join), 0) == sizeof(join));
     } while (join.kind == FrameKind::Beat);
     CHECK(join.kind == FrameKind::Join);
     head = {8, FrameKind::Record, join.channel, 1, 0, 0, 0};
   }
 
   void write(const void* bytes, std::size_t count) {
-    write_all(socket_.get(), bytes, count);
+    write_all(wire_.fd(), bytes, count);
   }
   void write_frame(std::size_t length) {
     head.length = static_cast<std::uint32_t>(length);
@@ -172,7 +173,7 @@ class Rogue {
   void check_lost(const std::string& why) {
     wait_until([&] { return !transport_->is_alive(1); });
     CHECK(transport_->end_of(1).find(why) != std::string::npos);
-    wait_closed(socket_.get());
+    wait_closed(wire_.fd());
     check_works(ranks_);
   }
   TcpRanks& ranks() { return ranks_; }
@@ -183,7 +184,7 @@ class Rogue {
  private:
   TcpRanks ranks_;
   std::unique_ptr<Transport> transport_;
-  UnforkedFd socket_;
+  Wire wire_;
 };
 
 void test_senseless_frames_end_their_connection_only() {

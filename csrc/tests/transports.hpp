@@ -72,11 +72,12 @@ inline MakeTransport routed_group(int size, const Tuning&) {
 // Ports on loopback, as if each rank were on a host of its own.
 class TcpRanks {
  public:
-  explicit TcpRanks(int size, std::chrono::nanoseconds silence = TcpPort::kSilence) {
+  explicit TcpRanks(int size, std::chrono::nanoseconds silence = TcpPort::kSilence,
+                    bool is_encrypted = false) {
     for (int rank = 0; rank < size; ++rank)
-      ports_.push_back(std::make_unique<TcpPort>(std::vector<std::string>{"127.0.0.1"},
-                                                 std::uint16_t{0}, std::uint16_t{0},
-                                                 silence));
+      ports_.push_back(std::make_unique<TcpPort>(
+          std::vector<std::string>{"127.0.0.1"}, std::uint16_t{0}, std::uint16_t{0},
+          silence, TcpPort::Places{}, is_encrypted));
     for (const auto& port : ports_) port->start(kSecret);
   }
 
@@ -105,11 +106,14 @@ inline MakeTransport tcp_group(int size, const Tuning&) {
   return [=](int rank) { return ranks->join(rank); };
 }
 
+inline MakeTransport tls_group(int size, const Tuning&) {
+  const auto ranks = std::make_shared<TcpRanks>(size, TcpPort::kSilence, true);
+  return [=](int rank) { return ranks->join(rank); };
+}
+
 inline const std::vector<TransportKind> kTransports = {
-    {"shm", &shm_group},
-    {"loopback", &loopback_group},
-    {"routed", &routed_group},
-    {"tcp", &tcp_group},
+    {"shm", &shm_group}, {"loopback", &loopback_group}, {"routed", &routed_group},
+    {"tcp", &tcp_group}, {"tls", &tls_group},
 };
 
 }  // namespace allhands::testing

@@ -36,6 +36,7 @@ __all__ = [
     "replace_gloo",
     "secret",
     "store",
+    "tls",
     "trace",
     "tuning",
 ]
@@ -276,6 +277,15 @@ heartbeat = Setting(
     "The launchers of several nodes wait twice as long for each other.",
 )
 
+tls = Setting(
+    "ALLHANDS_TLS",
+    _one_or_zero,
+    False,
+    "1: what passes between ranks of different hosts is encrypted by TLS 1.3, with "
+    "keys made of `ALLHANDS_SECRET`. It takes OpenSSL 3 on each host. The same on all "
+    "ranks.",
+)
+
 interfaces = Setting(
     "ALLHANDS_INTERFACES",
     str,
@@ -444,5 +454,5 @@ ALL: tuple[Setting[Any], ...] = (
         replace_gloo,
         store,
     ),
-    *(trace, tuning),
+    *(tls, trace, tuning),
 )

@@ -179,3 +179,44 @@ def test_arrays_are_shared_within_a_host():
     assert [total for _, total in given] == [1, 1, 5, 5]
     for text, _ in given:
         assert "2 hosts, which share no memory" in text
+
+
+def test_encrypted_connections_have_the_same_values(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_TLS", "1")
+    monkeypatch.setenv("ALLHANDS_SECRET", "known to these ranks alone")
+    source = """
+        for count in (1, 5000, 300_001):
+            given = np.full(count, rank, np.float32)
+            dist.all_reduce(given)
+            assert (given == sum(range(size))).all()
+            if rank > 0:
+                dist.send(given + rank, 0, tag=count)
+            for source in range(1, size) if rank == 0 else ():
+                came = np.empty_like(given)
+                dist.recv(came, source, tag=count)
+                assert (came == given + source).all()
+        objects = [None] * size
+        dist.all_gather_object(objects, "a" * 100_000 * (rank + 1))
+        assert list(map(len, objects)) == [100_000 * (r + 1) for r in range(size)]
+        dist.destroy_process_group()
+        """
+    with Processes(3, source, hosts="010") as processes:
+        processes.join()
+
+
+def test_ranks_that_do_not_all_encrypt_say_so(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_SECRET", "known to these ranks alone")
+    monkeypatch.setenv("ALLHANDS_HEARTBEAT", "1")
+    source = """
+        dist.destroy_process_group()
+        os.environ["ALLHANDS_TLS"] = str(rank)
+        store = FileStore(f"{folder}/again", size)
+        dist.init_process_group(store=store, rank=rank, world_size=size)
+        try:
+            dist.barrier()
+        except dist.DistBackendError as error:
+            give(str(error))
+        """
+    with Processes(2, source, hosts="01") as processes:
+        for text in processes.join():
+            assert "set ALLHANDS_TLS alike on every host" in text

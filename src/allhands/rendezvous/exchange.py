@@ -28,6 +28,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+from allhands import settings
 from allhands.errors import DistNetworkError
 from allhands.rendezvous.meeting import HostLeft, Meeting
 from allhands.rendezvous.port import open_port
@@ -80,5 +81,6 @@ def exchange(
         port.close()
         return roster
     if port.native is not None:
-        port.native.start(roster.token_for("port"))
+        # The token has passed through the store, the secret never does.
+        port.native.start(roster.token_for("port", settings.secret.get()))
     return roster._replace(port=port)

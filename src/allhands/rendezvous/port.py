@@ -49,17 +49,31 @@ def open_port(size: int, store: Store) -> Port:
 
     Raises:
         ValueError: what the user has set about it makes no sense.
+        DistBackendError: it is to encrypt, and there is no OpenSSL here.
     """
     first, last = settings.port_range.get() or (0, 0)
     places, silence = settings.advertise.get(), settings.heartbeat.get()
+    is_encrypted = settings.tls.get()
     if not may_span_hosts(size, store):
         return Port()
+    if is_encrypted and not settings.secret.get():
+        raise ValueError(
+            f"{settings.tls.name}=1 needs a secret to make keys of, and "
+            f"{settings.secret.name} is not set: set it to the same text on all ranks"
+        )
     try:
         hosts = addresses_to_listen_at(store._route())
         # The others can be told no more; it does not listen where nobody looks for it.
         places = places[: num_that_fit(host for host, _ in places)]
         hosts = hosts if places else hosts[: num_that_fit(hosts)]
-        native = _C.TcpPort(hosts, first, last, advertised=places, heartbeat=silence)
+        native = _C.TcpPort(
+            hosts,
+            first,
+            last,
+            advertised=places,
+            heartbeat=silence,
+            is_encrypted=is_encrypted,
+        )
     except DistNetworkError as error:
         return Port(problem=str(error))
     return Port(native)

@@ -1,6 +1,8 @@
 """The port at which ranks of other hosts reach this process."""
 
 import socket
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -18,7 +20,7 @@ from harness.stores import LeastStore
 VARIABLES = (
     *("ALLHANDS_HOST_ID", "ALLHANDS_INTERFACES", "ALLHANDS_ADVERTISE"),
     *("ALLHANDS_PORT_RANGE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
-    *("WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ALLHANDS_TLS", "ALLHANDS_SECRET"),
 )
 
 
@@ -129,6 +131,35 @@ def test_it_tells_of_as_many_addresses_as_the_others_take(monkeypatch):
         told = [place.rpartition(":")[0] for place in port.endpoints.split(",")]
     assert told == many[: len(told)]
     assert len(told) == 23
+
+
+def test_encryption_takes_a_secret(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_TLS", "1")
+    assert open_port(2, HashStore()) == Port()  # nobody is elsewhere
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    with pytest.raises(
+        ValueError, match="ALLHANDS_SECRET is not set: set it to the same"
+    ):
+        open_port(2, HashStore())
+    monkeypatch.setenv("ALLHANDS_SECRET", "a")
+    open_port(2, HashStore()).close()
+
+
+def test_encryption_takes_openssl(monkeypatch, tmp_path):
+    (tmp_path / "libssl.so.3").write_text("no library")
+    program = """
+from allhands import _C, DistBackendError
+try:
+    _C.TcpPort(["127.0.0.1"], 0, 0, is_encrypted=True)
+except DistBackendError as error:
+    print(error)
+"""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "OpenSSL 3 cannot be loaded (" in told.stdout
+    assert "unset ALLHANDS_TLS" in told.stdout
 
 
 def test_it_ends_with_whoever_holds_it(monkeypatch):

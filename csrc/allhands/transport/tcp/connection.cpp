@@ -1,8 +1,5 @@
 #include "allhands/transport/tcp/connection.hpp"
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -114,13 +111,13 @@ void Connection::send_locked(std::span<const std::byte> bytes) {
   std::size_t sent = 0;
   replay_.reserve(bytes.size());  // what is sent has to be kept
   if (state() == State::Up && unsent() == 0) {
-    const ssize_t count =
-        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    const ssize_t count = wire_.send({&part, 1});
     if (count > 0) sent = static_cast<std::size_t>(count);
   }
   replay_.append(bytes);
   sent_ += sent;
-  if (sent != bytes.size()) keep();
+  if (sent != bytes.size() || !wire_.flush()) keep();
   if (replay_.size() < confirm_at_) return;
   drop_confirmed();
   confirm_at_ = replay_.size() + kConfirmBytes;
@@ -134,20 +131,18 @@ void Connection::keep() {
 
 // Of what was sent.
 void Connection::drop_confirmed() {
-  int in_kernel = 0;
-  if (state() != State::Up || !is_heard() ||
-      ::ioctl(socket_.get(), SIOCOUTQ, &in_kernel) != 0)
-    return;
+  if (state() != State::Up || !is_heard()) return;
   // The kernel may have what belongs to the handshake, too.
-  const auto unconfirmed = static_cast<std::uint64_t>(in_kernel);
-  if (sent_ - replay_.begin() > unconfirmed) replay_.drop(sent_ - unconfirmed);
+  const std::optional<std::uint64_t> unconfirmed = wire_.unconfirmed();
+  if (unconfirmed && sent_ - replay_.begin() > *unconfirmed)
+    replay_.drop(sent_ - *unconfirmed);
 }
 
 Connection::Written Connection::write_bulk(std::span<const LandingRecord> records,
                                            Channel& channel) {
   const std::lock_guard lock(write_mutex_);
   if (state() == State::Lost) return {records.size(), replay_.end()};
-  if (state() != State::Up || unsent() != 0) {
+  if (state() != State::Up || unsent() != 0 || !wire_.flush()) {
     is_room_awaited_ = true;
     return {0, replay_.end()};
   }
@@ -159,14 +154,11 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
     channel.stamp(heads[i]);
     cut_bulk(heads[i], records[i], &parts[i * kBulkParts]);
   }
-  msghdr message = {};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = records.size() * kBulkParts;
+  const std::span all = std::span(parts).first(records.size() * kBulkParts);
   std::size_t bytes = 0;
-  for (const iovec& part : std::span(parts).first(message.msg_iovlen))
-    bytes += part.iov_len;
+  for (const iovec& part : all) bytes += part.iov_len;
   replay_.reserve(bytes);  // what is sent has to be kept
-  const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t count = wire_.send(all);
   std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
   // Who has been begun has to be ended; the first that has not been stands for all of
   // them, and they go once it has.
@@ -192,7 +184,7 @@ void Connection::keep_bulk(std::span<const iovec> parts, std::size_t sent) {
     at += part.iov_len;
   }
   confirm_at_ = replay_.size() + kConfirmBytes;
-  if (unsent() != 0) keep();
+  if (unsent() != 0 || !wire_.flush()) keep();
 }
 
 bool Connection::flush() {
@@ -211,14 +203,12 @@ bool Connection::flush() {
 bool Connection::flush_locked() {
   while (unsent() != 0) {
     std::array<iovec, kMostBlocks> parts;
-    msghdr message = {};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = replay_.gather(sent_, parts);
-    const ssize_t count =
-        ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::size_t num_parts = replay_.gather(sent_, parts);
+    const ssize_t count = wire_.send(std::span(parts).first(num_parts));
     if (count <= 0) return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
     sent_ += static_cast<std::uint64_t>(count);
   }
+  if (!wire_.flush()) return false;
   drop_confirmed();
   confirm_at_ = replay_.size() + kConfirmBytes;
   has_kept_.store(false, std::memory_order_seq_cst);
@@ -265,23 +255,23 @@ bool Connection::receive() {
   if (has_kept_.load(std::memory_order_relaxed)) flush();
   const std::unique_lock lock(read_mutex_, std::try_to_lock);
   if (!lock) return false;  // another thread does
-  if (read_locked(fd())) return true;
+  if (fd() >= 0 && read_locked()) return true;
   if (!failure_.empty()) ask_for_attention();
   return false;
 }
 
 Connection::Condition Connection::read() {
   const std::lock_guard lock(read_mutex_);
-  read_locked(fd());
+  if (fd() >= 0) read_locked();
   return condition_;
 }
 
 // True: something came.
-bool Connection::read_locked(int socket) {
-  if (!failure_.empty() || socket < 0) return false;
+bool Connection::read_locked() {
+  if (!failure_.empty()) return false;
   bool has_come = false;
   try {
-    has_come = reader_.read(socket);
+    has_come = reader_.read(wire_);
   } catch (const SocketBroken& error) {
     failure_ = error.what();
     condition_ = Condition::Broken;
@@ -327,7 +317,7 @@ void Connection::on_saying(Channel& channel, std::span<const std::byte> body) {
   channel.take(Saying::decode(body));
 }
 
-bool Connection::open(UnforkedFd socket, const Handshake& made) {
+bool Connection::open(Wire wire, const Handshake& made) {
   bool has_to_speak = false;
   {
     const std::lock_guard read_lock(read_mutex_);
@@ -345,8 +335,8 @@ bool Connection::open(UnforkedFd socket, const Handshake& made) {
         made.is_dialer() ? kNever : received_.load(std::memory_order_relaxed);
     has_to_speak = made.is_dialer() && unsent() == 0;
     has_kept_ = unsent() != 0;
-    fd_ = socket.get();
-    socket_ = std::move(socket);
+    fd_ = wire.fd();
+    wire_ = std::move(wire);
     state_ = State::Up;
   }
   if (has_to_speak) say_beat();
@@ -368,24 +358,18 @@ void Connection::give_socket_up(const std::string& reason) {
 
 bool Connection::break_socket() {
   const std::lock_guard lock(write_mutex_);
-  return state() == State::Up && ::shutdown(socket_.get(), SHUT_RDWR) == 0;
+  return state() == State::Up && wire_.shut_down(SHUT_RDWR);
 }
 
 std::optional<std::uint64_t> Connection::end_socket() {
   const std::lock_guard read_lock(read_mutex_);
-  if (socket_.is_open())
-    while (read_locked(socket_.get())) {
+  if (wire_.is_open())
+    while (read_locked()) {
     }
   const std::lock_guard lock(write_mutex_);
-  close_socket();
+  wire_.close();
   if (condition_ == Condition::Spoiled) return std::nullopt;
   return reader_.received();
-}
-
-// Said outright: a forked child may hold a copy, and then close() says nothing.
-void Connection::close_socket() {
-  if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_RDWR);
-  socket_.reset();
 }
 
 void Connection::lose(const std::string& reason) {
@@ -401,7 +385,7 @@ void Connection::lose(const std::string& reason) {
     }
     state_ = State::Lost;
     fd_ = -1;
-    close_socket();
+    wire_.close();
     sent_ = replay_.end();
     replay_.drop(sent_);
     replay_.shrink();
@@ -418,7 +402,7 @@ void Connection::take_own_end(const std::string& why) {
 
 void Connection::shut_down() {
   const std::lock_guard lock(write_mutex_);
-  if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_WR);
+  if (wire_.is_open()) wire_.shut_down(SHUT_WR);
 }
 
 unsigned Connection::beat() {

@@ -22,12 +22,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "allhands/net/unforked_fd.hpp"
 #include "allhands/transport/tcp/channel.hpp"
 #include "allhands/transport/tcp/frame.hpp"
 #include "allhands/transport/tcp/frame_reader.hpp"
 #include "allhands/transport/tcp/handshake.hpp"
 #include "allhands/transport/tcp/replay_buffer.hpp"
+#include "allhands/transport/tcp/wire.hpp"
 
 namespace allhands {
 
@@ -97,7 +97,7 @@ class Connection final : private FrameSink {
   int fd() const { return fd_.load(std::memory_order_relaxed); }
   // From now on it is over this socket, on which `made` is done. False: the peer has
   // not got what was confirmed; the connection is to be lost.
-  bool open(UnforkedFd socket, const Handshake& made);
+  bool open(Wire wire, const Handshake& made);
   // Where it is not Whole, the socket is to be given up, or the connection to be lost.
   Condition read();
   // Nothing more is sent over the socket.
@@ -140,7 +140,7 @@ class Connection final : private FrameSink {
   void on_record(Channel& channel) override;
   void on_saying(Channel& channel, std::span<const std::byte> body) override;
 
-  bool read_locked(int socket);
+  bool read_locked();
   void drop_confirmed();
   void ask_for_attention();
   // Whether the peer has the socket, or reads from it at least.
@@ -149,7 +149,6 @@ class Connection final : private FrameSink {
   }
   void keep();
   void keep_bulk(std::span<const iovec> parts, std::size_t sent);
-  void close_socket();
   std::uint64_t say_beat();
   bool flush_locked();
   std::vector<std::shared_ptr<Channel>> channels();
@@ -171,6 +170,9 @@ class Connection final : private FrameSink {
   std::unordered_map<std::uint64_t, std::shared_ptr<Channel>> channels_;
   std::string reason_;
 
+  // Replaced by who has both of the following.
+  Wire wire_;
+
   std::mutex read_mutex_;  // guards reading from the socket, and what follows
   FrameReader reader_;
   std::string failure_;  // of reading: not empty, nothing more is read
@@ -178,7 +180,6 @@ class Connection final : private FrameSink {
   std::atomic<std::uint64_t> received_ = 0;  // bytes
 
   std::mutex write_mutex_;  // guards writing to the socket, and what follows
-  UnforkedFd socket_;
   std::uint64_t next_number_ = 1;
   ReplayBuffer replay_;
   std::uint64_t sent_ = 0;  // bytes, over this socket and those before

@@ -1,7 +1,5 @@
 #include "allhands/transport/tcp/frame_reader.hpp"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,10 +18,10 @@ constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + LandingRecord::kHeadB
 
 }  // namespace
 
-bool FrameReader::read(int socket) {
+bool FrameReader::read(Wire& wire) {
   if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
   std::size_t total = 0;
-  while (total < kMaxBytes) {
+  while (total < kMaxBytes || wire.has_received()) {
     // The rest of a body goes where it belongs, what follows through the scratch: where
     // bodies land, one behind the other, no more than what is in front of the next one.
     const Place place = next_place();
@@ -31,11 +29,14 @@ bool FrameReader::read(int socket) {
     const std::size_t rest = is_direct ? place.bytes : 0;
     const std::size_t room = is_landing_ ? kFrameAlign + kBulkHeadBytes : kScratchBytes;
     const bool is_last = !is_direct || in_body_ + rest == body_length_;
-    iovec parts[2] = {{place.memory, rest}, {scratch_.get(), is_last ? room : 0}};
-    const ssize_t count = ::readv(socket, parts, 2);
+    const iovec parts[2] = {{place.memory, rest}, {scratch_.get(), is_last ? room : 0}};
+    const ssize_t count = wire.receive(parts);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (count == 0) throw SocketBroken("its process closed the connection");
+    if (count < 0 && errno == EPROTO)
+      throw SocketBroken(
+          "what came cannot be decrypted: something on the way has changed it");
     // No other socket would have better memory to read into.
     if (count < 0 && (errno == EFAULT || errno == EINVAL || errno == ENOMEM))
       throw LinkError(errno_text(errno));

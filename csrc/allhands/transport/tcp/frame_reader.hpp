@@ -11,6 +11,7 @@
 #include "allhands/transport/link.hpp"
 #include "allhands/transport/tcp/channel.hpp"
 #include "allhands/transport/tcp/frame.hpp"
+#include "allhands/transport/tcp/wire.hpp"
 
 namespace allhands {
 
@@ -35,10 +36,10 @@ class FrameReader {
  public:
   explicit FrameReader(FrameSink& sink) : sink_(sink) {}
 
-  // Reads what `socket` has, but not endlessly. False: there is nothing now. Throws
+  // Reads what `wire` has, but not endlessly. False: there is nothing now. Throws
   // SocketBroken, after which another socket may go on where this one has ended, and
   // LinkError where what came is no frame.
-  bool read(int socket);
+  bool read(Wire& wire);
   // Bytes in all.
   std::uint64_t received() const { return received_; }
   // What is landing of `channel` just now has no place any more.

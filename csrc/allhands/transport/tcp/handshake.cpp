@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kMagic = "ahpeers\n";  // a text protocol would end its line
 constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kEncrypted = 1u << 16;  // beside the version
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + kNonceBytes;
 constexpr std::size_t kProofBytes = sizeof(Digest);
@@ -24,30 +25,33 @@ constexpr std::uint32_t kAccepted = 1;
 
 }  // namespace
 
-Handshake::Handshake(UnforkedFd socket, std::string_view secret,
+Handshake::Handshake(UnforkedFd socket, const Credentials& credentials,
                      const ProcessName& self, bool is_dialer)
-    : socket_(std::move(socket)), secret_(secret), self_(self), is_dialer_(is_dialer) {
+    : socket_(std::move(socket)),
+      credentials_(credentials),
+      self_(self),
+      is_dialer_(is_dialer) {
   expect(Step::HelloHead, kHelloHead);
 }
 
-Handshake Handshake::dial(UnforkedFd socket, std::string_view secret,
+Handshake Handshake::dial(UnforkedFd socket, const Credentials& credentials,
                           const ProcessName& self, const ProcessName& peer,
                           std::uint64_t num_sockets) {
-  Handshake made(std::move(socket), secret, self, true);
+  Handshake made(std::move(socket), credentials, self, true);
   made.peer_ = peer;
   made.number_ = num_sockets;
   made.say_hello();
   return made;
 }
 
-Handshake Handshake::listen(UnforkedFd socket, std::string_view secret,
+Handshake Handshake::listen(UnforkedFd socket, const Credentials& credentials,
                             const ProcessName& self) {
-  return Handshake(std::move(socket), secret, self, false);
+  return Handshake(std::move(socket), credentials, self, false);
 }
 
 void Handshake::say_hello() {
   mine_ = kMagic;
-  append_little_endian(mine_, kVersion);
+  append_little_endian(mine_, kVersion | (credentials_.is_encrypted ? kEncrypted : 0));
   append_little_endian(mine_, static_cast<std::uint32_t>(self_.size()));
   append_little_endian(mine_, static_cast<std::uint32_t>(peer_.size()));
   append_little_endian(mine_, is_dialer_ ? number_ : 0);
@@ -73,7 +77,8 @@ void Handshake::fail(const std::string& problem) {
 }
 
 Handshake::State Handshake::advance() {
-  while (state_ == State::Going && receive()) handle();
+  while (state_ == State::Going && step_ != Step::Tls && receive()) handle();
+  if (state_ == State::Going && step_ == Step::Tls) advance_tls();
   return state_;
 }
 
@@ -113,6 +118,8 @@ void Handshake::handle() {
       return handle_verdict();
     case Step::Ready:
       return handle_ready();
+    case Step::Tls:  // which OpenSSL reads
+      return;
   }
 }
 
@@ -121,8 +128,9 @@ void Handshake::handle_hello_head() {
   const auto version = read_little_endian<std::uint32_t>(theirs_.data() + 8);
   const auto from = read_little_endian<std::uint32_t>(theirs_.data() + 12);
   const auto to = read_little_endian<std::uint32_t>(theirs_.data() + 16);
-  if (version != kVersion)
-    return fail("it speaks version " + std::to_string(version) +
+  is_encrypted_there_ = (version & kEncrypted) != 0;
+  if ((version & ~kEncrypted) != kVersion)
+    return fail("it speaks version " + std::to_string(version & ~kEncrypted) +
                 " of the protocol, this process version " + std::to_string(kVersion) +
                 ": install the same release of allhands on every host");
   if (from > kMaxName || to > kMaxName) return fail("its name is too long");
@@ -142,20 +150,32 @@ void Handshake::handle_hello_names() {
     return;
   }
   peer_ = who;
-  if (is_dialer_) {
+  const bool is_alike = is_encrypted_there_ == credentials_.is_encrypted;
+  if (is_dialer_ && is_alike) {
     send(prove(true));
     return expect(Step::Verdict, 4 + kProofBytes);
   }
-  // Who wants another process learns who is here instead, and goes.
-  say_hello();
+  // Who wants another process, or encrypts otherwise, learns who is here, and goes.
+  if (!is_dialer_) say_hello();
+  if (!is_alike)
+    return fail(std::string(is_encrypted_there_ ? "it" : "this process") +
+                " encrypts its connections and " +
+                (is_encrypted_there_ ? "this process" : "it") +
+                " does not: set ALLHANDS_TLS alike on every host");
   if (whom != self_) return fail("it wants another process");
   expect(Step::Proof, kProofBytes);
 }
 
-std::string Handshake::prove(bool as_dialer) const {
-  std::string message(as_dialer ? "allhands peers dialer" : "allhands peers listener");
+// Only who knows the secret can make it.
+std::string Handshake::digest_of_hellos(std::string_view purpose) const {
+  std::string message(purpose);
   message += is_dialer_ ? mine_ + theirs_ : theirs_ + mine_;
-  return std::string(as_view(hmac_sha256(secret_, message)));
+  return std::string(as_view(hmac_sha256(credentials_.secret, message)));
+}
+
+std::string Handshake::prove(bool as_dialer) const {
+  return digest_of_hellos(as_dialer ? "allhands peers dialer"
+                                    : "allhands peers listener");
 }
 
 void Handshake::handle_proof() {
@@ -220,7 +240,34 @@ void Handshake::handle_ready() {
     number_ = head.settled;
   else
     say_ready();
-  if (state_ == State::Going) state_ = State::Done;
+  if (state_ == State::Going) begin_tls();
+}
+
+void Handshake::begin_tls() {
+  if (!credentials_.is_encrypted) {
+    state_ = State::Done;
+    return;
+  }
+  step_ = Step::Tls;
+  try {
+    tls_ = std::make_unique<TlsSession>(
+        socket_.get(), is_dialer_ ? TlsSession::Role::Server : TlsSession::Role::Client,
+        digest_of_hellos("allhands peers tls"));
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+}
+
+void Handshake::advance_tls() {
+  switch (tls_->shake()) {
+    case TlsSession::Progress::Going:
+      return;
+    case TlsSession::Progress::Done:
+      state_ = State::Done;
+      return;
+    case TlsSession::Progress::Failed:
+      return fail(tls_->problem());
+  }
 }
 
 }  // namespace allhands

@@ -46,8 +46,8 @@ PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration 
 
 PortLoop::~PortLoop() { close(); }
 
-void PortLoop::start(std::string secret) {
-  secret_ = std::move(secret);
+void PortLoop::start(Credentials credentials) {
+  credentials_ = std::move(credentials);
   thread_ = start_quiet_thread([this] { run(); });
 }
 
@@ -232,8 +232,9 @@ void PortLoop::welcome(UnforkedFd socket) {
   } catch (const Error&) {
     return make_room();  // this one goes, and comes again
   }
-  shaking_.emplace(fd, Shaking{Handshake::listen(std::move(socket), secret_, self_),
-                               Clock::now() + Handshake::kLimit, nullptr});
+  shaking_.emplace(fd,
+                   Shaking{Handshake::listen(std::move(socket), credentials_, self_),
+                           Clock::now() + Handshake::kLimit, nullptr});
 }
 
 // --- connections that are made ---

@@ -42,7 +42,7 @@ class PortLoop final : public ConnectionOwner {
   ~PortLoop() override;
 
   // Once. Throws Backend where there is no thread.
-  void start(std::string secret);
+  void start(Credentials credentials);
   // Gives what was written a moment to leave, and loses all connections. Idempotent.
   void close();
 
@@ -134,7 +134,7 @@ class PortLoop final : public ConnectionOwner {
   const unsigned most_beats_;
   const unsigned suspicious_beats_;
   std::vector<UnforkedFd> listeners_;
-  std::string secret_;
+  Credentials credentials_;
   std::atomic<bool> is_stopping_ = false;
   Wakeup wakeup_;
   std::thread thread_;

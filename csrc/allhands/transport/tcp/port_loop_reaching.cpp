@@ -99,8 +99,8 @@ void PortLoop::on_connected(int fd) {
   if (connecting.connection->state() == Connection::State::Up)
     break_off(connecting.connection->fd(), silence_text());
   if (connecting.connection->state() == Connection::State::Lost) return;  // closing
-  Handshake handshake = Handshake::dial(std::move(connecting.socket), secret_, self_,
-                                        connecting.connection->peer(),
+  Handshake handshake = Handshake::dial(std::move(connecting.socket), credentials_,
+                                        self_, connecting.connection->peer(),
                                         connecting.connection->num_sockets());
   shaking_.emplace(
       fd, Shaking{std::move(handshake), handshake_end(wanted), connecting.connection});
@@ -245,13 +245,12 @@ void PortLoop::end_slow() {
 void PortLoop::open(Shaking& shaking) {
   const std::shared_ptr<Connection> connection = shaking.connection;
   Handshake made = std::move(shaking.handshake);
-  UnforkedFd socket = made.take_socket();
-  const int fd = socket.get();
+  const int fd = made.fd();
   Reaching& wanted = reaching(connection);
   if (wanted.dialing != fd) drop_attempt(wanted);
   reaching_.erase(connection.get());
   shaking_.erase(fd);
-  if (!connection->open(std::move(socket), made)) return connection->lose(kBytesLost);
+  if (!connection->open(made.take_wire(), made)) return connection->lose(kBytesLost);
   Open& opened = open_.emplace(fd, Open{connection}).first->second;
   watch(fd, opened);
   read(fd, opened);

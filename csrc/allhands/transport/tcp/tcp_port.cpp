@@ -9,6 +9,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/joined.hpp"
 #include "allhands/net/listener.hpp"
+#include "allhands/net/openssl.hpp"
 #include "allhands/net/sha256.hpp"
 #include "allhands/net/socket.hpp"
 #include "allhands/transport/tcp/port_loop.hpp"
@@ -65,8 +66,9 @@ std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
 
 TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
                  std::uint16_t last, std::chrono::nanoseconds silence,
-                 const Places& advertised)
-    : owner_(::getpid()) {
+                 const Places& advertised, bool is_encrypted)
+    : owner_(::getpid()), is_encrypted_(is_encrypted) {
+  if (is_encrypted) OpenSsl::loaded();
   if (hosts.empty() || (first == 0) != (last == 0) || first > last)
     throw Error(ErrorKind::Value, "a port needs a host and a range of ports, got " +
                                       std::to_string(hosts.size()) +
@@ -101,7 +103,8 @@ void TcpPort::start(const Secret& secret) {
   check_owner();
   if (std::exchange(is_started_, true))
     throw Error(ErrorKind::Value, "this port was started before");
-  loop_->start({reinterpret_cast<const char*>(secret.data()), secret.size()});
+  loop_->start(
+      {{reinterpret_cast<const char*>(secret.data()), secret.size()}, is_encrypted_});
 }
 
 std::unique_ptr<Transport> TcpPort::join(const Membership& membership,

@@ -38,10 +38,11 @@ class TcpPort {
   // Listens on each of `hosts`, which are addresses of this machine, at one port of
   // [first, last]; 0, 0: the system picks. Throws Value for arguments that make no
   // sense and Network where it cannot listen. `advertised`: where others reach it, if
-  // not at `hosts`; port 0 there stands for its own.
+  // not at `hosts`; port 0 there stands for its own. `is_encrypted`: all connections by
+  // TLS, the same on all sides. Throws Backend where there is no OpenSSL for that.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
           std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
-          const Places& advertised = {});
+          const Places& advertised = {}, bool is_encrypted = false);
   TcpPort(const TcpPort&) = delete;
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort();
@@ -67,6 +68,7 @@ class TcpPort {
   void check_owner() const;
 
   const pid_t owner_;
+  const bool is_encrypted_;
   std::vector<std::string> endpoints_;
   std::shared_ptr<PortLoop> loop_;
   bool is_started_ = false;
