@@ -1,4 +1,4 @@
-"""The `allhands` command, also `python -m allhands`: its subcommands, each a module."""
+"""The `allhands` command, also `python -m allhands`, with its table of subcommands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COMMANDS = {
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command line `args`; return the exit code."""
     parser = _parser()
     given = parser.parse_args(args)
     if given.version:

@@ -1,10 +1,10 @@
-"""Every exception that allhands raises of its own.
+"""The exception classes that allhands defines, for every module that raises them.
 
     DistError (RuntimeError)
     ├── DistBackendError                 a collective or point-to-point call failed
     │   ├── RankFailedError              a rank of the group died or left
     │   ├── CollectiveMismatchError      the ranks called different things
-    │   ├── ContentMismatchError     what must be the same on all ranks is not
+    │   ├── ContentMismatchError         data that must be the same on all ranks is not
     │   └── CollectiveTimeoutError       also TimeoutError: some rank did not come
     ├── DistNetworkError                 a connection could not be made or was lost
     └── DistStoreError                   a store call failed or timed out
@@ -12,7 +12,8 @@
     InjectedError (RuntimeError)         a fault on demand, see `debug.faults`
     RemoteError (Exception)              never raised: the cause of a RankFailedError
 
-The caller's own mistakes are `ValueError` and `TypeError`, raised before a byte moves.
+A mistake of the caller raises `ValueError` or `TypeError` instead, before any data is
+sent.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ __all__ = [
 
 
 class DistError(RuntimeError):
-    """Base of everything that goes wrong between ranks."""
+    """The base class of all errors that arise between ranks."""
 
 
 class DistBackendError(DistError):
     """A collective or point-to-point operation failed.
 
-    After a collective has failed the group is broken, except by
-    `CollectiveMismatchError` and `ContentMismatchError`: every further call on it
-    raises at once. To go on in the same processes, `shrink_group` to the ranks that are
-    left, destroy the group, or destroy and re-initialize the world.
+    A collective that fails breaks its group: every further call on the group raises at
+    once. `CollectiveMismatchError` and `ContentMismatchError` are exceptions: the group
+    stays usable after them. To continue in the same processes, call `shrink_group` to
+    keep the surviving ranks, destroy the group, or destroy and re-initialize the world.
 
-    A point-to-point message fails alone, and its group works on.
+    A point-to-point message that fails does not break its group.
     """
 
 
 class RankFailedError(DistBackendError):
     """A rank of the group died or left while others still needed it.
 
-    You don't get it for a rank that is merely late: see `CollectiveTimeoutError`.
-    Every surviving rank of the group gets the same `ranks`. Where an exception that
-    nobody caught ended one, and it could say so, that is the `__cause__`, a
-    `RemoteError`.
+    A rank that is merely late does not cause this error: see `CollectiveTimeoutError`.
+    Every surviving rank of the group gets the same `ranks`. If an uncaught exception
+    ended a rank, and that rank could report it, the `__cause__` of this error is a
+    `RemoteError` that describes the exception.
 
     Example:
         ```python
@@ -66,7 +67,7 @@ class RankFailedError(DistBackendError):
     """
 
     ranks: list[int]
-    """Ranks (of the group) that are gone."""
+    """The group ranks that died or left."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -76,8 +77,8 @@ class RankFailedError(DistBackendError):
 class CollectiveMismatchError(DistBackendError):
     """The ranks of a group called different operations at the same position.
 
-    Raised on every rank, before any output is written; the next operation on the group
-    works again.
+    Every rank raises it before any output is written. The group stays usable: its next
+    operation works again.
 
     Example:
         ```python
@@ -89,7 +90,7 @@ class CollectiveMismatchError(DistBackendError):
     """
 
     ranks: list[int]
-    """Ranks (of the group) whose call differs from this rank's."""
+    """The group ranks whose call differs from the call of this rank."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -99,9 +100,9 @@ class CollectiveMismatchError(DistBackendError):
 class ContentMismatchError(DistBackendError):
     """What must be the same on all ranks is not.
 
-    You don't get it unless the program asks: by `ALLHANDS_CHECK=content`, of the arrays
-    of its collectives, or by `debug.check_equal`. Raised on every rank of the group,
-    which works on; what the arrays hold is not to be trusted.
+    Only two checks raise it, both on request: `ALLHANDS_CHECK=content`, which compares
+    the arrays of each collective, and `debug.check_equal`. Every rank of the group
+    raises it. The group stays usable, but do not trust the contents of the arrays.
 
     Example:
         ```python
@@ -113,7 +114,7 @@ class ContentMismatchError(DistBackendError):
     """
 
     ranks: list[int]
-    """Ranks (of the group) that have something else than most; all, if no most have."""
+    """The group ranks that differ from the majority; all ranks if there is none."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -123,10 +124,11 @@ class ContentMismatchError(DistBackendError):
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
     """Some ranks of the group did not come within the time limit, but are alive.
 
-    Where these are on this host and answer, the text says why they did not come: who
-    waits for whom in a circle, or which line of its program a rank is at. They are
-    asked for that by SIGUSR2, as `allhands debug` does, after a wait of a second or
-    more; it takes 0.3 s at most, where other ranks waited with this one 0.6 s.
+    If the missing ranks are on this host and answer, the message says why they did not
+    come: which ranks wait for each other in a cycle, or which line of its program a
+    rank has reached. This rank asks them by SIGUSR2, as `allhands debug` does, if it
+    has waited a second or more. Asking takes 0.3 s at most, or 0.6 s if other ranks
+    waited together with this one.
 
     Example:
         ```python
@@ -138,7 +140,7 @@ class CollectiveTimeoutError(DistBackendError, TimeoutError):
     """
 
     ranks: list[int]
-    """Ranks (of the group) that had not arrived."""
+    """The group ranks that had not arrived."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -146,7 +148,7 @@ class CollectiveTimeoutError(DistBackendError, TimeoutError):
 
 
 class DistNetworkError(DistError):
-    """A connection could not be made, or was lost."""
+    """A network connection could not be made or was lost."""
 
 
 class DistStoreError(DistError):
@@ -154,7 +156,7 @@ class DistStoreError(DistError):
 
 
 class QueueEmptyError(DistStoreError):
-    """`Store.queue_pop(key, block=False)` found nothing.
+    """`Store.queue_pop(key, block=False)` found the queue empty.
 
     Example:
         ```python
@@ -169,8 +171,8 @@ class QueueEmptyError(DistStoreError):
 class InjectedError(RuntimeError):
     """A fault on demand that says `do=raise`: the operation has not begun on this rank.
 
-    It stands for an exception of the program's own, so it is no `DistError`. You don't
-    get it unless `ALLHANDS_FAULTS` or `allhands.debug.faults` asks for it.
+    It stands for an exception of the program itself, so it is not a `DistError`. Only
+    `ALLHANDS_FAULTS` and `allhands.debug.faults` cause it.
 
     Example:
         ```python
@@ -178,7 +180,7 @@ class InjectedError(RuntimeError):
             try:
                 dist.barrier(timeout=timedelta(seconds=1))
             except (dist.InjectedError, dist.CollectiveTimeoutError):
-                pass  # rank 1, and who waits for it
+                pass  # raised on rank 1, and on the ranks that wait for it
         ```
     """
 
@@ -186,9 +188,9 @@ class InjectedError(RuntimeError):
 class RemoteError(Exception):
     """The exception that ended another rank, as text; `__cause__` of a RankFailedError.
 
-    It has what the rank could tell as it ended: no more than the last 16 kB of the
-    traceback, with escapes for what cannot be printed. A rank that was killed, or left
-    by `sys.exit`, tells nothing.
+    It holds what the rank could report as it ended: at most the last 16 kB of the
+    traceback, with unprintable characters escaped. A rank that was killed, or that left
+    by `sys.exit`, reports nothing.
 
     Example:
         ```python
@@ -202,13 +204,13 @@ class RemoteError(Exception):
     """
 
     rank: int
-    """Its rank in the group."""
+    """The group rank of the process that ended."""
     type_name: str
-    """The class, with its module unless that is the program or of Python's own."""
+    """The exception class, with its module unless that is `__main__` or `builtins`."""
     message: str
-    """What `str` said of it there, its first 1000 characters."""
+    """The first 1000 characters of `str(exception)` on that rank."""
     traceback: str
-    """The text that Python shows of it, with what it came of."""
+    """The traceback as Python prints it, with the exceptions that caused it."""
 
     def __init__(self, rank: int, type_name: str, message: str, traceback: str) -> None:
         super().__init__(rank, type_name, message, traceback)

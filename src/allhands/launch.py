@@ -1,7 +1,7 @@
-"""`python -m allhands.launch`: `allhands.run` with torch.distributed.launch's habit.
+"""`python -m allhands.launch`: `allhands.run` as torch.distributed.launch works.
 
-Each rank gets `--local-rank=N` as its first argument, unless `--use-env` says that it
-reads LOCAL_RANK instead.
+Each rank gets `--local-rank=N` as its first argument, unless `--use-env` says that the
+program reads LOCAL_RANK instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command line `args`; return the exit code."""
     parser = run.get_args_parser("python -m allhands.launch")
     parser.add_argument(
         "--use-env",

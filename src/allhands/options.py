@@ -1,10 +1,10 @@
-"""What a caller may choose: reduce operations, options of calls, debug levels, limits.
+"""The options of the public API: reduce operations, call options, time limits.
 
 `ReduceOp` is two things at once, as in torch.distributed: a namespace of plain
 operations (`ReduceOp.SUM`, a `RedOpType`) and a class whose objects carry an operation
 with its factor (`ReduceOp.PREMUL_SUM(0.5)`). Every plain operation counts as a
-`ReduceOp`, equals the objects made from it and has their hash. The numbers are those
-of the native core. Immutable, so any thread may use them.
+`ReduceOp`, equals the objects made from it and has their hash. Its numbers are those
+of the native core. Reduce operations are immutable, so any thread may use them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = [
 ]
 
 default_pg_timeout = timedelta(minutes=30)
-"""Time limit of a group's operations where none is given."""
+"""The time limit of a group's operations if the caller gives none."""
 
 
 class DebugLevel(IntEnum):
-    """How much a program wants to be told: OFF, INFO, DETAIL; see `set_debug_level`."""
+    """How much a program logs: OFF, INFO, DETAIL; see `set_debug_level`."""
 
     name: str
     value: int
@@ -59,11 +59,11 @@ class DebugLevel(IntEnum):
 
 
 def as_timedelta(timeout: timedelta | float) -> timedelta:
-    """The time limit `timeout`; torch's classes take a float for seconds, too.
+    """Return `timeout` as a timedelta; a float is seconds, as in torch's classes.
 
     Raises:
-        TypeError: it is neither.
-        ValueError: it is negative, or no number.
+        TypeError: `timeout` is neither a timedelta nor a float.
+        ValueError: `timeout` is negative, NaN or too large.
     """
     if isinstance(timeout, float):
         timeout = _timedelta_of(timeout)
@@ -75,15 +75,15 @@ def as_timedelta(timeout: timedelta | float) -> timedelta:
 
 
 def to_seconds(timeout: timedelta | float) -> float:
-    """The time limit `timeout` in seconds; see `as_timedelta`."""
+    """Return the time limit `timeout` in seconds; see `as_timedelta`."""
     return as_timedelta(timeout).total_seconds()
 
 
 def check_timedelta(timeout: timedelta) -> None:
-    """Refuse what is no timedelta.
+    """Check that `timeout` is a timedelta.
 
     Raises:
-        TypeError: it is none.
+        TypeError: `timeout` is not a timedelta.
     """
     if not isinstance(timeout, timedelta):
         is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
@@ -114,10 +114,11 @@ class _CountsPlainOps(type):
 class ReduceOp(metaclass=_CountsPlainOps):
     """How the values of several ranks become one, element by element.
 
-    - SUM, AVG, PRODUCT, MIN, MAX work on numbers; MIN and MAX not on complex ones.
+    - SUM, AVG, PRODUCT, MIN, MAX work on numbers, but MIN and MAX not on complex ones.
     - BAND, BOR, BXOR work on the bits of integers, and on bool.
-    - PREMUL_SUM(factor) multiplies by a factor, which may differ from rank to rank, and
-      sums. For arrays of integers it is an integer in [-2**63, 2**64), kept exactly.
+    - PREMUL_SUM(factor) multiplies each rank's array by its factor, then sums. The
+      factor may differ from rank to rank. For arrays of integers the factor is an
+      integer in [-2**63, 2**64), kept exactly.
 
     Example:
         ```python
@@ -176,7 +177,7 @@ class ReduceOp(metaclass=_CountsPlainOps):
 
     @property
     def factor(self) -> float:
-        """What PREMUL_SUM multiplies by.
+        """The number that PREMUL_SUM multiplies by.
 
         Raises:
             RuntimeError: the operation has no factor.
@@ -209,19 +210,20 @@ RedOpType: TypeAlias = ReduceOp.RedOpType
 
 
 def _number(factor: Any) -> float:
-    """An int where it is one of any library, else a float."""
+    """Return an int if `factor` is an integer of any library, else a float."""
     try:
         integer = operator.index(factor)
     except TypeError:
         return float(factor)
-    float(integer)  # OverflowError, now and not in the operation
+    float(integer)  # raises OverflowError here rather than in the operation
     return integer
 
 
 def supports_complex(reduceOp: RedOpType | ReduceOp) -> bool:
     """Whether the operation can reduce complex numbers.
 
-    SUM, AVG, PRODUCT and PREMUL_SUM can: those that need no order and no bits.
+    SUM, AVG, PRODUCT and PREMUL_SUM can. The others need an order of the numbers, or
+    their bits.
 
     Example:
         ```python
@@ -257,21 +259,21 @@ reduce_op = _DeprecatedReduceOp()
 class NativeOptions:
     """What the native engine can be told of a group: `pg_options` of what makes one.
 
-    A group that is made of another one (`new_subgroups`, `split_group`, `shrink_group`,
-    `merge_remote_group`; `new_group` makes them of the world) is as that one, unless it
-    gets options of its own.
+    A group made from another group inherits the options of that group unless it gets
+    its own: `new_subgroups`, `split_group`, `shrink_group` and `merge_remote_group`
+    make such groups. Groups of `new_group` inherit the options of the world.
 
     Args:
-        reduce_order: in which order a group on several hosts reduces large arrays.
-            "rank": in that of the ranks, in one reduction, so that results have the
-            same bits wherever the ranks are, as on one host. "any": whichever is fast;
-            the same bits on every rank, too. None: as the group that it is made of; the
-            world as `ALLHANDS_REDUCE_ORDER` says, else "any". It must be the same on
-            all ranks: else their first reduction raises `CollectiveMismatchError` on
-            each of them.
+        reduce_order: the order in which a group on several hosts reduces large arrays.
+            "rank": in rank order, in one reduction, so that results have the same bits
+            wherever the ranks are, as on one host. "any": in the fastest order; every
+            rank still gets the same bits. None: the group inherits the order; the world
+            takes that of `ALLHANDS_REDUCE_ORDER`, or else "any". All ranks must pass
+            the same order: otherwise the first reduction raises
+            `CollectiveMismatchError` on every rank.
 
     Raises:
-        ValueError: there is no such order.
+        ValueError: `reduce_order` is not None, "any" or "rank".
 
     Example:
         ```python
@@ -293,8 +295,8 @@ class NativeOptions:
 class CallOptions:
     """What the methods of a `ProcessGroup` take as `opts`, in torch's spelling.
 
-    A negative `timeout` stands for the group's. `asyncOp` is there for programs that
-    set it; those methods return a `Work` in any case.
+    A negative `timeout` means the timeout of the group. `asyncOp` has no effect: these
+    methods always return a `Work`. It exists for programs that set it.
     """
 
     timeout: timedelta = timedelta(milliseconds=-1)

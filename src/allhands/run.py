@@ -1,8 +1,8 @@
 """`allhands run`, `python -m allhands.run`: one command starts all ranks of a program.
 
-Takes torchrun's options and sets torchrun's environment variables. This module reads
-the command line and makes the secret of a job with one node; `allhands.elastic` has the
-job's store and runs the ranks. See docs/howto/launch.md.
+It takes torchrun's options and sets torchrun's environment variables. This module reads
+the command line and makes the secret of a job with one node; `allhands.elastic` makes
+the job's store and runs the ranks. See docs/howto/launch.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "run",
 ]
 
-# torchrun's.
+# The defaults of torchrun.
 _DEFAULT_PORT = 29500
 _DEFAULT_LIMIT = "600"
 _RUN_PATH = (
@@ -59,7 +59,7 @@ _RUN_PATH = (
 
 
 def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
-    """The command line's parser. `PET_<OPTION>` in the environment is a default."""
+    """Return the parser; `PET_<OPTION>` in the environment sets an option's default."""
     parser = argparse.ArgumentParser(
         prog=prog,
         usage=f"{prog} [options] program [arguments]",
@@ -221,7 +221,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
 
 
 def _num_gpus() -> int:
-    """GPUs that a process would see (CUDA_VISIBLE_DEVICES holds), by CUDA's driver."""
+    """Ask CUDA's driver for the number of GPUs, as CUDA_VISIBLE_DEVICES limits it."""
     count = ctypes.c_int(0)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -240,13 +240,14 @@ def _num_gpus() -> int:
 def run(args: argparse.Namespace) -> int:
     """Run the program that `args` describe; returns the launcher's exit code.
 
-    Sets ALLHANDS_SECRET in this process's environment, unless it is set, and
-    ALLHANDS_REPLACE_GLOO where that is asked for.
+    It sets environment variables of this process, which the ranks inherit:
+    ALLHANDS_SECRET if the job has one node and the variable is not set yet, and
+    ALLHANDS_REPLACE_GLOO if `args` ask for it.
 
     Raises:
         ValueError: an option's value cannot be used.
-        DistNetworkError: the store cannot listen on the address or port asked for, or
-            not be reached there.
+        DistNetworkError: the store cannot listen on the requested address or port, or
+            cannot be reached there.
         OSError: the program cannot be started.
     """
     num_nodes = _check(args)
@@ -282,13 +283,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verdict(path: str) -> str:
-    """What the flight records in that file tell; empty: nothing."""
+    """Return the verdict on the flight records in `path`, or why there is none."""
     try:
         job = read_job([path])
         found = verdict(job.dumps, job.endings)
     except (OSError, ValueError) as error:
         return str(error)
-    except Exception as error:  # what ranks wrote is not to change the exit code
+    except Exception as error:  # bad records must not change the exit code
         return f"which are odd, nothing can be told ({type(error).__name__}: {error})"
     return "" if found is None else found.line
 
@@ -296,7 +297,7 @@ def _verdict(path: str) -> str:
 def _met(
     args: argparse.Namespace, num_nodes: int, num_workers: int
 ) -> AbstractContextManager[Joined]:
-    """The job's store, and where this node stands in the job."""
+    """Join the job: its store, and the place of this node in it."""
     address, port, run_id = args.master_addr, args.master_port, args.rdzv_id
     if num_nodes == 1:
         os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
@@ -315,7 +316,7 @@ def _met(
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Hold that the options go together; returns the number of nodes."""
+    """Check that the options are compatible; return the number of nodes."""
     num_nodes = _num_nodes(args.nnodes)
     if not 0 <= args.node_rank < num_nodes:
         want = "0" if num_nodes == 1 else f"a number from 0 to {num_nodes - 1}"
@@ -354,7 +355,7 @@ def _num_nodes(given: str) -> int:
 
 
 def _check_meeting_place(args: argparse.Namespace) -> None:
-    """Hold that several nodes know where to meet; fills in what has a default."""
+    """Check that the nodes know where to meet, and fill in the defaults."""
     if args.standalone:
         raise ValueError(f"--standalone and --nnodes {args.nnodes} exclude each other")
     if args.rdzv_backend != "static":
@@ -377,7 +378,7 @@ def _check_meeting_place(args: argparse.Namespace) -> None:
 
 
 def _meeting_limit(given: str) -> float:
-    """Seconds for which nodes wait for each other, from the text of --rdzv-conf."""
+    """Return how long nodes wait for each other, in seconds, from --rdzv-conf."""
     values = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
     text = values.get("timeout", _DEFAULT_LIMIT)
     try:
@@ -399,11 +400,11 @@ def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:
     elif args.no_python:
         start = [program]
     elif args.module:
-        check_module(program)  # one error, as of a file
+        check_module(program)  # one error here, as for a missing file
         start = [*python, "-m", program]
     else:
         if program != "-":
-            os.stat(program)  # one error, where every rank would tell of its own
+            os.stat(program)  # one error here instead of one from every rank
         start = [*python, program]
     if getattr(args, "use_env", True):
         return lambda _: [*start, *rest]
@@ -424,7 +425,7 @@ def _preload(args: argparse.Namespace) -> Preload | None:
 
 
 def _first_path(args: argparse.Namespace) -> str | None:
-    """What Python itself puts first in `sys.path` of a rank."""
+    """Return what Python itself puts first in the `sys.path` of a rank."""
     if sys.version_info >= (3, 11) and os.environ.get("PYTHONSAFEPATH"):
         return None
     program: str = args.training_script
@@ -455,12 +456,12 @@ def _logs(args: argparse.Namespace, shown: frozenset[int]) -> LogSpec:
 
 
 def main(args: Sequence[str] | None = None, prog: str = "allhands run") -> int:
-    """The command: parse, run; what cannot be done is said in a line on stderr."""
+    """Parse `args` and run the job; report an error in one line on stderr."""
     return start(get_args_parser(prog), args)
 
 
 def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
-    """`run` the command line that `parser` reads, with errors as a shell has them."""
+    """Parse `args` by `parser` and `run` them; errors give a shell's exit codes."""
     namespace = parser.parse_args(args)
     try:
         return run(namespace)
@@ -472,7 +473,7 @@ def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
     except RuntimeError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1
-    except KeyboardInterrupt:  # before there are ranks
+    except KeyboardInterrupt:  # no rank has started yet
         sys.stderr.write(f"{parser.prog}: ended by SIGINT\n")
         return 128 + signal.SIGINT
 

@@ -1,7 +1,7 @@
 """Every `ALLHANDS_*` environment variable: name, type, default, help.
 
-The only reader of them. A setting is read when it is asked for, not at import, so a
-program may set it before `init_process_group`.
+No other module reads these variables. A setting is read when `get` is called, not at
+import, so a program may set it before `init_process_group`.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Setting(Generic[T]):
     default: T
     help: str
     is_secret: bool = False
-    """Whether nothing that others may read is to show the value."""
+    """Whether the value must not appear in output that others may read."""
 
     def get(self) -> T:
-        """Its value now, or the default where it is unset or empty.
+        """Return its current value, or the default if it is unset or empty.
 
         Raises:
             ValueError: the text is not a value of this setting.
@@ -122,7 +122,7 @@ class LaunchersStore(NamedTuple):
     host: str
     port: int
     master_port: int
-    """The ranks that were given this MASTER_PORT meet there."""
+    """The MASTER_PORT that the launcher set: ranks that have it use this store."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}@{self.master_port}"
@@ -299,7 +299,7 @@ interfaces = Setting(
 
 
 def _places(text: str) -> list[tuple[str, int]]:
-    import ipaddress  # some milliseconds that others need not take
+    import ipaddress  # here: the import takes milliseconds, and few processes need it
 
     places = []
     for item in text.split(","):
