@@ -1,11 +1,11 @@
-"""Arrays of any library, seen as memory: the only code that knows array libraries.
+"""Arrays of any library as memory; only this package knows array libraries.
 
-A library is one module here with the functions of `Library` and one row of `MODULES`,
-by the package that its classes come from.
-The module is loaded when the first array of that library comes; a library itself is
-never imported, since whoever hands over an array has it already. The table keyed by
-exact type makes the intake of an array one dictionary look-up; it only ever grows, so
-any thread may use it.
+Each library has one module here, with the functions of `Library`, and one row in
+`MODULES`, keyed by the package that its classes come from. The module is loaded when
+the first array of the library arrives. The library itself is never imported: a caller
+that passes an array has imported it already. A table keyed by exact type makes the
+intake of an array one dictionary look-up. Entries are only added, so any thread may use
+the table.
 """
 
 from __future__ import annotations
@@ -54,55 +54,55 @@ class Library(Protocol):
         """See `allhands.arrays.device_of`."""
 
     def from_numpy(self, array: np.ndarray[Any, Any]) -> Array:
-        """`array` as one of the library's own, without a copy."""
+        """Return `array` as an array of the library, without a copy."""
 
     def from_bytes(
         self, memory: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any
     ) -> Array:
-        """`memory`, all of it, as an array of the library's own, without a copy."""
+        """Return all of `memory` as an array of the library, without a copy."""
 
     def new_future(self) -> Any:
-        """A future of the library's own kind: set_result, set_exception."""
+        """Return a future of the library, with set_result and set_exception."""
 
 
 MODULES: dict[str, str] = {
     "numpy": "allhands.arrays._numpy",
     "torch": "allhands.arrays._torch",
-    # Every class has a base from there; so this is asked where no library is known.
+    # Every class derives from `object` of builtins, so this row is the fallback.
     "builtins": "allhands.arrays._exported",
 }
 _libraries: dict[type, Library] = {}
 
 
 def as_buffer(array: Array, *, writable: bool, name: str = "tensor") -> Buffer:
-    """The memory of `array`, without a copy; the buffer keeps `array` alive.
+    """Return the memory of `array`, without a copy; the buffer keeps `array` alive.
 
-    `name` is the parameter that the caller's caller passed, for messages.
+    `name` is the name of the public function's parameter, for error messages.
 
     Raises:
-        TypeError: `array` is no array, or its elements are no numbers.
-        ValueError: it is to be written to but read-only, or its elements overlap.
-        RuntimeError: its memory cannot be read here (on a device, ...).
-        SparseArrayError: it consists of parts.
+        TypeError: `array` is not an array, or its elements are not numbers.
+        ValueError: `writable`, but `array` is read-only or its elements overlap.
+        RuntimeError: the memory cannot be read here, for example on a device.
+        SparseArrayError: `array` is sparse: it consists of several parts.
     """
     library = _libraries.get(type(array)) or library_of(array, name)
     return library.as_buffer(array, writable)
 
 
 def device_of(array: Array) -> str:
-    """The type of device whose memory holds `array`: "cpu", "cuda", ...
+    """Return the type of the device that holds `array`: "cpu", "cuda", ...
 
     Raises:
-        TypeError: `array` is no array.
+        TypeError: `array` is not an array.
     """
     return library_of(array).device_of(array)
 
 
 def library_of(array: Array, name: str = "tensor") -> Library:
-    """The library that `array` belongs to.
+    """Return the library that `array` belongs to.
 
     Raises:
-        TypeError: to none that is known here.
+        TypeError: `array` belongs to no known library.
     """
     kind = type(array)
     if kind not in _libraries:
@@ -111,30 +111,30 @@ def library_of(array: Array, name: str = "tensor") -> Library:
 
 
 def reducers() -> dict[type, Callable[[Any], Any]]:
-    """How pickle takes apart objects of which it would copy the memory, by class.
+    """Return reduce functions, by class, with which pickle does not copy memory.
 
-    For `Pickler.dispatch_table`: with these, memory goes as a `PickleBuffer`. Of the
-    libraries that the program has imported.
+    They are for `Pickler.dispatch_table` and pass memory on as a `PickleBuffer`. The
+    result covers the libraries that the program has imported.
     """
     found: dict[type, Callable[[Any], Any]] = {}
     for name, module in MODULES.items():
-        if sys.modules.get(name) is not None:  # None: it must not be imported
+        if sys.modules.get(name) is not None:  # None: its import is blocked
             found |= _load(module).reducers
     return found
 
 
 def load() -> None:
-    """Load what the arrays of this program need later.
+    """Load the modules of all libraries that the program has imported.
 
-    Of the libraries that it has imported. Left to the first array, it would fail where
-    the program has no file descriptor free.
+    Loading them with the first array would fail if the program had no free file
+    descriptor by then.
     """
     reducers()
     importlib.import_module("allhands.arrays.future")
 
 
 def library_of_dtype(dtype: Any) -> Library:
-    """The library whose arrays have elements of `dtype`; NumPy if in doubt."""
+    """Return the library that `dtype` belongs to; NumPy if it is unknown."""
     root = type(dtype).__module__.partition(".")[0]
     module = "numpy" if root == "builtins" else root
     return _load(MODULES.get(module, MODULES["numpy"]))
@@ -147,7 +147,7 @@ def _find(kind: type, name: str) -> Library:
             library = _load(module)
             if library.accepts(kind):
                 return library
-            break  # as memory a MaskedArray would lose its mask
+            break  # the fallback would accept a MaskedArray and lose its mask
     raise TypeError(
         f"Invalid function argument. Expected parameter `{name}` of an array type "
         f"(numpy.ndarray, torch.Tensor or an object with the buffer protocol), but got "

@@ -1,9 +1,9 @@
 """Objects that export their memory by the buffer protocol.
 
-bytes, bytearray, memoryview, mmap, array.array, ctypes arrays and their like. Their
-elements are numbers of the format that they say they have; single characters (`c`)
-are bytes. An object stays exported while an operation has it: a bytearray or mmap
-cannot be resized or closed meanwhile. What has to be made for them is NumPy's.
+These are bytes, bytearray, memoryview, mmap, array.array, ctypes arrays and the like.
+Their elements are numbers of the format that they declare; single characters (`c`) are
+bytes. An object stays exported while an operation uses it: a bytearray or mmap cannot
+be resized or closed meanwhile. Outputs that the package makes for them are NumPy's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "reducers",
 ]
 
-# As struct writes them; Zf and Zd are NumPy's complex numbers.
+# The format codes of `struct`; Zf and Zd are NumPy's complex numbers.
 _FORMATS = {*"?bBhHiIlLqQefdc", "Zf", "Zd"}
 
 

@@ -1,8 +1,8 @@
 """NumPy arrays; also the extension dtype bfloat16 of ml_dtypes.
 
-The core reads usual arrays itself, see csrc/allhands/python/array.hpp. Here come
-strided ones and subclasses, bfloat16 (a dtype of another package), and
-all that has to be refused with a reason.
+The core reads ordinary arrays itself, see csrc/allhands/python/array.hpp. This module
+handles strided arrays, subclasses and bfloat16 (a dtype of another package), and
+refuses all other arrays with a reason.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
     "reducers",
 ]
 
-reducers: dict[type, Callable[[Any], Any]] = {}  # arrays do so by themselves
+reducers: dict[type, Callable[[Any], Any]] = {}  # NumPy arrays do it by themselves
 
 
 def accepts(kind: type) -> bool:
     """See `allhands.arrays.Library`; a mask could not follow its data."""
-    # No import: that takes NumPy as long as all the rest of a rank's start here.
+    # Not imported: importing numpy.ma takes as long as the rest of a rank's start.
     masks = sys.modules.get("numpy.ma.core")
     return issubclass(kind, np.ndarray) and not (
         masks is not None and issubclass(kind, masks.MaskedArray)

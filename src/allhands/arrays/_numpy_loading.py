@@ -1,9 +1,10 @@
-"""What of NumPy an unpickler may make that trusts nobody: arrays, dtypes, scalars.
+"""The NumPy objects that an unpickler of untrusted data may make.
 
-NumPy believes what a pickle says of a dtype, its size and flags, from which it knows
-where in memory there are references to objects. So here a dtype's state is made anew
-from its description, references stand only in arrays of objects, and what an array
-has may be said once, before anything else can refer to its memory.
+They are arrays, dtypes and scalars. NumPy trusts the size and flags that a pickle gives
+for a dtype, and derives from them where memory holds references to objects. Therefore
+this module makes a dtype's state anew from its description, allows references only in
+arrays of objects, and lets a pickle set the state of an array only once, before
+anything else can refer to its memory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _ndarray(*_: Any) -> Any:
 
 
 def _reconstruct(kind: Any, shape: Any, dtype: Any) -> Any:
-    """An array that gets its state later."""
+    """Return an empty array, whose state is set later."""
     if kind is not _ndarray:
         raise ValueError(f"an array of {kind!r}; only numpy.ndarray can be loaded")
     return np.empty(0, np.int8)
@@ -47,7 +48,7 @@ def _reconstruct(kind: Any, shape: Any, dtype: Any) -> Any:
 def _frombuffer(
     memory: Any, dtype: Any, shape: Any, order: Any, axes: Any = None
 ) -> Any:
-    """An array of this memory."""
+    """Return an array on `memory`."""
     array = np.frombuffer(memory, dtype=np.dtype(dtype))
     if order == "K" and axes is not None:
         return array.reshape(shape, order="C").transpose(axes)
@@ -77,7 +78,7 @@ def _set_array(array: Any, state: Any) -> None:
 
 
 def _set_dtype(dtype: Any, state: Any) -> None:
-    """Give `dtype` the state that NumPy gives one of this description."""
+    """Set the state of `dtype` to what NumPy makes of the same description."""
     meant = _dtype_meant(dtype, *state)
     if type(meant) is not type(dtype) or meant.itemsize != dtype.itemsize:
         raise ValueError(f"{dtype!r} is to become {meant!r}, which is another dtype")

@@ -1,12 +1,12 @@
 """torch tensors on the CPU.
 
-Loaded when the first tensor comes, or an object that holds one, which imports torch if
-nothing has done so yet.
-From then on the core reads usual tensors itself, where torch has the means for it; here
-come the others, and all that has to be refused with a reason.
+This module is loaded with the first tensor, or with the first received object that
+holds one; then it imports torch if the program has not done so. From then on the core
+reads ordinary tensors itself, if this torch supports it. This module handles the other
+tensors, and refuses with a reason those that cannot be communicated.
 
-A tensor is taken as memory: whether it requires grad makes no difference, and autograd
-does not see what an operation writes, as in torch.distributed.
+A tensor counts as plain memory: whether it requires grad makes no difference, and
+autograd does not see what an operation writes, as in torch.distributed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def from_numpy(array: Any) -> Any:
 
 def from_bytes(memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """See `allhands.arrays.Library`."""
-    if not memory.size:  # torch makes no other dtype of no bytes
+    if not memory.size:  # torch cannot view an empty array as another dtype
         return _torch.empty(shape, dtype=dtype)
     return _torch.from_numpy(memory).view(dtype).view(shape)
 
@@ -145,7 +145,7 @@ def new_future() -> Any:
 
 
 def _reduce_typed(storage: Any) -> Any:
-    """The storage that a pickled tensor refers to: one without dtype, and the dtype."""
+    """Reduce a typed storage, to which tensors refer, to untyped storage and dtype."""
     untyped = storage._untyped_storage  # its other attributes warn
     if untyped.device.type != "cpu":
         return storage.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
@@ -153,7 +153,7 @@ def _reduce_typed(storage: Any) -> Any:
 
 
 def _reduce_untyped(storage: Any) -> Any:
-    """Its memory as a buffer, which pickle need not copy; on the CPU only."""
+    """Reduce a CPU storage to a buffer of its memory, which pickle need not copy."""
     if storage.device.type != "cpu":
         return storage.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     memory = _torch.empty(0, dtype=_torch.uint8).set_(storage)
@@ -173,10 +173,10 @@ def _untyped_storage(memory: Any) -> Any:
 
 
 RESTORERS = (_typed_storage, _untyped_storage)
-"""What these pickles name beside torch's own functions."""
+"""The functions that these pickles name beside torch's own."""
 
-# Tensors are left to torch, with all that they may have: views of one storage, grad,
-# hooks, classes. It refers to their memory by storages, of which it would make copies.
+# torch itself pickles tensors with all their attributes: views of one storage, grad,
+# hooks, classes. It would copy their storages, so only these are reduced here.
 reducers: dict[type, Callable[[Any], Any]] = {
     _torch.UntypedStorage: _reduce_untyped,
     _torch.storage.TypedStorage: _reduce_typed,
@@ -184,7 +184,7 @@ reducers: dict[type, Callable[[Any], Any]] = {
 
 
 def _materialise(array: Any, writable: bool) -> Any:
-    """A copy without the lazy conjugation or negation of a view."""
+    """Return a copy of a view with its lazy conjugation or negation carried out."""
     if writable:
         raise ValueError(
             "tensor is a lazily conjugated or negated view, but the operation writes "
@@ -194,7 +194,7 @@ def _materialise(array: Any, writable: bool) -> Any:
 
 
 def _check_storage(array: Any) -> None:
-    """Refuse a tensor whose storage was made smaller under it."""
+    """Refuse a tensor whose storage has been resized to less than it needs."""
     last = array.storage_offset() + sum(
         (size - 1) * stride
         for size, stride in zip(array.shape, array.stride(), strict=True)

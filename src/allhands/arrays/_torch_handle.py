@@ -1,8 +1,9 @@
-"""What torch's C interface needs and answers, for the core to ask it without Python.
+"""Addresses in torch's C interface, with which the core reads storages without Python.
 
-The interface (torch/csrc/inductor/aoti_torch/c/shim.h) is stable by torch's word. Its
+torch documents the interface (torch/csrc/inductor/aoti_torch/c/shim.h) as stable. Its
 functions take a handle: the address of the pointer to the C++ tensor. A Python tensor
-contains that pointer; where, a look at two of them tells, as torch gives its value.
+contains that pointer. This module finds its offset by searching two tensors for the
+value of the pointer, which torch gives.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ class StorageQueries(NamedTuple):
 
 
 def storage_queries() -> StorageQueries | None:
-    """None where this torch has none of it."""
+    """Return the addresses, or None if this torch lacks the interface."""
     torch: Any = importlib.import_module("torch")
     places = set.intersection(*(_places(torch.empty(n)) for n in (1, 2)))
-    # Where torch._C is linked to libtorch, the search goes on there.
+    # The dynamic linker also searches libtorch, to which torch._C is linked.
     library = ctypes.CDLL(torch._C.__file__)
     try:
         functions = [
@@ -42,7 +43,7 @@ def storage_queries() -> StorageQueries | None:
 
 
 def _places(tensor: Any) -> set[int]:
-    """Where in the Python object the address of the C++ tensor stands."""
+    """Return the offsets in the Python object that hold the C++ tensor's address."""
     size = ctypes.sizeof(ctypes.c_void_p)
     number = type(tensor).__basicsize__ // size
     words = (ctypes.c_void_p * number).from_address(id(tensor))

@@ -1,8 +1,8 @@
-"""What of torch an unpickler may make that trusts nobody: what `torch.load` allows.
+"""The torch objects that an unpickler of untrusted data may make.
 
-That is a list of torch's own, for `torch.load(weights_only=True)`, with what the
-program added to it. Beside it stand the storages as `_torch.reducers` takes them apart.
-The indices of sparse tensors are looked at, for torch reads and writes where they say.
+They are those that `torch.load(weights_only=True)` allows, with those that the program
+added, and the storages as `_torch.reducers` pickles them. The indices of sparse tensors
+are checked, because torch reads and writes memory at the positions that they give.
 """
 
 from __future__ import annotations

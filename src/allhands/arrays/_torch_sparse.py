@@ -1,7 +1,8 @@
-"""torch's sparse tensors in coordinate format (COO), taken apart and put together.
+"""Conversion of torch's sparse tensors in coordinate format (COO) to parts and back.
 
-A row is what one column of `indices` names: of a hybrid tensor an array of its dense
-dimensions, else a number. Rows are numbered in the order of the sparse dimensions.
+A row is the value at one column of `indices`: an array over the dense dimensions of
+a hybrid tensor, or else a number. Rows are numbered in the order of the sparse
+dimensions.
 """
 
 from __future__ import annotations
