@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from types import FrameType, TracebackType
 from typing import NamedTuple
@@ -69,7 +69,7 @@ def inside(frame: FrameType | None) -> str:
     return name
 
 
-@cache
+@lru_cache(1024)
 def _is_of_a_program(filename: str) -> bool:
     return not filename.startswith((_OURS, *_NO_PROGRAMS, *_libraries()))
 

@@ -6,6 +6,7 @@ last: without faults nothing of this is on the way of their operations.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 
 from allhands import settings
@@ -42,7 +43,8 @@ class FaultPoint:
         """Of the world; -1 before it is known."""
         self.links: HostLinks | None = None
         """None before it is known who the ranks are."""
-        self._is_at_stores = False
+        self._leave_stores: Callable[[], object] | None = None
+        """Takes the hook of stores down; None while there is none of this rank."""
         self._asked: tuple[Faults, ...] = ()
         self._by_setting: tuple[str, Faults] | None = None
 
@@ -133,9 +135,11 @@ class FaultPoint:
         is_of_stores = any(
             fault.op.startswith(STORE) for faults in asked for fault in faults.all
         )
-        if is_of_stores != self._is_at_stores:
-            self._is_at_stores = is_of_stores
-            (hook.hang if is_of_stores else hook.take_down)(self._meet_request)
+        if is_of_stores and self._leave_stores is None:
+            self._leave_stores = self._hang_on_stores()
+        elif not is_of_stores and self._leave_stores is not None:
+            self._leave_stores()
+            self._leave_stores = None
         for group in groups:
             self._hang_on(group)
 
@@ -144,6 +148,20 @@ class FaultPoint:
             self.meet((group.group_name, group.group_desc), told.op)
 
         group.set_first_hook(meet if self._asked else None)
+
+    def _hang_on_stores(self) -> Callable[[], object]:
+        """Returns what takes the hook down, at the latest when this object goes."""
+        point = weakref.ref(self)
+
+        def meet(request: str) -> None:
+            here = point()
+            if here is not None:
+                here._meet_request(request)
+
+        hook.hang(meet)
+        leave = weakref.finalize(self, hook.take_down, meet)
+        leave.atexit = False
+        return leave
 
     def _meet_request(self, request: str) -> None:
         if self._is_here():
