@@ -158,7 +158,7 @@ def test_a_page_for_all_addresses_is_called_by_the_machines_name():
     def body():
         url = dist.debug.start_debug_server(port=0, host="0.0.0.0")
         assert url.startswith(f"http://{socket.gethostname()}:")
-        page = Page(url.replace(socket.gethostname(), "127.0.0.1"))
+        page = Page(url.replace(socket.gethostname(), "127.0.0.1", 1))
         name = urlsplit(url).netloc
         assert page.ask("/job", Host=name).status == 200
         dist.debug.stop_debug_server()
