@@ -23,7 +23,7 @@ Descriptor descriptor(const Operation& operation) {
           .shares = digest_of_counts(operation.outputs)};
 }
 
-// Of the largest where they differ.
+// The bytes of the largest array, if they differ.
 std::size_t largest_bytes(const Operation& operation) {
   return largest_count(operation.outputs) * size_of(operation.input.dtype);
 }

@@ -1,8 +1,8 @@
-// One phase: everybody stages everything and who needs the result reduces everything.
-// Two phases, chunk by chunk: every rank reduces its part of the chunk and publishes
-// the result, then who needs it copies the other parts out (reduce-scatter and
-// all-gather, or gather, fused). Each element is reduced in rank order either way, so
-// the bits do not depend on the size of the message.
+// One phase: every rank stages all of its input, and each rank that needs the result
+// reduces everything. Two phases, chunk by chunk: every rank reduces its part of the
+// chunk and publishes the result, then each rank that needs the result copies the other
+// parts out (reduce-scatter and all-gather, or gather, fused). Each element is reduced
+// in rank order either way, so the bits do not depend on the size of the message.
 #include <algorithm>
 #include <cstring>
 
@@ -35,7 +35,7 @@ class AllReduce {
         element_(size_of(input.dtype)),
         reduction_(arena, input.dtype, op) {}
 
-  // In one phase, where everybody reduces all of it, or in two.
+  // Runs in one phase, in which every rank reduces all of it, or in two.
   void run(const Ways& ways) {
     if (ways.may(Way::Tree) && input_.num_bytes() <= kInlineBytes) return run_in_tree();
     if (!ways.may(Way::OnePhase)) return run_two_phases();
@@ -67,8 +67,8 @@ class AllReduce {
   }
 
   // The staging of chunk i + 1 overlaps the peers' reduction of chunk i. That is safe:
-  // it writes only parts that this rank does not own, and nobody reads those of chunk
-  // i - 1 once all have published their results of it.
+  // staging writes only parts that this rank does not own, and nobody reads those parts
+  // of chunk i - 1 once all ranks have published their results for it.
   void run_two_phases() {
     const auto size = static_cast<std::size_t>(arena_.size());
     share_ = round_down(arena_.chunk_bytes() / element_ / size);
@@ -93,8 +93,8 @@ class AllReduce {
     std::size_t length;
   };
 
-  // The part of chunk i that `rank` reduces. It has its own place in every slot, also
-  // when the last chunk is shorter; see run_two_phases.
+  // The part of chunk i that `rank` reduces. It has a fixed place in every slot, even
+  // if the last chunk is shorter; see run_two_phases.
   Part part(std::size_t i, int rank) const {
     const Cut chunks = {input_.count, chunk_};
     const std::size_t length = chunks.length(i);
@@ -113,9 +113,10 @@ class AllReduce {
     return arena_.slot(rank, i) + part.in_slot * element_;
   }
 
-  // Where `owner` leaves its result: in its slot. Of two ranks in the other's, over
-  // what that one staged: those cache lines are on their way to `owner` already, and
-  // nobody else reads them. That spares one of four transfers, a quarter of the time.
+  // Where `owner` leaves its result: in its own slot. If there are only two ranks, it
+  // is in the other's slot, over what that rank staged: those cache lines are on their
+  // way to `owner` already, and nobody else reads them. That saves one of four
+  // transfers, a quarter of the time.
   std::byte* result_of(std::size_t i, int owner, const Part& part) const {
     return staged(i, arena_.size() == 2 ? 1 - owner : owner, part);
   }
@@ -137,8 +138,8 @@ class AllReduce {
     }
   }
 
-  // Straight into the output, if there is one: it is in this core's caches, while the
-  // slot's lines are in others'.
+  // Reduces straight into the output, if there is one: the output is in this core's
+  // caches, while the slot's lines are in other cores' caches.
   void reduce_block(std::size_t i, const Part& block) {
     for (int rank = 0; rank < arena_.size(); ++rank)
       reduction_.source(rank) = staged(i, rank, block);

@@ -1,6 +1,7 @@
-// all_reduce of sparse arrays. The ranks tell each other which rows they have, each
-// lays its own out among those of all, with zeros for what it lacks, and these are
-// reduced like any array. So the result is that of the dense arrays, to the bit.
+// all_reduce of sparse arrays. The ranks tell each other which rows they have. Each
+// rank lays out all rows that any rank has, with zeros for those that it lacks itself,
+// and these arrays are reduced like any others. So the result has the same bits as that
+// of the dense arrays.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -16,8 +17,9 @@
 namespace allhands {
 namespace {
 
-// Every rank's indices, on every rank. A slot begins with their number, which the
-// others do not know before; the first round stages it with as many as fit.
+// Every rank's indices, on every rank. A slot begins with the number of indices, which
+// the others do not know before. The first round stages this number and as many indices
+// as fit.
 class IndexExchange {
  public:
   IndexExchange(Arena& arena, const SparseArray& array)
@@ -60,7 +62,7 @@ class IndexExchange {
                   cut.length(i) * sizeof(std::int64_t));
   }
 
-  // The largest.
+  // Reads the ranks' counts; returns the largest.
   std::size_t take_counts() {
     std::size_t most = 0;
     for (int rank = 0; rank < arena_.size(); ++rank) {

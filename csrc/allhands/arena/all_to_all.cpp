@@ -1,9 +1,9 @@
 // Every pair of ranks must agree on how much goes from one to the other. Each rank
-// stages its send and receive counts with its first round, and a digest of them:
-// what all ranks send less what all expect, which is nothing where every pair agrees.
-// So everybody finds a disagreement by one word per rank, and looks at all pairs only
-// to say which. Large shares are not staged if the host allows the receiver to read
-// them where they lie.
+// stages its send and receive counts with its first round, and a digest of them: what
+// all ranks send minus what all expect, which is 0 if every pair agrees. So every rank
+// finds a disagreement from one word per rank, and looks at all pairs only to say which
+// disagree. Large shares are not staged if the host allows the receiver to read them in
+// place.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -30,7 +30,7 @@ struct Share {
   std::uint64_t address;  // where the receiver reads it; 0: it is staged
 };
 
-// What a rank says of all its counts together.
+// What a rank says about all its counts together.
 struct Summary {
   std::uint64_t digest;
   Count largest_staged;       // of what it sends
@@ -78,8 +78,8 @@ class AllToAll {
  private:
   static constexpr std::size_t kCacheLine = 64;
 
-  // In every slot: room for what PeerArrays says there, the summary, how much this rank
-  // sends to each rank, how much it expects from each, then one part per receiving
+  // Each slot holds: room for what PeerArrays says there, the summary, how much this
+  // rank sends to each rank, how much it expects from each, then one part per receiving
   // rank.
   std::size_t counts_bytes() const {
     const std::size_t bytes = PeerArrays::said_bytes(size_) + sizeof(Summary) +
@@ -101,7 +101,8 @@ class AllToAll {
            static_cast<std::size_t>(to) * most_ * element_;
   }
 
-  // Whether it is done, from array to array in shared memory.
+  // Tries to do the operation from array to array in shared memory. Returns whether it
+  // is done.
   bool is_mapped() {
     if (!ways_.may(Way::Mapped)) return false;
     stage_counts();
@@ -133,7 +134,7 @@ class AllToAll {
     return summary;
   }
 
-  // Large shares are read where they lie.
+  // Chooses which shares the receivers read in place: the large ones.
   void choose_offers() {
     if (!ways_.may(Way::Read)) return;
     const auto self = static_cast<std::size_t>(arena_.rank());
@@ -156,8 +157,9 @@ class AllToAll {
     }
   }
 
-  // What is not staged comes whole, in the first round. A rank's own share comes last,
-  // which is up to twice as fast where all shares just fill the second-level cache.
+  // A share that is not staged is read whole, in the first round. A rank's own share
+  // comes last, which is up to twice as fast where all shares just fill the
+  // second-level cache.
   void collect(std::size_t i) {
     for (int step = 1; step <= arena_.size(); ++step) {
       const int from = (arena_.rank() + step) % arena_.size();  // spread the readers
@@ -176,7 +178,7 @@ class AllToAll {
   }
 
   // Checks what the ranks say, and notes what is needed once they may be in the next
-  // operation. Reads each word once, and none that this rank has said itself.
+  // operation. Reads each word once, and not the words that this rank wrote itself.
   void take_counts() {
     std::uint64_t digest = 0;
     int unlike = -1;
@@ -208,7 +210,8 @@ class AllToAll {
     return told;
   }
 
-  // A mismatch leaves all ranks at the same point, so it is one only where all find it.
+  // A mismatch leaves all ranks at the same point. So a disagreement is a mismatch only
+  // if all ranks find it.
   [[noreturn]] void throw_disagreement() const {
     ShareDisagreement disagreement;
     for (int from = 0; from < arena_.size(); ++from)

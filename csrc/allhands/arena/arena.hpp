@@ -2,21 +2,22 @@
 // messages. It serves the whole group, or those of its ranks that share the segment.
 //
 // A rank here is a local one: its place among the ranks that the arena serves. Errors
-// name ranks of the group. The caller of begin() tells what the group knows of an
-// operation, its sequence number and its descriptor (see Communicator).
+// name ranks of the group. The caller of begin() passes in what the group knows of an
+// operation: its sequence number and its descriptor (see Communicator).
 //
 // Every rank runs the same operations in the same order. An operation begins with each
 // rank publishing its descriptor; `enter` waits until all have and compares them, so a
 // mismatch is found before any output is written, at no cost beyond the cache line that
-// has to be read anyway. All further synchronisation is by `publish`, which moves the
-// rank's clock on by one, and `wait`. Equal descriptors make every rank publish equally
+// has to be read anyway. All further synchronisation uses `publish`, which advances the
+// rank's clock by one, and `wait`. Equal descriptors make every rank publish equally
 // often, so clocks of different ranks can be compared.
 //
-// Each rank has two slots to stage data in, used in turn by chunks, which are numbered
-// on through all operations. Invariant: a rank writes its slot of chunk g only when no
-// rank reads that of chunk g - 2, which lies in the same memory, any more. An operation
-// ends with all ranks done with its last chunk but one, so the next may stage its first
-// chunk at once; its second waits for `enter`.
+// Each rank has two slots in which it stages data. Chunks use them in turn, and are
+// numbered consecutively across all operations. Invariant: a rank writes its slot for
+// chunk g only when no rank still reads its slot for chunk g - 2, which is the same
+// memory. When an operation ends, all ranks are done with its last chunk but one. So
+// the next operation may stage its first chunk at once; its second chunk waits for
+// `enter`.
 //
 // Thread rule: one operation at a time per Arena object. Each rank has its own Arena
 // object; several of them may share one SharedMemory in one process. Only abort() and
@@ -48,7 +49,7 @@
 namespace allhands {
 
 // Thrown out of an operation that another thread is to go on with, before all ranks
-// have entered it. The peers see no difference.
+// have entered it. The peers do not notice.
 struct Suspended {
   bool is_interrupted;  // false: this thread could not carry it out at all
 };
@@ -56,59 +57,61 @@ struct Suspended {
 // One rank's end of the segment that collectives go through.
 class Arena {
  public:
-  // Makes the first Layout(size).total_bytes() of fresh `memory` a group's: once,
-  // before any rank's Arena.
+  // Prepares the first Layout(size).total_bytes() of fresh `memory` for a group. Call
+  // it once, before any rank makes its Arena.
   static void prepare(SharedMemory& memory, int size, const Tuning& tuning);
 
   // Serves all ranks of the group.
   Arena(std::shared_ptr<SharedMemory> memory, Membership group,
         const LateNotice& late_notice = {});
-  // Serves those of `ranks`, ranks of the group in the order of their local ranks, this
-  // one among them.
+  // Serves only `ranks`: ranks of the group, in the order of their local ranks. This
+  // rank is among them.
   Arena(std::shared_ptr<SharedMemory> memory, Membership group, std::vector<int> ranks,
         const LateNotice& late_notice);
 
   int rank() const { return rank_; }
   int size() const { return layout_.size(); }
-  // The rank in the group of a local one.
+  // The rank in the group that has this local rank.
   int group_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   const Tuning& tuning() const { return tuning_; }
-  // What a rank stages in one round; a multiple of 64.
+  // How many bytes a rank stages in one round; a multiple of 64.
   std::size_t chunk_bytes() const { return chunk_bytes_; }
-  // Of the operation in hand.
+  // The sequence number of the current operation.
   std::uint64_t sequence() const { return sequence_; }
 
-  // Begins the group's operation number `sequence`, which is above all before. Throws
-  // what broke the group, if a local rank has told of it. False: it was suspended and
-  // goes on; what it has told the peers is not to be told again.
-  // `may_suspend`: an interrupt suspends it until all ranks have entered. Then it must
-  // tell the peers nothing before that but what `enter` stages.
+  // Begins the group's operation number `sequence`, which is higher than all before.
+  // Throws the error that broke the group, if a local rank has reported one. Returns
+  // false if the operation was suspended and now goes on; the caller must then not
+  // repeat what it has told the peers. `may_suspend`: until all ranks have entered, an
+  // interrupt suspends the operation. Such an operation must tell the peers nothing
+  // before that except what `enter` stages.
   bool begin(std::uint64_t sequence, const Descriptor& descriptor, const Limits& limits,
              bool may_suspend = false);
   // Where `rank` stages the operation's i-th chunk, chunk_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
-  // The same for an operation that stages `bytes` per rank in all: within the rank's
-  // Line where they fit.
+  // The same for an operation that stages `bytes` per rank in total. If they fit, they
+  // are staged in the rank's Line.
   std::byte* staging(int rank, std::uint64_t i, std::size_t bytes) const {
     return bytes <= kInlineBytes ? line(rank).payload : slot(rank, i);
   }
-  // PREMUL_SUM's factor: set before enter, the peers' read after it.
+  // PREMUL_SUM's factor. Set it before enter; read the peers' factors after it.
   void set_factor(const Factor& factor);
   const Factor& factor(int rank) const;
 
-  // The operation's first publication; returns when every rank is here. Throws Mismatch
-  // where their descriptors differ (the next operation works again), and Suspended.
+  // Makes the operation's first publication, and returns when every rank has entered.
+  // Throws Mismatch if the ranks' descriptors differ (the next operation works again),
+  // and Suspended.
   void enter();
-  // The same of what `stage` writes for the peers: not again once they may have seen it
-  // and gone on.
+  // The same, after `stage` has written data for the peers. It is not called again once
+  // the peers may have seen that data and gone on.
   template <class Stage>
   void enter(Stage stage) {
     if (!is_suspended_) stage();
     enter();
   }
-  // The same where all ranks get a result of up to kInlineBytes, which one of them
-  // makes of what all have staged: where it is, until this rank publishes again. Only
-  // of ranks that meet in a tree.
+  // The same for a result of up to kInlineBytes that one rank makes from what all have
+  // staged, and that all ranks get. Returns where the result is; it stays there until
+  // this rank publishes again. Only for ranks that meet in a tree.
   using Make = std::function<void(std::byte* result)>;
   template <class Stage>
   const std::byte* enter_for_result(Stage stage, const Make& make) {
@@ -116,21 +119,23 @@ class Arena {
     enter_with(&make);
     return control(rank()).released.payload;
   }
-  // Tells how many chunks the operation uses; needed when it is more than one.
+  // Sets how many chunks the operation uses; needed if there is more than one.
   void use_chunks(std::uint64_t count) { next_chunk_ = first_chunk_ + count; }
-  // After enter: the operation goes on as if nothing of it had been staged yet. It may
-  // enter again.
+  // Call after enter: the operation goes on as if it had not staged anything yet. It
+  // may enter again.
   void start_over() { first_chunk_ = next_chunk_++; }
 
-  // After enter, also where it threw Mismatch: what `rank` has entered.
+  // The operation that `rank` has entered. Call after enter, also if that threw
+  // Mismatch.
   const Descriptor& descriptor(int rank) const { return line(rank).descriptor; }
 
   std::uint32_t clock() const { return clock_; }
-  // Moves this rank's clock on; what it wrote before is visible to a rank that waits
-  // for it.
+  // Advances this rank's clock. A rank that waits for the new clock sees everything
+  // that this rank wrote before.
   std::uint32_t publish();
   // Returns when the clock of `rank` has reached `clock`. Throws RankFailed, Timeout or
-  // Interrupted, and tells the local ranks, or throws what one of them has told.
+  // Interrupted, and reports it to the local ranks; or throws the error that one of
+  // them has reported.
   void wait(int rank, std::uint32_t clock);
   void wait_all(std::uint32_t clock);
   // Publishes, and returns when every rank has.
@@ -138,53 +143,54 @@ class Arena {
     publish();
     gather_and_release(false, nullptr);
   }
-  // No rank uses another's array any more: returns when all have said so. Throws where
-  // the group was given up meanwhile: a rank that did so in this wait may have changed
-  // its array while others still read it.
+  // Returns when every rank has said that it no longer uses another rank's array.
+  // Throws if the group was given up meanwhile: a rank that gave up in this wait may
+  // have changed its array while others still read it.
   void part_from_peers();
 
   // Tells the local ranks that the group is broken: the wait that each is in, and its
-  // next operation, throw `error`, as what this rank reports. The first that is told
-  // stays.
+  // next operation, throw `error` as reported by this rank. Only the first reported
+  // error is kept.
   void fail(const Error& error);
   bool has_failed() const;
-  // Asks `elsewhere` in every wait that lasts whether something broke the group beyond
-  // this arena, of which the local ranks are told then.
+  // In every wait that lasts, calls `elsewhere` to ask whether something outside this
+  // arena broke the group. If so, the local ranks are told.
   void watch(std::function<std::optional<Error>()> elsewhere) {
     elsewhere_ = std::move(elsewhere);
   }
-  // What a local rank has told.
+  // The failure that a local rank has reported, if any.
   std::optional<Error> told_failure() const;
   // Marks this rank as gone for good; peers that wait for it throw RankFailed.
   void leave();
 
-  // Whether every rank can read the others' memory; the same on all of them, and known
-  // once they have entered the group's first operation.
+  // Whether every rank can read the others' memory. All ranks have the same answer, and
+  // know it once they have entered the group's first operation.
   bool can_read_peers() const { return can_read_peers_.value_or(false); }
-  // Copies from where `rank` has `address`. That rank must leave it alone until this
-  // one publishes. Throws RankFailed, or what broke the group.
+  // Copies from `address` in the memory of `rank`. That rank must not change the data
+  // until this one publishes. Throws RankFailed, or the error that broke the group.
   void read_peer(int rank, std::uint64_t address, void* to, std::size_t bytes);
   // The same for an array of any layout.
   void read_peer(int rank, std::uint64_t address, const Buffer& to);
 
-  // Copies to where `rank` has `address`: a slice of this rank's handover, which that
-  // one waits for. False: it cannot be written; no other will be.
+  // Copies to `address` in the memory of `rank`: a slice of this rank's handover, which
+  // `rank` waits for. Returns false if the slice cannot be written; no other slice will
+  // be either.
   bool write_peer(int rank, std::uint64_t address, void* from, std::size_t bytes);
   bool can_write_peers() const { return can_write_peers_; }
-  // Of what `rank` sends.
+  // The handover of what `rank` sends.
   Handover& handover(int rank) const { return control(rank).handover; }
   bool is_alive(int rank) const { return allhands::is_alive(process(rank)); }
 
-  // Memory of this rank's own, for the current operation; kept for the next.
+  // Private memory of this rank for the current operation; it is kept for the next one.
   std::byte* scratch(std::size_t bytes) {
     if (scratch_.size() < bytes) scratch_.resize(bytes);
     return scratch_.data();
   }
 
-  // Shared with the arrays that are in it, which may outlive the group.
+  // Ownership is shared with the arrays in it, which may outlive the group.
   const std::shared_ptr<SharedArrays>& shared_arrays() const { return shared_arrays_; }
 
-  // What `rank` has written into the shared memory cannot be.
+  // The error for impossible data in the shared memory of `rank`.
   Error nonsense_of(int rank) const;
 
   // "all_reduce(float32, count 10, SUM) #17 on group 'dp'", for messages.
@@ -255,14 +261,14 @@ class Arena {
   std::size_t chunk_bytes_;
   std::unique_ptr<Placement> placement_;
   std::optional<MeetingTree> tree_;       // of many ranks
-  std::optional<std::uint32_t> meeting_;  // the clock of the one in it that goes on
-  // What the others read first, and whether all could.
+  std::optional<std::uint32_t> meeting_;  // the clock of the tree meeting in progress
+  // What the others read first as a test, and whether all could read.
   const std::unique_ptr<const std::uint64_t> probe_;
   std::optional<bool> can_read_peers_;
   bool can_write_peers_ = true;
   std::uint64_t sequence_ = 0;
   Descriptor descriptor_;
-  std::size_t parity_ = 0;  // of the operations that have gone through here
+  std::size_t parity_ = 0;  // parity of the number of operations run here
   std::uint32_t clock_ = 0;
   std::uint32_t entered_at_ = 0;  // the clock of the meeting that began the operation
   int next_watched_ = rank_;      // see watched()

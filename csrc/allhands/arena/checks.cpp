@@ -13,7 +13,8 @@ namespace allhands {
 
 namespace {
 
-// `next` begins behind `buffer`: where that ends, if it is contiguous.
+// Whether `next` begins behind `buffer`: at its end or later if `buffer` is contiguous,
+// else after its beginning.
 bool is_behind(const Buffer& buffer, const Buffer& next) {
   const auto* begin = static_cast<const std::byte*>(buffer.data);
   const std::size_t extent = buffer.is_contiguous() ? buffer.num_bytes() : 0;

@@ -1,5 +1,5 @@
-// Checks of a collective's arguments, before anything moves. They are on the path of
-// every call: they make no text but for an error.
+// Checks of a collective's arguments, before anything moves. Every call runs them, so
+// they build text only for an error.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace allhands {
 
-// The dtype, which the reduce operation must know, and its factor.
+// Checks the dtype, which the reduce operation must support, and the factor.
 void check_reduction(const Operation& operation, DType dtype);
 // The root must be a rank.
 void check_root(const Operation& operation, int size);
@@ -20,16 +20,17 @@ void check_dtype(const Buffer& buffer, DType expected);
 void check_count(const Operation& operation, const char* which, const Buffer& buffer,
                  std::size_t expected, int index = -1);
 
-// The "input" or "output" list, as `which` says: an array per rank, all of one dtype.
+// Checks the "input" or "output" list (`which`): one array per rank, all of one dtype.
 void check_list(const Operation& operation, const char* which,
                 const std::vector<Buffer>& list, int size, DType dtype);
-// Likewise a list that only the root has, each array of as many elements as `one`.
+// Checks likewise a list that only the root has. Each array has as many elements as
+// `one`.
 void check_list_of_root(const Operation& operation, const char* which,
                         const std::vector<Buffer>& list, int rank, int size,
                         const Buffer& one);
 
-// What one call writes must not be written twice. Of strided arrays only those that
-// begin at the same element are found: others may interleave.
+// One call must not write the same memory twice. Of strided arrays, only those that
+// begin at the same element are found, since others may interleave.
 void check_apart(const char* what, const std::vector<Buffer>& list);
 
 }  // namespace allhands

@@ -16,7 +16,7 @@ namespace allhands {
 namespace {
 
 // What ranks must agree on for a list: the number of arrays, and a digest of what each
-// is. Never 0: one array in a list is not the array.
+// is. Never 0, since a list of one array differs from that array by itself.
 std::uint64_t digest_of(Buffers list) {
   std::uint64_t digest = 14695981039346656037u;  // FNV-1a, a word at a time
   for (const Buffer& buffer : list)
@@ -82,7 +82,7 @@ std::size_t all_reduce_bytes(const Operation& operation) {
   return num_bytes(operation.inputs);
 }
 
-// Through memory of its own, which all inputs are copied to first: they may share
+// Uses memory of its own and first copies all inputs there, since they may share
 // elements.
 void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer> list = in_common_dtype(operation.inputs);

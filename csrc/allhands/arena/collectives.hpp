@@ -1,6 +1,6 @@
-// The collectives, each straight through the arena. Every rank calls the same one with
-// matching arguments, and may go the same ways; see Arena for what happens when it does
-// not.
+// The collectives, each straight through the arena. Every rank calls the same
+// collective with matching arguments, and has the same set of allowed Ways; see Arena
+// for what happens otherwise.
 //
 // A collective is a row, which the file of its algorithm defines. To add one: a number
 // and a declaration here, and that file.
@@ -20,7 +20,7 @@
 
 namespace allhands {
 
-// Names of the collectives. The numbers are in what ranks tell each other.
+// Names of the collectives. Ranks send each other these numbers.
 enum class Op : std::uint8_t {
   None,
   AllReduce,
@@ -41,7 +41,7 @@ enum class Op : std::uint8_t {
   AllReduceSparse,
 };
 
-// Of an operation whose ranks do not know it before they meet.
+// The size of an operation whose ranks do not know it before they meet.
 inline constexpr std::size_t kUnknownBytes = SIZE_MAX;
 
 // One collective: how it is checked, described and carried out.
@@ -49,15 +49,15 @@ struct Collective {
   Op op;
   const char* name;   // torch.distributed's, or MPI's
   bool is_reduction;  // it has a ReduceOp, and perhaps a factor
-  // Its ways are chosen as those of this one; None: as its own.
+  // Ways are chosen as for this collective; None: as for itself.
   Op goes_as = Op::None;
   // Throws Value, Type or Unsupported naming what is wrong.
   void (*check)(const Operation&, int rank, int size);
   // What the ranks must agree on.
   Descriptor (*descriptor)(const Operation&);
-  // What the choice of its ways depends on; see Case::bytes.
+  // The size that the choice of its ways depends on; see Case::bytes.
   std::size_t (*bytes)(const Operation&);
-  // After Arena::begin with that descriptor.
+  // Runs it, after Arena::begin with that descriptor.
   void (*run)(Arena&, const Ways&, const Operation&);
 };
 
@@ -65,8 +65,8 @@ struct Collective {
 extern const Collective kBarrier;
 
 // output = op over all ranks' inputs, in rank order, with the same bits on every rank.
-// `input` may be `output`. In one phase n * B bytes read; in chunks of two rounds about
-// 5 B read and written, whatever n is.
+// `input` may be `output`. In one phase, n * B bytes are read; in chunks of two rounds,
+// about 5 B are read and written, whatever n is.
 extern const Collective kAllReduce;
 
 // input of rank `root` = op over all ranks' inputs; the others' are only read.
@@ -95,9 +95,9 @@ extern const Collective kScatter;
 // 4 B read and written.
 extern const Collective kAllToAll;
 
-// output = op over the inputs of the ranks up to this one, in rank order: the bits that
-// kAllReduce has in a group of these. `input` may be `output`. One round for each
-// chunk; n * B bytes read at most.
+// output = op over the inputs of the ranks up to this one, in rank order: the same bits
+// as kAllReduce in a group of only these ranks. `input` may be `output`. One round for
+// each chunk; n * B bytes read at most.
 extern const Collective kScan;
 
 // The same without this rank's own input. Rank 0 writes nothing.
@@ -106,8 +106,9 @@ extern const Collective kExscan;
 // The same on lists of arrays of one dtype, as one operation on all of them in a row.
 // Ranks must agree on the number of arrays and on the count of each.
 //
-// outputs = op over all ranks' inputs. Arrays may share memory: all are read before one
-// is written. For sums complex ones may be among real ones of their components' dtype.
+// outputs = op over all ranks' inputs. Arrays may share memory: all are read before any
+// is written. For sums, complex arrays may be mixed with real ones of their components'
+// dtype.
 extern const Collective kAllReduceCoalesced;
 
 // outputs[r * m + i] = inputs[i] of rank r, for m inputs.
@@ -116,9 +117,9 @@ extern const Collective kAllGatherCoalesced;
 // outputs[i] = op over all ranks' inputs[r * m + i] for this rank r, for m outputs.
 extern const Collective kReduceScatterCoalesced;
 
-// operation.sparse: rows of a dense array, another number of them on each rank. The
-// indices of all are gathered, then B bytes go as in kAllReduce, for B bytes of the
-// rows that some rank has.
+// operation.sparse: rows of a dense array; their number may differ between ranks. The
+// indices of all ranks are gathered. Then the rows that at least one rank has, B bytes,
+// are reduced as in kAllReduce.
 extern const Collective kAllReduceSparse;
 
 inline constexpr const Collective* kCollectives[] = {&kBarrier,
@@ -137,7 +138,7 @@ inline constexpr const Collective* kCollectives[] = {&kBarrier,
                                                      &kReduceScatterCoalesced,
                                                      &kAllReduceSparse};
 
-// Null for a number that is none of theirs.
+// Returns null if the number is not that of a collective.
 const Collective* collective_of(Op op);
 
 }  // namespace allhands

@@ -15,7 +15,8 @@ std::uint32_t number_of(const Arena& arena) {
   return static_cast<std::uint32_t>(arena.sequence());
 }
 
-// Nobody writes to another process where something has written over the address.
+// Detects an overwritten address, so that nobody writes to a wrong place in another
+// process.
 std::uint64_t check_of(std::uint64_t address, std::uint32_t number) {
   return mixed({address, number});
 }

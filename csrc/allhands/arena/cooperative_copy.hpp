@@ -2,11 +2,12 @@
 // one would copy and the others wait: the receiver reads slices from the beginning, a
 // sender writes slices from the end, each by a system call (see Slices).
 //
-// A rank that writes to another process has to be sure of its memory: the receiver
-// opens the slices before the ranks meet, and whatever ends its operation, it closes
-// them and waits for those that senders have in hand before its arrays may change. A
-// sender that gives up tells of it before its array may change; a receiver that has
-// read takes nothing for good before it has looked (Arena::part_from_peers).
+// A rank that writes to another process has to be sure that the memory is still the
+// right one. So the receiver opens the slices before the ranks meet. However its
+// operation ends, it closes them, and waits for those that senders are still writing,
+// before its arrays may change. A sender that gives up reports that before its array
+// may change. A receiver does not trust what it has read until it has checked for such
+// a report (Arena::part_from_peers).
 #pragma once
 
 #include <optional>
@@ -27,14 +28,16 @@ class CooperativeReceives {
   CooperativeReceives(const CooperativeReceives&) = delete;
   CooperativeReceives& operator=(const CooperativeReceives&) = delete;
 
-  // After Arena::begin and before the ranks meet: from now on `sender`, which sends to
-  // nobody else in this operation, may write to `to`. Not where that is strided:
-  // then the receiver copies alone.
+  // Call after Arena::begin and before the ranks meet. From now on `sender`, which
+  // sends to nobody else in this operation, may write to `to`. If `to` is strided it
+  // may not, and the receiver copies alone.
   void open(int sender, const Buffer& to);
-  // Copies what the senders do not of the first buffer that each has told of. Returns
-  // when all is there, and each sender has published the end of its part.
+  // Copies what the senders do not copy themselves, from the first buffer that each of
+  // them has named. Returns when all data is there and each sender has published the
+  // end of its part.
   void complete(const PeerArrays& peers);
-  // Nobody writes any more. Before peers may be in the next operation.
+  // After this, nobody writes any more. Call it before peers may be in the next
+  // operation.
   void close();
 
  private:
@@ -50,8 +53,8 @@ class CooperativeReceives {
   std::vector<Receive> receives_;
 };
 
-// The sender's side, once the ranks have met: copies `from`, which is contiguous, until
-// no slice is left. Publish next.
+// The sender's side, called once the ranks have met: copies `from`, which is
+// contiguous, until no slice is left. The caller must publish next.
 void cooperative_send(Arena& arena, int receiver, const Buffer& from);
 
 }  // namespace allhands

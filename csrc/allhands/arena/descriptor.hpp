@@ -15,7 +15,7 @@ namespace allhands {
 
 enum class Op : std::uint8_t;  // see collectives.hpp
 
-// The name of the call; "nothing" for no number of a collective.
+// The name of the call; "nothing" if the number is not that of a collective.
 const char* name_of(Op op);
 
 struct Descriptor {
@@ -31,12 +31,12 @@ struct Descriptor {
 
   bool operator==(const Descriptor&) const = default;
 
-  // `shares` of `length` arrays with that digest.
+  // The value of `shares` for a list of `length` arrays with that digest.
   static std::uint64_t list_of(std::size_t length, std::uint64_t digest) {
     return kIsList | (length & kMaxLength) << 40 | (digest & kDigest);
   }
   bool is_list() const { return (shares & kIsList) != 0; }
-  // Of a list; of more than 8,388,607 arrays the remainder.
+  // The length of a list; for more than 8,388,607 arrays, the remainder.
   std::uint64_t length() const { return shares >> 40 & kMaxLength; }
 
  private:

@@ -1,5 +1,6 @@
-// How local ranks tell each other that their group is broken: the first that notices
-// writes it once, every rank reads it, and all raise the same kind with the same ranks.
+// How local ranks tell each other that their group is broken: the first rank that
+// notices writes the failure once, every rank reads it, and all raise the same kind of
+// error with the same ranks.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -12,7 +13,7 @@
 namespace allhands {
 namespace {
 
-// At most, also of a rank that has no CPU just now.
+// The longest that writing the failure takes, even on a rank that is waiting for a CPU.
 constexpr std::chrono::seconds kTelling{1};
 
 template <std::size_t size>
@@ -34,12 +35,12 @@ bool Arena::has_failed() const {
 }
 
 void Arena::fail(const Error& error) {
-  if (process_.is_forked()) return;  // it is no rank; the parent goes on
+  if (process_.is_forked()) return;  // a forked child is no rank; its parent goes on
   SharedFailure& record = failure();
   std::uint32_t expected = SharedFailure::kNone;
   if (!record.state.compare_exchange_strong(expected, SharedFailure::kWriting))
     return wait_until_told();
-  // A signal to this rank is none to the others: they raise no KeyboardInterrupt.
+  // A signal to this rank is not one to the others: they raise no KeyboardInterrupt.
   const bool is_interrupt = error.kind() == ErrorKind::Interrupted;
   record.kind = is_interrupt ? ErrorKind::Backend : error.kind();
   record.reporter = group_.rank;
@@ -55,8 +56,9 @@ void Arena::fail(const Error& error) {
   wake_everybody();
 }
 
-// Another rank tells it just now, unless it died over that. Until then this one must
-// not leave: those who look then would take it for a part of the failure.
+// Another rank is reporting the failure right now, unless it died while doing so. Until
+// the report is there, this rank must not leave: peers that look meanwhile would count
+// it as part of the failure.
 void Arena::wait_until_told() const {
   const Deadline deadline = Deadline::after(kTelling);
   while (!has_failed() && !deadline.is_expired())
@@ -75,7 +77,7 @@ void Arena::wake_waiters_for(int rank) const {
   futex_wake_all(theirs.released.clock);
 }
 
-// Whatever the record holds, also where a rank has written over it.
+// Returns an error whatever the record holds, even if a rank has overwritten it.
 std::optional<Error> Arena::told_failure() const {
   if (!has_failed()) return std::nullopt;
   const SharedFailure& record = failure();
@@ -103,7 +105,7 @@ void Arena::throw_failure() const {
   std::string text = record.reporter == group_.rank
                          ? "the group is broken since: " + read(record.text)
                          : told.what();
-  // The reporter was in the same call, as it mostly is: said once.
+  // The reporter was usually in the same call: then name the call only once.
   if (const std::size_t again = text.find(call); again != std::string::npos)
     text.erase(again, call.size());
   throw told.retold(call + text);
@@ -114,7 +116,7 @@ void Arena::fail_and_throw(ErrorKind kind, const std::string& problem,
   const std::string call = describe_call() + ": ";
   const std::vector<int> ranks = group_ranks(local);
   fail(Error(kind, call + problem, ranks));
-  // Where another rank was first, all raise what that one told.
+  // If another rank reported first, all raise what that rank reported.
   if (has_failed() && failure().reporter != group_.rank) throw_failure();
   throw Error(kind, call + describe_self() + ": " + problem, ranks);
 }

@@ -14,7 +14,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxSlot = std::size_t{1} << 20;
 constexpr std::size_t kMaxTotal = std::size_t{64} << 20;
 
-// What a slot must hold at the least: for every rank a part of a few cache lines.
+// The smallest slot: it must hold a part of a few cache lines for every rank.
 constexpr std::size_t kMinSlot = std::size_t{64} << 10;
 constexpr std::size_t kMinPart = 256;
 

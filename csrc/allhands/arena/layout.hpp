@@ -2,10 +2,10 @@
 //
 //   [Header][RankControl 0]...[RankControl n-1][slots of rank 0]...[slots of rank n-1]
 //
-// Each rank writes only its own RankControl and slots (and the failure in the Header,
-// once; in all_reduce of two ranks its results in the other's slots; and what it
-// receives in its senders' Handovers); every rank reads all of it. All but the tuning
-// is zero at first.
+// Every rank reads all of it. Each rank writes only its own RankControl and slots, with
+// three exceptions: the failure in the Header, once; in an all_reduce of two ranks, its
+// results in the other's slots; and its senders' Handovers, for what it receives.
+// Everything except the tuning is zero at first.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace allhands {
 
-// Bytes small enough to travel in the cache line that announces them.
+// This many bytes, at most, travel in the cache line that announces them.
 inline constexpr std::size_t kInlineBytes = 32;
 
 // How far a rank has come, for those who wait for it.
@@ -37,9 +37,9 @@ struct Signal {
   }
 };
 
-// What a rank last published, in one of two that operations use in turn. One cache
-// line: a peer that sees the clock move has the descriptor and a small payload with the
-// same miss.
+// What a rank last published, in one of two that operations use in turn. It is one
+// cache line, so a peer that sees the clock move gets the descriptor and a small
+// payload with the same cache miss.
 struct alignas(64) Line : Signal {
   Descriptor descriptor;
   std::byte payload[kInlineBytes];
@@ -62,7 +62,7 @@ struct alignas(64) Released : Signal {
 struct Handover {
   Slices::Control slices;
   std::uint64_t address;  // where it goes, in the receiver's memory
-  std::uint64_t check;    // of the address, which something may write over
+  std::uint64_t check;    // detects an overwritten address
 };
 
 // What a rank tells the others.
@@ -75,7 +75,7 @@ struct alignas(64) RankControl {
   std::uint64_t probe_address;             // in the rank's own memory
   std::uint64_t probe;                     // what is there
   Seat seat;                               // see Placement
-  Pulse pulse;                             // of the rank, by those who wait for it
+  Pulse pulse;                             // of the rank, kept by its waiters
   std::atomic<std::uint32_t> place;        // socket << 16 | cache; see Place
   Gathered gathered;
   Released released;
@@ -110,7 +110,8 @@ class Layout {
   explicit Layout(int size);
 
   int size() const { return size_; }
-  // `tuning`'s chunk, if a slot can hold it and it can hold a part for every rank.
+  // The chunk size of `tuning`, if a slot can hold such a chunk and the chunk can hold
+  // a part for every rank.
   std::size_t chunk_bytes(const Tuning& tuning) const;
   std::size_t total_bytes() const;
 

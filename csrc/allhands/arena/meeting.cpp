@@ -1,7 +1,8 @@
-// How ranks meet: few of them each with each, many up and down a MeetingTree. There a
-// rank publishes, waits until all below it have, tells the rank above it, and is told
-// by that when all ranks have. Whether descriptors differ is told on the way up and
-// down, and so is a small result that the top has made.
+// How ranks meet: if they are few, each waits for every other; if they are many, they
+// meet up and down a MeetingTree. In the tree a rank publishes, waits until all ranks
+// below it have published, and tells the rank above it, which tells it when all ranks
+// have. Whether descriptors differ is passed up and down along with that, and a small
+// result that the top has made is passed down.
 #include <algorithm>
 #include <cstring>
 
@@ -11,8 +12,8 @@
 namespace allhands {
 namespace {
 
-// Sequentially consistent with the waiter's increment and re-read: either it sees the
-// new clock or we see that it sleeps.
+// Sequentially consistent with the waiter's increment and re-read: either the waiter
+// sees the new clock, or this thread sees that the waiter sleeps.
 void tell(Signal& signal, std::uint32_t clock) {
   signal.clock.exchange(clock, std::memory_order_seq_cst);
   if (signal.waiters.load(std::memory_order_seq_cst) != 0) futex_wake_all(signal.clock);
@@ -25,7 +26,7 @@ std::uint32_t Arena::publish() {
   return clock_;
 }
 
-// Whether the ranks' descriptors may differ.
+// Meets all ranks. Returns whether their descriptors may differ.
 bool Arena::gather_and_release(bool is_entering, const Make* make) {
   if (!tree_) {
     wait_all(clock_);
@@ -51,7 +52,7 @@ bool Arena::gather_and_release(bool is_entering, const Make* make) {
   return is_different;
 }
 
-// Waits for those below this rank, and tells the one above it.
+// Waits for the ranks below this one, and tells the rank above it.
 bool Arena::gather(bool is_entering) {
   bool is_different = false;
   for (const int child : tree_->children(rank())) {
@@ -69,13 +70,14 @@ bool Arena::gather(bool is_entering) {
   return is_different;
 }
 
-// What tells that all ranks from `rank` on downwards have published.
+// The signal that `rank` and all ranks below it have published.
 Signal& Arena::passed_up(int rank) const {
   if (tree_->is_leaf(rank)) return line(rank);
   return control(rank).gathered;
 }
 
-// Those who keep a meeting up to which all ranks have come: it is for them to tell.
+// The ranks that delay a meeting to which all ranks have come: they have not yet told
+// the others.
 std::vector<int> Arena::holding_up(std::uint32_t clock) const {
   std::vector<int> ranks;
   if (!tree_ || meeting_ != clock) return ranks;
@@ -95,7 +97,7 @@ std::vector<int> Arena::holding_up(std::uint32_t clock) const {
   return ranks;
 }
 
-// They meet in a tree.
+// Whether there are enough ranks to meet in a tree.
 bool Arena::are_many() const {
   return static_cast<std::uint64_t>(size()) >= tuning_.tree_ranks;
 }
@@ -107,8 +109,8 @@ void Arena::tell_place() const {
   control(rank()).place.store(word, std::memory_order_relaxed);
 }
 
-// Of many ranks. Before they have met for the first time, none knows where the others
-// are.
+// Makes the tree, if there are many ranks. Before they have met for the first time, no
+// rank knows where the others are.
 void Arena::arrange(bool have_met) {
   if (!are_many()) return;
   std::vector<Place> places(static_cast<std::size_t>(size()));

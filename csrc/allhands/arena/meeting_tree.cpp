@@ -6,7 +6,7 @@
 namespace allhands {
 namespace {
 
-// `ranks` by what `key` says of each; both in the order of ranks.
+// Groups `ranks` by `key` of each; groups and their members are in rank order.
 template <class Key>
 std::vector<std::vector<int>> grouped(const std::vector<int>& ranks, Key key) {
   std::map<int, std::vector<int>> groups;

@@ -1,6 +1,7 @@
 // In which order many ranks meet: those of one cache first, then those of one socket,
-// then all. No rank waits for more than some others, and what one writes only few read,
-// mostly near it. Pure: the same on every rank, from the same places.
+// then all. No rank waits for more than a few others, and what a rank writes is read by
+// only a few, mostly near it. The order depends only on the places, so every rank
+// computes the same one.
 #pragma once
 
 #include <span>
@@ -12,24 +13,25 @@ namespace allhands {
 
 class MeetingTree {
  public:
-  // So many ranks meet at once, at most: a rank and its children of one level.
+  // The most ranks that meet at once: a rank and its children of one level.
   static constexpr std::size_t kWidth = 16;
 
-  // `places`: where each rank is. Ranks that are anywhere meet in the order of ranks.
+  // `places`: where each rank is. Ranks without a known place meet in rank order.
   explicit MeetingTree(std::span<const Place> places);
 
-  // The rank that is told last, and tells first.
+  // The top of the tree: the last to be told that others have come, and the first to
+  // tell that all have.
   int top() const { return top_; }
-  // Whom `rank` waits for, and tells then; nearest first.
+  // The ranks that `rank` waits for, and then tells that all have come; nearest first.
   const std::vector<int>& children(int rank) const {
     return children_[static_cast<std::size_t>(rank)];
   }
-  // Whom it tells first; -1 for the top.
+  // The rank that `rank` tells first; -1 for the top.
   int parent(int rank) const { return parents_[static_cast<std::size_t>(rank)]; }
   bool is_leaf(int rank) const { return children(rank).empty(); }
 
  private:
-  // Leads them together; the one that leads them all, who is the first of them.
+  // Joins `ranks` into one tree. Returns its top, which is the first of them.
   int unite(std::vector<int> ranks);
 
   std::vector<std::vector<int>> children_;

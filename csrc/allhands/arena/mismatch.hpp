@@ -10,8 +10,9 @@
 
 namespace allhands {
 
-// `called[i]` is what `ranks[i]` of the group did, in rising order, this rank among
-// them. The error names all, and is about those that differ from this one.
+// `called[i]` is what `ranks[i]` of the group called. The ranks are in ascending order
+// and include this one. The error text names all of them; its ranks are those that
+// differ from this one.
 Error mismatch_error(const Membership& group, std::uint64_t sequence,
                      const std::vector<int>& ranks,
                      const std::vector<Descriptor>& called);

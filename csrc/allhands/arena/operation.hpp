@@ -1,5 +1,5 @@
-// One collective with its arguments, ready to run, any number of times. A plain value:
-// making one takes no memory but that of its lists.
+// One collective with its arguments, ready to run, any number of times. It is a plain
+// value: making one allocates no memory except for its lists.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct Operation {
   ReduceOrder reduce_order = ReduceOrder::Any;
   int root = -1;
   Factor factor = {};
-  // What the collective has of these; see its row.
+  // Which of these are set depends on the collective; see its row.
   Buffer output = {}, input = {};
   std::vector<Buffer> outputs = {}, inputs = {};
   SparseArray* sparse = nullptr;  // the caller's

@@ -37,7 +37,7 @@ bool writes_own_inputs(const Operation& operation, int rank) {
   const Buffer &input = operation.input, &output = operation.output;
   const std::vector<Buffer>&inputs = operation.inputs, &outputs = operation.outputs;
   if (is_overwritten(input, output, true)) return true;
-  if (inputs.empty() && outputs.empty()) return false;  // as the smallest calls are
+  if (inputs.empty() && outputs.empty()) return false;  // as in the smallest calls
   if (is_any_overwritten(input, outputs, self) ||
       is_any_overwritten(inputs, output, self))
     return true;

@@ -1,9 +1,9 @@
 // Operations whose outputs lie over their inputs.
 //
-// While an operation goes on, peers read a rank's inputs where they lie, or the rank
-// stages them chunk by chunk, and outputs are written. So an input may be an output
-// only where that is what the input's own place gets: in place. Everything else works
-// on copies of the inputs.
+// While an operation runs, peers read a rank's inputs in place, or the rank stages them
+// chunk by chunk, and outputs are written meanwhile. So an input may be an output only
+// if the result belongs exactly where that input lies: an in-place operation. All other
+// overlapping operations work on copies of the inputs.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace allhands {
 
-// Whether `rank` would write to what is still to be read of its inputs.
+// Whether `rank` would write to a part of its inputs that is still to be read.
 bool writes_own_inputs(const Operation& operation, int rank);
 
 // An operation on copies of the inputs of another one, whose outputs it writes.

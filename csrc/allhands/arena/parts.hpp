@@ -11,7 +11,7 @@ namespace allhands {
 
 class Parts {
  public:
-  // For parts of up to `count` elements in all rounds together.
+  // For parts of up to `count` elements, summed over all rounds.
   Parts(const Arena& arena, DType dtype, std::size_t count)
       : arena_(arena),
         element_(size_of(dtype)),
@@ -21,14 +21,14 @@ class Parts {
   // Elements of a part that fit into one round; at least 1.
   std::size_t most() const { return std::max<std::size_t>(most_, 1); }
 
-  // Round i of what `from` stages for `to`.
+  // Where `from` stages data for `to` in round i.
   std::byte* at(int from, std::size_t i, int to) const {
     return arena_.staging(from, i, bytes_) +
            static_cast<std::size_t>(to) * most_ * element_;
   }
 
  private:
-  // Parts of large operations begin on cache lines of their own.
+  // In large operations, each part begins on a cache line of its own.
   static std::size_t whole_lines(const Arena& arena, std::size_t element) {
     constexpr std::size_t kCacheLine = 64;
     const std::size_t part =

@@ -36,7 +36,7 @@ std::optional<PeerArrays> PeerArrays::meet_root(Arena& arena, const Ways& ways,
   return std::nullopt;
 }
 
-// The root's shared array, if every rank can still have it.
+// The root's shared array, if every rank still has it mapped.
 std::optional<SharedArrays::Held> PeerArrays::hold(Arena& arena, int root) {
   arena.use_chunks(2);
   auto held = arena.shared_arrays()->hold(said(arena, root).region);

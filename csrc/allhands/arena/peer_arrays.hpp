@@ -1,7 +1,7 @@
 // The arrays that the other ranks pass to an operation, reached where they lie.
 //
-// In a shared array they are memory of this process too. Others are read by a system
-// call, where the host allows that: one copy instead of the two through the slots.
+// Arrays in a shared array are memory of this process too. Others are read by a system
+// call, if the host allows that: one copy instead of the two through the slots.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,23 @@ namespace allhands {
 
 class PeerArrays {
  public:
-  // After Arena::begin. Every rank says where its arrays lie; none does where they must
-  // not be read in place; `mine` outlives the result. Where one rank's cannot be
-  // reached in any of these ways there is no result, on any rank, and the operation
-  // goes on as if nothing had happened yet. No meeting where there is no such way.
+  // Call after Arena::begin. Every rank says where its arrays lie; if they must not be
+  // read in place, no rank does. `mine` must outlive the result. If the arrays of one
+  // rank cannot be reached in any of `ways`, no rank gets a result, and the operation
+  // goes on as if nothing had happened yet. If `ways` has no such way, the ranks do not
+  // meet.
   static std::optional<PeerArrays> meet(Arena& arena, const Ways& ways,
                                         std::span<const Buffer> mine);
 
-  // The same where only the root has arrays. For a shared one, which all ranks must
-  // still have mapped, one more synchronisation.
+  // The same if only the root has arrays. A shared array needs one more
+  // synchronisation, since all ranks must still have it mapped.
   static std::optional<PeerArrays> meet_root(Arena& arena, const Ways& ways,
                                              std::span<const Buffer> own, int root);
 
-  // Whether they lie in a shared array; then at() says where the i-th of `rank` does.
+  // Whether the arrays lie in a shared array; if so, at() gives the address of the i-th
+  // array of `rank`.
   bool is_mapped() const { return held_.has_value(); }
-  // From byte `begin` on, where there are `bytes`.
+  // The address of byte `begin`, from which on there are `bytes`.
   std::byte* at(int rank, std::size_t i, std::size_t begin, std::size_t bytes) const;
   // Where it lies in the memory of `rank`.
   std::uint64_t address(int rank, std::size_t i) const {
@@ -47,7 +49,7 @@ class PeerArrays {
   void fetch(int rank, std::size_t i, const Buffer& to,
              Stores stores = Stores::Cached) const;
 
-  // What a rank says at a meeting about `count` buffers takes so much of its slot.
+  // How much of its slot a rank needs to describe `count` buffers at a meeting.
   static std::size_t said_bytes(std::size_t count) {
     return sizeof(Said) + count * sizeof(Place);
   }

@@ -1,12 +1,12 @@
-// Reading the memory of the other ranks' processes. Where the host refuses that of one
-// rank, no rank does it: all must agree on how an operation goes. Nobody need be able
-// to write: what a rank cannot write to another, that one reads.
+// Reading the memory of the other ranks' processes. If the host refuses it for one
+// rank, no rank does it, since all must agree on the way of an operation. No rank needs
+// to be able to write: what a sender cannot write, the receiver reads.
 //
-// Each rank tries it with the next one, not with all. Who may read nobody finds that
-// out, whom nobody may read is found by the one before it, and of ranks that fall into
-// kinds which read their own kind only, one is followed by another kind. A kernel that
-// lets a rank read its next but not the one after that would be found by the read
-// itself, which then breaks the group.
+// Each rank tries to read the next rank, not all of them. A rank that may read nobody
+// finds that out itself. A rank that nobody may read is found by the one before it. If
+// ranks fall into kinds that can read only their own kind, some rank is followed by one
+// of another kind, and finds that out. If a kernel let a rank read the next one but not
+// the one after that, the read itself would fail, which then breaks the group.
 #include "allhands/transport/shm/peer_memory.hpp"
 
 #include <sched.h>
@@ -25,18 +25,19 @@ namespace {
 
 constexpr std::uint32_t kReads = 1, kCannot = 2;
 
-// Between two of them we look whether the group has failed.
+// A read is done in pieces of this size; between two, the rank checks whether the group
+// has failed.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
 
-// Until a failure that a rank is telling of is told.
+// How often to yield while another rank is still writing its failure report.
 constexpr int kMostYields = 10'000;
 
-// What is read for a strided array passes through a block of this size.
+// Data read for a strided array passes through a block of this size.
 constexpr std::size_t kBlock = std::size_t{64} << 10;
 
 }  // namespace
 
-// Before this rank enters its first operation.
+// Call before this rank enters its first operation.
 void Arena::let_peers_read() {
   let_siblings_read();
   control(rank()).probe_address = reinterpret_cast<std::uint64_t>(probe_.get());
@@ -96,10 +97,12 @@ bool Arena::write_peer(int rank, std::uint64_t address, void* from, std::size_t 
 }
 
 void Arena::part_from_peers() {
-  // What was read is older than what it says now: who gives up tells of it first.
+  // The data was read before the flag below is: a rank that gives up reports it first,
+  // before its array may change.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (failure().state.load(std::memory_order_relaxed) != SharedFailure::kNone) {
-    // It is being written: a matter of microseconds, unless the writer dies there.
+    // The report is being written. That takes microseconds, unless the writer dies
+    // meanwhile.
     for (int i = 0; i < kMostYields && !has_failed(); ++i) sched_yield();
     if (has_failed()) throw_failure();
     fail_and_throw(ErrorKind::Backend, "the group was given up", {});

@@ -16,15 +16,16 @@ class Reduction {
  public:
   Reduction(const Arena& arena, DType dtype, ReduceOp op)
       : Reduction(arena, dtype, op, arena.size()) {}
-  // Of the first `num_ranks` ranks, at least one.
+  // Reduces the sources of the first `num_ranks` ranks, at least one.
   Reduction(const Arena& arena, DType dtype, ReduceOp op, int num_ranks);
 
-  // What `rank` contributes; to be set for all of them before each run.
+  // The source of `rank`. Set it for all ranks before each run.
   const void*& source(int rank) { return sources_[static_cast<std::size_t>(rank)]; }
 
-  // Into contiguous memory, which may be one of the sources. After Arena::enter.
+  // Reduces into contiguous memory, which may be one of the sources. Call after
+  // Arena::enter.
   void run(void* result, std::size_t count);
-  // Into elements [at, at + count) of `output`.
+  // Reduces into elements [at, at + count) of `output`.
   void run(const Buffer& output, std::size_t at, std::size_t count);
 
  private:

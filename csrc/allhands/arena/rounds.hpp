@@ -10,7 +10,7 @@
 namespace allhands {
 
 // Calls stage(i), then collect(i), for i = 0 ... `rounds` - 1, at least once. The first
-// meeting compares the descriptors, so nothing is collected of a mismatched operation.
+// meeting compares the descriptors, so a mismatched operation collects nothing.
 template <class Stage, class Collect>
 void run_rounds(Arena& arena, std::size_t rounds, Stage stage, Collect collect) {
   arena.enter([&] { stage(std::size_t{0}); });

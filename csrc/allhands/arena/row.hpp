@@ -15,10 +15,10 @@ using Buffers = std::span<const Buffer>;
 
 std::size_t count_of(Buffers list);
 
-// Of the first; UInt8 of an empty list.
+// The dtype of the first array; UInt8 for an empty list.
 DType dtype_of(Buffers list);
 
-// Elements [at, at + count), to contiguous memory and back.
+// Copies elements [at, at + count) to contiguous memory and back.
 void pack_row(Buffers from, std::size_t at, std::size_t count, std::byte* to);
 void unpack_row(const std::byte* from, Buffers to, std::size_t at, std::size_t count,
                 Stores stores);
@@ -26,8 +26,8 @@ void unpack_row(const std::byte* from, Buffers to, std::size_t at, std::size_t c
 // The arrays of rank `rank` of a list that has `length` for each.
 Buffers part_of(const std::vector<Buffer>& list, int rank, std::size_t length);
 
-// The dtype in which a list is reduced as one: complex numbers among real ones in that
-// of these.
+// The dtype in which a list is reduced as one array: if complex and real arrays are
+// mixed, that of the real ones.
 DType common_dtype(const std::vector<Buffer>& list);
 std::vector<Buffer> in_common_dtype(std::vector<Buffer> list);
 

@@ -1,5 +1,5 @@
-// Prefix reductions: everybody stages everything chunk by chunk, and each rank reduces
-// what those up to it have staged.
+// Prefix reductions: every rank stages all of its input chunk by chunk, and each rank
+// reduces what the ranks up to it have staged.
 #include <string>
 
 #include "allhands/arena/checks.hpp"
@@ -17,7 +17,7 @@ void check(const Operation& operation, int, int) {
   check_reduction(operation, input.dtype);
   check_dtype(output, input.dtype);
   check_count(operation, "the output", output, input.count);
-  // A chunk of the output must not be a later one of the input.
+  // A chunk of the output must not overlap a later chunk of the input.
   if (overlap(output, input) && output != input)
     throw Error(ErrorKind::Value,
                 std::string(operation.collective->name) +
@@ -35,7 +35,7 @@ Descriptor descriptor(const Operation& operation) {
 
 std::size_t bytes(const Operation& operation) { return operation.input.num_bytes(); }
 
-// Of the first `num_ranks` ranks.
+// Reduces the inputs of the first `num_ranks` ranks.
 void reduce_prefix(Arena& arena, const Operation& operation, int num_ranks) {
   const Buffer &output = operation.output, &input = operation.input;
   const std::size_t bytes = input.num_bytes();

@@ -8,10 +8,10 @@
 namespace allhands {
 namespace {
 
-// Odd, and another number for each pair of ranks. So what one pair sends less what it
-// expects, times this, is nothing only where they agree. Where several pairs do not,
-// they would have to cancel out, by 64 bits of chance, or fewer by as many bits as all
-// their differences end in zeros.
+// An odd number, different for each pair of ranks. So for one pair, (sent - expected)
+// times this is 0 only if the two agree. If several pairs disagree, their terms would
+// have to cancel out: a chance of 1 in 2^64, or of 1 in 2^(64 - z) if all their
+// differences end in z zero bits.
 std::uint64_t weight_of(int from, int to) {
   const auto pair = static_cast<std::uint64_t>(from) << 32 |
                     static_cast<std::uint64_t>(static_cast<std::uint32_t>(to));

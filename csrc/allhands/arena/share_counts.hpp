@@ -10,15 +10,15 @@
 
 namespace allhands {
 
-// Of what `rank` sends to each and expects of each. Those of all ranks together are
-// nothing where all pairs agree.
+// A digest of what `rank` sends to each rank and expects from each. The digests of all
+// ranks add up to 0 if all pairs agree.
 std::uint64_t digest_of_shares(int rank, const std::vector<Buffer>& outputs,
                                const std::vector<Buffer>& inputs);
 
 // The pairs of ranks that do not agree, as an error.
 class ShareDisagreement {
  public:
-  // Notes it, if the two are not the same.
+  // Notes the pair if the two counts differ.
   void add(int from, int to, std::uint64_t sent, std::uint64_t expected);
   bool is_none() const { return ranks_.empty(); }
   // "<call>: rank 2 sends 3 elements to rank 0, which expects 2"

@@ -1,9 +1,9 @@
 // The shared arrays of a group, as one rank has them mapped.
 //
 // A shared array is one piece of memory that every rank of the group maps whole. It has
-// a part for each rank; a rank's own array is its part. All parts are alike, so where
-// an array lies is said by the number of the shared array and the offset in a part, and
-// each rank finds the others' from that.
+// a part for each rank; a rank's own array is its part. All parts have the same layout.
+// So the number of the shared array and the offset in a part say where an array lies,
+// and each rank finds the others' arrays from these two.
 //
 // Thread-safe: arrays are freed by any thread, while an operation looks others up.
 // A thread that finds one keeps it alive by having an array in it.
@@ -37,18 +37,19 @@ struct SharedRegion {
 // Finds, by memory or by number, the regions that this rank has mapped.
 class SharedArrays {
  public:
-  // What all ranks know of each other: none is looked up before the first was made.
-  // Every rank marks it in the same operation.
+  // Notes that the group has made a shared array; before the first, none is looked up.
+  // Every rank calls this in the same operation, so all agree.
   void mark_used() { is_used_ = true; }
   bool is_used() const { return is_used_; }
 
   void add(const SharedRegion& region, std::weak_ptr<const SharedMemory> memory);
   void remove(std::uint64_t number);
-  // The region whose part of this rank holds all of `buffer`; none for private memory
+  // The region in which this rank's part holds all of `buffer`; none for private memory
   // and for strided arrays.
   std::optional<SharedRegion> find(const Buffer& buffer) const;
 
-  // A region by its number, and what keeps it mapped meanwhile; none once it is freed.
+  // A region found by its number, with the owner that keeps it mapped; none once it is
+  // freed.
   struct Held {
     SharedRegion region;
     std::shared_ptr<const SharedMemory> memory;

@@ -21,7 +21,7 @@ constexpr std::size_t kCacheLine = 64;
 // long.
 constexpr std::size_t kBlock = std::size_t{4} << 10;
 
-// The same of what is read by system calls, in the second cache.
+// The same for what is read by system calls, which must fit in the second-level cache.
 constexpr std::size_t kReadBlock = std::size_t{128} << 10;
 
 // Bytes [begin, end) of `count` elements that `rank` reduces; parts begin on cache
@@ -39,7 +39,7 @@ Part part_of(const Arena& arena, int owner, std::size_t num_bytes) {
   return {std::min(num_bytes, share * rank), std::min(num_bytes, share * (rank + 1))};
 }
 
-// Into all outputs, which are memory of this process.
+// Reduces into all outputs, which are memory of this process.
 void reduce_mapped(const Arena& arena, const PeerArrays& peers, Reduction& reduction,
                    Part part, std::size_t element) {
   const int self = arena.rank(), size = arena.size();
@@ -164,7 +164,7 @@ bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
   const auto self = static_cast<std::size_t>(arena.rank());
   CooperativeReceives receives(arena);
   if (ways.may(Way::Cooperative))
-    for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // none but on the root
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank)  // empty but on the root
       if (rank != self)  // what it has for itself must stay until it has copied it
         receives.open(static_cast<int>(rank), outputs[rank]);
   const auto peers = PeerArrays::meet(arena, ways, std::span(&input, 1));
@@ -218,7 +218,7 @@ bool all_to_all(Arena& arena, const std::vector<Buffer>& outputs,
                 const std::vector<Buffer>& inputs, const std::function<void()>& check) {
   const auto self = static_cast<std::size_t>(arena.rank());
   const bool is_overwritten = writes_inputs(outputs, inputs, self);
-  // Shares that lie elsewhere are read one by one: their senders say so themselves.
+  // Shares outside shared arrays are read one by one, as their senders tell.
   const Ways mapped = Ways().add(Way::Mapped);
   const auto peers = PeerArrays::meet(
       arena, mapped, std::span(inputs).first(is_overwritten ? 0 : inputs.size()));

@@ -1,6 +1,6 @@
 // The collectives with a single copy: straight from the array of one rank to that of
 // another, without staging (see PeerArrays). An operation tries them first, after
-// Arena::begin; where they return false it has to go through the slots.
+// Arena::begin; if one returns false, the operation has to go through the slots.
 //
 // Each begins with the ranks' meeting, and ends when no rank reads or writes another's
 // array any more, so that its owner may use it at once. Cost is given per rank for n
@@ -27,15 +27,16 @@ bool all_reduce(Arena& arena, const Ways& ways, const Buffer& output,
 bool reduce(Arena& arena, const Ways& ways, const Buffer& buffer, int root,
             ReduceOp op);
 
-// Each rank copies the root's array. B bytes read and written; half of it where two
-// ranks do that together (see CooperativeReceives).
+// Each rank copies the root's array. B bytes are read and written; half as much if two
+// ranks copy together (see CooperativeReceives).
 bool broadcast(Arena& arena, const Ways& ways, const Buffer& buffer, int root);
 
 // Each rank copies all inputs. n B bytes read and written.
 bool all_gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
                 const Buffer& input);
 
-// The root does; where arrays are not shared, together with the others.
+// The root copies all inputs. If the arrays are not shared, the others copy too (see
+// CooperativeReceives).
 bool gather(Arena& arena, const Ways& ways, const std::vector<Buffer>& outputs,
             const Buffer& input, int root);
 

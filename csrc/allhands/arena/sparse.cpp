@@ -25,7 +25,8 @@ bool are_indices(std::span<const std::int64_t> indices, std::size_t num_rows) {
           std::ranges::adjacent_find(indices, descends) == indices.end());
 }
 
-// In pairs, so that each index is copied once for each doubling of the ranks.
+// Unites the lists in pairs, so that each index is copied once for each doubling of the
+// number of ranks.
 Indices united(std::vector<Indices> all) {
   for (std::size_t step = 1; step < all.size(); step *= 2)
     for (std::size_t i = 0; i + step < all.size(); i += 2 * step)

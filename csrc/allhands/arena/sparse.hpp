@@ -30,14 +30,14 @@ struct SparseArray {
 
 using Indices = std::vector<std::int64_t>;
 
-// Whether they are rows of an array of `num_rows`, ascending, and there once each.
+// Whether `indices` are ascending, each there once, and all below `num_rows`.
 bool are_indices(std::span<const std::int64_t> indices, std::size_t num_rows);
 
-// The rows that some of them have.
+// The rows that occur in at least one of `all`.
 Indices united(std::vector<Indices> all);
 
-// Makes array.sums: the array's own rows among array.all_indices, zero where it has
-// none.
+// Makes array.sums, a row for each of array.all_indices: the array's own row, or zeros
+// if it has none.
 void lay_out(SparseArray& array);
 
 }  // namespace allhands

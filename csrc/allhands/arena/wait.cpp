@@ -1,6 +1,6 @@
-// Waiting for a peer: awake for a while, then asleep on the peer's clock in slices.
-// After each it looks around: for the failure of the group, a signal, the deadline, and
-// peers that are gone.
+// Waiting for a peer: the rank stays awake for a while, then sleeps on the peer's clock
+// (a futex) in slices. After each slice it checks for a failure of the group, a signal,
+// the deadline, and peers that are gone.
 #include <algorithm>
 #include <string>
 
@@ -13,13 +13,13 @@
 namespace allhands {
 namespace {
 
-// Of a sleep, at least, also where the limit has passed.
+// The shortest sleep, even if the limit has passed.
 constexpr std::chrono::milliseconds kPause{1};
-// How much longer than its limit a rank waits where all have come, for ranks that have
-// the word to pass on and may have no CPU just now.
+// How much longer than its limit a rank waits once all have come, for ranks that still
+// have to pass that on and may be waiting for a CPU.
 constexpr std::chrono::milliseconds kPassing{1000};
-// Ranks that have come, of which it looks after each slice whether they still run: the
-// others look at other ones.
+// After each slice a waiting rank checks whether this many of the ranks that have come
+// still run; other ranks check others.
 constexpr int kOthersPerLook = 16;
 
 }  // namespace
@@ -49,7 +49,7 @@ void Arena::wait_asleep(Signal& theirs, std::uint32_t clock) {
   }
 }
 
-// What else may end a wait; returns if nothing does.
+// Checks everything else that may end a wait; returns if nothing does.
 void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   if (elsewhere_ && !has_failed())
     if (const std::optional<Error> error = elsewhere_()) fail(*error);
@@ -81,8 +81,7 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   if (end == WaitEnd::Expired) throw_timeout(clock);
 }
 
-// Where all have come it is a matter of moments until this rank is told so, but for a
-// rank that is stopped.
+// If all have come, this rank is told so within moments, unless some rank is stopped.
 void Arena::throw_timeout(std::uint32_t clock) {
   const std::vector<int> absent = missing(clock);
   if (absent.empty()) return;
@@ -93,14 +92,14 @@ void Arena::throw_timeout(std::uint32_t clock) {
                  absent);
 }
 
-// Those whose end is the end of this wait.
+// The ranks that are gone and whose absence ends this wait.
 std::vector<int> Arena::gone_of(std::uint32_t clock) {
   const auto is_gone = [this](int peer) { return this->is_gone(peer); };
   if (std::ranges::none_of(watched(clock, kOthersPerLook), is_gone)) return {};
   std::vector<int> gone;
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank() && is_gone(peer)) gone.push_back(peer);
-  // What they published before they went still counts: look once more.
+  // What they published before they went still counts, so check once more.
   const std::vector<int> still_watched = watched(clock, size());
   std::erase_if(gone, [&](int peer) {
     return !std::binary_search(still_watched.begin(), still_watched.end(), peer);
@@ -108,20 +107,22 @@ std::vector<int> Arena::gone_of(std::uint32_t clock) {
   return gone;
 }
 
-// It left, or has ended, as of a moment ago.
+// Whether the rank left or its process ended, as of a moment ago.
 bool Arena::is_gone(int rank) const {
   RankControl& theirs = control(rank);
   return theirs.has_left.load(std::memory_order_acquire) != 0 ||
          !allhands::is_alive(process(rank), theirs.pulse);
 }
 
-// One line for all ranks that wait, from the first of them.
+// One notice on behalf of all waiting ranks, made by the first of them; empty on the
+// others.
 std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) const {
   const std::vector<int> absent = missing(clock);
   if (absent.empty()) return "";
   int first = 0;
   while (std::binary_search(absent.begin(), absent.end(), first)) ++first;
-  // Where one holds the word back, the others may be through; who is below it waits.
+  // If a rank in the tree has not told the others that all have come, some may be
+  // through already; the ranks below it still wait.
   const int late = absent.front();
   if (tree_ && !tree_->is_leaf(late) && line(late).has_reached(clock))
     first = tree_->children(late).front();
@@ -130,7 +131,8 @@ std::string Arena::late_text(std::uint32_t clock, Deadline::Duration waited) con
          describe_wait(waited, absent);
 }
 
-// Ranks of which this one, or one that it waits for, needs something yet; in order.
+// The ranks from which this one, or one that it waits for, still needs something; in
+// order.
 std::vector<int> Arena::needed(std::uint32_t clock) const {
   std::vector<int> ranks;
   const bool is_in_tree = tree_ && meeting_ == clock;
@@ -143,8 +145,8 @@ std::vector<int> Arena::needed(std::uint32_t clock) const {
   return ranks;
 }
 
-// The needed ones, and of an operation that not all have entered yet, which so nobody
-// can be through with, some of the others, in turn; in order.
+// The ranks that are needed. If not all have entered the operation yet, nobody can be
+// through with it, so some of the other ranks are watched too, in turn. In rank order.
 std::vector<int> Arena::watched(std::uint32_t clock, int num_others) {
   std::vector<int> ranks = needed(clock);
   const bool have_all_come = std::ranges::none_of(
@@ -158,7 +160,8 @@ std::vector<int> Arena::watched(std::uint32_t clock, int num_others) {
   return ranks;
 }
 
-// Ranks that others wait for: those that have not come.
+// The ranks that others wait for: those that have not come, or else those that hold the
+// meeting up.
 std::vector<int> Arena::missing(std::uint32_t clock) const {
   std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer)

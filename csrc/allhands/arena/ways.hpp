@@ -1,5 +1,6 @@
 // The ways by which the data of an operation may go between the ranks of one host.
-// comm/select.hpp says which of them an operation takes; the collectives take it.
+// comm/select.hpp chooses which of them an operation may take; the collectives follow
+// that.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,8 @@ class Ways {
   bool may_copy() const { return may(Way::Read) || may(Way::Cooperative); }
 
   Stores stores = Stores::Cached;  // how this rank writes its outputs
-  // Of an all_to_all, whose senders alone know the sizes: shares of so many bytes up
-  // to less than so many are read where they lie.
+  // For an all_to_all, in which only the senders know the sizes: shares of
+  // `least_share` bytes up to less than `most_share` are read in place.
   std::size_t least_share = SIZE_MAX;
   std::size_t most_share = SIZE_MAX;
 
