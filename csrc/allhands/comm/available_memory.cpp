@@ -27,8 +27,8 @@ std::size_t left_on_this_host() {
   return is_known ? total : kUnlimited;
 }
 
-// cgroups(7): the limit of this process's group, version 2; "max" is none. A group may
-// have the file system's root for its own, as in a container.
+// cgroups(7): the limit of this process's group, version 2; "max" is none. A group's
+// own directory may be the root of that file system, as in a container.
 std::size_t limit_of_control_group() {
   std::ifstream membership("/proc/self/cgroup");
   std::size_t limit = kUnlimited;

@@ -33,8 +33,8 @@ class Opening {
       if (Fd listener = bind_name(); listener.is_open())
         return make(std::move(listener), bytes, prepare);
       if (std::optional<Segment> theirs = find()) return std::move(*theirs);
-      // Between bind and listen of the rank that makes it, or between its last rank
-      // served and its close: a moment.
+      // The rank that makes it is between bind and listen, or between serving the last
+      // rank and close. That lasts only a moment.
       if (wait.is_slice_over()) throw_if_ended(wait.look());
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -47,7 +47,7 @@ class Opening {
   }
 
  private:
-  // A closed Fd: somebody else has it.
+  // Returns a closed Fd if another process has bound the name.
   Fd bind_name() const {
     Fd listener = segment::make_socket();
     if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address_.value),
@@ -79,7 +79,7 @@ class Opening {
     return memory;
   }
 
-  // A closed Fd: try again.
+  // Returns a closed Fd if the caller should try again.
   Fd fetch() const {
     Fd connection = segment::make_socket();
     if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address_.value),
@@ -114,8 +114,9 @@ class Opening {
                          group_ + ": no file descriptor for its shared memory", EMFILE);
   }
 
-  // Whether the server knows that this rank has it. One that died may have told others
-  // of another segment meanwhile: then what it gave is not to be used.
+  // Whether the server knows that this rank has it. If the server has died, others may
+  // have got a different segment meanwhile; then the segment that it gave must not be
+  // used.
   bool is_counted(const Fd& connection) const {
     if (!segment::send_record(connection, &segment::kTaken, sizeof(segment::kTaken)))
       return false;

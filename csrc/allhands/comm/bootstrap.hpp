@@ -1,10 +1,11 @@
 // How the ranks of a group on one host come to share a segment.
 //
-// Whichever rank comes first makes it and hands its descriptor out over an abstract
-// Unix socket: binding the name decides who that is. So no rank waits for a particular
-// other one, and two can exchange messages while the rest is elsewhere. Nobody talks to
-// a store. Where the rank that made it is gone, dead or done with the group, the next
-// one to come takes the segment from a rank that has it, and hands it out in its place.
+// The rank that comes first makes the segment and hands out its file descriptor over an
+// abstract Unix socket; the rank that succeeds in binding the name is the first. So no
+// rank waits for a particular other one, and two ranks can exchange messages while the
+// rest is elsewhere. No store is involved. If the rank that made the segment has died
+// or is done with the group, the next rank to come takes the segment from a rank that
+// has it, and hands it out instead.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +27,16 @@ struct Segment {
   std::unique_ptr<SegmentServer> server;  // on the rank that hands it out
 };
 
-// What a new segment needs before others see it.
+// Prepares a new segment before others see it.
 using Prepare = std::function<void(SharedMemory&)>;
 
 // Makes the group's segment of `bytes` and prepares it, or fetches it from the rank
-// that did. Waits for nobody but that rank's thread. Throws Backend, Timeout or
-// Interrupted; nothing has happened then, so a rank that lacked something may try
-// again.
+// that did. Waits only for that rank's thread. Throws Backend, Timeout or Interrupted;
+// in that case nothing has happened, so a rank that lacked some resource may try again.
 Segment open_segment(std::size_t bytes, const Prepare& prepare,
                      const Membership& membership, const Token& token,
                      const Limits& limits);
-// The group's segment, if some rank has made it and still hands it out. Throws as
+// The group's segment, if some rank has made it and still hands it out. Throws like
 // open_segment.
 std::optional<Segment> find_segment(const Membership& membership, const Token& token,
                                     const Limits& limits);

@@ -13,13 +13,15 @@
 namespace allhands {
 namespace {
 
-// What counts as several hosts may be one machine, where names are seen by all.
+// The token of this host's ranks. Several hosts may in fact be one machine, on which
+// socket names are visible to all of them, so each host needs a token of its own.
 Token local_token(const Token& group, const Membership& members, const Hosts& hosts) {
   if (hosts.num_hosts() == 1) return group;
   return derived_token(group, "host " + members.process(members.rank).host);
 }
 
-// By which watchers know that ranks are of one group. Tells nothing of the token.
+// The key by which watchers recognise ranks of the same group. It reveals nothing about
+// the token.
 std::uint64_t public_key(const Token& token) {
   const Token derived = derived_token(token, "flight record");
   std::uint64_t key;
@@ -63,7 +65,7 @@ Communicator::~Communicator() {
   try {
     close({Deadline::after(Deadline::Duration::zero())});
   } catch (const Error&) {
-    // Messages were lost; close() is how to hear of it.
+    // Messages were lost. A caller who wants to know calls close().
   }
 }
 
@@ -71,7 +73,7 @@ void Communicator::check(const Operation& operation) const {
   operation.collective->check(operation, rank(), size());
 }
 
-// While the group opens, the operation that wants it is on record.
+// Keeps the operation on record while it opens the group.
 template <class Describe>
 Turns::Ticket Communicator::take_ticket(const Limits& limits, Describe describe) {
   if (!is_ready_.load(std::memory_order_acquire)) [[unlikely]] {
@@ -97,14 +99,14 @@ void Communicator::run(const Operation& operation, const Limits& given) {
   const auto describe = [&] { return operation.collective->descriptor(operation); };
   if (watching == nullptr) [[likely]]
     return run(take_ticket(limits, describe));
-  // It may throw, and then no ticket is lost.
+  // This may throw, so it comes before a ticket is taken: none is lost.
   const Descriptor descriptor = describe();
   const Turns::Ticket ticket = take_ticket(limits, describe);
   observe_run(*watching, collective_record(ticket, descriptor, false),
               [&] { run(ticket); });
 }
 
-// What goes between hosts cannot change threads.
+// An operation between hosts cannot change threads.
 void Communicator::carry_out(Turns::Ticket ticket, const Operation& operation,
                              const Limits& limits, bool may_suspend) {
   if (!across_hosts_) [[likely]]
@@ -131,7 +133,7 @@ void Communicator::run_queued(const OperationQueue::Entry& entry,
   const Operation& operation = entry.operation;
   // The deadline counts from when the call was issued.
   const Limits limits = {entry.deadline, waiter ? waiter->interrupt : nullptr, &stop_};
-  // What opens the group cannot change threads.
+  // An operation that opens the group cannot change threads.
   const bool is_ready = is_ready_.load(std::memory_order_acquire);
   if (waiter != nullptr && !is_ready) throw Suspended{false};
   FlightEnd end(recorder_.begin(
@@ -262,7 +264,7 @@ int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
   return source;
 }
 
-// The record ends with the transfer, or here where there comes none of it.
+// The record ends with the transfer, or here if no transfer was posted.
 template <class Post>
 TransferPtr Communicator::post_recorded(MessageOp op, const Buffer& buffer, int peer,
                                         std::int64_t tag, bool is_async, Post post) {
@@ -333,8 +335,8 @@ TransferPtr Communicator::probe_now(int from, std::int64_t tag, const Limits& li
 }
 
 std::vector<FlightEntry> Communicator::flight_entries() {
-  // Before the ring is read: what begins meanwhile is in both, and in none if it were
-  // the other way round.
+  // Read the queue before the ring: an operation that begins meanwhile is then in both.
+  // In the opposite order it would be in neither.
   std::vector<FlightEntry> queued;
   queue_.each([&](const OperationQueue::Entry& entry) {
     queued.push_back(FlightRecorder::scheduled(

@@ -1,16 +1,18 @@
 // A group of ranks, as one of them sees it.
 //
 // A collective whose arguments were checked runs in the calling thread (`run`) or is
-// queued for the group's progress thread (`post`), which is started on first use. They
-// run in the order in which they were issued, whichever way. The arena is made by the
+// queued for the group's progress thread (`post`), which is started on first use.
+// Either way, they run in the order in which they were issued. The arena is made by the
 // first operation to run, so a group that is never used costs a few hundred bytes.
 //
-// The facts of the group are here: the number of each operation (see Turns), its
-// descriptor, and what broke the group (see FailureRecord). What moves the bytes, the
-// arena and the engine, is told the former and reports the latter.
+// This class keeps the facts of the group: the sequence number of each operation (see
+// Turns), its descriptor, and what broke the group (see FailureRecord). The arena and
+// the engine, which move the bytes, are told the number and the descriptor, and report
+// what broke the group.
 //
-// A group may have ranks on several hosts. The arena serves those of this host, whom
-// the engine reaches through memory, the others by whatever `ReachOthers` makes.
+// A group may have ranks on several hosts. The arena serves the ranks of this host. The
+// engine reaches these through memory, and the others through the transport that
+// `ReachOthers` makes.
 //
 // Thread-safe, but ranks must agree on the order of operations, which threads that use
 // one group at the same time rarely do. Arrays must stay alive until their operation
@@ -45,16 +47,16 @@ namespace allhands {
 
 class Communicator {
  public:
-  // Called if this rank makes the group's segment, while the others wait for that.
+  // Called if this rank makes the group's segment; the others wait meanwhile.
   using MakeTuning = std::function<Tuning()>;
 
-  // The way to the ranks of other hosts, in the group's numbers; calls `wake` for each
-  // of its events, from any thread.
+  // Makes the transport to the ranks of other hosts, which uses group ranks. The
+  // transport calls `wake` for each of its events, from any thread.
   using ReachOthers = std::function<std::unique_ptr<Transport>(
       const Membership&, const Token&, const Tuning&, std::function<void()> wake)>;
 
-  // No communication. The flight recorder keeps `record_length` collectives and as many
-  // messages, in `flight_memory` where that is given. Throws Backend where a peer is on
+  // Does not communicate. The flight recorder keeps `record_length` collectives and as
+  // many messages, in `flight_memory` if that is given. Throws Backend if a peer is on
   // another host and there is no way to reach it.
   Communicator(Membership membership, const Token& token, MakeTuning make_tuning,
                const LateNotice& late_notice = {},
@@ -69,14 +71,14 @@ class Communicator {
   int size() const { return membership_.size(); }
   const std::string& name() const { return membership_.name; }
 
-  // Tells `observer` of each operation that is issued from now on; null: nobody. It
-  // outlives this object.
+  // Tells `observer` of each operation that is issued from now on; null stops that. The
+  // observer must outlive this object.
   void observe(Observer* observer) {
     observer_.store(observer, std::memory_order_release);
   }
 
-  // What the flight recorder has. From any thread, while operations run, also after a
-  // failure and after close().
+  // The contents of the flight recorder. May be called from any thread, while
+  // operations run, and also after a failure and after close().
   std::vector<FlightEntry> flight_entries();
   // Whether a thread waits for messages here, or for Works of collectives.
   bool has_waiters(bool for_messages) {
@@ -85,56 +87,58 @@ class Communicator {
     return num_waiting.load(std::memory_order_relaxed) > 0;
   }
 
-  // Throws Value, Type or Unsupported naming what is wrong with an operation. Nothing
-  // has happened then.
+  // Throws Value, Type or Unsupported, naming what is wrong with an operation. In that
+  // case nothing has happened.
   void check(const Operation& operation) const;
   // Runs it now, in this thread.
   void run(const Operation& operation, const Limits& limits);
   // An array of this rank in memory that all ranks share, zero at first; collective.
-  // Throws as run, and Backend where a rank has no memory for it: the group works on.
+  // Throws like run, and Backend if a rank has no memory for it; the group keeps
+  // working.
   std::shared_ptr<SharedArray> empty_shared(DType dtype,
                                             const std::vector<std::size_t>& shape,
                                             const Limits& limits);
-  // Where `peer` has what `buffer` is here, which lies in a shared array: memory that
-  // lives as long as this rank's. Throws Value for any other.
+  // The address of the peer's counterpart of `buffer`, which lies in a shared array.
+  // That memory lives as long as this rank's part. Throws Value for any other buffer.
   std::byte* peer_data(const Buffer& buffer, int peer) const;
   // Queues it.
   std::shared_ptr<Work> post(Operation operation, Deadline deadline);
-  // As Work::wait of what post returned; this thread carries it out meanwhile, if it
-  // has not begun.
+  // Like Work::wait on a Work that post returned. This thread carries the operation out
+  // itself if it has not begun.
   void wait(Work& work, const Limits& limits);
-  // Whoever needs it will not wait for it.
+  // Notes that the result is needed, but that no thread will wait for it.
   void hurry(const Work& work) { queue_.hurry(work); }
-  // Whoever needs it will wait for it, but not at once.
+  // Notes that a thread will wait for it, but not at once.
   void postpone(const Work& work) { queue_.postpone(work); }
 
   // Point-to-point. Tags are any numbers; `from` may be kAnySource, the tag to receive
-  // kAnyTag. Throws Value for a
-  // bad peer, and what the ProgressEngine's functions of these names throw.
+  // kAnyTag. Throws Value for a bad peer, and whatever the ProgressEngine's functions
+  // of the same names throw.
   void send(const Buffer& buffer, int to, std::int64_t tag, const Limits& limits);
   int recv(const Buffer& buffer, int from, std::int64_t tag, const Limits& limits);
-  // These return at once; engine() takes the transfer to its end.
+  // These return at once; engine() completes the transfer.
   TransferPtr post_send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits);
   TransferPtr post_recv(const Buffer& buffer, int from, std::int64_t tag,
                         const Limits& limits, Fit fit = Fit::Exact);
-  // As post_recv, and waits for its end.
+  // Like post_recv, but waits for the end of the transfer.
   TransferPtr recv_fit(const Buffer& buffer, int from, std::int64_t tag,
                        const Limits& limits, Fit fit);
-  // See ProgressEngine; `limits` are of the group's opening.
+  // See ProgressEngine; `limits` apply to the opening of the group.
   TransferPtr probe_now(int from, std::int64_t tag, const Limits& limits);
-  // There once something was posted.
+  // Exists once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
-  // Breaks the group for every rank, with this error; what waits in it ends, and each
-  // further call throws. From any thread.
+  // Breaks the group for every rank, with this error: waits in the group end, and each
+  // further call throws. May be called from any thread.
   void fail(const Error& error);
-  // This rank is about to leave because it failed: close() will tell the peers that
-  // `reason` ended it, and they throw RankFailed with that, and with the `cause`.
+  // Notes that this rank is about to leave because it failed. close() will tell the
+  // peers that `reason` ended it, and they throw RankFailed with that reason and with
+  // `cause`.
   void note_failure(const std::string& reason, std::string cause);
   // Waits for queued operations and unreceived messages until `limits` end, ends those
   // that are left, and tells the peers that this rank is gone. Further calls throw.
-  // Throws Timeout if messages were lost and Interrupted, once all that is done.
+  // Once all that is done, it throws Timeout if messages were lost, and Interrupted.
   // Idempotent.
   void close(const Limits& limits);
   // True in a child that the group's process forked: it has the memory but not the
@@ -154,7 +158,7 @@ class Communicator {
   Turns::Ticket take_ticket(const Limits& limits, Describe describe);
   void carry_out(Turns::Ticket ticket, const Operation& operation, const Limits& limits,
                  bool may_suspend);
-  // body() in the ticket's turn, the group being open.
+  // Runs body() in the ticket's turn, with the group open.
   template <class Body>
   void run_in_turn(Turns::Ticket ticket, const Limits& limits, Body body);
   void wait_for_turn(Turns::Ticket ticket, const Limits& limits);
@@ -187,7 +191,7 @@ class Communicator {
   const Token token_;
   const Hosts hosts_;
   const Membership local_;   // the ranks of this host, by local rank
-  const Token local_token_;  // of what they share
+  const Token local_token_;  // of their shared segment
   const MakeTuning make_tuning_;
   const ReachOthers reach_others_;
   const LateNotice late_notice_;

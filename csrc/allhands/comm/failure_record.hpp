@@ -11,7 +11,7 @@ namespace allhands {
 
 class FailureRecord {
  public:
-  // Keeps `error`, unless there is one.
+  // Keeps `error`, unless one is kept already.
   void note(const Error& error) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = error;

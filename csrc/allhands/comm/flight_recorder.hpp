@@ -20,7 +20,7 @@ namespace allhands {
 struct FlightEntry {
   const char* op;
   bool is_message;
-  std::uint64_t sequence;  // of a message: how many of this rank's came before, plus 1
+  std::uint64_t sequence;  // of a message: its number among this rank's, from 1
   FlightRecord record;
 };
 
@@ -32,14 +32,15 @@ const char* name_of(MessageOp op);
 // The last collectives and messages of a group.
 class FlightRecorder {
  public:
-  // As they are by default in a group.
+  // The default length in a group.
   static constexpr std::size_t kLength = 2048;
 
-  // The last `length` collectives, and as many messages, in `memory` if that is there.
+  // Keeps the last `length` collectives, and as many messages, in `memory` if that is
+  // given.
   FlightRecorder(std::size_t length, std::shared_ptr<FlightMemory> memory,
                  const Membership& group, std::uint64_t key);
 
-  // The collective whose turn it is; see FlightRing::begin.
+  // Begins the record of the collective whose turn it is; see FlightRing::begin.
   FlightSlot* begin(std::uint64_t sequence, const Descriptor& descriptor,
                     bool is_async = false, Ticks issued = 0) {
     return collectives_.begin(sequence, facts_of(descriptor, is_async), issued);
@@ -54,13 +55,13 @@ class FlightRecorder {
                                  .tag = tag});
   }
 
-  // Told of the threads that wait for messages, and for Works.
+  // Counts of the threads that wait for messages, and for Works.
   std::atomic<int>& num_in_messages() { return row_.num_in_messages(); }
   std::atomic<int>& num_in_works() { return row_.num_in_works(); }
 
-  // What there is of both, by the time when each was issued.
+  // The recorded collectives and messages, ordered by the time when each was issued.
   std::vector<FlightEntry> read() const;
-  // One that waits for its turn in a queue.
+  // The entry of a collective that waits for its turn in a queue.
   static FlightEntry scheduled(std::uint64_t sequence, const Descriptor& descriptor,
                                Ticks issued);
 

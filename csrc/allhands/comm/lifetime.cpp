@@ -16,8 +16,8 @@ constexpr Deadline::Duration kParting = std::chrono::seconds(1);
 
 }  // namespace
 
-// Of an operation that the peers do not see ended.
-// In a forked child that unwinds, nothing is broken: the parent goes on.
+// Breaks the group because of an operation that the peers do not see end. A forked
+// child that unwinds breaks nothing: its parent goes on.
 void Communicator::break_by_current_exception() {
   if (is_forked()) return;
   try {
@@ -95,19 +95,19 @@ void Communicator::note(const Error& error) {
   is_ready_ = false;
 }
 
-// Of an open group: its ranks that share the arena learn of it, too.
+// Notes the failure of an open group; the ranks that share its arena learn of it, too.
 void Communicator::tell(const Error& error) {
   arena_->fail(error);  // first, as it takes no memory
   note(error);
 }
 
-// What broke the group, of an open one: as a peer told it, if one did.
+// What broke an open group; as a peer reported it, if one did.
 std::optional<Error> Communicator::failure() const {
   if (auto told = arena_->told_failure()) return told;
   return failure_.error();
 }
 
-// What a call gets that comes too late.
+// The error that a call gets if it comes too late.
 Error Communicator::refusal() const {
   if (const auto error = failure_.error())
     return error->retold("group '" + name() + "' is broken since: " + error->what());
@@ -122,12 +122,13 @@ void Communicator::break_off(const Error& error) {
 }
 
 void Communicator::fail(const Error& error) {
-  // Peers may wait where this rank has not been yet; they see only what is written
-  // there.
+  // Peers may wait in a segment that this rank has not opened yet; they see only what
+  // is written there.
   try {
     if (!is_ready_) open({Deadline::after(kOpeningTime), nullptr, &stop_});
   } catch (const Error&) {
-    // Broken, closed, or out of memory: then it is broken for this rank at least.
+    // The group is broken or closed, or memory ran out: then it is broken at least for
+    // this rank.
   }
   break_off(error);
   bool is_open;
@@ -163,19 +164,20 @@ void Communicator::close(const Limits& limits) {
             "that would wait for; let the callback tell another thread");
   const std::lock_guard closing(closing_mutex_);
   queue_.close();
-  // A call of another thread has a moment, what was queued all the time there is.
+  // Calls of other threads get a moment; queued operations get all the time there is.
   const Limits soon = {Deadline::after(std::min(limits.deadline.remaining(), kParting)),
                        limits.interrupt};
   const WaitEnd end = turns_.wait_until_idle(queue_.is_busy() ? limits : soon);
   const bool is_interrupted = end == WaitEnd::Interrupted;
   stop_ = true;
   queue_.join();
-  turns_.wait_until_idle({Deadline::after(kParting)});  // who is in a call notices
+  turns_.wait_until_idle({Deadline::after(kParting)});  // threads in a call notice
   leave(is_interrupted ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
   if (is_interrupted) throw interrupted();
 }
 
-// This rank never used the group and leaves: peers that do use it shall know.
+// This rank leaves without ever having used the group; peers that do use it must learn
+// that.
 void Communicator::join_those_who_wait() {
   if (size() == 1) return;
   try {
@@ -185,11 +187,11 @@ void Communicator::join_those_who_wait() {
     auto theirs = find_segment(local_, local_token_, {Deadline::after(kOpeningTime)});
     if (theirs) adopt(std::move(*theirs));
   } catch (const Error&) {
-    // Then they learn of it as of any rank that does not come.
+    // Then they notice as they do for any rank that does not come.
   }
 }
 
-// From now on calls are refused; true: the group was open.
+// Refuses calls from now on. Returns whether the group was open.
 bool Communicator::end_calls() {
   const std::lock_guard lock(open_mutex_);
   if (!is_open_ && !is_closed_ && !failure_.error()) join_those_who_wait();
@@ -198,7 +200,7 @@ bool Communicator::end_calls() {
   return std::exchange(is_open_, false);
 }
 
-// Under no lock, as callbacks of what ends here may call.
+// Called without a lock, as callbacks of operations that end here may make calls.
 void Communicator::leave(const Limits& limits) {
   if (!end_calls()) return;
   std::optional<Error> lost;

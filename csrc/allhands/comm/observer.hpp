@@ -1,8 +1,8 @@
-// What watches the operations of a group. Each operation passes it once, whether it
+// What watches the operations of a group. It sees each operation once, whether that
 // runs at once or later: collectives, shared arrays, and messages, each by itself.
 //
-// A call that is refused before it has begun anything is no operation: bad arguments, a
-// group that cannot be opened or is broken.
+// A call that is refused before it has begun anything is not an operation: one with bad
+// arguments, or on a group that cannot be opened or is broken.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ struct OperationRecord {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // In the thread that issues the operation: before it begins, and of an asynchronous
-  // one before the call returns. What this returns is passed to `after`.
+  // Called in the thread that issues the operation: before the operation begins, and
+  // for an asynchronous one before the call returns. The result is passed to `after`.
   virtual std::uint64_t before(const OperationRecord& operation) noexcept = 0;
-  // In the thread that ended the operation. `error`: null where it succeeded.
+  // Called in the thread that ended the operation. `error` is null if it succeeded.
   virtual void after(std::uint64_t token, std::exception_ptr error) noexcept = 0;
 };
 
@@ -56,7 +56,7 @@ void observe_run(Observer& observer, const OperationRecord& record, Body body) {
 // Tells `observer` once `work` has ended.
 void observe_end(Observer& observer, std::uint64_t token, Work& work);
 
-// Likewise of a transfer that `post` returns, once it has ended.
+// Tells `observer` likewise once the transfer that `post` returns has ended.
 template <class Post>
 TransferPtr observe_post(Observer& observer, const OperationRecord& record, Post post) {
   const std::uint64_t token = observer.before(record);

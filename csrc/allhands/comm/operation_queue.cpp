@@ -10,7 +10,7 @@ namespace allhands {
 namespace {
 
 constexpr std::chrono::microseconds kNap{200};
-// While the first is postponed; what else is posted then lies as long.
+// The nap while the first operation is postponed; others posted meanwhile wait as long.
 constexpr std::chrono::milliseconds kLongNap{1};
 constexpr std::chrono::seconds kPostponed{1};
 
@@ -35,7 +35,8 @@ void OperationQueue::wait(Work& work, const Limits& limits) {
   work.wait(limits);
 }
 
-// In a callback that the progress thread runs: there is no other to do what it does.
+// For a callback in the progress thread: no other thread does the progress thread's
+// work.
 void OperationQueue::go_on_until_ended(const Work& work, const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   while (!work.is_completed() && !deadline.is_expired()) go_on(lock);
@@ -59,7 +60,7 @@ void OperationQueue::go_on(std::unique_lock<std::mutex>& lock) {
     changed_.wait_for(lock, kNap);  // another thread is at it
 }
 
-// Carries out the first of the queue; false: another thread does.
+// Carries out the first operation of the queue; returns false if another thread does.
 bool OperationQueue::take_part(const Limits& limits) {
   QueuedPtr first;
   {
@@ -76,7 +77,7 @@ bool OperationQueue::take_part(const Limits& limits) {
   return carry_out(*first, &limits);
 }
 
-// False: the progress thread is to do it.
+// Returns false if the progress thread is to carry the operation out.
 bool OperationQueue::carry_out(Queued& first, const Limits* waiter) {
   bool is_awaited = false;
   if (const auto suspended = run_first(first, waiter, is_awaited)) {
@@ -103,7 +104,7 @@ std::optional<Suspended> OperationQueue::run_first(Queued& first, const Limits* 
   } catch (...) {
     error = std::current_exception();
   }
-  // Before the turn ends: the next to run finds this one completed.
+  // Settle before the turn ends, so that the next operation finds this one completed.
   is_awaited = first.work.settle(error);
   remove_first();
   return std::nullopt;
@@ -137,7 +138,7 @@ void OperationQueue::postpone(const Work& work) {
     if (&queued->work == &work) queued->postponed_until = until;
 }
 
-// The thread does not let the first lie any longer.
+// Makes the progress thread run the first operation without a further nap.
 void OperationQueue::hurry() {
   is_urgent_ = true;
   wake();
@@ -163,9 +164,10 @@ void OperationQueue::run_in_turn(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-// Until the first has lain for a whole nap; false: the thread is to end. The thread
-// that posted it mostly waits for it soon. The thread naps on a few times when it has
-// nothing to do: to wake it for every operation would cost more than the operation.
+// Rests until the first operation has been left alone for a whole nap; returns false if
+// the thread is to end. The nap is worth it since the thread that posted an operation
+// usually waits for it soon. The thread naps on a few times when it has nothing to do:
+// to wake it for every operation would cost more than the operation.
 bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
   constexpr int kMaxIdleNaps = 50;
   for (int idle_naps = 0; !is_over(); ++idle_naps) {

@@ -2,9 +2,10 @@
 //
 // A thread that waits for one, with no limit of its own, carries out those before it
 // and then that one, which saves two changes of threads. The progress thread carries
-// out what no thread waits for; it starts with the first operation and lets each lie
-// for a nap first, longer where it is told that a wait will come. It also goes on with
-// an operation whose waiter is interrupted before all ranks have come.
+// out the operations that no thread waits for. It is started by the first operation. It
+// leaves each operation alone for a short nap first, or for longer if it is told that a
+// wait will come. It also goes on with an operation whose waiter is interrupted before
+// all ranks have come.
 //
 // Thread-safe. Callbacks run in the thread that carried out their operation, outside
 // the lock.
@@ -40,8 +41,9 @@ class OperationQueue {
     const Ticks issued = ticks_now();
     Turns::Ticket ticket = 0;
   };
-  // Runs one whose turn it is. `waiter`: the thread that waits for it does, with these
-  // limits, and is called off by Suspended; null: the progress thread does.
+  // Runs the operation whose turn it is. If `waiter` is given, the thread that waits
+  // for the operation runs it, with these limits, and Suspended calls it off; if null,
+  // the progress thread runs it.
   using Run = std::function<void(const Entry&, const Limits* waiter)>;
 
   // `group`: its name, for messages. `mark`: the ThreadMark of callbacks.
@@ -55,28 +57,30 @@ class OperationQueue {
     std::shared_ptr<Work> work;
   };
 
-  // Throws Backend after close(), and where there can be no thread.
+  // Throws Backend after close(), and if no thread can be started.
   Posted post(Operation operation, Deadline deadline);
-  // As Work::wait of a posted operation. In a callback that the progress thread runs, a
-  // limit is looked at only between operations.
+  // Like Work::wait on a posted operation. In a callback that the progress thread runs,
+  // limits are checked only between operations.
   void wait(Work& work, const Limits& limits);
-  // `work`, which was posted here, is awaited, but by nobody who waits: the progress
-  // thread carries it out without a nap; in a callback of its own, now.
+  // Notes that `work`, which was posted here, is needed but that no thread waits for
+  // it. The progress thread carries it out without a nap; if called in one of that
+  // thread's callbacks, it does so now.
   void hurry(const Work& work);
-  // `work`, which was posted here, will be waited for before long: the progress thread
-  // leaves it to that wait for a second, unless somebody waits for what comes later.
+  // Notes that a thread will soon wait for `work`, which was posted here. The progress
+  // thread leaves it to that wait for a second, unless somebody waits for a later
+  // operation.
   void postpone(const Work& work);
-  // Called before a wait for that turn: what was posted before lies no longer. In such
-  // a callback this thread has to carry it out.
+  // Called before a wait for that turn: operations posted earlier are no longer left
+  // alone. In a callback of the progress thread, this thread has to carry them out.
   void go_on_before(Turns::Ticket ticket);
 
-  // Nothing is posted any more.
+  // Ends posting: no operation can be posted any more.
   void close();
-  // After close(), once all turns end: ends the thread.
+  // Ends the thread. Call after close(), once all turns end.
   void join();
-  // Whether some have not ended.
+  // Whether some operations have not ended.
   bool is_busy();
-  // Calls see(entry) of each that has not ended, in their order.
+  // Calls see(entry) for each operation that has not ended, in their order.
   template <class See>
   void each(See see) {
     const std::lock_guard lock(mutex_);
@@ -107,7 +111,7 @@ class OperationQueue {
   void go_on_until_ended(const Work& work, const Deadline& deadline);
   void go_on(std::unique_lock<std::mutex>& lock);
   bool rest(std::unique_lock<std::mutex>& lock);
-  // Whether there is something to do for who is not at it already.
+  // Whether the first operation exists and no thread is running it yet.
   bool is_first_free() const { return !queue_.empty() && !is_first_running_; }
   bool is_first_postponed() const {
     const Clock::time_point until = queue_.front()->postponed_until;

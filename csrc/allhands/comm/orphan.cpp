@@ -19,8 +19,8 @@ namespace {
 
 using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// What vanishes meanwhile, or may not be looked at, is passed over; but not for want of
-// descriptors, since that one may be there.
+// Entries that vanish meanwhile or may not be opened are skipped. But none is skipped
+// for want of descriptors, since it may be the right one.
 void throw_if_out_of_descriptors() {
   if (errno == EMFILE || errno == ENFILE)
     throw system_error(ErrorKind::Backend,
@@ -56,7 +56,8 @@ Fd open_from(int pid, const std::string& target) {
 Fd find_orphan(const Membership& membership, const std::string& name) {
   for (int peer = 0; peer < membership.size(); ++peer) {
     if (peer == membership.rank) continue;
-    // The name is known to the group alone: whoever has that pid now, it is this one.
+    // Only the group knows the name. So this is the right segment, whichever process
+    // has that pid now.
     if (Fd found =
             open_from(membership.process(peer).pid, "/memfd:" + name + " (deleted)");
         found.is_open())

@@ -9,7 +9,8 @@
 namespace allhands {
 namespace {
 
-// Whether peers may learn where memory of this rank is, which has to stay then.
+// Whether peers may learn where memory of this rank is; that memory must then stay
+// valid.
 bool shows_memory(const Operation& operation, const Ways& ways) {
   if (ways.may(Way::Mapped) || ways.may(Way::Cooperative)) return true;
   if (operation.collective->op != Op::AllToAll) return ways.may(Way::Read);
@@ -37,7 +38,7 @@ Ways ways_of(const Operation& operation, const Arena& arena) {
                      arena.tuning());
   const std::size_t written =
       operation.output.num_bytes() + num_bytes(operation.outputs);
-  // Where there is no output, the input is it.
+  // If there is no output, the input is the output.
   ways.stores =
       stores_for(written != 0 ? written : operation.input.num_bytes(), arena.tuning());
   return ways;

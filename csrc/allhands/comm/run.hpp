@@ -9,12 +9,13 @@
 
 namespace allhands {
 
-// The same on every rank that runs it as the arena's next operation.
+// The allowed ways; the same on every rank that runs it as the arena's next operation.
 Ways ways_of(const Operation& operation, const Arena& arena);
 
-// Runs a checked operation as the group's operation number `sequence`. `may_suspend`:
-// an interrupt before all ranks have come throws Suspended, and so does an operation
-// that cannot change threads, at once; the next run goes on with it.
+// Runs a checked operation as the group's operation number `sequence`. With
+// `may_suspend`, an interrupt before all ranks have come throws Suspended; an operation
+// that cannot change threads throws it at once. The next run goes on with the
+// operation.
 void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
          const Limits& limits, bool may_suspend = false);
 

@@ -48,7 +48,7 @@ Digest server_proof(const Token& token, const Nonce& nonce) {
   return keyed_hash(token, "server " + std::string(nonce.data(), nonce.size()));
 }
 
-// Of an abstract socket: a zero, then its name.
+// The address of an abstract socket: a zero byte, then its name.
 SocketName::SocketName(const std::string& name) {
   value.sun_family = AF_UNIX;
   std::memcpy(value.sun_path + 1, name.data(), name.size());

@@ -9,9 +9,9 @@
 // Abstract names are visible to every user of the host, so each side checks that the
 // other runs under its own user (SO_PEERCRED) and proves that it knows the group's
 // token, without telling it: the proof is a keyed hash of the nonce. A rank counts as
-// served once it has said that it has the descriptor, which is lost where it had none
-// free. It uses the segment only once it knows that it was counted: a server that dies
-// before it says so may have left it the only one.
+// served once it has said that it has the descriptor; a rank with no free descriptor
+// loses it. The rank uses the segment only once it knows that it was counted: if the
+// server dies before saying so, this rank may be the only one with that segment.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,10 +30,10 @@ namespace allhands {
 // Known to the ranks of one group only, different for every group of every job.
 using Token = std::array<std::byte, 32>;
 
-// Another one, which tells nothing of `token`: for what `purpose` names.
+// Another token, for the given `purpose`, which reveals nothing about `token`.
 Token derived_token(const Token& token, const std::string& purpose);
 
-// The name of a group's socket and of its memory; does not tell the token.
+// The name of a group's socket and of its memory; does not reveal the token.
 std::string segment_name(const Token& token);
 
 namespace segment {
@@ -66,10 +66,10 @@ struct SocketName {
   socklen_t length = 0;
 };
 
-// Throws Backend where there is no descriptor for it.
+// Throws Backend if no descriptor is free for it.
 Fd make_socket();
 bool is_same_user(const Fd& connection);
-// Whether a record of just these bytes went out.
+// Sends a record of exactly these bytes; returns whether it went out.
 bool send_record(const Fd& connection, const void* record, std::size_t bytes);
 
 // An Answer and the descriptor that travels with it.
@@ -80,7 +80,7 @@ struct Parcel {
   bool is_lost = false;   // there was no free descriptor to take it
 };
 
-// Should it fail, the peer sees the connection close and tries again.
+// If sending fails, the peer sees the connection close and tries again.
 void send_answer(const Fd& connection, const Answer& answer, int fd);
 Parcel receive_answer(const Fd& connection);
 

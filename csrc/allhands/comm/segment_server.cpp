@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kLinger{5};
-// Until it accepts again, where there was no descriptor for a connection.
+// How long to wait before accepting again, if no descriptor was free for a connection.
 constexpr milliseconds kPause{100};
 
 Fd dup_of(int fd) {
@@ -49,7 +49,7 @@ class SegmentServer::Service {
     try {
       while (!is_done() && !(lingering_ && lingering_->is_expired())) wait_and_serve();
     } catch (const std::exception&) {
-      // Out of memory: who comes now takes the segment from a rank that has it.
+      // Out of memory. A rank that comes now takes the segment from a rank that has it.
     }
     listener_.reset();
     segment_.reset();
@@ -90,7 +90,7 @@ class SegmentServer::Service {
     if (lingering_) entries_[0].fd = -1;
   }
 
-  // Until the next of the times that matter; negative: there is none.
+  // Time until the next event that is due; negative if there is none.
   int remaining_ms() const {
     std::optional<Deadline::Duration> least;
     const auto count = [&least](const Deadline& deadline) {
@@ -128,8 +128,7 @@ class SegmentServer::Service {
     forget_closed();
   }
 
-  // Reads what came, if something did. Whatever does not belong there ends the
-  // connection.
+  // Reads the record that came, if any. Anything unexpected ends the connection.
   void hear(Joiner& joiner) {
     segment::Hello hello = {};
     const ssize_t bytes = recv(joiner.connection.get(), &hello, sizeof(hello), 0);
@@ -157,7 +156,8 @@ class SegmentServer::Service {
                          {segment::server_proof(token_, hello.nonce)}, segment_.get());
   }
 
-  // Says that it counted last: who knows it may be done with the group at once.
+  // Sends Counted last: a rank that knows it was counted may be done with the group at
+  // once.
   void end(Joiner& joiner, bool has_taken) {
     if (has_taken) {
       const auto rank = static_cast<std::size_t>(joiner.rank);

@@ -16,8 +16,8 @@ namespace allhands {
 // what broke the group.
 class SegmentServer {
  public:
-  // How long a connection may say nothing, and how many may at a time; the oldest makes
-  // room for the next.
+  // How long a connection may stay silent, and how many may be silent at a time; the
+  // oldest is dropped for the next.
   static constexpr std::chrono::seconds kSilence{5};
   static constexpr std::size_t kMaxStrangers = 64;
 

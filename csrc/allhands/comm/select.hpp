@@ -1,5 +1,5 @@
-// Which way the data of an operation goes: one table, from what all ranks know of the
-// operation alike. The sizes in it are those of the tuning.
+// Which way the data of an operation goes: one table, whose inputs all ranks know
+// alike. The sizes in it are those of the tuning.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ struct Case {
   static constexpr std::size_t kUnknown = kUnknownBytes;
 
   Op op;
-  // Of the array that a rank passes: the input, and of a scatter the output. Of an
-  // all_to_all what a rank sends to all together, in even shares: kUnknown before the
-  // ranks have met.
+  // The size of the array that a rank passes: the input, or the output of a scatter.
+  // For an all_to_all, what a rank sends to all ranks together, in even shares;
+  // kUnknown before the ranks have met.
   std::size_t bytes;
   int ranks;
   bool can_read_peers;
@@ -38,10 +38,11 @@ struct WayChoice {
 
 std::span<const WayChoice> choices();
 
-// All rows of the operation that are worth it, up to the first that every array allows.
+// The ways of all rows of the operation that are worth it, up to the first way that
+// every array allows.
 Ways select(const Case& c, const Tuning& tuning);
 
-// How a rank writes outputs of so many bytes together.
+// How a rank writes outputs of `bytes` in total.
 Stores stores_for(std::size_t bytes, const Tuning& tuning);
 
 }  // namespace allhands

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// What a rank could not do, told to the others in its slot; empty: it could.
+// A rank tells the others in its slot what it could not do; an empty text means
+// success.
 constexpr std::size_t kMaxText = 256;
 
 void tell(const Arena& arena, std::uint64_t step, const std::string& text) {
@@ -32,7 +33,7 @@ std::string failure_of(const Arena& arena, int rank, const std::string& text) {
   return "rank " + std::to_string(arena.group_rank(rank)) + ": " + text;
 }
 
-// Calls `step`; what it could not do.
+// Calls `step`; returns what it could not do.
 template <class Step>
 std::string attempt(Step step) {
   try {
@@ -88,9 +89,9 @@ std::size_t SharedArrayMaker::total_bytes() const {
   return stride_ * static_cast<std::size_t>(membership_.size());
 }
 
-// The rank 0 makes the memory, then the others fetch it, then each takes the pages of
-// its own array: on its own memory node, and now, since later it could only be killed
-// for want of them. After each step all know who failed.
+// Rank 0 makes the memory, then the others fetch it, then each rank allocates the pages
+// of its own array: on its own memory node, and now, since later a lack of pages would
+// get it killed. After each step all ranks know which ones failed.
 void SharedArrayMaker::run(Arena& arena, std::uint64_t sequence, const Limits& limits) {
   arena.begin(sequence, descriptor_, limits);
   arena.enter();

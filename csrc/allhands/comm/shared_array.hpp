@@ -1,9 +1,9 @@
 // An array in the memory that the ranks of a group share: how it is made, and what
 // keeps it.
 //
-// One piece of memory holds the arrays of all ranks (see SharedArrays). It belongs to
-// the ranks' SharedArrays alone: no file system has a name for it, it is gone when the
-// last of them is, however its process ends, and it outlives the group.
+// One piece of memory holds the arrays of all ranks (see SharedArrays). Only the ranks'
+// SharedArray objects own it: no file system has a name for it. It outlives the group,
+// and is freed when the last of these objects is gone, however the last process ends.
 #pragma once
 
 #include <cstddef>
@@ -43,17 +43,18 @@ class SharedArray {
 // The operation that makes a shared array, on every rank at once.
 class SharedArrayMaker {
  public:
-  // Throws Value where the arrays have more bytes than can be counted.
+  // Throws Value if the size of the arrays in bytes overflows.
   SharedArrayMaker(const Membership& membership, const Token& token, DType dtype,
                    const std::vector<std::size_t>& shape);
 
   // What a rank cannot do is agreed on, so that the group works on; see result().
   const Descriptor& descriptor() const { return descriptor_; }
 
-  // As the group's operation number `sequence`.
+  // Runs it as the group's operation number `sequence`.
   void run(Arena& arena, std::uint64_t sequence, const Limits& limits);
 
-  // After run. Throws Backend, naming the ranks that failed and why, on every rank.
+  // The new array; call after run. If some ranks failed, throws Backend on every rank,
+  // naming those ranks and why.
   std::shared_ptr<SharedArray> result() const;
 
  private:

@@ -37,7 +37,8 @@ void Turns::call_next() {
   skip_given_up();
 }
 
-// Somebody may have a turn: then it is not one that was given up.
+// Skips given-up tickets. If an operation has its turn now, its ticket was not given
+// up, so nothing is skipped.
 void Turns::skip_given_up() {
   while (given_up_.erase(current_) != 0) {
     --attention_;

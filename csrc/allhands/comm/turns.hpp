@@ -3,10 +3,10 @@
 // is issued and runs when that number comes up. The ticket is the operation's sequence
 // number: every rank issues the same operations in the same order.
 //
-// A ticket whose turn it is already costs no lock. A thread that has to wait does so
-// under the mutex, and counts in `attention_` from before it first looks at `current_`
-// until it is served: so a thread that ends a turn either sees that another one waits,
-// or ended it in time to be seen.
+// A ticket whose turn has already come needs no lock. A thread that has to wait does so
+// under the mutex. It is counted in `attention_` from before it first reads `current_`
+// until it is served. So a thread that ends a turn either sees that another one waits,
+// or has ended the turn in time for the other to see that.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ class Turns {
   Ticket take() { return next_.fetch_add(1, std::memory_order_relaxed); }
   // What take() would return now.
   Ticket next() const { return next_.load(std::memory_order_relaxed); }
-  // Returns when it is this ticket's turn. Throws Timeout, Interrupted, or Backend
-  // where the group is closed meanwhile, and gives the ticket up then.
+  // Returns when it is this ticket's turn. Throws Timeout, Interrupted, or Backend if
+  // the group is closed meanwhile; in these cases it gives the ticket up.
   void wait(Ticket ticket, const Limits& limits) {
     if (current_.load(std::memory_order_acquire) != ticket)
       wait_in_line(ticket, limits);
@@ -41,7 +41,8 @@ class Turns {
     current_.fetch_add(1);
     if (attention_.load() != 0) call_next();
   }
-  // Returns when every ticket taken has had its turn, or what ended the wait before.
+  // Returns when every ticket taken has had its turn, or earlier with what ended the
+  // wait.
   WaitEnd wait_until_idle(const Limits& limits);
 
  private:
@@ -66,7 +67,7 @@ class Turn {
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  // Not now: the operation goes on with the same ticket.
+  // Does not end the turn: the operation goes on with the same ticket.
   void keep() { turns_ = nullptr; }
 
  private:
