@@ -1,10 +1,10 @@
 // Bodies of records that go from the sender's array straight to the receiver's, past
 // the memory that records lie in. A transport need not offer it.
 //
-// Both sides choose the *landing key* of a body alike, before it goes. A receiver that
-// knows where a body belongs expects its key; what comes before that, or with another
-// key, lies in its record as ever. So it is a shorter way and has no meaning of its
-// own. Thread rule: as Link's.
+// Both sides choose the same *landing key* for a body before it is sent. A receiver
+// that knows where a body belongs expects its key. A body that comes before that, or
+// with another key, lies in its record as usual. So landing is only a shorter way; it
+// has no meaning of its own. Thread rule: as for Link.
 #pragma once
 
 #include <array>
@@ -35,21 +35,23 @@ struct LandingRecord {
 // Bodies of records that go from array to array.
 class Landings {
  public:
-  // Of one write().
+  // The most records of one write().
   static constexpr std::size_t kMostAtOnce = 16;
 
   virtual ~Landings() = default;
 
-  // Writer: sends the first of `records`, as many as there is room for, and has read
-  // their bodies when it returns. Returns how many; where not all, an event will tell.
+  // Writer: sends the first of `records`, as many as there is room for, and returns how
+  // many. It has read their bodies when it returns. If it did not send all, an event
+  // tells when there is room.
   virtual std::size_t write(std::span<const LandingRecord> records) = 0;
 
-  // Reader: bodies with `key` go to `memory`, one behind the other, until forget().
+  // Reader: bodies with `key` go to `memory`, one after the other, until forget().
   virtual void expect(LandingKey key, std::span<std::byte> memory) = 0;
-  // Reader: no more do. Nothing writes to the memory once this has returned; of a body
-  // that was on its way there, the rest is lost.
+  // Reader: bodies with `key` no longer go to that memory. Nothing writes to it once
+  // this has returned. If a body was on its way there, the rest of it is lost.
   virtual void forget(LandingKey key) = 0;
-  // Reader: what has landed of the front record, which is only its head then.
+  // Reader: the part of the front record that has landed; front() then has only its
+  // head.
   virtual Landed landed() = 0;
 };
 

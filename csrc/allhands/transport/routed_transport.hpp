@@ -13,13 +13,13 @@
 
 namespace allhands {
 
-// A transport made of two. Whoever waits sleeps on the one between the ranks of this
-// host, which the other has to wake for each of its events.
+// A transport made of two. A thread that waits sleeps on the one between the ranks of
+// this host, so the other has to wake that one for each of its events.
 class RoutedTransport final : public Transport {
  public:
   // `local` numbers its ranks from 0: they are `ranks` of the group of `size`, in this
-  // order. `remote` has the group's numbers, calls wake_self() of `local` for each of
-  // its events, and is never asked for a link to one of `ranks`.
+  // order. `remote` uses group ranks, calls wake_self() of `local` for each of its
+  // events, and is never asked for a link to one of `ranks`.
   RoutedTransport(std::unique_ptr<Transport> local, const std::vector<int>& ranks,
                   int size, std::unique_ptr<Transport> remote);
 
@@ -32,7 +32,8 @@ class RoutedTransport final : public Transport {
   std::uint32_t num_events() override {
     return local_->num_events() + remote_->num_events();
   }
-  // What comes from another host after the first line is an event of `local` too.
+  // Anything that comes from another host after the first line is an event of `local`
+  // too.
   void sleep(std::uint32_t seen, std::chrono::nanoseconds limit) override {
     remote_->stop_looking();
     const std::uint32_t remote = remote_->num_events();
@@ -68,7 +69,7 @@ class RoutedTransport final : public Transport {
   void leave(Presence how, const Error& why) override;
 
  private:
-  // -1: on another host.
+  // Returns -1 for a peer on another host.
   int local_rank(int peer) const {
     return local_ranks_[static_cast<std::size_t>(peer)];
   }

@@ -16,8 +16,8 @@ struct alignas(64) Doorbell {
   std::atomic<std::uint32_t> is_here;      // the rank has mapped the segment
   std::atomic<std::uint32_t> presence;     // a Presence
   Seat seat;                               // see Placement
-  Pulse pulse;                             // of the rank, by those who wait for it
-  std::atomic<std::uint32_t> num_writers;  // that have taken a ring to it
+  Pulse pulse;                             // of the rank, kept by its waiters
+  std::atomic<std::uint32_t> num_writers;  // ranks that have taken a ring to it
 
   void ring();
 };

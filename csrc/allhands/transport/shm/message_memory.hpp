@@ -7,8 +7,9 @@
 //   [ring 0, with its slices]...[ring n * n - 1]
 //
 // The writer takes the next ring when it first writes to a peer, and enters its number.
-// There is one for every pair, but where ranks are many, only the first that are taken
-// are large: all of them together are bounded. What has not been used takes no memory.
+// There is a ring for every pair. If there are many ranks, only the rings that are
+// taken first are large, so that their total size is bounded. A ring that has not been
+// used takes no memory.
 #pragma once
 
 #include <atomic>
@@ -50,7 +51,7 @@ class MessageMemory {
 
   Head& head(std::byte* base) const;
   Doorbell& doorbell(std::byte* base, int rank) const;
-  // The word that has the rank's bit: set while it sleeps on its doorbell.
+  // The word with the rank's bit, which is set while the rank sleeps on its doorbell.
   Word& sleepers(std::byte* base, int rank) const {
     return sleepers(base)[static_cast<std::size_t>(rank) / kBits];
   }
@@ -64,14 +65,14 @@ class MessageMemory {
            bits != 0 && first + std::countr_zero(bits) < size_; bits &= bits - 1)
         body(static_cast<int>(first + std::countr_zero(bits)));
   }
-  // Which ring `from` has taken to write to `to`.
+  // The entry that says which ring `from` has taken to write to `to`.
   Entry& entry(std::byte* base, int from, int to) const;
 
-  // Of the writer: takes a ring and enters it. Throws LinkError, as ring().
+  // Writer: takes a ring and enters its number. Throws LinkError, like ring().
   RingPlace take_ring(std::byte* base, int from, int to) const;
-  // Whether there is something in the one that was entered, or wrong with it.
+  // Whether the ring that was entered has a record, or something is wrong with it.
   bool has_written(std::byte* base, int from, int to) const;
-  // The one that was entered.
+  // The ring that was entered.
   RingPlace ring(std::byte* base, int from, int to) const;
 
  private:

@@ -1,13 +1,14 @@
 // A ring of records in shared memory with one writer and one reader.
 //
 // A record is contiguous and has at most max_record() bytes; a small one lies within
-// one cache line. Neither side ever waits: whoever finds no room or no record comes
+// one cache line. Neither side ever waits: a side that finds no room or no record comes
 // back later.
 //
-// Positions count bytes since the beginning and never wrap; the difference of the two
-// is what lies in the ring. Each side keeps its own position to itself and only tells
-// the other: whatever another process writes over the ring, both stay within it, and
-// find out. Thread rule: one thread at a time per side.
+// Positions count bytes since the beginning and never wrap; the difference between the
+// writer's and the reader's is what lies in the ring. Each side keeps its own position
+// in private memory and only publishes it to the other. So whatever another process
+// writes over the ring, both sides stay within it, and find out. Thread rule: one
+// thread at a time per side.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,7 @@ struct RingControl {
   std::atomic<std::uint32_t> wants_room;  // the writer came and found too little
   std::atomic<std::uint32_t> owner;       // who writes to whom, see MessageMemory
 
-  // Memory that a ring of `capacity` data bytes takes; a multiple of 64.
+  // The memory that a ring of `capacity` data bytes takes; a multiple of 64.
   static std::size_t memory_bytes(std::size_t capacity) {
     return sizeof(RingControl) + capacity;
   }
@@ -71,8 +72,8 @@ class RingWriter : public RingSide {
  public:
   using RingSide::RingSide;
 
-  // Room for a record of `bytes`, or null while the reader is behind; then its pop()
-  // says so. Throws LinkError.
+  // Room for a record of `bytes`, or null while the reader is behind; then the reader's
+  // pop() says that the writer waits. Throws LinkError.
   std::byte* reserve(std::size_t bytes);
   // Publishes the reserved record.
   void commit() {
@@ -94,8 +95,8 @@ class RingWriter : public RingSide {
 
   std::uint64_t written_ = 0;
   std::uint64_t reserved_end_ = 0;
-  // What it last saw of the reader's position spares it the reader's cache line as long
-  // as that shows room.
+  // The reader's position as last seen. As long as it shows room, the writer need not
+  // read the reader's cache line.
   std::uint64_t seen_read_ = 0;
 };
 
@@ -104,7 +105,8 @@ class RingReader : public RingSide {
  public:
   using RingSide::RingSide;
 
-  // From any thread. Whoever asks will read it next, so it is fetched meanwhile.
+  // May be called from any thread. The caller will read the record next, so this
+  // prefetches it.
   bool has_record() const {
     const std::uint64_t read = read_.load(std::memory_order_relaxed);
     if (control_->written.load(std::memory_order_acquire) == read) return false;
@@ -113,7 +115,7 @@ class RingReader : public RingSide {
   }
   // The oldest record, in whole lines, or nothing. Throws LinkError.
   std::span<const std::byte> front();
-  // Gives the front record's room back. True: the writer waits for room.
+  // Frees the room of the front record. Returns whether the writer waits for room.
   bool pop();
   // See Link.
   void settle(std::size_t bytes) {

@@ -33,7 +33,7 @@ class ShmLink final : public Link {
   std::byte* reserve(std::size_t bytes) override { return out().reserve(bytes); }
   void commit() override { out_->commit(); }
   void wake_peer() override { doorbell_.ring(); }
-  // A peer that has mapped the memory can read it without us.
+  // A peer that has mapped the memory can read it without this process.
   bool is_safe_to_leave() const override {
     return !out_ || out_->is_empty() || doorbell_.is_here.load() != 0;
   }

@@ -2,9 +2,9 @@
 // system call that reads or writes the other process's memory; the receiver from the
 // beginning, the sender from the end.
 //
-// A sender that gives up just says so: what the receiver has read then does not count.
-// A receiver that gives up waits until the sender is done with the slice that it is
-// writing. Keys are addresses.
+// A sender that gives up only says so, and then what the receiver has read does not
+// count. A receiver that gives up waits until the sender is done with the slice that it
+// is writing. Keys are addresses.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class ShmSender final : public SingleCopySender {
   ShmSender(const ProcessIdentity& receiver, const Tuning& tuning)
       : pid_(receiver.pid), tuning_(tuning) {}
 
-  // Before its first message is offered.
+  // Call before its first message is offered.
   void open(Slices slices) { slices_ = slices; }
 
   ArrayKey key_of(const Buffer& buffer) const override;
@@ -51,7 +51,7 @@ class ShmReceiver final : public SingleCopyReceiver {
   ShmReceiver(const ProcessIdentity& sender, const Tuning& tuning)
       : sender_(sender), tuning_(tuning) {}
 
-  // Before its first message has come.
+  // Call before its first message has come.
   void open(Slices slices) { slices_ = slices; }
 
   bool can_receive(const Buffer& buffer) const override;

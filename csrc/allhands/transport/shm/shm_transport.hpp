@@ -1,6 +1,6 @@
 // The transport between ranks of one host: rings in the group's segment, doorbells that
-// are futex words, and single copies by system calls. What two ranks need for each
-// other is made when one of them first writes.
+// are futex words, and single copies by system calls. What two ranks need to
+// communicate is made when one of them first writes.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,8 @@ namespace allhands {
 // The transport between ranks of one host.
 class ShmTransport final : public Transport {
  public:
-  // What it takes of the segment of a group of `size`; zero at first.
+  // How many bytes it needs in the segment of a group of `size`; they must be zero at
+  // first.
   static std::size_t memory_bytes(int size) {
     return MessageMemory(size).total_bytes();
   }
@@ -29,13 +30,13 @@ class ShmTransport final : public Transport {
                const Membership& membership, const Tuning& tuning);
   ~ShmTransport() override;
 
-  // From any thread.
+  // May be called from any thread.
   Link& link(int peer) override {
     ShmLink* const made =
         links_[static_cast<std::size_t>(peer)].load(std::memory_order_acquire);
     return made != nullptr ? *made : make_link(peer);
   }
-  // A doorbell does not tell who rang: all that ever wrote.
+  // A doorbell does not tell who rang it, so this returns all peers that ever wrote.
   std::span<const int> ready() override {
     const std::uint32_t num = doorbell_.num_writers.load(std::memory_order_acquire);
     if (num != seen_writers_) find_writers(num);
@@ -58,7 +59,7 @@ class ShmTransport final : public Transport {
   bool has_aborted() const override {
     return head_.num_aborted.load(std::memory_order_acquire) != 0;
   }
-  // What broke the group is in its arena.
+  // The arena has what broke the group, so `why` is not needed here.
   void leave(Presence how, const Error& why) override;
 
  private:

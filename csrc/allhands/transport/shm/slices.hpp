@@ -2,9 +2,9 @@
 // from the first one on, the sender from the last one on, until none is left. So both
 // work as long as both have time, and either does all of it if the other does not come.
 //
-// For one message at a time, in one direction. The receiver opens them for a message;
-// what a late sender still does for an earlier one has no effect. Thread rule: one
-// thread at a time per side.
+// For one message at a time, in one direction. The receiver opens the slices for a
+// message; anything that a late sender still does for an earlier message has no effect.
+// Thread rule: one thread at a time per side.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class Slices {
   static constexpr std::uint32_t kMost = 0xffff;
 
   // The part that both sides see, zero at first. The words begin with the message's
-  // number, so that nobody changes them for another one.
+  // number, so that nobody changes them on behalf of another message.
   struct Control {
     alignas(64) std::atomic<std::uint64_t> taken;  // by the receiver; by the sender
     alignas(64) std::atomic<std::uint64_t> ended;  // by the sender: failed; written
@@ -32,38 +32,40 @@ class Slices {
 
   // Receiver: message `number`, not 0, has `count` slices, 1 to kMost.
   void open(std::uint32_t number, std::uint32_t count);
-  // Receiver: the next slice to copy; none when all are taken. Throws LinkError, as do
-  // the next two, where something else has written over the control words.
+  // Receiver: the next slice to copy; none when all are taken. This and the next two
+  // throw LinkError if something else has written over the control words.
   std::optional<std::uint32_t> take_first();
-  // Receiver: all are taken, and the sender is done with its own.
+  // Receiver: whether all slices are taken, and the sender is done with its own.
   bool is_complete() const;
   // Receiver: the slice that the sender took and could not write.
   std::optional<std::uint32_t> failed() const;
-  // Receiver: the sender takes no more of them.
+  // Receiver: makes the sender take no more slices.
   void close();
-  // Receiver: the sender has taken slices that it is not done with.
+  // Receiver: whether the sender has taken slices that it is not done with.
   bool is_sender_busy() const;
-  // Receiver: once it has closed them, until the sender is done with the one in its
-  // hand; for a second at most. `is_alive`: whether the sender is; asked again and
-  // again, as one that dies may be found without memory before it is found dead.
+  // Receiver: call after close(). Waits until the sender is done with the slice that it
+  // is writing, for a second at most. `is_alive` tells whether the sender is alive. It
+  // is asked again and again, since a dying process may lose its memory before it is
+  // found dead.
   void wait_for_sender(const std::function<bool()>& is_alive) const;
   bool has_untaken() const;
 
   // Sender: the next slice of message `number`, which has `count`, to copy; none when
   // all are taken or they are not open for it.
   std::optional<std::uint32_t> take_last(std::uint32_t number, std::uint32_t count);
-  // Sender: done with it. Who could not write one must take no more.
+  // Sender: is done with a slice. A sender that could not write one must take no more.
   void put_back(std::uint32_t number, bool is_written);
   // Sender: counts the messages that it has given up, before their arrays change.
   void withdraw();
-  // Receiver: the same number as before it copied means that what it copied is good.
+  // Receiver: the number of withdrawn messages. If it is the same as before a copy, the
+  // copied data is valid.
   std::uint32_t withdrawn() const;
 
  private:
   std::uint64_t taken() const;
 
   Control* control_ = nullptr;
-  // The receiver's.
+  // Used by the receiver only.
   std::uint32_t number_ = 0;
   std::uint32_t count_ = 0;
   std::uint32_t num_taken_ = 0;
