@@ -30,7 +30,7 @@ struct Share {
   std::uint64_t address;  // where the receiver reads it; 0: it is staged
 };
 
-// What a rank says about all its counts together.
+// What a rank says of all its counts together.
 struct Summary {
   std::uint64_t digest;
   Count largest_staged;       // of what it sends

@@ -48,8 +48,7 @@ class SharedArrays {
   // and for strided arrays.
   std::optional<SharedRegion> find(const Buffer& buffer) const;
 
-  // A region found by its number, with the owner that keeps it mapped; none once it is
-  // freed.
+  // A region by its number, and what keeps it mapped meanwhile; none once it is freed.
   struct Held {
     SharedRegion region;
     std::shared_ptr<const SharedMemory> memory;
