@@ -211,14 +211,7 @@ class RelayedRanks {
     }
     for (const auto& port : ports_) port->start(TcpRanks::kSecret);
   }
-  Membership members(int rank) const {
-    std::vector<ProcessIdentity> processes;
-    for (const auto& port : ports_) {
-      processes.push_back(this_process());
-      processes.back().endpoints = port->endpoints()[0];
-    }
-    return {"test", rank, std::move(processes)};
-  }
+  Membership members(int rank) const { return members_at(ports_, rank); }
   std::unique_ptr<Transport> join(int rank) {
     return ports_[static_cast<std::size_t>(rank)]->join(members(rank), {},
                                                         Tuning::for_ranks(2));
@@ -235,7 +228,7 @@ class RelayedRanks {
 
  private:
   Relay relays_[2];
-  std::vector<std::unique_ptr<TcpPort>> ports_;
+  Ports ports_;
 };
 
 const std::string kText = "nobody but the two ranks is to read these very words";

@@ -69,6 +69,18 @@ inline MakeTransport routed_group(int size, const Tuning&) {
   return [=](int rank) { return hosts->transport(rank); };
 }
 
+using Ports = std::vector<std::unique_ptr<TcpPort>>;
+
+// Of a group whose ranks, all of this process, listen at these ports.
+inline Membership members_at(const Ports& ports, int rank) {
+  std::vector<ProcessIdentity> processes;
+  for (const auto& port : ports) {
+    processes.push_back(this_process());
+    processes.back().endpoints = port->endpoints()[0];
+  }
+  return {"test", rank, std::move(processes)};
+}
+
 // Ports on loopback, as if each rank were on a host of its own.
 class TcpRanks {
  public:
@@ -83,14 +95,7 @@ class TcpRanks {
 
   TcpPort& port(int rank) { return *ports_[static_cast<std::size_t>(rank)]; }
   // Of a group of all ranks.
-  Membership members(int rank) const {
-    std::vector<ProcessIdentity> processes;
-    for (const auto& port : ports_) {
-      processes.push_back(this_process());
-      processes.back().endpoints = port->endpoints()[0];
-    }
-    return {"test", rank, std::move(processes)};
-  }
+  Membership members(int rank) const { return members_at(ports_, rank); }
   std::unique_ptr<Transport> join(int rank, const TcpPort::GroupToken& token = {}) {
     return port(rank).join(members(rank), token, Tuning::for_ranks(2));
   }
@@ -98,7 +103,7 @@ class TcpRanks {
   static constexpr TcpPort::Secret kSecret = {std::byte{5}, std::byte{7}};
 
  private:
-  std::vector<std::unique_ptr<TcpPort>> ports_;
+  Ports ports_;
 };
 
 inline MakeTransport tcp_group(int size, const Tuning&) {

@@ -16,8 +16,9 @@ struct bio_method_st;
 
 namespace allhands {
 
-// The loaded library. Lives until the process ends, and never cleans up at its end: a
-// thread may still use it then.
+// The loaded library. It stays until the process ends. This package asks it not to
+// clean up at exit, since a thread may still use it then. That has no effect if other
+// code, such as Python's `ssl`, has used the library before.
 struct OpenSsl {
   using PskClient = unsigned (*)(ssl_st*, const char* hint, char* identity,
                                  unsigned max_identity, unsigned char* key,

@@ -32,6 +32,7 @@ _VARIABLE = "PMI_FD"
 _LIMIT_S = 30.0  # that an answer may take; a launcher with much to do takes 0.1
 _GOODBYE_S = 1.0
 _LONGEST = 1000  # bytes of a line; launchers take 1,024
+_LONGEST_ANSWER = 1 << 16
 
 
 def has_pmi() -> bool:
@@ -145,6 +146,8 @@ class Pmi:
             if not data:
                 raise ConnectionError("the connection has ended")
             line += data
+            if len(line) > _LONGEST_ANSWER:
+                raise ConnectionError(f"{len(line)} bytes came and no end of a line")
         return line.decode(errors="replace")
 
     def _check(self, command: str, answer: dict[str, str]) -> None:

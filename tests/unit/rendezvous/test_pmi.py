@@ -70,6 +70,14 @@ def test_names_of_slurm():
         assert connection.look_up("place") == "there"
 
 
+def test_an_answer_without_end_is_refused():
+    with (
+        launcher("x" * (1 << 17)) as (connection, _, _),
+        pytest.raises(DistStoreError, match="bytes came and no end of a line"),
+    ):
+        connection.look_up("place")
+
+
 def test_a_goodbye_takes_back_what_was_published():
     answers = (
         "cmd=publish_result rc=0\n",
