@@ -33,6 +33,18 @@ def test_a_rank_is_killed_in_the_first_attempt_alone(tmp_path):
     assert "rank 1 failed: killed by SIGKILL" in done.stderr
 
 
+def test_a_rank_exits_without_clean_up(tmp_path):
+    text = 'import atexit\natexit.register(print, "cleaned up")\n' + TRAIN
+    path = program(tmp_path, text)
+    faults = environment(ALLHANDS_FAULTS="rank=1,op=all_reduce,nth=2,do=exit:7")
+    done = launch("--nproc-per-node=2", "--shutdown-timeout=1", path, env=faults)
+    assert done.returncode == 7
+    assert "[rank1] cleaned up" not in done.stdout
+    told = "[rank1] faults: fault on demand: rank 1, all_reduce, call 2: do=exit:7\n"
+    assert told in done.stderr
+    assert "allhands run: rank 1 failed: exit code 7" in done.stderr
+
+
 def test_what_a_rank_raises_is_in_the_last_lines(tmp_path):
     done = run(tmp_path, "rank=1,op=all_reduce,do=raise", f"--dumps={tmp_path}/records")
     assert done.returncode == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import threading
+from dataclasses import replace
 
 from allhands.backends.call import OPERATIONS
 from allhands.backends.faults import NO_END, STORE, Fault
@@ -25,6 +26,7 @@ _AROUND = (
 _ON_STORES = tuple(f"{STORE}{request}" for request in REQUESTS)
 _KEYS = ("rank", "op", "group", "nth", "attempt", "do")
 _DEEDS = ("kill", "stop", "raise", "drop-link")
+_MOST_CODE = 255  # what a process can tell its parent
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _MOST_SECONDS = threading.TIMEOUT_MAX
 
@@ -58,13 +60,11 @@ def _fault(item: str) -> Fault:
         told[key] = value
     if "do" not in told:
         raise ValueError(f"{item!r} has no do=")
-    do, seconds, peer = _deed(told["do"])
+    deed = _deed(told["do"])
     first, last = _nth(told["nth"]) if "nth" in told else (1, NO_END)
-    _check_together(told, do)
-    return Fault(
-        do,
-        seconds,
-        peer,
+    _check_together(told, deed.do)
+    return replace(
+        deed,
         rank=_number("rank", told["rank"]) if "rank" in told else None,
         op=_op(told["op"]) if "op" in told else "",
         group=told.get("group", ""),
@@ -84,22 +84,32 @@ def _check_together(told: dict[str, str], do: str) -> None:
         raise ValueError(f"op={op} is of no group; leave group={told['group']} out")
 
 
-def _deed(text: str) -> tuple[str, float, int | None]:
-    """What is done, the seconds of a delay, the rank to which a link is dropped."""
-    do, colon, peer = text.partition(":")
+def _deed(text: str) -> Fault:
+    """The fault that does so, wherever it may happen."""
+    do, colon, value = text.partition(":")
     if do == "drop-link" and colon:
-        return do, 0.0, _number("drop-link", peer)
+        return Fault(do, peer=_number("drop-link", value))
+    if do == "exit" and colon:
+        return Fault(do, code=_exit_code(value))
     if text in _DEEDS:
-        return text, 0.0, None
+        return Fault(text)
     found = re.fullmatch(r"delay:(\d+(?:\.\d+)?)(us|ms|s)", text, re.ASCII)
     if found is None:
         raise ValueError(
-            f"do={text} is not {', '.join(_DEEDS)} or delay with a time, as delay:200ms"
+            f"do={text} is not {', '.join(_DEEDS)}, exit with a code, as exit:3, or "
+            f"delay with a time, as delay:200ms"
         )
     seconds = float(found[1]) * _UNITS[found[2]]
     if seconds > _MOST_SECONDS:
         raise ValueError(f"do={text} is more than {_MOST_SECONDS:.0f}s")
-    return "delay", seconds, None
+    return Fault("delay", seconds=seconds)
+
+
+def _exit_code(text: str) -> int:
+    code = _number("exit", text)
+    if code > _MOST_CODE:
+        raise ValueError(f"do=exit:{text} is more than {_MOST_CODE}")
+    return code
 
 
 def _nth(text: str) -> tuple[int, int]:

@@ -30,11 +30,13 @@ class Fault:
     """One thing that goes wrong on demand. Immutable."""
 
     do: str
-    """What happens: "kill", "stop", "raise", "delay" or "drop-link"."""
+    """What happens: "kill", "exit", "stop", "raise", "delay" or "drop-link"."""
     seconds: float = 0.0
     """How long a delay is."""
     peer: int | None = None
     """The rank of the world to which a link is dropped; None: all of other hosts."""
+    code: int = 0
+    """With which the process exits."""
     rank: int | None = None
     """Of the world; None: every one."""
     op: str = ""
@@ -116,7 +118,9 @@ class Faults:
         drop_link: Callable[[int | None], int],
     ) -> None:
         what, was_done = fault.do, True
-        if fault.do == "delay":
+        if fault.do == "exit":
+            what = f"exit:{fault.code}"
+        elif fault.do == "delay":
             what = f"delay:{fault.seconds:g}s"
         elif fault.do == "drop-link":
             count = drop_link(fault.peer)
@@ -132,6 +136,8 @@ class Faults:
             say(LogLevel.WARNING, "faults", rank, text)
         if fault.do == "delay":
             time.sleep(fault.seconds)
+        elif fault.do == "exit":
+            os._exit(fault.code)
         elif fault.do != "drop-link":
             number = signal.SIGKILL if fault.do == "kill" else signal.SIGSTOP
             # To this thread, so that it does not go on before the signal has come.

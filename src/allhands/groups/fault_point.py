@@ -1,7 +1,8 @@
 """FaultPoint: where the operations of a rank meet the faults that were asked for.
 
 Hooks on its groups, and one of stores, which come with the first fault and go with the
-last: without faults nothing of this is on the way of their operations.
+last. Without faults nothing of this is on the way of their operations. Groups have none
+either on a rank that no fault is meant for.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class FaultPoint:
 
     def add(self, group: ProcessGroup) -> None:
         """A new group, whose operations are to meet the faults."""
-        if self._asked:
+        if self._is_meant():
             self._hang_on(group)
 
     def in_front_of(
@@ -86,11 +87,11 @@ class FaultPoint:
         names: Sequence[str],
         links: HostLinks | None,
     ) -> Communicator:
-        """`communicator`, with what meets faults in front as long as any is asked for.
+        """`communicator`, behind what meets faults while any is meant for this rank.
 
         For a group of torch's, of these names, which has links of its own.
         """
-        if not self._asked:
+        if not self._is_meant():
             return communicator
         meet = Hooks(first=lambda told: self.meet(names, told.op, links))
         return HookedCommunicator(communicator, meet)
@@ -147,7 +148,15 @@ class FaultPoint:
         def meet(told: PreHookArgs) -> None:
             self.meet((group.group_name, group.group_desc), told.op)
 
-        group.set_first_hook(meet if self._asked else None)
+        group.set_first_hook(meet if self._is_meant() else None)
+
+    def _is_meant(self) -> bool:
+        """Whether any fault that is asked for can happen to this rank."""
+        return bool(self._asked) and any(
+            fault.rank in (None, self.rank)
+            for faults in self._asked
+            for fault in faults.all
+        )
 
     def _hang_on_stores(self) -> Callable[[], object]:
         """Returns what takes the hook down, at the latest when this object goes."""

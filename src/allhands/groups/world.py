@@ -258,6 +258,8 @@ class World:
             return self._begin(rank)
         self.fault_point.read_setting()
         self.fault_point.rank = rank
+        for group in self.groups.values():  # faults may be meant for this rank now
+            self.fault_point.add(group)
 
     def meet_guests(self, roster: Roster) -> None:
         """The processes of the guests' world are known."""

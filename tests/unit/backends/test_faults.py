@@ -25,6 +25,8 @@ def test_what_a_text_asks_for():
     assert (one.do, one.peer, all_.peer) == ("drop-link", 3, None)
     [fault] = parse("op=store.compare_set,nth=2-,do=raise", "it")
     assert fault.op == "store.compare_set"
+    [none, some] = parse("do=exit:0;do=exit:255", "it")
+    assert (none.do, none.code, some.code) == ("exit", 0, 255)
     assert parse(" ; ", "it") == ()
 
 
@@ -36,7 +38,11 @@ def test_what_a_text_asks_for():
         ("rank=1", "'rank=1' has no do="),
         ("who=1,do=kill", "there is no key 'who', only rank, op, group, nth, attempt"),
         ("do=kill,rank=1,do=stop", "'do' is there twice in 'do=kill,rank=1,do=stop'"),
-        ("do=die", "do=die is not kill, stop, raise, drop-link or delay with a time, "),
+        ("do=die", "do=die is not kill, stop, raise, drop-link, exit with a code, as "),
+        ("do=exit", "do=exit is not kill, stop, raise, drop-link, exit with a code"),
+        ("do=exit:", "exit= is no number"),
+        ("do=exit:-1", "exit=-1 is no number"),
+        ("do=exit:256", "do=exit:256 is more than 255"),
         ("do=drop-link:", "drop-link= is no number"),
         ("do=drop-link:b", "drop-link=b is no number"),
         ("do=drop-link,op=store.get", "do=drop-link cuts connections between ranks, "),
