@@ -134,9 +134,8 @@ def test_ranks_of_a_smaller_group_are_those_of_the_world():
 
 def test_one_that_is_stopped():
     source = """
-        if rank:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        gives_up()
+        with dist.debug.faults("rank=1,do=stop"):
+            gives_up()
     """
     [found] = reasons(2, source, 1)
     assert found == "; why: rank 1: stopped by SIGSTOP, and not continued"

@@ -7,7 +7,7 @@ from harness.launcher import environment, launch, program
 from harness.ports import reserved_port
 
 MEET = """
-    import os, signal, sys
+    import os
     import numpy as np
     import allhands as dist
 
@@ -26,17 +26,9 @@ def test_ranks_meet(tmp_path):
 
 
 def test_ranks_meet_again_after_a_restart(tmp_path):
-    text = (
-        MEET
-        + """
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.barrier()
-    print("met")
-"""
-    )
-    path = program(tmp_path, text)
-    done = launch("--nproc-per-node=3", "--max-restarts=1", path)
+    path = program(tmp_path, MEET + "    dist.barrier()\n    print('met')\n")
+    faults = environment(ALLHANDS_FAULTS="rank=1,op=barrier,attempt=0,do=kill")
+    done = launch("--nproc-per-node=3", "--max-restarts=1", path, env=faults)
     assert done.returncode == 0
     assert done.stdout.count("met") == 3
     assert "rank 1 failed: killed by SIGKILL; all ranks start again" in done.stderr

@@ -1,6 +1,5 @@
 """Going on without ranks that died."""
 
-import os
 import signal
 
 from harness.ranks import Processes
@@ -9,12 +8,10 @@ from harness.ranks import Processes
 def test_the_survivors_shrink_the_world_and_go_on():
     source = """
         dist.barrier()
-        say(os.getpid())
-        if rank == 0:
-            stay()
         try:
-            while True:
-                dist.all_reduce(np.ones(1))
+            with dist.debug.faults("rank=0,do=kill"):
+                while True:
+                    dist.all_reduce(np.ones(1))
         except dist.RankFailedError as error:
             dist.shrink_group(error.ranks)
         total = np.array([rank])
@@ -24,7 +21,6 @@ def test_the_survivors_shrink_the_world_and_go_on():
         give((dist.get_rank(), dist.get_world_size(), int(total[0])))
     """
     with Processes(3, source) as ranks:
-        os.kill(int(ranks.read(0)), signal.SIGKILL)
         results = ranks.join(codes=[-signal.SIGKILL, 0, 0])
     assert results == [None, (0, 2, 3), (1, 2, 3)]
 
@@ -32,16 +28,13 @@ def test_the_survivors_shrink_the_world_and_go_on():
 def test_a_dead_rank_fails_to_pass_the_monitored_barrier():
     source = """
         dist.barrier()
-        say(os.getpid())
-        if rank == 1:
-            stay()
         try:
-            dist.monitored_barrier(wait_all_ranks=True)
+            with dist.debug.faults("rank=1,do=kill"):
+                dist.monitored_barrier(wait_all_ranks=True)
         except dist.RankFailedError as error:
             give((str(error).splitlines()[0], error.ranks))
     """
     with Processes(3, source) as ranks:
-        os.kill(int(ranks.read(1)), signal.SIGKILL)
         results = ranks.join(codes=[0, -signal.SIGKILL, 0])
     for rank in (0, 2):
         text = "Rank 1 failed to pass monitoredBarrier in 150000 ms"

@@ -149,9 +149,8 @@ dist.barrier()
     "a rank that is killed": (
         3,
         """
-if rank == 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-dist.all_reduce(x)  # HERE
+with dist.debug.faults("rank=1,do=kill"):
+    dist.all_reduce(x)  # HERE
 """,
         "missing",
         [1],
@@ -159,9 +158,8 @@ dist.all_reduce(x)  # HERE
     "a rank that is stopped": (
         3,
         """
-if rank == 2:
-    os.kill(os.getpid(), signal.SIGSTOP)
-dist.all_reduce(x)  # HERE
+with dist.debug.faults("rank=2,do=stop"):
+    dist.all_reduce(x)  # HERE
 """,
         "missing",
         [2],
