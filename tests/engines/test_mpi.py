@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from harness import contract, mpi_jobs
-from harness.documents import ROOT, read, unlike
+from harness import contract, mpi_jobs, mpi_programs
 from harness.launcher import launch, program
 
 HERE = pathlib.Path(__file__).parent
@@ -17,6 +16,22 @@ SUITES = [
     HERE / "library_cases.py",
     HERE / "mpi_cases.py",
 ]
+UNIT = HERE.parent / "unit"
+VOCABULARY = [
+    *(UNIT / "ops" / f"test_{name}.py" for name in ("uneven", "waits", "status")),
+    *(UNIT / "ops" / f"test_{name}.py" for name in ("locations", "object_reductions")),
+    UNIT / "device_mesh" / "test_shift.py",
+    UNIT / "groups" / "test_split_by_color.py",
+]
+"""What MPI has and torch.distributed has not, with random sizes and dtypes."""
+LEFT_OUT = {
+    "MPI does not compare what ranks call": ["a_size_on_which_two_ranks_differ"],
+    "the sender of a message that does not fit gets no error": ["does_not_fit"],
+    "the errors have another text": ["a_probe_whose_time_is_over", "who_left_ends"],
+    "a rank that waits for itself waits until its limit": ["messages_to_oneself"],
+    "MPICH has no tag 2**31 - 1": ["what_the_package_sends_itself"],
+    "the test looks into the memory of another rank": ["only_one_rank_calls"],
+}
 TUTORIAL = """
 import numpy as np
 import allhands as dist
@@ -43,20 +58,34 @@ def folder(request):
     return mpi_jobs.find(request.param)
 
 
-def test_the_suites_of_every_communicator(folder):
-    """One job, in which each process is a rank that runs them all."""
+def run_suites(folder, paths, *options):
+    """Tests in one job, in which each process is a rank that runs all of them."""
     job = mpi_jobs.run(
         folder,
         3,
         *("-m", "pytest", "-q", "-p", "harness.mpi_ranks", "-p", "no:cacheprovider"),
         "--color=no",  # the mpiexec of Open MPI lends its ranks a terminal
-        *map(str, SUITES),
+        *options,
+        *map(str, paths),
         PYTHONPATH=str(HERE.parent),
     )
     assert job.returncode == 0, f"{job.stdout[-8000:]}\n{job.stderr[-2000:]}"
     assert job.stdout.count(" passed") == 3
     assert " failed" not in job.stdout
+    return job
+
+
+def test_the_suites_of_every_communicator(folder):
+    job = run_suites(folder, SUITES)
     assert contract.skips(job.stdout) == contract.reasons(*contract.UNDER_TEST, "mpi")
+
+
+def test_the_vocabulary_of_mpi(folder):
+    """Its tests for the native engine, on ranks that are processes of MPI's."""
+    names = [name for each in LEFT_OUT.values() for name in each]
+    job = run_suites(folder, VOCABULARY, "-k", f"not ({' or '.join(names)})")
+    for line in job.stdout.splitlines():
+        assert "skipped" not in line
 
 
 def test_the_tutorial_needs_no_address_and_no_launcher_of_ours(folder, tmp_path):
@@ -70,21 +99,16 @@ def test_the_tutorial_needs_no_address_and_no_launcher_of_ours(folder, tmp_path)
     ]
 
 
-@pytest.mark.parametrize(
-    "name", ["matvec.py", "mandelbrot.py", "counter.py", "rows.py", "halo.py"]
-)
-def test_the_programs_for_people_who_come_from_mpi4py(folder, name, tmp_path):
-    page = read(ROOT / "docs" / "coming-from-mpi4py.md")
-    text = page.programs()[name]
-    assert text.count("init_process_group()") == 1
-    path = program(tmp_path, text.replace("group()", 'group("mpi")', 1))
-    [shown] = [each for each in page.commands() if each.line.endswith(f" {name}")]
-    words = shown.line.split()
-    num_ranks = int(words[words.index("--nproc-per-node") + 1])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+@pytest.mark.parametrize("name", mpi_programs.NAMES)
+def test_the_programs_for_people_who_come_from_mpi4py(
+    folder, name, num_ranks, tmp_path
+):
+    path = program(tmp_path, mpi_programs.text(name, "mpi"), name)
     job = mpi_jobs.run(folder, num_ranks, path, cwd=tmp_path)
     assert job.returncode == 0, job.stderr
-    said = [line.partition("] ")[2] for line in shown.output]
-    assert unlike(said, job.stdout.splitlines()) == ([], [])
+    lines = mpi_programs.lines_of(name, job.stdout.splitlines())
+    assert lines == mpi_programs.printed(name, num_ranks)
 
 
 def test_an_exception_on_one_rank_ends_the_job(folder, tmp_path):
