@@ -52,6 +52,8 @@ __all__ = [
 # The defaults of torchrun.
 _DEFAULT_PORT = 29500
 _DEFAULT_LIMIT = "600"
+# One node meets no other, so that what torchrun knows changes nothing there.
+_BACKENDS = ("static", "c10d", "etcd", "etcd-v2")
 _RUN_PATH = (
     "import runpy, sys; del sys.argv[0]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -324,8 +326,14 @@ def _check(args: argparse.Namespace) -> int:
             f"--node-rank is {args.node_rank}; with --nnodes {num_nodes} it must be "
             f"{want}"
         )
+    args.meeting_limit = _meeting_limit(args.rdzv_conf)
     if num_nodes > 1:
         _check_meeting_place(args)
+    elif not args.standalone and args.rdzv_backend not in _BACKENDS:
+        raise ValueError(
+            f"--rdzv-backend is {args.rdzv_backend!r}; want one of "
+            f"{', '.join(_BACKENDS)}. With one node it has no effect: leave it out"
+        )
     args.master_addr = (args.master_addr or "127.0.0.1").strip("[]")
     if args.max_restarts < 0:
         raise ValueError(f"--max-restarts is {args.max_restarts}; want 0 or more")
@@ -374,13 +382,11 @@ def _check_meeting_place(args: argparse.Namespace) -> None:
             "0's host that the other hosts can reach"
         )
     args.master_port = args.master_port or _DEFAULT_PORT
-    args.meeting_limit = _meeting_limit(args.rdzv_conf)
 
 
 def _meeting_limit(given: str) -> float:
     """Return how long nodes wait for each other, in seconds, from --rdzv-conf."""
-    values = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
-    text = values.get("timeout", _DEFAULT_LIMIT)
+    text = _configuration(given).get("timeout", _DEFAULT_LIMIT)
     try:
         limit = float(text)
     except ValueError:
@@ -388,6 +394,19 @@ def _meeting_limit(given: str) -> float:
     if not 0 < limit < float("inf"):
         raise ValueError(f"--rdzv-conf: timeout is {text!r}; want seconds, above 0")
     return limit
+
+
+def _configuration(given: str) -> dict[str, str]:
+    """Return the pairs of --rdzv-conf; torchrun's other keys mean nothing here."""
+    if not given.strip():
+        return {}
+    pairs = [pair.partition("=") for pair in given.split(",")]
+    if not all(key.strip() and value.strip() for key, _, value in pairs):
+        raise ValueError(
+            f"--rdzv-conf is {given!r}; want key=value, with commas between several, "
+            "such as timeout=60"
+        )
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _command(args: argparse.Namespace) -> Callable[[int], list[str]]:

@@ -159,6 +159,11 @@ def test_a_missing_module_is_one_error_before_ranks_start():
             ["--nnodes=2", "--master-addr=a", "--rdzv-conf=timeout=soon", "x.py"],
             "--rdzv-conf: timeout is 'soon'; want seconds, above 0",
         ),
+        (["--rdzv-conf=timeout=soon", "x.py"], "timeout is 'soon'; want seconds"),
+        (["--rdzv-conf=timeout", "x.py"], "is 'timeout'; want key=value, with commas"),
+        (["--rdzv-conf=timeout=1,,", "x.py"], "is 'timeout=1,,'; want key=value, with"),
+        (["--rdzv-conf==1", "x.py"], "is '=1'; want key=value, with commas"),
+        (["--rdzv-backend=c10", "x.py"], "is 'c10'; want one of static, c10d, etcd"),
         (["--nproc-per-node=0", "x.py"], "'0'; want a number from 1 up"),
         (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
         (["--redirects=7", "x.py"], "'7' is no choice of streams: want 0, 1, 2 or 3"),
@@ -174,6 +179,19 @@ def test_wrong_options_are_said(arguments, message):
     done = launch(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--rdzv-backend=c10d", "--rdzv-conf=is_host=1, timeout = 5"],
+        ["--rdzv-backend=etcd-v2", "--rdzv-conf="],
+        ["--standalone", "--rdzv-backend=nothing"],
+    ],
+)
+def test_one_node_takes_what_torchrun_does_for_several(options):
+    done = launch(*options, "--no-python", "/bin/echo", "started")
+    assert (done.returncode, done.stdout) == (0, "[rank0] started\n")
 
 
 def test_first_rank_gets_stdin(tmp_path):
