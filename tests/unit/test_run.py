@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from allhands import run
-from allhands.elastic import Std
+from allhands.elastic import Outcome, Std
+from allhands.launcher import launching, num_ranks
 
 
 def test_spellings_and_defaults():
@@ -54,7 +55,7 @@ def test_gpus_that_cannot_be_counted(monkeypatch):
     def missing(name: str) -> None:
         raise OSError(name)
 
-    monkeypatch.setattr(run.ctypes, "CDLL", missing)
+    monkeypatch.setattr(num_ranks.ctypes, "CDLL", missing)
     with pytest.raises(ValueError, match=r"cannot count GPUs: there is no CUDA driver"):
         run.determine_local_world_size("gpu")
     num_cores = len(os.sched_getaffinity(0))
@@ -66,7 +67,7 @@ def test_the_folder_of_records_is_there_only_while_a_signal_ends_nothing(
 ):
     """Neither while the nodes meet nor while they leave, which take minutes."""
     seen = []
-    met, folder_within = run._met, run.folder_within
+    met, folder_within = launching.alone, launching.folder_within
 
     def note(what):
         is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -87,10 +88,13 @@ def test_the_folder_of_records_is_there_only_while_a_signal_ends_nothing(
             yield folder
         note("after")
 
-    agent = SimpleNamespace(run=lambda: note("run") or 0)
-    monkeypatch.setattr(run, "_met", watched_met)
-    monkeypatch.setattr(run, "folder_within", watched_folder)
-    monkeypatch.setattr(run, "Agent", lambda *arguments: agent)
+    agent = SimpleNamespace(
+        run=lambda: note("run") or Outcome(0, ["over"], []),
+        tell=lambda lines: note(*lines),
+    )
+    monkeypatch.setattr(launching, "alone", watched_met)
+    monkeypatch.setattr(launching, "folder_within", watched_folder)
+    monkeypatch.setattr(launching, "Agent", lambda *arguments: agent)
     monkeypatch.setenv("ALLHANDS_SECRET", "kept")
     assert run.run(run.parse_args([f"--dumps={tmp_path}", "--no-python", "true"])) == 0
     assert seen == [
@@ -98,6 +102,7 @@ def test_the_folder_of_records_is_there_only_while_a_signal_ends_nothing(
         ("met", False, 0),
         ("before", False, 0),
         ("run", False, 1),
+        ("over", False, 1),
         ("after", False, 0),
         ("leave", False, 0),
     ]

@@ -1,6 +1,6 @@
 """Running the ranks of a job; `allhands.run` is its command line."""
 
-from allhands.elastic.agent import Agent
+from allhands.elastic.agent import Agent, Outcome
 from allhands.elastic.error_file import ERROR_FILE
 from allhands.elastic.exception_text import Frame, Raised, parse_exception
 from allhands.elastic.failure import Failure
@@ -20,6 +20,7 @@ __all__ = [
     "Joined",
     "LogSpec",
     "Node",
+    "Outcome",
     "Preload",
     "Raised",
     "Std",

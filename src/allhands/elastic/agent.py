@@ -10,7 +10,8 @@ import os
 import selectors
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from allhands.elastic.descriptors import num_held, room_for
 from allhands.elastic.entry import Kind
@@ -29,7 +30,23 @@ from allhands.elastic.report import headline, report, report_from_elsewhere, som
 from allhands.elastic.signals import ending_signals
 from allhands.elastic.worker_group import WorkerGroup
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "Outcome"]
+
+
+class Outcome(NamedTuple):
+    """How a job ended, as one of its launchers knows it."""
+
+    exit_code: int
+    """The launcher's. 0 if every rank of the last attempt returned 0. Else that of the
+    rank that failed first, as a shell gives it: 128 + n where signal n ended it.
+    128 + n also where signal n to a launcher ended the job. 1 where a node is lost.
+    With several nodes it is the same on all of them."""
+    lines: Sequence[str]
+    """What to tell of it, for people."""
+    failures: Sequence[Failure]
+    """Ranks of this node that failed in the last attempt, the cause first."""
+    ended_by: int = 0
+    """The signal to a launcher that ended the job, if one did."""
 
 
 class Agent:
@@ -58,14 +75,11 @@ class Agent:
         self._error_file = error_file
         self._screens = open_screens()
 
-    def run(self) -> int:
-        """Run the job to its end, with restarts; returns the launcher's exit code.
+    def run(self) -> Outcome:
+        """Run the job to its end, with restarts.
 
-        0 if every rank of the last attempt returned 0. Else that of the rank that
-        failed first, as a shell gives it: 128 + n where signal n ended it. 128 + n
-        also where signal n to the launcher ended the job. 1 where a node is lost.
-        After it nothing that the ranks started is left. With several nodes, all of
-        this is the same on all of them.
+        After it nothing that the ranks started is left. It tells of restarts, and
+        leaves the end to the caller, see `tell`.
 
         Raises:
             OSError: a rank could not be started, or there are too few descriptors for
@@ -84,28 +98,31 @@ class Agent:
                 is_last = attempt == self._job.max_restarts
                 if is_last or not self._is_worth_another(group):
                     break
-                self._tell_of_records(group)
-                self._say([self._restart_line(group, attempt + 1)])
+                restart = self._restart_line(group, attempt + 1)
+                self._say([*self._record_lines(group), restart])
                 if self._nodes is not None:
                     self._nodes.course.next_attempt()
         if self._nodes is None:
-            code = self._conclude(group)
+            outcome = self._conclude(group)
         else:
-            code = self._conclude_with(self._nodes, group)
-        self._tell_of_records(group)
-        self._await_console()
-        return code
+            outcome = self._conclude_with(self._nodes, group)
+        return outcome._replace(lines=[*outcome.lines, *self._record_lines(group)])
 
-    def _tell_of_records(self, group: WorkerGroup) -> None:
-        if group.record_problem:
-            self._say([f"allhands run: no flight records: {group.record_problem}"])
-        if not group.record_path:
-            return
+    def tell(self, lines: Sequence[str]) -> None:
+        """Write what a job's end was, below all that the ranks wrote; wait for that."""
+        self._say(lines)
+        self._await_console()
+
+    def _record_lines(self, group: WorkerGroup) -> list[str]:
+        problem, path = group.record_problem, group.record_path
+        lines = [f"allhands run: no flight records: {problem}"] if problem else []
+        if not path:
+            return lines
         # A file has this node's ranks: the others' would seem to have left no record.
         is_whole = self._nodes is None
-        told = self._explain(group.record_path) if self._explain and is_whole else ""
-        lines = [f"allhands run: by the flight records, {told}"] if told else []
-        self._say([*lines, f"allhands run: flight records: {group.record_path}"])
+        told = self._explain(path) if self._explain and is_whole else ""
+        lines += [f"allhands run: by the flight records, {told}"] if told else []
+        return [*lines, f"allhands run: flight records: {path}"]
 
     def _is_worth_another(self, group: WorkerGroup) -> bool:
         """Whether ranks failed, and nothing else ended the attempt."""
@@ -128,21 +145,25 @@ class Agent:
             f"{self._job.max_restarts})"
         )
 
-    def _conclude(self, group: WorkerGroup) -> int:
+    def _conclude(self, group: WorkerGroup) -> Outcome:
+        """What happened on this node."""
+        lines: list[str] = []
         if group.failures:
-            self._say(report(group.failures, len(group.stopped), group.done))
-            self._write_error_file(first_failure(group.failures))
+            first = first_failure(group.failures)
+            lines += report(group.failures, len(group.stopped), group.done)
+            lines += self._write_error_file(first)
         elif group.ended_by not in (0, signal.SIGPIPE) and self._own_code(group):
-            self._say([self._ended_line(group)])
-        return self._own_code(group)
+            lines.append(self._ended_line(group))
+        code, failures = self._own_code(group), _cause_first(group.failures)
+        return Outcome(code, lines, failures, 0 if failures else group.ended_by)
 
-    def _write_error_file(self, first: Failure) -> None:
-        if not self._error_file:
-            return
-        try:
-            write_error_file(self._error_file, first)
-        except OSError as error:
-            self._say([f"allhands run: no error file: {error}"])
+    def _write_error_file(self, first: Failure) -> list[str]:
+        if self._error_file:
+            try:
+                write_error_file(self._error_file, first)
+            except OSError as error:
+                return [f"allhands run: no error file: {error}"]
+        return []
 
     def _own_code(self, group: WorkerGroup) -> int:
         """The exit code for what happened here."""
@@ -154,17 +175,20 @@ class Agent:
             return 128 + group.ended_by
         return int(has_stopped)
 
-    def _conclude_with(self, nodes: Nodes, group: WorkerGroup) -> int:
+    def _conclude_with(self, nodes: Nodes, group: WorkerGroup) -> Outcome:
         """As `_conclude`, for what all nodes know."""
         cause = nodes.course.cause
         if cause is None or nodes.course.is_clean:
             return self._conclude(group)
         if cause.node == nodes.rank and cause.kind is not Kind.LOST:
-            self._conclude(group)
+            lines = self._conclude(group).lines
         else:
             stopped = len(group.stopped)
-            self._say(report_from_elsewhere(cause.lines, group.failures, stopped))
-        return 128 + cause.number if cause.kind is Kind.SIGNALED else cause.number
+            lines = report_from_elsewhere(cause.lines, group.failures, stopped)
+        failures, number = _cause_first(group.failures), cause.number
+        if cause.kind is Kind.SIGNALED:
+            return Outcome(128 + number, lines, failures, number)
+        return Outcome(number, lines, failures)
 
     def _ended_line(self, group: WorkerGroup) -> str:
         line = f"allhands run: ended by {signal_name(group.ended_by)}"
@@ -174,7 +198,7 @@ class Agent:
         count = f" ({len(killed)} ranks)" if len(killed) > 4 else ""
         return f"{line}; still running and killed: rank {some(killed)}{count}"
 
-    def _say(self, lines: list[str]) -> None:
+    def _say(self, lines: Sequence[str]) -> None:
         """Write to stderr, after everything that the ranks have written."""
         self._screens[Std.ERR].say("".join(f"{line}\n" for line in lines))
 
@@ -190,6 +214,13 @@ class Agent:
                 screen.flush()
                 if self._signals is not None and ending_signals(self._signals):
                     return
+
+
+def _cause_first(failures: Sequence[Failure]) -> list[Failure]:
+    if not failures:
+        return []
+    first = first_failure(failures)
+    return [first, *(failure for failure in failures if failure is not first)]
 
 
 def open_screens() -> Mapping[Std, Screen]:

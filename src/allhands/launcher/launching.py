@@ -1,0 +1,138 @@
+"""One launch: a node joins its job, runs its ranks, and knows how they ended.
+
+The command line and `elastic_launch` both come here; they differ in what they make of
+the end.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+from allhands import settings
+from allhands.backends.tuned import find_figures
+from allhands.debug.job_record import read_job
+from allhands.debug.verdict import verdict
+from allhands.elastic import (
+    ERROR_FILE,
+    Agent,
+    Job,
+    Joined,
+    LogSpec,
+    Node,
+    Outcome,
+    Preload,
+    alone,
+    among,
+    folder_within,
+)
+from allhands.launcher.meeting import Meeting
+
+__all__ = ["Launch"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one launcher is to start. Immutable; `run` it once."""
+
+    command: Callable[[int], Sequence[str]]
+    """Local rank to argument list."""
+    num_workers: int
+    meeting: Meeting = field(default_factory=Meeting)
+    run_id: str = ""
+    """Empty: a random one, or node 0's."""
+    role: str = "default"
+    max_restarts: int = 0
+    monitor_interval: float = 0.1
+    shutdown_timeout: float = 30.0
+    logs: LogSpec = field(default_factory=LogSpec)
+    preload: Preload | None = None
+    dumps: str = ""
+    """The folder for flight records of a failed attempt; empty: none are kept."""
+
+    def run(self, tell: Callable[[Agent, Outcome], None]) -> Outcome:
+        """Run the ranks to their end, and say how they ended.
+
+        It sets ALLHANDS_SECRET in the environment of this process, which the ranks
+        inherit, if the job has one node and the variable is not set yet.
+
+        Args:
+            tell: called at the end, while a signal to this process ends nothing.
+
+        Raises:
+            DistNetworkError: the store cannot listen at the address or port that was
+                asked for, or cannot be reached there.
+            OSError: the program cannot be started.
+        """
+        if self.num_workers > 1:
+            find_figures()
+        with (
+            self._met() as joined,
+            folder_within(self.dumps) as dumps,  # no signal ends this process now
+        ):
+            error_file = os.environ.get(ERROR_FILE, "")
+            job = self._job(joined, dumps)
+            agent = Agent(job, joined.signals, joined.nodes, _verdict, error_file)
+            outcome = agent.run()
+            tell(agent, outcome)
+            return outcome
+
+    def _met(self) -> AbstractContextManager[Joined]:
+        """Join the job: its store, and the place of this node in it."""
+        meeting = self.meeting
+        if meeting.num_nodes == 1:
+            os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
+            address, port = meeting.address, meeting.port
+            return alone(address, port, self.num_workers, self.run_id)
+        me = Node(
+            rank=meeting.node_rank,
+            num_nodes=meeting.num_nodes,
+            num_workers=self.num_workers,
+            role=self.role,
+            max_restarts=self.max_restarts,
+            run_id=self.run_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+        return among(meeting.address, meeting.port, me, meeting.limit)
+
+    def _job(self, joined: Joined, dumps: str) -> Job:
+        return Job(
+            command=self.command,
+            place=joined.place,
+            run_id=joined.run_id,
+            master_addr=self.meeting.address,
+            master_port=joined.master_port,
+            store_port=joined.store_port,
+            role=self.role,
+            max_restarts=self.max_restarts,
+            monitor_interval=self.monitor_interval,
+            shutdown_timeout=self.shutdown_timeout,
+            logs=_with_folder(self.logs),
+            preload=self.preload,
+            dumps=dumps,
+        )
+
+
+def _with_folder(logs: LogSpec) -> LogSpec:
+    """Give them a folder for the files that they want, if they name none."""
+    if logs.directory or not (logs.redirects or logs.tee):
+        return logs
+    return replace(logs, directory=tempfile.mkdtemp(prefix="allhands_"))
+
+
+def _verdict(path: str) -> str:
+    """Return the verdict on the flight records in `path`, or why there is none."""
+    try:
+        job = read_job([path])
+        found = verdict(job.dumps, job.endings)
+    except (OSError, ValueError) as error:
+        return str(error)
+    except Exception as error:  # bad records must not change the exit code
+        return f"which are odd, nothing can be told ({type(error).__name__}: {error})"
+    return "" if found is None else found.line
