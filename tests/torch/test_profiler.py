@@ -7,6 +7,74 @@ from harness.torch_jobs import TorchJob
 pytest.importorskip("torch")
 
 
+def test_own_operations_are_events_of_a_profile(tmp_path):
+    source = """
+    import contextlib
+    import allhands
+    import numpy as np
+    from allhands.torch import profiler_events
+    from torch.profiler import ProfilerActivity, profile
+
+    store = allhands.FileStore(f"{folder}/own", size)
+    allhands.init_process_group(store=store, rank=rank, world_size=size)
+    x, y = torch.ones(4), torch.ones(8)
+    events = {}
+
+    def step():
+        allhands.all_reduce(x)
+        allhands.all_gather_single(y, x)
+        allhands.all_reduce(x, async_op=True).wait()
+        allhands.all_reduce(np.ones(2))
+
+    def taken(name, *blocks):
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+            with contextlib.ExitStack() as stack:
+                for block in blocks:
+                    stack.enter_context(block)
+                step()
+                if len(blocks) == 1:
+                    pair = allhands.new_group([0, 1])
+                    allhands.barrier(group=pair)
+                    lent = allhands.torch.process_group()
+                    dist.all_reduce(x)
+                    try:
+                        allhands.all_reduce(torch.ones(2 + rank))
+                    except allhands.DistError:
+                        allhands.all_reduce(torch.ones(3))
+        events[name] = [
+            (event.name, event.input_shapes) for event in seen.events()
+            if event.name.startswith("allhands:")]
+
+    taken("without")
+    taken("with", profiler_events())
+    taken("nested", profiler_events(), profiler_events())
+    taken("after")
+    with profiler_events():
+        step()  # with no profile taken
+    give(events)
+    """
+    once = [
+        ["allhands:all_reduce", [[4]]],
+        ["allhands:all_gather", [[4]]],
+        ["allhands:all_reduce", []],
+        ["allhands:all_reduce", []],
+    ]
+    with TorchJob(tmp_path, 2, source) as job:
+        for rank, events in enumerate(job.join()):
+            assert events == {
+                "without": [],
+                "with": [
+                    *once,
+                    ["allhands:barrier", []],
+                    ["allhands:all_reduce", [[4]]],
+                    ["allhands:all_reduce", [[2 + rank]]],
+                    ["allhands:all_reduce", [[3]]],
+                ],
+                "nested": once,
+                "after": [],
+            }
+
+
 def test_operations_are_events_of_a_profile(tmp_path):
     source = """
     from torch.profiler import ProfilerActivity, profile

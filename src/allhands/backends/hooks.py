@@ -105,6 +105,7 @@ class PostHookArgs:
     op_id: int
 
 
+Around: TypeAlias = Callable[[Communicator, Call], Work | None]
 PreHook: TypeAlias = Callable[[PreHookArgs], Any]
 PostHook: TypeAlias = Callable[[PostHookArgs], Any]
 AbortHook: TypeAlias = Callable[[], Any]
@@ -116,13 +117,16 @@ class Hooks:
 
     first: PreHook | None = None
     """The package's own, before those of users."""
+    around: Around | None = None
+    """The package's own: has the communicator carry out the call."""
     before: dict[int, PreHook] = field(default_factory=dict)
     after: dict[int, PostHook] = field(default_factory=dict)
     on_abort: dict[int, AbortHook] = field(default_factory=dict)
     ids: itertools.count[int] = field(default_factory=itertools.count)
 
     def __bool__(self) -> bool:
-        return bool(self.first or self.before or self.after or self.on_abort)
+        own = self.first or self.around
+        return bool(own or self.before or self.after or self.on_abort)
 
     def abort(self) -> None:
         """The group is about to break."""
@@ -159,7 +163,7 @@ class HookedCommunicator(FrontCommunicator):
         for hook in list(self._hooks.before.values()):
             hook(told)
         try:
-            work = self.communicator.submit(call)
+            work = self._carry_out(call)
         except DistBackendError as error:
             self._failed(error)
             raise
@@ -173,6 +177,12 @@ class HookedCommunicator(FrontCommunicator):
         """See `Communicator.abort`; abort hooks come first."""
         self._hooks.abort()
         super().abort(reason)
+
+    def _carry_out(self, call: Call) -> Work | None:
+        around = self._hooks.around
+        if around is None:
+            return self.communicator.submit(call)
+        return around(self.communicator, call)
 
     def _watch(self, work: Work) -> None:
         def look() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from allhands.backends.communicator import Communicator
 from allhands.backends.hooks import (
     AbortHook,
+    Around,
     HookedCommunicator,
     Hooks,
     PostHook,
@@ -74,6 +75,14 @@ class HookMethods:
     def set_first_hook(self, hook: PreHook | None) -> None:
         """Call `hook` before all others; None: no more. For the package itself."""
         self._hooks.first = hook
+        self._come_or_go()
+
+    def set_around(self, around: Around | None) -> None:
+        """Have `around` carry out each operation; None: no more.
+
+        For the package itself.
+        """
+        self._hooks.around = around
         self._come_or_go()
 
     @property

@@ -22,6 +22,7 @@ from datetime import timedelta
 
 from allhands.backends.coalescing import CoalescingCommunicator
 from allhands.backends.communicator import Communicator
+from allhands.backends.hooks import Around
 from allhands.backends.observer import Observer, observing
 from allhands.backends.remote_exception import headline, told
 from allhands.backends.work import Work
@@ -67,6 +68,8 @@ class World:
         """What was set; None until somebody asks for it."""
         self.observer: Observer | None = None
         """What is told of each operation; see `observe`."""
+        self.around: Around | None = None
+        """What carries out each operation; see `surround`."""
         self.fault_point = FaultPoint(lambda: current() is self)
         self.agreed_calls: AgreedCalls | None = None
         """Of `new_group`; see `order`. None until the first."""
@@ -155,6 +158,15 @@ class World:
         for group in self.visible_groups():
             group.communicator.observe(observer)
 
+    def surround(self, around: Around | None) -> None:
+        """Have `around` carry out each later operation of this world's groups.
+
+        It is handed the group's communicator and the call. None: no more.
+        """
+        self.around = around
+        for group in self.groups.values():
+            group.set_around(around)
+
     def count_alike(self, ranks: Iterable[int]) -> int:
         """How many groups of these ranks were made before the one now being made.
 
@@ -184,6 +196,8 @@ class World:
         self.groups[group.group_name] = group
         if self.observer is not None:
             group.communicator.observe(self.observer)
+        if self.around is not None:
+            group.set_around(self.around)
         self.fault_point.add(group)
         if self.default is None:
             self.default = group

@@ -12,6 +12,7 @@ their own groups to torch by `process_group`. Made for torch 2.13 to 2.15.
 from allhands.torch.creation import create
 from allhands.torch.data_parallel import DistributedDataParallel
 from allhands.torch.native_group import AllhandsProcessGroup
+from allhands.torch.profiled import profiler_events
 from allhands.torch.world import process_group
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "DistributedDataParallel",
     "create",
     "process_group",
+    "profiler_events",
 ]

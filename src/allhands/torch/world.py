@@ -62,7 +62,8 @@ class LentProcessGroup(AllhandsProcessGroup):
                 f"allhands.is_initialized(), allhands.torch.process_group() lends a "
                 f"group again"
             )
-        if profiler._is_profiler_enabled:
+        # Within `profiler_events` the group's own communicator makes them.
+        if profiler._is_profiler_enabled and current().around is None:
             return ProfiledCommunicator(self.lent.communicator, self.getBackendName())
         return self.lent.communicator
 
