@@ -25,13 +25,11 @@ OPERATIONS = {
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_a_killed_rank_is_named_within_a_second(operation):
     source = f"""
-        dist.barrier()
-        say("ready")
-        if rank == 1:
-            stay()
         try:
-            while True:
-                {operation}
+            with dist.debug.faults("rank=1,nth=3,do=kill"):
+                while True:
+                    give(time.monotonic())  # at last the time at which rank 1 dies
+                    {operation}
         except dist.RankFailedError as error:
             first = time.monotonic(), error.ranks, str(error)
         try:
@@ -40,13 +38,8 @@ def test_a_killed_rank_is_named_within_a_second(operation):
             give(first)
     """
     with Processes(3, source) as job:
-        for rank in range(3):
-            assert job.read(rank) == "ready"
-        killed = time.monotonic()
-        job.ranks[1].kill()
-        results = job.join(codes=[0, -signal.SIGKILL, 0])
-    for rank in (0, 2):
-        noticed, ranks, text = results[rank]
+        first, killed, last = job.join(codes=[0, -signal.SIGKILL, 0])
+    for noticed, ranks, text in (first, last):
         assert noticed - killed < patient(1, killed)
         assert ranks == [1]
         assert "rank 1" in text
@@ -148,19 +141,16 @@ def test_who_has_no_file_descriptors_left_takes_only_the_dead_for_dead(killed):
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
         say("ready")
-        if rank == 1:
-            time.sleep(0.5)  # the other one looks around meanwhile
-            if KILLED:
-                os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            dist.barrier()
+        try:  # while rank 1 is late, rank 0 looks around
+            with dist.debug.faults("rank=1,do=delay:500ms FAULT"):
+                dist.barrier()
             outcome = []
         except dist.RankFailedError as error:
             outcome = error.ranks
         if rank == 0:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         give(outcome)
-    """.replace("KILLED", str(killed))
+    """.replace(" FAULT", ";rank=1,do=kill" * killed)
     with Processes(2, source) as job:
         if killed:
             assert job.read(1) == "ready"

@@ -20,9 +20,9 @@ def changed(folder, name, old, new):
     return str(path)
 
 
-def failed(*arguments):
+def failed(*arguments, **variables):
     """What the launcher says at the end of a job that fails."""
-    done = launch("--standalone", *arguments)
+    done = launch("--standalone", *arguments, env=environment(**variables))
     assert done.returncode != 0
     lines = done.stderr.splitlines()
     [start] = [i for i, s in enumerate(lines) if s.startswith("allhands run: rank")]
@@ -78,13 +78,9 @@ def test_arrays_of_different_sizes(tmp_path):
     assert place.endswith("in whole: dist.recv(incoming, left)")
 
 
-def test_a_rank_that_dies(tmp_path):
-    old = "    for _ in range(dist.get_world_size() - 1):\n"
-    new = (
-        "    import signal\n    dist.get_rank() == 1 and signal.raise_signal(9)\n" + old
-    )
-    path = changed(tmp_path, "ring_all_reduce.py", old, new)
-    report = failed("--nproc-per-node=3", path)
+def test_a_rank_that_dies():
+    path = str(EXAMPLES / "ring_all_reduce.py")
+    report = failed("--nproc-per-node=3", path, ALLHANDS_FAULTS="rank=1,do=kill")
     assert report[0] == "allhands run: rank 1 failed: killed by SIGKILL"
     # The others are stopped, if they have not noticed and failed before that.
     others = r"  (\d) (?:more failed after it|others? stopped because of rank 1)"

@@ -69,21 +69,16 @@ def test_a_rank_that_only_found_the_store_and_was_killed_is_named(doomed):
     source = f"""
 {HOST}
         url = f"tcp://127.0.0.1:{{read_port()}}"
-        if rank == {doomed}:
-            store, *_ = next(dist.rendezvous(url, rank, size))
-            say("found")
-            stay()
+        give(time.monotonic())
         try:
-            dist.init_process_group(init_method=url, rank=rank, world_size=size)
+            with dist.debug.faults("rank={doomed},op=init_process_group,do=kill"):
+                dist.init_process_group(init_method=url, rank=rank, world_size=size)
         except (dist.RankFailedError, dist.DistStoreError) as error:
             give((time.monotonic(), type(error).__name__, str(error)))
     """
     with Processes(3, source) as job:
-        assert job.read(doomed) == "found"
-        killed = time.monotonic()
-        job.ranks[doomed].kill()
         results = job.join(codes=[-9 if rank == doomed else 0 for rank in range(3)])
-    pid = job.ranks[doomed].pid
+    pid, killed = job.ranks[doomed].pid, results[doomed]
     for rank in {0, 1, 2} - {doomed}:
         noticed, kind, text = results[rank]
         assert noticed - killed < patient(2, killed)

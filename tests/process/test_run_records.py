@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harness.launcher import launch, program
+from harness.launcher import environment, launch, program
 from harness.nodes import run_nodes
 
 RANK = """
@@ -24,17 +24,24 @@ dist.all_reduce(np.ones(2))
 
 
 def run(tmp_path, fault, *more, run_id="job"):
-    path = program(tmp_path, RANK.format(fault=fault))
+    """`fault`: a statement for rank 1, or what it is to do to itself on demand."""
+    statement, faults = fault, ""
+    if fault.startswith("do="):
+        statement, faults = "pass", f"rank=1,op=all_reduce,{fault}"
+    path = program(tmp_path, RANK.format(fault=statement))
     options = [f"--dumps={tmp_path}/records", "--shutdown-timeout=1", *more]
-    return launch("--nproc-per-node=3", f"--rdzv-id={run_id}", *options, path)
+    variables = environment(ALLHANDS_FAULTS=faults)
+    ranks = "--nproc-per-node=3", f"--rdzv-id={run_id}"
+    return launch(*ranks, *options, path, env=variables)
 
 
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
         ("time.sleep(999)", "rank 1 is in its own code ({path}:11); ranks 0, 2 wait"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1: killed by SIGKILL; ranks 0"),
-        ("os.kill(os.getpid(), signal.SIGSTOP)", "rank 1: stopped by SIGSTOP, and "),
+        ("do=kill", "rank 1: killed by SIGKILL; ranks 0, 2 wait in all_reduce"),
+        ("do=stop", "rank 1: stopped by SIGSTOP, and not continued; ranks 0, 2 wait"),
+        ("do=exit:3", "rank 1: exit code 3; ranks 0, 2 wait in all_reduce"),
         ("raise ValueError(7)", "rank 1 raised ValueError: 7 ({path}:11)"),
         ("sys.exit()", "rank 1: ended with exit code 0; ranks 0, 2 wait in all_red"),
     ],

@@ -46,11 +46,9 @@ def test_a_dead_rank_leaves_the_others_their_arrays():
     array = dist.empty_shared(100_000, np.float32)
     array[:] = rank
     dist.all_reduce(array)
-    say("ready")
-    if rank == 1:
-        stay()
     try:
-        dist.all_reduce(array)
+        with dist.debug.faults("rank=1,do=kill"):
+            dist.all_reduce(array)
     except dist.RankFailedError as error:
         theirs = dist.peer_array(array, 1)
         say(f"{error.ranks} {theirs[0] >= 0} {array[0] >= 0}")
@@ -59,9 +57,6 @@ def test_a_dead_rank_leaves_the_others_their_arrays():
     give(mapped())
     """
     with Processes(3, REPORT + program) as processes:
-        for rank in range(3):
-            assert processes.read(rank) == "ready"
-        processes.ranks[1].send_signal(signal.SIGKILL)
         for rank in (0, 2):
             assert processes.read(rank) == "[1] True True"
         assert processes.join(codes=[0, -signal.SIGKILL, 0]) == [0, None, 0]
@@ -70,17 +65,13 @@ def test_a_dead_rank_leaves_the_others_their_arrays():
 def test_a_rank_that_dies_while_others_make_an_array_is_named():
     program = """
     dist.barrier()
-    if rank == 1:
-        say("ready")
-        stay()
     try:
-        dist.empty_shared(100, np.float32)
+        with dist.debug.faults("rank=1,op=empty_shared,do=kill"):
+            dist.empty_shared(100, np.float32)
     except dist.RankFailedError as error:
         give(error.ranks)
     """
     with Processes(3, REPORT + program) as processes:
-        assert processes.read(1) == "ready"
-        processes.ranks[1].send_signal(signal.SIGKILL)
         assert processes.join(codes=[0, -signal.SIGKILL, 0]) == [[1], None, [1]]
 
 

@@ -25,15 +25,14 @@ def say(error):
 )
 def test_a_rank_that_dies_is_named(tmp_path, call):
     source = f"""
-    import signal
+    from allhands.debug import faults
     init("allhands")
     module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
     dist.barrier()
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
     start = time.monotonic()
     try:
-        {call}
+        with faults("rank=1,do=kill"):
+            {call}
     except RuntimeError as error:
         give([type(error).__name__, str(error), start, time.monotonic()])
     """

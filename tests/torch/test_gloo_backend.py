@@ -52,11 +52,9 @@ PROGRAM = """
     line = f"{dist.get_backend()} {kind} {column.tolist()} {everybody}"
     assert ("torch" in sys.modules) is (kind == "GlooCommunicator")
     if sys.argv[1:] == ["die"]:
-        dist.barrier()
-        if rank == 1:
-            os._exit(3)
         try:
-            dist.all_reduce(column)
+            with dist.debug.faults("rank=1,do=exit:3"):
+                dist.all_reduce(column)
         except dist.RankFailedError as error:
             line = f"{error.ranks} {'died without leaving' in str(error)}"
     os.write(1, f"{line}\\n".encode())

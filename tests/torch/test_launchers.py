@@ -17,7 +17,7 @@ def torchrun(*arguments, **options):
 
 # Lines are written at once: torchrun lets those of ranks mix.
 PROGRAM = """
-    import os, sys
+    import os
     import numpy as np
     import allhands as dist
 
@@ -30,12 +30,13 @@ PROGRAM = """
             dist.all_reduce(array, group=group)
         dist.barrier()
         os.write(1, b"%d %d %d\\n" % (count, world, array[0]))
-        if count < int(sys.argv[1]):  # without a good-bye, amid the next world
-            if dist.get_rank() == 1:
-                os._exit(3)
-            dist.barrier()
+        dist.barrier()
         dist.destroy_process_group()
 """
+# Rank 1 goes without a good-bye, in the first world of two starts.
+FAULTS = ";".join(
+    f"rank=1,op=barrier,nth=2,attempt={attempt},do=exit:3" for attempt in (0, 1)
+)
 
 
 @pytest.mark.parametrize("how", ["standalone", "static"])
@@ -44,7 +45,8 @@ def test_programs_of_ours_run_under_torchrun_and_start_again(tmp_path, how):
     options = ["--nproc-per-node=2", "--max-restarts=2", "--monitor-interval=0.1"]
     with reserved_port() as port:
         place = ["--standalone"] if how == "standalone" else [f"--master-port={port}"]
-        lines = torchrun(*place, *options, path, "2")
+        env = environment(ALLHANDS_FAULTS=FAULTS)
+        lines = torchrun(*place, *options, path, env=env)
     worlds = ["0 0 4", "1 0 4", "2 0 4", "2 1 4"]
     assert lines == [line for line in worlds for _ in range(2)]
 

@@ -154,17 +154,15 @@ def test_ddp_on_a_lent_group_gives_what_gloo_gives(tmp_path):
 
 def test_a_rank_that_dies_is_named_by_our_error_out_of_torchs_calls(tmp_path):
     source = """
-    import signal
     enter()
     model = allhands.torch.DistributedDataParallel(nn.Linear(4, 4))
     dist.barrier()
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    given = [
-        refused(model(torch.ones(2, 4)).sum().backward),
-        refused(dist.all_gather_object, [None] * size, rank),
-        refused(dist.all_reduce, torch.ones(3)),
-    ]
+    with allhands.debug.faults("rank=1,do=kill"):
+        given = [
+            refused(model(torch.ones(2, 4)).sum().backward),
+            refused(dist.all_gather_object, [None] * size, rank),
+            refused(dist.all_reduce, torch.ones(3)),
+        ]
     give(given)
     """
     with job(tmp_path, 3, source) as ranks:

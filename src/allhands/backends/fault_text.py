@@ -20,9 +20,9 @@ _AROUND = (
     *("init_process_group", "new_group", "merge_remote_group"),
     *("all_gather_object", "gather_object", "broadcast_object_list"),
     *("scatter_object_list", "send_object_list", "recv_object_list"),
-    *("all_reduce_object", "reduce_object", "split_group_by_color"),
+    *("all_reduce_object", "reduce_object", "split_group_by_color", "empty_shared"),
 )
-"""What Python carries out, with some of the others."""
+"""What is no `Call`; most of them Python carries out, with some of the others."""
 _ON_STORES = tuple(f"{STORE}{request}" for request in REQUESTS)
 _KEYS = ("rank", "op", "group", "nth", "attempt", "do")
 _DEEDS = ("kill", "stop", "raise", "drop-link")

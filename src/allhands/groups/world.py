@@ -146,11 +146,19 @@ class World:
         As those of communicators it meets the faults that were asked for, and the
         observer is told of it.
         """
+        self.meet_faults(group, op)
+        with observing(self.observer, group, op):
+            yield
+
+    def meet_faults(self, group: str, op: str) -> None:
+        """`op`, which is no `Call`, is about to begin on that group.
+
+        Raises:
+            InjectedError: it is asked for.
+        """
         known = self.groups.get(group)
         names = (group,) if known is None else (group, known.group_desc)
         self.fault_point.meet(names, op)
-        with observing(self.observer, group, op):
-            yield
 
     def observe(self, observer: Observer | None) -> None:
         """Tell `observer` of each later operation of this rank; None: nobody."""

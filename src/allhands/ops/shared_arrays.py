@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from allhands.arrays import Array
 from allhands.groups.arguments import Group, is_outside, resolve
+from allhands.groups.world import current
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,6 +96,7 @@ def empty_shared(
     member = resolve(group)
     if is_outside(member, "empty_shared"):
         return None
+    current().meet_faults(member.group_name, "empty_shared")
     return member.communicator.empty_shared(sizes, dtype, timeout)
 
 

@@ -53,6 +53,7 @@ CALLS = {
     "all_reduce_object": lambda: dist.all_reduce_object(1),
     "reduce_object": lambda: dist.reduce_object(1),
     "split_group_by_color": lambda: dist.split_group_by_color(0),
+    "empty_shared": lambda: dist.empty_shared(2, np.float32),
     "new_group": lambda: dist.new_group([0]),
     "merge_remote_group": lambda: dist.group.WORLD.merge_remote_group(
         dist.HashStore(), 1
