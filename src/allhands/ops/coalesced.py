@@ -1,7 +1,8 @@
-"""Collectives on several arrays in one call; what `collectives` says holds here too.
+"""Collectives on several arrays in one call.
 
-With `async_op` the functions return a future of the outputs, as in torch, not a `Work`.
-`_coalescing_manager` has torch's name, underscore included, since programs use that.
+The conventions of the module `collectives` also apply here. With `async_op` the
+functions return a future of the outputs, as in torch, not a `Work`.
+`_coalescing_manager` keeps torch's name, underscore included, because programs use it.
 """
 
 from __future__ import annotations
@@ -38,16 +39,17 @@ def all_reduce_coalesced(
 ) -> Any:
     """`all_reduce` of each of `tensors`, as one operation; warns.
 
-    Every rank passes as many, each of the same size. They may share memory (with a
-    backend of ours): all are read before one is written. All have one dtype; with SUM,
-    AVG and PREMUL_SUM complex arrays may be among real ones, `complex64` among
-    `float32` and `complex128` among `float64`.
+    Every rank passes the same number of arrays, with the same sizes. With a backend of
+    this package the arrays may share memory, because all are read before any is
+    written. All arrays have the same dtype, with one exception: with SUM, AVG and
+    PREMUL_SUM complex arrays may be among real ones, `complex64` among `float32` and
+    `complex128` among `float64`.
 
     Returns:
         A future of `tensors` if `async_op`, else None.
 
     Raises:
-        ValueError: other dtypes together.
+        ValueError: the dtypes cannot be combined.
 
     Example:
         ```python
@@ -74,14 +76,14 @@ def all_gather_coalesced(
     """`all_gather` of each array of a list, as one operation; warns.
 
     Entry i of `input_tensor_list` of rank r comes to `output_tensor_lists[r][i]` of
-    every rank. Every rank passes as many arrays, each of the same size.
+    every rank. Every rank passes the same number of arrays, with the same sizes.
 
     Returns:
         A future of `output_tensor_lists` if `async_op`, else None.
 
     Raises:
-        TypeError: one of them is not a list.
-        RuntimeError: a list has not one entry per rank, or per input.
+        TypeError: an argument is not a list.
+        RuntimeError: a list does not have one entry per rank, or one per input.
         ValueError: dtypes or numbers of elements differ.
 
     Example:
@@ -104,21 +106,22 @@ def all_gather_coalesced(
 
 
 class CoalescedCalls:
-    """What `_coalescing_manager` yields: the operations of its block, as one."""
+    """The operations of a `_coalescing_manager` block, which it yields as one."""
 
     def __init__(self) -> None:
         self.works: list[Work] = []
 
     def append(self, work: Work | None) -> None:
-        """Add an operation that was started otherwise."""
+        """Add an operation that was started outside the block."""
         if work is not None:
             self.works.append(work)
 
     def wait(self) -> None:
-        """Return when all of them have ended.
+        """Return when all operations have ended.
 
         Raises:
-            DistBackendError: what the first that failed raised.
+            DistBackendError: an operation failed; this is the error of the first that
+                did.
         """
         CombinedWork(self.works, []).wait()
 
@@ -129,11 +132,13 @@ def _coalescing_manager(
 ) -> Iterator[CoalescedCalls]:
     """Start the operations on `group` in a `with` block, and wait for all at its end.
 
-    Within the block each collective, `isend` and `irecv` of this thread returns at
-    once, `async_op` or not, and its arrays must be left alone; with `async_ops` until
-    `wait()` of what the block yields. Everything else works as outside, after what was
-    started: `send` and `recv`, `monitored_barrier`, objects, and the group's methods.
-    Other threads do not notice. `device` does not matter to arrays in CPU memory.
+    Within the block, each collective, `isend` and `irecv` of this thread returns at
+    once, with or without `async_op`. The program must not use its arrays until the
+    block ends, or with `async_ops` until it has called `wait()` on the object that the
+    block yields. Everything else works as outside the block, after the operations
+    started so far: `send` and `recv`, `monitored_barrier`, object operations, and the
+    group's methods. The block does not affect other threads. `device` has no effect on
+    arrays in CPU memory.
 
     Example:
         ```python
@@ -151,7 +156,7 @@ def _coalescing_manager(
 
 
 def _of(timeout: timedelta | None) -> timedelta:
-    """As options have it: negative for the group's."""
+    """Return `timeout` as options hold it: negative for the group's timeout."""
     return timedelta(milliseconds=-1) if timeout is None else as_timedelta(timeout)
 
 

@@ -1,27 +1,31 @@
 """The collectives that move arrays: each resolves the group and delegates.
 
-What holds for all collectives, also those of `gathers`, `reductions` and `coalesced`,
-and is not repeated below:
+These conventions apply to all collectives, also to those of `gathers`, `reductions` and
+`coalesced`. The docstrings below do not repeat them:
 
-- Every rank of the group calls the same one, in the same order relative to other calls
-  on the group. If not, every rank gets `CollectiveMismatchError` with both sides,
-  before any output is written; the next call works again.
-- A call returns None when this rank's outputs hold the result, or with `async_op=True`
-  a `Work` at once; then the arrays must be left alone until `Work.wait()` returns. Bad
-  arguments raise at once in both forms, failures in `Work.wait()`.
+- Every rank of the group calls the same collective, in the same order relative to other
+  calls on the group. Otherwise every rank gets `CollectiveMismatchError` with both
+  sides, before any output is written. The next call works again.
+- A call returns None when this rank's outputs hold the result. With `async_op=True` it
+  returns a `Work` at once, and the program must not use the arrays until `Work.wait()`
+  returns. Bad arguments raise at once in both forms. Later failures raise in
+  `Work.wait()`.
 - `timeout`, a timedelta, limits this call; by default the group's timeout does. A
-  negative one is a `ValueError`.
-- `RankFailedError`, `CollectiveTimeoutError` or any other `DistBackendError` than the
-  mismatch breaks the group: further calls raise at once.
-- Before `init_process_group` it is a `ValueError`. On a rank that is not in the group
-  it returns None and warns. (Type checkers read `Work` for `async_op=True` all the
-  same: a program that calls on ranks outside the group knows which these are.)
-- Arrays are numpy arrays, torch CPU tensors or objects with the buffer protocol (as
-  `bytearray`) of bool, integers, float16/32/64, bfloat16 or complex64/128, contiguous
-  or strided, of any shape; numbers are matched in row-major order. Anything else is a
-  `TypeError`. An output must be writable and must not overlap itself; a view must lie
-  within the memory that it views (`ValueError`). Where data only moves, complex numbers
-  may go into real arrays and back: each counts as two, as the last dimension.
+  negative `timeout` raises `ValueError`.
+- `RankFailedError`, `CollectiveTimeoutError` and every other `DistBackendError` except
+  the mismatch break the group: further calls raise at once.
+- Before `init_process_group` a call raises `ValueError`. On a rank outside the group it
+  returns None and warns. (For type checkers, the result with `async_op=True` is always
+  a `Work`: a program that calls on ranks outside the group knows which ranks these
+  are.)
+- Arrays are numpy arrays, torch CPU tensors or objects with the buffer protocol (such
+  as `bytearray`). Their elements are bool, integers, float16/32/64, bfloat16 or
+  complex64/128. They may be contiguous or strided, and have any shape; elements
+  correspond in row-major order. Anything else raises `TypeError`. An output must be
+  writable and must not overlap itself, and a view must lie within the memory that it
+  views; otherwise the call raises `ValueError`. If an operation only moves data,
+  complex numbers may go into real arrays and back: each complex number counts as two
+  real ones along a last dimension.
 """
 
 from __future__ import annotations
@@ -85,11 +89,12 @@ def broadcast(
     """Copy `tensor` of one rank to `tensor` of all others, in place.
 
     The source is `src`, a global rank, or `group_src`, a rank of `group`; its `tensor`
-    is only read. Every rank names the same source and passes the same number of
-    elements and dtype.
+    is only read. Every rank names the same source, and passes an array with the same
+    number of elements and the same dtype.
 
     Raises:
-        ValueError: both or none of `src` and `group_src`; `src` is not in the group.
+        ValueError: the call names both or none of `src` and `group_src`; `src` is not
+            in the group.
         RuntimeError: there is no such rank.
 
     Example:
@@ -148,13 +153,13 @@ def scatter(
     """Give every rank its entry of `scatter_list` of one rank, in `tensor`.
 
     The source is `src`, a global rank, or `group_src`, a rank of `group`; by default
-    global rank 0. It passes one input per rank; the others pass no list. All arrays
-    have the same number of elements and dtype.
+    global rank 0. The source passes one input per rank. The other ranks pass no list.
+    All arrays have the same number of elements and dtype.
 
     Raises:
-        ValueError: the list is missing on the source or given elsewhere; dtypes or
-            numbers of elements differ; `src` is not in the group.
-        RuntimeError: the list does not have one entry per rank; no such rank.
+        ValueError: the list is missing on the source or given on another rank; dtypes
+            or numbers of elements differ; `src` is not in the group.
+        RuntimeError: the list does not have one entry per rank; there is no such rank.
 
     Example:
         ```python
@@ -208,8 +213,8 @@ def all_to_all(
     two ends agree; all arrays have the same dtype.
 
     Raises:
-        TypeError: one of them is not a list.
-        RuntimeError: one does not have one entry per rank.
+        TypeError: an argument is not a list.
+        RuntimeError: a list does not have one entry per rank.
         ValueError: dtypes differ.
 
     Example:
@@ -270,13 +275,15 @@ def all_to_all_single(
 ) -> Work | None:
     """Send some rows of `input` to every rank, and receive rows of each in `output`.
 
-    `input` is cut along its first dimension into one piece per rank, of
-    `input_split_sizes` rows or else of equal size; the pieces received fill `output`
-    likewise. What one rank sends another must be what that one expects.
+    `input` is cut along its first dimension into one piece per rank. The pieces have
+    `input_split_sizes` rows, or equal sizes if this is not given. The received pieces
+    fill `output` in the same way. The sizes of each piece must agree on the sending and
+    the receiving rank.
 
     Raises:
-        RuntimeError: split sizes are not one per rank or do not make up all rows; or
-            there are none and the rows cannot be shared evenly.
+        RuntimeError: the split sizes are not one per rank, or their sum is not the
+            number of rows; or there are no split sizes, and the rows cannot be divided
+            evenly.
         ValueError: dtypes differ.
 
     Example:

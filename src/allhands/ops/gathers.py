@@ -1,6 +1,6 @@
 """The collectives that collect an array of every rank: each resolves and delegates.
 
-What the module `collectives` says holds here, too.
+The conventions of the module `collectives` also apply here.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def all_gather(
 ) -> Work | None:
     """Collect `tensor` of every rank in `tensor_list` of every rank, by group rank.
 
-    `tensor_list` holds one output per rank, with as many elements as the `tensor` of
-    that rank, which may differ from rank to rank. All have the same dtype.
+    `tensor_list` holds one output per rank. Each output has as many elements as the
+    `tensor` of its rank; this number may differ between ranks. All arrays have the same
+    dtype.
 
     Raises:
         TypeError: `tensor_list` is not a list.
@@ -241,13 +242,13 @@ def gather(
     """Collect `tensor` of every rank in `gather_list` of one rank, by group rank.
 
     The destination is `dst`, a global rank, or `group_dst`, a rank of `group`; by
-    default global rank 0. It passes one output per rank; the others pass no list. All
-    arrays have the same number of elements and dtype.
+    default global rank 0. The destination passes one output per rank. The other ranks
+    pass no list. All arrays have the same number of elements and dtype.
 
     Raises:
-        ValueError: the list is missing on the destination or given elsewhere; dtypes
-            or numbers of elements differ; `dst` is not in the group.
-        RuntimeError: the list does not have one entry per rank; no such rank.
+        ValueError: the list is missing on the destination or given on another rank;
+            dtypes or numbers of elements differ; `dst` is not in the group.
+        RuntimeError: the list does not have one entry per rank; there is no such rank.
 
     Example:
         ```python
@@ -306,15 +307,15 @@ def gather_single(
     """Collect `tensor` of every rank in one `gather_tensor` of one rank, by group rank.
 
     The destination is `dst`, a global rank, or `group_dst`, a rank of `group`; by
-    default global rank 0. Its `gather_tensor` has as many elements as all inputs
-    together: concatenated along the first dimension or stacked along a new one. The
-    others pass none. All arrays have the same dtype.
+    default global rank 0. The `gather_tensor` of the destination has as many elements
+    as all inputs together: concatenated along the first dimension or stacked along a
+    new one. The other ranks pass none. All arrays have the same dtype.
 
     Raises:
-        ValueError: `gather_tensor` is missing on the destination or given elsewhere;
-            dtypes differ, or it has another number of elements; `dst` is not in the
-            group.
-        RuntimeError: no such rank.
+        ValueError: `gather_tensor` is missing on the destination or given on another
+            rank; dtypes differ, or it has another number of elements; `dst` is not in
+            the group.
+        RuntimeError: there is no such rank.
 
     Example:
         ```python

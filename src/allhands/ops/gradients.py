@@ -1,9 +1,9 @@
-"""The gradients of a step, averaged across the ranks: many arrays in few operations.
+"""Averages the gradients of a step across the ranks: many arrays in few operations.
 
-Arrays of one dtype share a *bucket*, which is one operation, as if they lay in a row.
-A bucket starts when the next array would make it larger than its limit. So where the
-buckets begin depends on nothing but the arrays' dtypes and sizes, in which the ranks
-agree.
+Arrays of one dtype share a *bucket*. A bucket is one operation, as if its arrays were
+adjacent in memory. A bucket starts when the next array would make it larger than its
+limit. So the borders of buckets depend only on the dtypes and sizes of the arrays,
+which are the same on all ranks.
 """
 
 from __future__ import annotations
@@ -64,25 +64,27 @@ def average_gradients(
 ) -> Work | None:
     """Average each of `arrays` across all ranks of `group`, in place, in one call.
 
-    Every rank passes as many arrays, in one order, each of the same dtype and number of
-    elements; dtypes may differ within a list, and layouts between ranks. The arrays of
-    a dtype go together, in buckets, so that many small ones take hardly longer than
-    one. Each comes out as `all_reduce` with AVG leaves it: with the same bits on every
-    rank, whatever else is in the list.
+    Every rank passes the same number of arrays in the same order, and each array has
+    the same dtype and number of elements on all ranks. Dtypes may differ within a list,
+    and layouts may differ between ranks. Arrays of one dtype go together in buckets, so
+    many small arrays take hardly longer than one. Each array gets the result of
+    `all_reduce` with AVG: the same bits on every rank, whatever else is in the list.
 
-    `arrays` may be a generator that computes them one by one, say from the last layer
-    to the first: each bucket is on its way while the next arrays are computed.
+    `arrays` may be a generator that computes the arrays one by one, for example from
+    the last layer to the first. Then each bucket is reduced while the next arrays are
+    computed.
 
-    What a rank passes counts as 1 / size of the result. Where ranks have different
-    numbers of samples, sum over the samples and divide by those of all ranks / size.
+    The arrays of each rank count as 1 / size of the result. If ranks have different
+    numbers of samples, sum over the samples of a rank, and divide by (the number of
+    samples of all ranks) / size.
 
     Returns:
-        A `Work` if `async_op`, for all of the arrays; else None.
+        A `Work` for all of the arrays if `async_op`, else None.
 
     Raises:
-        TypeError: one is no array, or of bool. As with what a generator raises, the
-            buckets before it have come to their end by then.
-        ValueError: one is read-only; `bucket_cap_mb` is not positive.
+        TypeError: an entry is not an array, or is an array of bool. The earlier buckets
+            have ended by then, as they have if the generator raises an error.
+        ValueError: an array is read-only; `bucket_cap_mb` is not positive.
 
     Example:
         ```python
@@ -110,12 +112,12 @@ def average_gradients(
 
 
 class _Buckets:
-    """The arrays of one call, as operations of `communicator`.
+    """Turns the arrays of one call into operations of `communicator`.
 
     Args:
-        communicator: carries them out.
-        limit: bytes of a bucket; an array that is larger is one by itself.
-        timeout: of each operation.
+        communicator: carries out the operations.
+        limit: bytes of a bucket; a larger array is a bucket by itself.
+        timeout: the limit of each operation.
     """
 
     def __init__(
@@ -129,11 +131,11 @@ class _Buckets:
         self._arrays: list[Array] = []
 
     def add(self, array: Array) -> None:
-        """Take `array`; starts what is full without it."""
+        """Add `array`; if the bucket of its dtype has no room, start that bucket."""
         self._arrays.append(array)
         try:
             buffer = as_buffer(array, writable=True, name="arrays")
-        except SparseArrayError:  # its size is this rank's own
+        except SparseArrayError:  # its size differs between ranks
             self._start([array])
             return
         bucket, size = self._filling.get(buffer.dtype, ([], 0))
@@ -145,19 +147,19 @@ class _Buckets:
         self._filling[buffer.dtype] = bucket, size
 
     def finish(self) -> Work:
-        """Start what is left; the operation that all of them are together."""
+        """Start the remaining buckets; return one operation for all of them."""
         for bucket, _ in self._filling.values():
             self._start(bucket)
         return CombinedWork(self._works, self._arrays)
 
     def end(self) -> None:
-        """Wait until what was started writes to no array any more."""
+        """Wait until the started operations no longer write to any array."""
         for work in self._works:
-            with suppress(DistError):  # another error is under way
+            with suppress(DistError):  # another error is being raised
                 work.wait()
 
     def _start(self, bucket: list[Array]) -> None:
-        if len(bucket) == 1:  # needs no memory of its own
+        if len(bucket) == 1:  # needs no memory for a bucket
             work = self._communicator.all_reduce(
                 bucket[0], ReduceOp.AVG, self._timeout, True
             )

@@ -1,9 +1,9 @@
-"""Functions for `all_reduce_object` and `reduce_object` that keep a location: MAXLOC.
+"""MAXLOC and MINLOC: functions for `all_reduce_object` and `reduce_object`.
 
-Each rank passes a pair: a value and where it is from, a rank or an index. Both are
-numbers, or arrays of one shape, NumPy's or torch's; then each element has a location of
-its own. Arrays of values have one dtype on all ranks, and so have those of locations.
-Tensors are used without their gradients.
+Each rank passes a pair of a value and its location, which is a rank or an index. Both
+are numbers, or arrays of one shape, of NumPy or torch. With arrays, each element has
+its own location. The arrays of values have the same dtype on all ranks, and so do the
+arrays of locations. The gradients of tensors are ignored.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Pair: TypeAlias = "tuple[Any, Any]"
 
 
 def maxloc(one: Pair, other: Pair) -> Pair:
-    """The larger value with its location; of equal ones the lower location.
+    """Return the larger value with its location; of equal values the lower location.
 
-    A NaN counts as larger than all numbers, as in MAX. The operands stay as they are.
+    A NaN counts as larger than all numbers, as in MAX. The operands do not change.
 
     Raises:
-        ValueError: the arrays are not of one shape.
+        ValueError: the arrays have different shapes.
         TypeError: their dtypes differ; values are neither numbers nor arrays.
 
     Example:
@@ -38,12 +38,12 @@ def maxloc(one: Pair, other: Pair) -> Pair:
 
 
 def minloc(one: Pair, other: Pair) -> Pair:
-    """The smaller value with its location; of equal ones the lower location.
+    """Return the smaller value with its location; of equal values the lower location.
 
-    A NaN counts as smaller than all numbers, as in MIN. The operands stay as they are.
+    A NaN counts as smaller than all numbers, as in MIN. The operands do not change.
 
     Raises:
-        ValueError: the arrays are not of one shape.
+        ValueError: the arrays have different shapes.
         TypeError: their dtypes differ; values are neither numbers nor arrays.
 
     Example:
@@ -62,7 +62,7 @@ def _pick(one: Pair, other: Pair, is_before: Callable[[Any, Any], Any]) -> Pair:
     if is_array:
         _check_dtypes("values", value, other_value)
         _check_dtypes("locations", location, other_location)
-    # A NaN differs from itself, and nothing else does.
+    # Only a NaN differs from itself.
     is_nan = other_value != other_value
     is_equal = (other_value == value) | (is_nan & (value != value))
     is_other = (
@@ -78,7 +78,7 @@ def _pick(one: Pair, other: Pair, is_before: Callable[[Any, Any], Any]) -> Pair:
 
 
 def _detached(pair: Pair) -> Pair:
-    """It, whose tensors can be written to: with gradients they cannot."""
+    """Return `pair` with writable tensors; tensors with gradients are not."""
     value, location = (
         part.detach() if getattr(part, "requires_grad", False) else part
         for part in pair
@@ -87,7 +87,7 @@ def _detached(pair: Pair) -> Pair:
 
 
 def _check_are_numbers(*values: Any) -> None:
-    """Refuse a list, which would be compared as a whole."""
+    """Refuse lists: Python would compare them as a whole."""
     for value in values:
         if hasattr(value, "__len__") and not hasattr(value, "shape"):
             raise TypeError(
@@ -98,7 +98,7 @@ def _check_are_numbers(*values: Any) -> None:
 
 
 def _check_shapes(*parts: Any) -> bool:
-    """Whether they are arrays, of one shape all."""
+    """Return whether the parts are arrays; refuse different shapes."""
     shapes = [tuple(getattr(part, "shape", ())) for part in parts]
     if any(shape != shapes[0] for shape in shapes):
         raise ValueError(
@@ -109,7 +109,7 @@ def _check_shapes(*parts: Any) -> bool:
 
 
 def _check_dtypes(name: str, one: Any, other: Any) -> None:
-    """Refuse arrays of which one cannot hold the other's elements."""
+    """Refuse arrays if one cannot hold the elements of the other."""
     dtypes = [str(array.dtype) for array in (one, other)]
     if dtypes[0] != dtypes[1]:
         raise TypeError(

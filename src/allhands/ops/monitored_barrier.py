@@ -1,4 +1,4 @@
-"""monitored_barrier: a barrier whose error begins with who is to blame."""
+"""monitored_barrier: a barrier whose error begins with the missing ranks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ def monitored_barrier(
 ) -> None:
     """`barrier` whose error begins with the global rank that did not come in time.
 
-    With `wait_all_ranks` it begins with all of them. In both forms every rank that came
-    gets the error at the first rank's `timeout`, and a late one when it comes; `ranks`
-    of the error holds all missing ranks of `group`. A `timeout` in seconds instead of
-    as a timedelta is taken, with a warning.
+    With `wait_all_ranks` the error begins with all ranks that did not come. In both
+    forms every rank that came gets the error when the first rank's `timeout` passes,
+    and a late rank gets it when it comes. `ranks` of the error holds all missing ranks
+    of `group`.
 
     Raises:
-        TypeError: `timeout` is no timedelta. A float warns, and counts as seconds.
+        TypeError: `timeout` is not a timedelta. A float counts as seconds, with a
+            warning.
         CollectiveTimeoutError: some ranks did not come, but are alive.
-        RankFailedError: some are dead.
+        RankFailedError: some ranks are dead.
 
     Example:
         ```python

@@ -1,12 +1,12 @@
-"""ObjectExchange: how the objects of one call travel, as arrays of a communicator.
+"""ObjectExchange: sends and receives the objects of one call as arrays.
 
-The sizes of the sections of an object go first and are checked before memory is taken
-for them; then the sections go one after the other.
+A sender first sends the sizes of the sections of an object. The receiver checks the
+sizes before it allocates memory. Then the sections follow one after the other.
 
-No peer is left waiting by whatever ends a call here, an exception out of a signal
-handler among it. While objects are taken apart, peers learn in place of the sizes that
-there are none. Afterwards, as the peers wait for more, the group is broken. Objects are
-put together when all has been sent.
+However a call ends here, even by an exception out of a signal handler, no peer keeps
+waiting. If an object cannot be pickled, its rank sends a mark instead of the sizes. If
+a call ends later, while peers wait for more, the rank breaks the group. Objects are
+unpickled after all data has been sent.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from allhands.options import to_seconds
 __all__ = ["ObjectExchange"]
 
 _FAILED = -1  # as a count: the object could not be pickled
-_REDUCER = 0  # the rank of the group that calls a function for all
-_SMALL = 1 << 16  # bytes that a receiver always has memory for
+_REDUCER = 0  # the group rank that calls a function for all ranks
+_SMALL = 1 << 16  # bytes; a receiver always has memory for so many
 
-# Tags that no caller can use. What follows an announcement has a tag of its own, so
-# that nothing is mistaken for the remains of a call that failed.
+# Callers cannot use these tags. The data after an announcement has its own tag, so a
+# receiver never takes the remains of a failed call for it.
 _ANNOUNCEMENT = 2**31
 _serials = itertools.count()
 _NUM_SERIALS = 2**30
 
 
 class ObjectExchange:
-    """The arrays of one call, each in turn, in one time limit; errors name the call."""
+    """Transfers the arrays of one call in one time limit; its errors name the call."""
 
     def __init__(
         self, operation: str, member: ProcessGroup, timeout: timedelta | None
@@ -62,7 +62,7 @@ class ObjectExchange:
         self._end = time.monotonic() + self._limit
         self._communicator = member.communicator
         self._is_awaited = False
-        """Whether peers have heard of this call, and wait for more."""
+        """Whether peers have learned of this call and wait for more data."""
         self._told = current().carrying_out(member.group_name, operation)
 
     def __enter__(self) -> ObjectExchange:
@@ -81,12 +81,12 @@ class ObjectExchange:
             self._told.__exit__(kind, error, trace)
 
     def _leave(self, error: BaseException | None) -> None:
-        told = (DistError, NotImplementedError)  # these befall all ranks, or are known
+        told = (DistError, NotImplementedError)  # reach all ranks
         if self._is_awaited and not isinstance(error, told):
             self._communicator.abort(
                 f"{self._operation} ended in the middle: {error!r}"
             )
-        if isinstance(error, DistError):  # its limit is what was left for one array
+        if isinstance(error, DistError):  # has the limit of one array
             limit = f" (limit {self._limit:.2f} s)" * isinstance(error, TimeoutError)
             error.args = (f"{self._operation}{limit}: {error}",)
 
@@ -95,18 +95,18 @@ class ObjectExchange:
 
     @contextmanager
     def _awaited(self) -> Iterator[None]:
-        """While this is under way peers wait for what comes next."""
+        """Mark the call as awaited: within the block peers wait for more data."""
         was_awaited = self._is_awaited
         self._is_awaited = True
         yield
         self._is_awaited = was_awaited
 
     def _packed(self, objects: list[Any], tell: Callable[[bool], object]) -> list[Any]:
-        """Take `objects` apart; if one cannot be, `tell` the peers without waiting."""
+        """Pickle `objects`; on failure, `tell` informs the peers without waiting."""
         try:
             return [pack(obj) for obj in objects]
         except BaseException:
-            with suppress(DistError):  # then they know of something worse
+            with suppress(DistError):  # then the peers know of a worse failure
                 tell(True)
             self._is_awaited = False
             raise
@@ -114,14 +114,14 @@ class ObjectExchange:
     def collect(
         self, obj: Any, root: int | None, weights_only: bool = False
     ) -> list[Any]:
-        """The objects of all ranks; on other ranks than `root`, if given, none."""
+        """Return the objects of all ranks; none on ranks other than `root`."""
         gathered = self._gathered(obj, root)
         return [unpack(packed, weights_only) for packed in gathered]
 
     def all_reduce(
         self, obj: Any, op: Callable[[Any, Any], Any], weights_only: bool
     ) -> Any:
-        """`op` of the objects of all ranks, in their order, as `_REDUCER` finds it."""
+        """Return `op` of all ranks' objects in rank order; `_REDUCER` computes it."""
         if self._rank != _REDUCER:
             self._gathered(obj, _REDUCER)
             problem, result = self.receive_broadcast(2, _REDUCER, weights_only)
@@ -133,7 +133,7 @@ class ObjectExchange:
             gathered = self._gathered(obj, _REDUCER)
             try:
                 result = reduce(op, (unpack(each, weights_only) for each in gathered))
-            except Exception as raised:  # the others are to know
+            except Exception as raised:  # the other ranks have to learn of it
                 error = raised
             problem = error and f"op raised {type(error).__name__}: {error}"
             self.broadcast([problem, result], _REDUCER)
@@ -169,7 +169,8 @@ class ObjectExchange:
         if root is None:
             self._communicator.all_gather(outputs, tensor, limit, False)
         else:
-            # Of different sizes, so it is all_to_all where all but `root` get nothing.
+            # The sizes differ, so this is an all_to_all in which all but `root` get
+            # nothing.
             nothing = np.empty(0, tensor.dtype)
             inputs = [tensor if r == root else nothing for r in range(self._size)]
             outputs = outputs or [nothing] * self._size
@@ -188,9 +189,9 @@ class ObjectExchange:
     def _room_for(
         self, numbers: list[Numbers], refuse: Callable[[], object]
     ) -> list[Serialized]:
-        """`room_for`; where there is none, `refuse` is to let the peers know.
+        """Call `room_for`; if it fails, call `refuse` to inform the peers.
 
-        It takes part in what comes next with other sizes than announced.
+        `refuse` takes part in the next operation with sizes other than those announced.
         """
         try:
             return room_for(numbers)
@@ -204,7 +205,7 @@ class ObjectExchange:
         """Send `objects` to all others."""
 
         def announce(count: int, async_op: bool) -> None:
-            # An entry for each, so that lists of different lengths are a mismatch.
+            # One entry per object, so that lists of different lengths cause a mismatch.
             counts = np.full(len(objects), count)
             self._communicator.broadcast(counts, root, self._left(), async_op)
 
@@ -217,7 +218,7 @@ class ObjectExchange:
     def receive_broadcast(
         self, length: int, root: int, weights_only: bool = False
     ) -> list[Any]:
-        """The `length` objects of `root`."""
+        """Return the `length` objects of `root`."""
         counts: Numbers = np.empty(length, np.int64)
         with self._awaited():
             self._broadcast(root, counts)
@@ -233,7 +234,7 @@ class ObjectExchange:
     def scatter(
         self, inputs: list[Any] | None, root: int, weights_only: bool = False
     ) -> Any:
-        """This rank's object; `inputs` on `root` only."""
+        """Return this rank's object; only `root` passes `inputs`."""
         return unpack(self._scattered(inputs or [], root), weights_only)
 
     def _scattered(self, inputs: list[Any], root: int) -> Serialized:
@@ -261,7 +262,7 @@ class ObjectExchange:
         packed = pack(objects)
         numbers = packed.numbers()
         serial = next(_serials) % _NUM_SERIALS
-        # An entry for each object, so that lists of different lengths are a mismatch.
+        # One entry per object, so that lists of different lengths cause a mismatch.
         announcement = np.full(len(objects), serial << 32 | len(numbers))
         self._communicator.send(announcement, peer, _ANNOUNCEMENT, self._left())
         with self._awaited():
@@ -272,7 +273,7 @@ class ObjectExchange:
     def receive(
         self, length: int, peer: int | None, weights_only: bool = False
     ) -> tuple[int, list[Any]]:
-        """The sender's group rank and what it sent."""
+        """Return the sender's group rank and its objects."""
         announcement: Numbers = np.empty(length, np.int64)
         source = self._communicator.recv(
             announcement, peer, _ANNOUNCEMENT, self._left()
@@ -295,13 +296,13 @@ class ObjectExchange:
 
 
 def _refuse(sizes: Numbers, receive: Callable[[Section], object]) -> None:
-    """Receive what is small, which may have left already, up to the first large one."""
+    """Receive the small sections, which may have left, up to the first large one."""
     for size in sizes:
         receive(np.empty(size, np.uint8) if size < _SMALL else NOTHING)
 
 
 def _check_counts(counts: Numbers, root: int | None = None) -> None:
-    """Raise where a rank could not take its object apart."""
+    """Raise an error if some rank could not pickle its object."""
     failed = [rank for rank, count in enumerate(counts.tolist()) if count == _FAILED]
     if failed:
         who = failed if root is None else [root]

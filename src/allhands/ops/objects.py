@@ -1,29 +1,31 @@
-"""Any Python objects between ranks, by pickle.
+"""Operations on arbitrary Python objects, which travel between ranks by pickle.
 
-An object goes as the sections of a `Serialized`: first how many there are, then their
-sizes, which are checked before memory is taken for them, then one after the other. So
-the data of NumPy arrays and torch CPU tensors is not copied on its way, and receiving
-takes little more memory than the object has; only a `str` is there twice while it is
-decoded.
+An object travels as the sections of a `Serialized`: first the number of sections, then
+their sizes, then the sections one after the other. The receiver checks the sizes before
+it allocates memory. The data of NumPy arrays and torch CPU tensors is not copied on its
+way, and receiving takes little more memory than the object itself. Only a `str` takes
+its memory twice while it is decoded.
 
-What holds for all of these functions, and is not repeated below:
+These conventions apply to all functions here. The docstrings below do not repeat them:
 
-- Only for ranks that trust each other: unpickling runs code that the sender chose. The
-  ranks of a world are processes of one user who proved that they know the job's secret.
-  With `weights_only=True` on the receiving rank it runs none, as in `torch.load`: what
-  comes may consist of Python's containers, numbers and texts, of NumPy arrays, dtypes
-  and scalars, and of what torch's own list for `weights_only` has, or the program gave
-  to `torch.serialization.add_safe_globals`. Anything else is a
-  `pickle.UnpicklingError` that names it, on that rank only; the lists stay as they are.
-- Arguments are checked before anything is sent. An object that cannot be pickled raises
-  on its rank, at once and whatever it is (`SystemExit`, Ctrl-C), and `DistBackendError`
-  on the others of a collective. An exception out of a signal handler while objects are
-  on their way breaks the group. An object that a rank has
-  no memory for raises `DistBackendError` or `MemoryError` there, and
-  `CollectiveMismatchError` on the others of a collective and the sender of a message.
+- Use the functions only between ranks that trust each other: unpickling runs code that
+  the sender chose. The ranks of a world are processes of one user, and have proved that
+  they know the job's secret. With `weights_only=True` the receiving rank runs no such
+  code, as in `torch.load`. The object may then consist of Python's containers, numbers
+  and texts, of NumPy arrays, dtypes and scalars, and of the classes that torch's own
+  list for `weights_only` has or that the program passed to
+  `torch.serialization.add_safe_globals`. Anything else raises a
+  `pickle.UnpicklingError` that names it, on this rank only, and the lists do not
+  change.
+- Arguments are checked before any data is sent. If an object cannot be pickled, its
+  rank raises the error at once, whatever it is (`SystemExit`, Ctrl-C); the other ranks
+  of a collective raise `DistBackendError`. An exception out of a signal handler while
+  objects are on their way breaks the group. If a rank has no memory for an object, it
+  raises `DistBackendError` or `MemoryError`; the other ranks of a collective, and the
+  sender of a message, raise `CollectiveMismatchError`.
 - A large torch tensor arrives in memory that cannot be resized (`Tensor.resize_`).
-- `device` and `use_batch` are accepted as in torch.distributed and change nothing:
-  objects come to CPU memory.
+- `device` and `use_batch` are accepted as in torch.distributed and have no effect:
+  objects arrive in CPU memory.
 - `timeout` limits the whole call; by default the group's timeout does.
 """
 
@@ -63,7 +65,7 @@ def all_gather_object(
     """Collect `obj` of every rank in `object_list` of every rank, by group rank.
 
     Raises:
-        IndexError: `object_list` is shorter than the group is large.
+        IndexError: `object_list` has fewer entries than the group has ranks.
 
     Example:
         ```python
@@ -92,11 +94,11 @@ def gather_object(
     """Collect `obj` of every rank in `object_gather_list` of one rank, by group rank.
 
     The destination is `dst`, a global rank (0 by default), or `group_dst`, a rank of
-    `group`. Only it passes a list.
+    `group`. Only the destination passes a list.
 
     Raises:
-        ValueError: the list is missing there, or given elsewhere.
-        IndexError: it is shorter than the group is large.
+        ValueError: the list is missing on the destination, or given on another rank.
+        IndexError: the list has fewer entries than the group has ranks.
 
     Example:
         ```python
@@ -136,17 +138,19 @@ def all_reduce_object(
 ) -> Any:
     """Combine `obj` of all ranks by a function of two objects; all get the result.
 
-    It is op(op(op(0, 1), 2), 3) for the objects of ranks 0 to 3 of the group, whether
-    `op` is commutative or not. Only rank 0 of the group calls `op`, its own one; the
-    others get what it found, pickled. Where `op` raises an `Exception` it is raised
-    there, and a `DistBackendError` with its text on the others; the group works on.
-    On a rank that is not in the group it returns None and warns.
+    For the objects of group ranks 0 to 3 the result is op(op(op(0, 1), 2), 3), whether
+    `op` is commutative or not. Only group rank 0 calls `op`, the function that it
+    passed itself. The other ranks get its result by pickle. If `op` raises an
+    `Exception`, rank 0 raises it, and the others raise a `DistBackendError` with its
+    text. The group stays usable. On a rank outside the group the call returns None and
+    warns.
 
     Returns:
-        The result, an object of each rank's own.
+        The result; each rank gets its own object.
 
     Raises:
-        TypeError: `op` is no function, or a `ReduceOp`. Every rank checks its own.
+        TypeError: `op` is not a function, or is a `ReduceOp`. Every rank checks its own
+            `op`.
 
     Example:
         ```python
@@ -212,8 +216,9 @@ def broadcast_object_list(
     """Replace the entries of `object_list` by those of one rank.
 
     The source is `src`, a global rank (0 by default), or `group_src`, a rank of
-    `group`; its list stays as it is. All lists have the same length, or every rank
-    raises `CollectiveMismatchError`. What is no list is a `TypeError`.
+    `group`; its list does not change. If the lists have different lengths, every rank
+    raises `CollectiveMismatchError`. An `object_list` that is not a list raises
+    `TypeError`.
 
     Example:
         ```python
@@ -248,11 +253,11 @@ def scatter_object_list(
     """Give each rank its entry of one rank's input list, as its output list's first.
 
     The source is `src`, a global rank (0 by default), or `group_src`, a rank of
-    `group`; the input lists of others are ignored.
+    `group`; the input lists of other ranks are ignored.
 
     Raises:
-        ValueError: an output list is empty; the source's input list is missing or has
-            not one entry per rank.
+        ValueError: an output list is empty; the source's input list is missing or does
+            not have one entry per rank.
 
     Example:
         ```python
@@ -299,12 +304,13 @@ def send_object_list(
 ) -> None:
     """Send the entries of `object_list` to one rank, which calls `recv_object_list`.
 
-    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`. Its list
-    has the same length, or both sides raise `CollectiveMismatchError`. `weights_only`
-    changes nothing here: it is for the receiver to ask.
+    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`. If its
+    list has another length, both sides raise `CollectiveMismatchError`. `weights_only`
+    has no effect here: the receiver chooses it.
 
     Raises:
-        ValueError: no such rank, or this rank itself; this rank is not in the group.
+        ValueError: there is no such rank, or it is this rank itself; this rank is not
+            in the group.
 
     Example:
         ```python
@@ -336,13 +342,14 @@ def recv_object_list(
     """Replace the entries of `object_list` by those that one rank sends.
 
     The source is `src`, a global rank, or `group_src`, a rank of `group`; with neither,
-    whichever rank sends first.
+    the call receives from whichever rank sends first.
 
     Returns:
         The sender's global rank.
 
     Raises:
-        ValueError: no such rank, or this rank itself; this rank is not in the group.
+        ValueError: there is no such rank, or it is this rank itself; this rank is not
+            in the group.
 
     Example:
         ```python
@@ -363,7 +370,7 @@ def recv_object_list(
 def _other_member(
     member: ProcessGroup, role: str, rank: int | None, group_rank: int | None
 ) -> int:
-    """`ProcessGroup.peer_meant`, and not this rank: it would wait for itself."""
+    """Return `ProcessGroup.peer_meant`; refuse this rank: it would wait for itself."""
     peer = member.peer_meant(role, rank, group_rank)
     if peer == member.rank():
         raise ValueError(

@@ -1,27 +1,31 @@
 """Messages from one rank to another: send and receive, blocking or not.
 
-What holds for all of them, and is not repeated below:
+These conventions apply to all messages. The docstrings below do not repeat them:
 
-- A message goes to the oldest receive of its destination that names its source (or any)
-  and has its tag; messages of one source and tag arrive in the order of their sends.
-- Both arrays have the same number of elements and the same dtype, or both sides raise
-  `CollectiveMismatchError` and nothing is written. A `send` of some kilobytes may have
-  returned before the receive came: then this rank's next call with that peer raises.
+- A message goes to the oldest receive of its destination that names its source (or any
+  source) and its tag. Messages with one source and tag arrive in the order of their
+  sends.
+- Both arrays must have the same number of elements and the same dtype. Otherwise both
+  sides raise `CollectiveMismatchError` and nothing is written. If a `send` of some
+  kilobytes has returned before the receive came, this rank's next call with that peer
+  raises the error.
 - `dst` and `src` are global ranks, `group_dst` and `group_src` ranks of `group`. A rank
-  that does not exist is a `ValueError` at once.
+  that does not exist raises `ValueError` at once.
 - A rank may send to itself: with `isend`, `irecv` and `sendrecv`, and with `send` and
-  `recv` as long as these do not have to wait. A `send` to this rank of more than 32 KiB
-  that no posted `irecv` takes, and a `recv` from it of what it has not sent yet, is a
-  `ValueError`, because it would wait for itself.
-- `tag` is an int in [0, 2**31), 0 by default, else it is a `TypeError`, or for a
-  negative one a `RuntimeError`. Tags need not be received in the order of sending.
-- With `status=Status()` a receive tells which message it got. Then that may also have
-  fewer elements than the array, which keeps what it had behind them, and `tag` may be
-  `ANY_TAG`: the oldest message of the source is taken, whatever its tag.
-- Arrays are those of the collectives; an array to send may be read-only.
-- `timeout` limits this call; by default the group's timeout does. When it passes the
-  message is given up, `CollectiveTimeoutError` is raised, and the group works on. So it
-  does after `RankFailedError`: the peer died or left.
+  `recv` as long as these do not have to wait. A `send` to this rank raises `ValueError`
+  if it has more than 32 KiB and no posted `irecv` takes it. So does a `recv` from this
+  rank of a message that it has not sent yet. Both would wait for themselves.
+- `tag` is an int in [0, 2**31), 0 by default. A negative tag raises `RuntimeError`,
+  anything else `TypeError`. Messages of different tags need not be received in the
+  order of sending.
+- With `status=Status()` a receive says which message it got. Then the message may have
+  fewer elements than the array; the rest of the array does not change. `tag` may be
+  `ANY_TAG`: then the receive takes the oldest message of the source, whatever its tag.
+- Arrays may be those that collectives accept. An array to send may be read-only.
+- `timeout` limits this call; by default the group's timeout does. When it passes, the
+  message is given up, the call raises `CollectiveTimeoutError`, and the group stays
+  usable. The group also stays usable after `RankFailedError`, which means that the peer
+  died or left.
 - Messages and collectives of a group do not wait for each other.
 """
 
@@ -69,9 +73,10 @@ def send(
     """Send `tensor` to one rank; returns when `tensor` may be changed again.
 
     A message of up to 32 KiB does not wait for its receive, as long as less than 16 MiB
-    of such messages wait at the destination; a larger one does. In groups of more than
-    16 ranks it is less: 4 KiB with 64 to 180 ranks, and 1 KiB with 512, between a rank
-    and the first dozen of its peers; 24 bytes at least between others.
+    of such messages wait at the destination. A larger message waits. In groups of more
+    than 16 ranks the limit of 32 KiB is lower. Between a rank and the first dozen of
+    its peers it is 4 KiB with 64 to 180 ranks, and 1 KiB with 512. Between other ranks
+    it is at least 24 bytes.
 
     Raises:
         ValueError: this rank is not in the group.
@@ -102,16 +107,17 @@ def recv(
 ) -> int:
     """Receive a message into `tensor`; returns the sender's global rank.
 
-    With neither `src` nor `group_src` it takes the oldest message with that tag from
-    any rank. `status` is filled with what came, see above. On a rank that is not in the
-    group it returns -1 and warns.
+    With neither `src` nor `group_src` the call takes the oldest message with this tag
+    from any rank. It fills `status` with the properties of the message, see above. On a
+    rank outside the group it returns -1 and warns.
 
-    Backend `mpi` compares bytes, with `status` only whether they are whole elements: it
-    cannot know that a message has another dtype, and takes its bytes for this one's.
+    Backend `mpi` compares only the number of bytes; with `status` it only checks that
+    they are whole elements. It cannot notice that a message has another dtype, and
+    reads its bytes as elements of `tensor`.
 
     Raises:
         ValueError: `tag` is `ANY_TAG` without a `status`.
-        TypeError: `status` is no `Status`.
+        TypeError: `status` is not a `Status`.
 
     Example:
         ```python
@@ -144,11 +150,11 @@ def isend(
     *,
     timeout: timedelta | None = None,
 ) -> Work | None:
-    """Start to send `tensor`, which must be left alone until `Work.wait()` returns.
+    """Start to send `tensor`, which must not change until `Work.wait()` returns.
 
-    Messages that have not gone when the group is destroyed, or the program ends, are
-    sent then; if they cannot be, that raises. On a rank that is not in the group it
-    returns None and warns.
+    Messages that have not been sent when the group is destroyed, or when the program
+    ends, are sent then. If this is impossible, it raises an error. On a rank outside
+    the group the call returns None and warns.
 
     Example:
         ```python
@@ -174,13 +180,13 @@ def irecv(
 ) -> Work | None:
     """Start to receive into `tensor`, which may be read once `Work.wait()` returns.
 
-    As `recv` otherwise; then `Work.source_rank()` is the sender's rank in the group,
-    and `status` can be read. On a rank that is not in the group it returns None and
-    warns.
+    Otherwise the call works like `recv`. After the wait `Work.source_rank()` is the
+    sender's rank in the group, and `status` can be read. On a rank outside the group
+    the call returns None and warns.
 
     Raises:
         ValueError: `tag` is `ANY_TAG` without a `status`.
-        TypeError: `status` is no `Status`.
+        TypeError: `status` is not a `Status`.
 
     Example:
         ```python
@@ -212,13 +218,13 @@ def probe(
 ) -> Status:
     """Wait for a message and tell which one came, without receiving it.
 
-    It is the oldest of those with that source and tag, here by default of any, that no
-    posted receive matches. A receive that names its source and tag gets it, unless
-    another thread of this rank does so first.
+    The call finds the oldest message with this source and tag (by default any) that no
+    posted receive matches. A later receive that names the source and tag of this
+    message gets it, unless another thread of this rank receives it first.
 
     Raises:
         ValueError: this rank is not in the group.
-        NotImplementedError: the backend has no probe, as Gloo has none.
+        NotImplementedError: the backend has no probe; Gloo has none.
 
     Example:
         ```python
@@ -238,12 +244,12 @@ def iprobe(
     tag: int = ANY_TAG,
     group_src: int | None = None,
 ) -> Status | None:
-    """Tell which message has come, as `probe` does, without waiting; None: none.
+    """Return which message has come, as `probe` does, but without waiting; or None.
 
     Raises:
         ValueError: this rank is not in the group.
-        NotImplementedError: the backend has no probe, as Gloo has none.
-        RankFailedError: none has come, and the source died or left.
+        NotImplementedError: the backend has no probe; Gloo has none.
+        RankFailedError: no message has come, and the source died or left.
 
     Example:
         ```python
@@ -269,11 +275,11 @@ def sendrecv(
 ) -> int:
     """Send `tensor` and receive into `output` at the same time.
 
-    Unlike `send` followed by `recv` it cannot deadlock when all ranks do it. `recv_tag`
-    is the tag to receive, `tag` where it is not given. The arrays must not overlap.
+    Unlike `send` followed by `recv`, this cannot deadlock when all ranks do it.
+    `recv_tag` is the tag to receive, by default `tag`. The arrays must not overlap.
 
-    With `dst=PROC_NULL` nothing is sent, with `src=PROC_NULL` nothing is received and
-    `output` stays as it is; `src=None` is any rank, as in `recv`.
+    With `dst=PROC_NULL` nothing is sent. With `src=PROC_NULL` nothing is received, and
+    `output` does not change. `src=None` means any rank, as in `recv`.
 
     Returns:
         The sender's global rank, or `PROC_NULL`.
@@ -300,7 +306,7 @@ def sendrecv(
         )
         return member.global_rank(sender)
     for array in tensor, output:
-        library_of(array)  # refuses what is none
+        library_of(array)  # raises if it is not an array
     if is_received:
         return member.global_rank(communicator.recv(output, source, tags[1], timeout))
     if is_sent:
@@ -311,12 +317,13 @@ def sendrecv(
 class P2POp:
     """An `isend` or `irecv` to be started by `batch_isend_irecv`.
 
-    `op` is one of these two functions, the rest are its arguments; `peer` is a global
-    rank, `group_peer` a rank of `group`.
+    `op` is one of these two functions; the other parameters are its arguments. `peer`
+    is a global rank, `group_peer` a rank of `group`.
 
     Raises:
-        ValueError: `op` is neither; no such peer; this rank is not in the group.
-        TypeError: `tensor` is no array.
+        ValueError: `op` is neither function; there is no such peer; this rank is not in
+            the group.
+        TypeError: `tensor` is not an array.
 
     Example:
         ```python
@@ -351,7 +358,7 @@ class P2POp:
         self.peer = member.global_rank(self.group_peer)
 
     def start(self, timeout: timedelta | None) -> Work:
-        """Start it; it may take that long."""
+        """Start the operation with this time limit."""
         communicator = self.group.communicator
         run = communicator.isend if self.op is isend else communicator.irecv
         work = run(self.tensor, self.group_peer, self.tag, timeout)
@@ -376,12 +383,13 @@ class P2POp:
 def batch_isend_irecv(
     p2p_op_list: list[P2POp], *, timeout: timedelta | None = None
 ) -> list[Work]:
-    """Start all operations of the list; one `Work` each, in its order.
+    """Start all operations of the list; return one `Work` for each, in the same order.
 
-    A rank without messages may pass an empty list, and gets one.
+    A rank without messages may pass an empty list, and gets an empty list.
 
     Raises:
-        ValueError: it is no list of `P2POp`, or they are of different groups.
+        ValueError: the argument is not a list of `P2POp`, or they belong to different
+            groups.
 
     Example:
         ```python
@@ -404,7 +412,7 @@ def batch_isend_irecv(
         return []
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    member_of(p2p_op_list[0].group)  # which may have been destroyed
+    member_of(p2p_op_list[0].group)  # raises if the group was destroyed
     return [op.start(timeout) for op in p2p_op_list]
 
 
@@ -427,20 +435,20 @@ def _look(
 
 
 def _check_status(call: str, status: object) -> None:
-    """Refuse what cannot be filled, before a message is taken for it."""
+    """Refuse an object that cannot be filled, before a message is taken for it."""
     if not isinstance(status, Status):
         raise TypeError(f"{call}: status is no Status, got {status!r}; pass Status()")
 
 
 def _checked_or_any(tag: int) -> int:
-    """See `check_tag`; any tag may be meant, too."""
+    """Return `check_tag(tag)`, but accept `ANY_TAG` too."""
     return tag if tag == ANY_TAG else check_tag(tag)
 
 
 def _source_of(
     member: ProcessGroup, src: int | None, group_src: int | None
 ) -> int | None:
-    """The group rank to receive from; None for any."""
+    """Return the group rank to receive from; None for any."""
     if src is None and group_src is None:
         return None
     return member.peer_meant("source", src, group_src)

@@ -1,11 +1,11 @@
-"""Persistent operations: prepared once, run again and again; MPI-4 calls them so.
+"""Persistent operations, as in MPI-4: prepared once, run many times.
 
-A training loop calls the same operation on the same arrays each time. Each function
+A training loop calls the same operation on the same arrays in each step. Each function
 here takes the arguments of the plain call (without `async_op`), checks them, and
-returns a `PersistentRequest` to run it with the lowest latency there is. It does not
-communicate, and the other ranks need not use one: what `collectives` and `reductions`
-say of the plain calls holds for each run. `timeout` limits each run. On a rank that is
-not in the group they return None and warn.
+returns a `PersistentRequest`, which runs the operation with the lowest latency. The
+function does not communicate, and the other ranks need not use a persistent operation.
+The conventions of `collectives` and `reductions` apply to each run. `timeout` limits
+each run. On a rank outside the group the functions return None and warn.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The collectives that reduce arrays: each resolves the group and delegates.
 
-What holds for all of them, besides what the module `collectives` says:
+These conventions apply to all of them, besides those of the module `collectives`:
 
-- Every rank passes the same `op` (PREMUL_SUM may have a factor per rank), dtype and
-  number of elements.
+- Every rank passes the same `op`, dtype and number of elements. With PREMUL_SUM each
+  rank may have its own factor.
 - Values are combined in rank order, so a result has the same bits on every rank and in
   every run. 16-bit floats are accumulated in float32 and rounded once.
-- BAND, BOR and BXOR of numbers that are not integers or bool are a `RuntimeError`, MIN
-  and MAX of complex numbers a `ValueError`, AVG of bool a `TypeError`.
+- BAND, BOR and BXOR of numbers that are not integers or bool raise `RuntimeError`. MIN
+  and MAX of complex numbers raise `ValueError`. AVG of bool raises `TypeError`.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def all_reduce(
     result has the same bits on every rank. 16-bit floats are accumulated in float32 and
     rounded once.
 
-    `tensor` may be a sparse torch tensor in coordinate format (COO), then on every rank
-    one with as many elements in its sparse dimensions, and in its dense ones. The
-    result is that of the dense tensors, for every `op`: it has each index that some
-    rank has, in order (it is coalesced), and other ranks count as zero there. Its
-    indices and values are new memory in the same tensor.
+    `tensor` may be a sparse torch tensor in coordinate format (COO). Then every rank
+    passes such a tensor, with the same number of elements in its sparse dimensions and
+    in its dense ones. For every `op` the result is that of the dense tensors. It has
+    each index that some rank has, in order (it is coalesced); a rank without this index
+    counts as zero there. The tensor gets new memory for its indices and values.
 
     Raises:
-        RuntimeError: a tensor of another sparse layout, which says what to pass.
+        RuntimeError: `tensor` has another sparse layout; the message says what to pass.
 
     Example:
         ```python
@@ -140,7 +140,8 @@ def reduce(
     other ranks `tensor` is only read.
 
     Raises:
-        ValueError: both or none of `dst` and `group_dst`; `dst` is not in the group.
+        ValueError: the call names both or none of `dst` and `group_dst`; `dst` is not
+            in the group.
         RuntimeError: there is no such rank.
 
     Example:
@@ -194,12 +195,13 @@ def scan(
 ) -> Work | None:
     """Reduce `input` across the ranks up to this one, in `output`: MPI's `Scan`.
 
-    Rank r gets what `all_reduce` would give to a group of the ranks 0 to r, to the
-    bit; with AVG that is the average of the first r + 1 inputs. `output` may be
-    `input`, and must not share memory with it otherwise.
+    Rank r gets the same bits as from `all_reduce` in a group of the ranks 0 to r. With
+    AVG this is the average of the first r + 1 inputs. `output` may be the same array as
+    `input`; otherwise they must not share memory.
 
     Raises:
-        ValueError: dtypes or numbers of elements differ; the two share memory.
+        ValueError: dtypes or numbers of elements differ; the arrays share memory
+            without being the same array.
 
     Example:
         ```python
@@ -252,12 +254,12 @@ def exscan(
 ) -> Work | None:
     """Reduce `input` across the ranks before this one, in `output`: MPI's `Exscan`.
 
-    As `scan`, without this rank's own input. On rank 0 nothing is before it: `output`
-    keeps what it held.
+    This is `scan` without this rank's own input. On rank 0, which has no rank before
+    it, `output` does not change.
 
     Raises:
-        ValueError: dtypes or numbers of elements differ; the two share memory without
-            being the same array.
+        ValueError: dtypes or numbers of elements differ; the arrays share memory
+            without being the same array.
 
     Example:
         ```python
@@ -311,11 +313,12 @@ def reduce_scatter(
     """Reduce the lists of all ranks entry by entry; rank i gets entry i, in `output`.
 
     `input_list` has one array per rank. Its entries may have different numbers of
-    elements, the same on all ranks; `output` has as many as the entry for this rank.
+    elements, but each entry has the same number on all ranks. `output` has as many
+    elements as the entry for this rank.
 
     Raises:
         TypeError: `input_list` is not a list.
-        RuntimeError: it does not have one entry per rank.
+        RuntimeError: the list does not have one entry per rank.
         ValueError: dtypes or numbers of elements differ.
 
     Example:

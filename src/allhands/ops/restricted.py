@@ -1,11 +1,13 @@
-"""RestrictedUnpickler: reads a pickle of somebody who is not trusted to run code here.
+"""RestrictedUnpickler: reads a pickle from a sender that may not run code here.
 
-A pickle is a program: it names functions, calls them, and sets what objects consist of.
-This reader obeys only as far as that makes containers, numbers, texts, arrays and
-tensors: names come from a list, and only what was named is called. Classes that the
-program itself allowed, by `torch.serialization.add_safe_globals`, bring all they do.
+A pickle is a program: it names functions, calls them, and sets the state of objects.
+This reader follows it only as far as it makes containers, numbers, texts, arrays and
+tensors. It takes names only from a list, and calls only objects that the pickle named.
+Classes that the program itself allowed with `torch.serialization.add_safe_globals` may
+use everything that they define.
 
-It is written in Python, some ten times as slow as the plain one, but for large data.
+The reader is written in Python. Except for large data, it takes about ten times as long
+as the plain one.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ _PLAIN = {
         *(collections.deque, collections.defaultdict),
     )
 }
-_NEVER = {"sys", "os", "posix", "nt"}  # not even where the program allows it
+_NEVER = {"sys", "os", "posix", "nt"}  # refused even if the program allows them
 
 _Loader: Any = pickle._Unpickler
-"""The reader that is written in Python: a method for each kind of instruction."""
+"""The unpickler that is written in Python, with one method per kind of instruction."""
 
 
 class RestrictedUnpickler(_Loader):  # type: ignore[misc]
-    """See the module. What is not allowed is a `pickle.UnpicklingError` of `load()`."""
+    """See the module. `load()` raises `UnpicklingError` for anything not allowed."""
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {**_Loader.dispatch}
 
@@ -48,10 +50,10 @@ class RestrictedUnpickler(_Loader):  # type: ignore[misc]
         super().__init__(file, buffers=buffers)
         self._by_user = allowed_by_user()
         self._named: dict[int, Any] = {}
-        """What the pickle named so far, by id."""
+        """The objects that the pickle has named so far, by id."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a pickle names."""
+        """Return the object that a pickle names."""
         full = f"{module}.{name}"
         try:
             if module in _NEVER:
@@ -70,16 +72,16 @@ class RestrictedUnpickler(_Loader):  # type: ignore[misc]
         return found
 
     def get_extension(self, code: int) -> None:
-        """Refuse what is named by a number."""
+        """Refuse an object that is named by an extension code."""
         _refuse(f"Unsupported global: extension {code} is not allowed")
 
     def check_call(self, called: Any) -> None:
-        """Hold that the pickle named what it calls."""
+        """Refuse a call of an object that the pickle has not named."""
         if id(called) not in self._named:
             _refuse(f"the pickle calls {called!r}, which it has not named")
 
     def check_change(self, made: Any, *kinds: type) -> None:
-        """Hold that `made`, which the pickle fills, is of these kinds or the user's."""
+        """Refuse to fill `made` unless it is of these kinds or a class of the user."""
         if type(made) not in kinds and type(made) not in self._by_user.values():
             _refuse(f"the pickle changes an object of {type(made)}")
 
@@ -93,7 +95,7 @@ def _refuse_old(_: Any) -> NoReturn:
 
 
 def _build(reader: Any) -> None:
-    """Give an object its state."""
+    """Set the state of an object."""
     made, state = reader.stack[-2:]
     if set_state(made, state):
         reader.stack.pop()
@@ -103,7 +105,7 @@ def _build(reader: Any) -> None:
 
 
 def _load_bytearray(reader: Any) -> None:
-    """Put a bytearray together piece by piece; pickle's own takes it three times."""
+    """Read a bytearray piece by piece; pickle's method takes its memory three times."""
     [left] = struct.unpack("<Q", reader.read(8))
     made = bytearray()
     while left:
@@ -123,8 +125,8 @@ _MAPPINGS = (
     collections.defaultdict,
 )
 
-# What is looked at before an instruction is obeyed. One for many items finds what they
-# are for below a mark.
+# The check that runs before each kind of instruction. An instruction for many items
+# finds their container below a mark.
 _CHECKS: dict[bytes, Callable[[Any], None]] = {
     pickle.REDUCE: lambda r: r.check_call(r.stack[-2]),
     pickle.NEWOBJ: lambda r: r.check_call(r.stack[-2]),

@@ -1,12 +1,13 @@
-"""Serialized: an object as pickle takes it apart, in sections that are sent one by one.
+"""Serialized: a pickled object as sections that are sent one by one.
 
-First come the *pieces* of its pickle stream (protocol 5), then the large *buffers* that
-this refers to: the data of NumPy arrays and of torch's CPU storages. A buffer is sent
-from where it lies and received where the new object keeps it, so it is never copied.
-Pieces are small, and each is freed once it has been read, so that an object made of
-them (a long `bytes`, a million numbers) has little of its stream beside it.
+First come the *pieces* of its pickle stream (protocol 5), then the large *buffers* to
+which the stream refers: the data of NumPy arrays and of torch's CPU storages. A buffer
+is sent from its place in the object and received at its place in the new object, so it
+is never copied. Pieces are small, and each is freed after it has been read. So an
+object that consists of pieces (a long `bytes`, a million numbers) needs little
+additional memory for its stream.
 
-What is not in either: a `str` is decoded at one go, from a copy of its own size.
+A `str` is an exception: it is decoded at once, from a copy of its own size.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 NOTHING: Section = np.empty(0, np.uint8)
 
-_LEAST_BUFFER = 1 << 16  # smaller ones cost less as a part of the stream
-_LARGEST_PIECE = 1 << 22  # what a receiver has twice, at most
+_LEAST_BUFFER = 1 << 16  # smaller buffers cost less as a part of the stream
+_LARGEST_PIECE = 1 << 22  # the most that a receiver holds twice
 
 
 class Serialized(NamedTuple):
@@ -42,24 +43,24 @@ class Serialized(NamedTuple):
     buffers: list[Section]
 
     def sections(self) -> list[Section]:
-        """All there is to send, in order."""
+        """Return all sections in the order of sending."""
         return [*self.pieces, *self.buffers]
 
     def at(self, place: int) -> Section:
-        """The section at `place`; beyond the last one nothing."""
+        """Return the section at `place`; an empty one beyond the last."""
         if place < len(self.pieces):
             return self.pieces[place]
         place -= len(self.pieces)
         return self.buffers[place] if place < len(self.buffers) else NOTHING
 
     def numbers(self) -> Numbers:
-        """How many pieces there are, then the size of each section."""
+        """Return the number of pieces, followed by the size of each section."""
         sizes = [section.nbytes for section in self.sections()]
         return np.array([len(self.pieces), *sizes])
 
 
 def pack(obj: Any) -> Serialized:
-    """Take `obj` apart. The result refers to memory of `obj`, which must not change."""
+    """Pickle `obj`. The result refers to memory of `obj`, which must not change."""
     stream = _Writer()
     pickler = pickle.Pickler(stream, 5, buffer_callback=stream.keeps)
     more = reducers()
@@ -70,11 +71,11 @@ def pack(obj: Any) -> Serialized:
 
 
 def room_for(numbers: Sequence[Numbers]) -> list[Serialized]:
-    """Memory for objects of which these are the numbers, if they can be true.
+    """Allocate memory for the objects that `numbers` describe, if they are plausible.
 
     Raises:
-        DistBackendError: together they are larger than the memory of this host.
-        MemoryError: there is not so much memory left.
+        DistBackendError: the objects together are larger than the memory of this host.
+        MemoryError: this host does not have enough memory left.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     listed = [(sizes[0], sizes[1:]) for sizes in map(np.ndarray.tolist, numbers)]
@@ -92,26 +93,26 @@ def room_for(numbers: Sequence[Numbers]) -> list[Serialized]:
 
 
 def unpack(serialized: Serialized, weights_only: bool = False) -> Any:
-    """The object of which this has arrived.
+    """Return the object of which all sections have arrived.
 
     Raises:
-        pickle.UnpicklingError: with `weights_only`, it is more than data.
+        pickle.UnpicklingError: with `weights_only`, the object contains more than data.
     """
     if weights_only:
         from allhands.ops.restricted import RestrictedUnpickler  # slow to import
 
         file = io.BufferedReader(_Reader(serialized.pieces))
         return RestrictedUnpickler(file, serialized.buffers).load()
-    if len(serialized.pieces) == 1:  # as usual: a file would take ten times as long
+    if len(serialized.pieces) == 1:  # usual; a file would take ten times as long
         return pickle.loads(serialized.pieces[0].data, buffers=serialized.buffers)
     stream = _Reader(serialized.pieces)
     return pickle.Unpickler(stream, buffers=serialized.buffers).load()
 
 
 def _room_for_piece(size: int) -> Section:
-    """Memory that the system has back once the piece is dropped, if it is large.
+    """Allocate memory for a piece; memory of a large piece returns to the system.
 
-    What malloc gave may stay with the process where other pieces lie above it.
+    Memory from malloc may stay with the process if other pieces lie above it.
     """
     if size < _LARGEST_PIECE:
         return np.empty(size, np.uint8)
@@ -119,7 +120,7 @@ def _room_for_piece(size: int) -> Section:
 
 
 class _Writer:
-    """The file that a pickle stream is written to: cuts it into pieces."""
+    """A file that pickle writes a stream to; it cuts the stream into pieces."""
 
     def __init__(self) -> None:
         self._serialized = Serialized([], [])
@@ -127,7 +128,7 @@ class _Writer:
         self._num_small = 0  # bytes
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next part of the stream; a large `bytes` comes as it is."""
+        """Take the next part of the stream; pickle passes a large `bytes` itself."""
         if isinstance(data, memoryview):  # of a str, valid only during this call
             data = bytes(data)
         if len(data) < _LARGEST_PIECE - self._num_small:
@@ -140,7 +141,7 @@ class _Writer:
             self._serialized.pieces.append(raw[start : start + _LARGEST_PIECE])
 
     def keeps(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether the stream shall contain `buffer`; it is put beside it otherwise."""
+        """Return whether the stream shall contain `buffer`; else keep it separately."""
         raw = buffer.raw()
         if raw.nbytes < _LEAST_BUFFER:
             return True
@@ -148,7 +149,7 @@ class _Writer:
         return False
 
     def serialized(self) -> Serialized:
-        """What was written."""
+        """Return the pieces and buffers written so far."""
         self._join()
         return self._serialized
 
@@ -161,7 +162,7 @@ class _Writer:
 
 
 class _Reader(io.RawIOBase):
-    """The file that a pickle stream is read from: drops each piece once it is read."""
+    """A file that pickle reads a stream from; it drops each piece after reading it."""
 
     def __init__(self, pieces: list[Section]) -> None:
         self._pieces = pieces
@@ -173,7 +174,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill `target`, as far as there is something left; the number of bytes."""
+        """Fill `target` as far as data is left; return the number of bytes."""
         output = np.frombuffer(target, np.uint8)
         filled = 0
         while filled < output.size and self._pieces:
@@ -188,7 +189,7 @@ class _Reader(io.RawIOBase):
         return filled
 
     def read(self, size: int = -1) -> Any:
-        """The next `size` bytes, as something that has them."""
+        """Return the next `size` bytes in an object with the buffer protocol."""
         if self._pieces and size <= self._pieces[-1].size - self._start:
             self._start += size
             return self._pieces[-1][self._start - size : self._start]

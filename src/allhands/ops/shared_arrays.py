@@ -1,8 +1,8 @@
 """Shared arrays: arrays in memory that all ranks of a group have mapped.
 
-What torch calls symmetric memory, for CPU: a collective on such arrays reads the other
-ranks' data where it lies instead of staging it, and a rank may look at another's array
-itself.
+torch has the same for GPUs and calls it symmetric memory. A collective on shared arrays
+reads the other ranks' data in place instead of staging it. A rank may also read the
+array of another rank itself.
 """
 
 from __future__ import annotations
@@ -62,26 +62,27 @@ def empty_shared(
     """Make an array in memory that all ranks of `group` share; each rank gets its own.
 
     Every rank calls it with the same number of elements and `dtype`, in the same order
-    relative to collectives on `group`. With a `torch.dtype` it returns a torch tensor,
-    with anything that `numpy.dtype` takes a NumPy array: contiguous, zero at first,
-    beginning on a page. It returns when all ranks have theirs.
+    relative to collectives on `group`. With a `torch.dtype` the call returns a torch
+    tensor, and with anything that `numpy.dtype` accepts a NumPy array. The array is
+    contiguous, holds zeros, and begins on a page. The call returns when all ranks have
+    their arrays.
 
-    Use it like any array. Collectives on `group` then copy nothing through staging if
-    what they read on every rank is contiguous, from 16 KiB on, and in arrays of the
-    same call of `empty_shared`, whole or in part; otherwise they work as ever. Peers
-    see what is written into it, so between collectives they may read it with
-    `peer_array`; see the page "Shared arrays" for when.
+    Use it like any array. Collectives on `group` copy nothing through staging if the
+    memory that they read on every rank is contiguous, has 16 KiB or more, and lies in
+    arrays of the same call of `empty_shared`, in whole or in part. Otherwise they work
+    as with other arrays. Peers see data that a rank writes into its array, so between
+    collectives they may read it with `peer_array`; the page "Shared arrays" says when.
 
-    The memory is freed when on every rank the array and its views are gone, or the
-    process is. It may outlive the group.
+    The memory is freed when, on every rank, the array and its views are gone or the
+    process has ended. It may outlive the group.
 
     Returns:
         The array; None, with a warning, on a rank that is not in `group`.
 
     Raises:
         CollectiveMismatchError: ranks differ in number of elements or `dtype`.
-        DistBackendError: there is not enough memory on the host, or the ranks are on
-            several; the group works on.
+        DistBackendError: the host does not have enough memory, or the ranks are on
+            several hosts. The group stays usable.
         TypeError: elements of `dtype` cannot be communicated.
         ValueError: a size is negative, or the array is larger than memory can be.
 
@@ -106,13 +107,13 @@ def peer_array(
     group: Group = None,
     group_peer: int | None = None,
 ) -> SharedArray:
-    """Return another rank's array in the place of `array`, without a copy.
+    """Return another rank's memory that corresponds to `array`, without a copy.
 
-    `array` is what `empty_shared` made on `group`, or a contiguous view of it; `peer` a
-    global rank, or `group_peer` a rank of `group`. The result has the shape and dtype
-    of `array` and is the memory of that rank: what either writes both see. Nothing is
-    communicated, and nothing waits: the ranks have to agree on who may read and write
-    when, by a collective such as `barrier` in between.
+    `array` is an array that `empty_shared` made on `group`, or a contiguous view of it.
+    `peer` is a global rank, or `group_peer` a rank of `group`. The result has the shape
+    and dtype of `array` and is the memory of that rank, so both ranks see what either
+    of them writes. The call neither communicates nor waits. The ranks have to agree on
+    who may read and write when, by a collective such as `barrier` in between.
 
     Returns:
         An array of the same library as `array`, which it keeps alive; None, with a

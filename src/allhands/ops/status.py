@@ -1,4 +1,4 @@
-"""Status: which message came, for whoever receives without knowing it beforehand."""
+"""Status: which message came, for a receiver that does not know it beforehand."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["ANY_TAG", "Status"]
 
 
 class Status:
-    """Source, tag and size of a message; what `recv`, `irecv` and `probe` tell.
+    """Source, tag and size of a message, as `recv`, `irecv` and `probe` report them.
 
-    `recv` and `irecv` fill the one that they are given, `probe` and `iprobe` return
-    one. That of an `irecv` can be read once its `Work.wait()` has returned.
+    `recv` and `irecv` fill the Status that they get as an argument; `probe` and
+    `iprobe` return one. The Status of an `irecv` can be read after its `Work.wait()`
+    has returned.
 
     Example:
         ```python
@@ -40,7 +41,7 @@ class Status:
         """The sender's global rank.
 
         Raises:
-            RuntimeError: nothing has come yet.
+            RuntimeError: no message has come yet.
         """
         source, _, _ = self._message()
         assert self._member is not None, "a message came from one of a group"
@@ -51,7 +52,7 @@ class Status:
         """The message's tag.
 
         Raises:
-            RuntimeError: nothing has come yet.
+            RuntimeError: no message has come yet.
         """
         return self._message()[1]
 
@@ -60,16 +61,16 @@ class Status:
         """The size of the message's data.
 
         Raises:
-            RuntimeError: nothing has come yet.
+            RuntimeError: no message has come yet.
         """
         return self._message()[2]
 
     def count(self, dtype: Any) -> int:
-        """How many elements of `dtype` the message has: of NumPy or torch.
+        """Return the number of elements of `dtype`, NumPy's or torch's, in the message.
 
         Raises:
-            ValueError: it is no whole number.
-            RuntimeError: nothing has come yet.
+            ValueError: this is not a whole number.
+            RuntimeError: no message has come yet.
         """
         itemsize = getattr(dtype, "itemsize", None)
         if not isinstance(itemsize, int):  # float, np.float32, "f4"
@@ -91,17 +92,17 @@ class Status:
         )
 
     def _follow(self, member: ProcessGroup, work: Work) -> None:
-        """Tell what `work` on the group `member` gets, once it has."""
+        """Report the message of `work` on the group `member` once it has come."""
         self._member, self._work = member, work
         if work.is_completed():
             self._message()
 
     def _message(self) -> tuple[int, int, int]:
-        """Source, a rank of the group, tag and bytes."""
+        """Return the source, a group rank, the tag, and the number of bytes."""
         if self._member is None:
             raise RuntimeError("Status: no recv or irecv was given this one")
-        work = self._work  # which another thread may take away
+        work = self._work  # another thread may remove it
         if work is not None:
             self._came = work.envelope()
-            self._work = None  # and its arrays
+            self._work = None  # this also frees its arrays
         return self._came

@@ -1,10 +1,10 @@
 """Gather and scatter of arrays that differ in size from rank to rank.
 
 `gather` and `scatter` are for arrays of one size, which every rank knows. Here only the
-two ranks between which an array goes have to agree on its size, or every rank raises
-`CollectiveMismatchError`. Carried out as an `all_to_all` in which most arrays are
-empty, as which backends, hooks and records know it, so all ranks wait for each other.
-What `collectives` says holds here too.
+two ends of each transfer have to agree on its size. If they do not, every rank raises
+`CollectiveMismatchError`. Both functions run as an `all_to_all` in which most arrays
+are empty. Backends, hooks and records see this `all_to_all`, and all ranks wait for
+each other. The conventions of `collectives` also apply here.
 """
 
 from __future__ import annotations
@@ -68,15 +68,16 @@ def gatherv(
 ) -> Work | None:
     """Collect `tensor` of every rank, of any size, in `gather_list` of one rank.
 
-    As `gather`, but for the sizes: the array for rank i in the list has as many
-    elements as rank i passes. They may be views of one array: MPI's `Gatherv`.
+    This is `gather` with different sizes: the array for rank i in the list has as many
+    elements as the `tensor` of rank i. The arrays may be views of one array, as in
+    MPI's `Gatherv`.
 
     Raises:
-        ValueError: the list is missing on the destination or given elsewhere; dtypes
-            differ; `dst` is not in the group.
-        TypeError: it is no list.
-        RuntimeError: the list does not have one entry per rank; no such rank.
-        CollectiveMismatchError: an array has another size on its two ranks.
+        ValueError: the list is missing on the destination or given on another rank;
+            dtypes differ; `dst` is not in the group.
+        TypeError: `gather_list` is not a list.
+        RuntimeError: the list does not have one entry per rank; there is no such rank.
+        CollectiveMismatchError: an array has different sizes on its two ranks.
 
     Example:
         ```python
@@ -142,15 +143,16 @@ def scatterv(
 ) -> Work | None:
     """Give each rank its array of `scatter_list` of one rank, of any size, in `tensor`.
 
-    As `scatter`, but for the sizes: rank i passes a `tensor` with as many elements as
-    the array for it in the list has. They may be views of one array: MPI's `Scatterv`.
+    This is `scatter` with different sizes: rank i passes a `tensor` with as many
+    elements as its array in the list. The arrays may be views of one array, as in MPI's
+    `Scatterv`.
 
     Raises:
-        ValueError: the list is missing on the source or given elsewhere; dtypes
+        ValueError: the list is missing on the source or given on another rank; dtypes
             differ; `src` is not in the group.
-        TypeError: it is no list.
-        RuntimeError: the list does not have one entry per rank; no such rank.
-        CollectiveMismatchError: an array has another size on its two ranks.
+        TypeError: `scatter_list` is not a list.
+        RuntimeError: the list does not have one entry per rank; there is no such rank.
+        CollectiveMismatchError: an array has different sizes on its two ranks.
 
     Example:
         ```python
@@ -173,10 +175,10 @@ def scatterv(
 def _by_rank(
     op: str, name: str, arrays: Any, tensor: Array, root: int, member: ProcessGroup
 ) -> tuple[list[Array], list[Array]]:
-    """By rank the arrays of the root's list, and those against which they go.
+    """Return two lists by rank: the arrays of the root's list, and their counterparts.
 
-    Of the latter only that for the root has elements, of the former on other ranks
-    none.
+    Of the counterparts only the one for the root has elements. On other ranks than the
+    root, the arrays of the first list are empty.
     """
     size = member.size()
     if not 0 <= root < size:
@@ -190,7 +192,7 @@ def _by_rank(
 
 
 def _has_list(op: str, name: str, arrays: Any, is_root: bool) -> bool:
-    """Whether this rank passes the list, which only the root does."""
+    """Return whether this rank passes the list; only the root does."""
     if is_root and arrays is None:
         raise ValueError(f"{op}: {name} is missing on the root rank")
     if not is_root and arrays is not None:
@@ -210,7 +212,7 @@ def _checked(op: str, name: str, arrays: Any, size: int) -> list[Array]:
 
 
 def _nothing_like(array: Array) -> Array:
-    """An array without elements, of its library and dtype."""
+    """Return an empty array of the same library and dtype."""
     library = library_of(array)
     if hasattr(array, "dtype"):
         return library.from_bytes(np.empty(0, np.uint8), (0,), array.dtype)

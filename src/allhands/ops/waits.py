@@ -1,9 +1,9 @@
 """Waits for some of several operations under way, whichever end first.
 
-The list holds what `async_op=True`, `isend` and `irecv` returned. None stands for what
-need not be waited for any more, as MPI's REQUEST_NULL does, so a program can put None
-where an operation has ended and pass the same list again. Any thread may wait, and
-several may wait for the same operations.
+The list holds handles that `async_op=True`, `isend` and `irecv` returned. An entry None
+stands for an operation that needs no wait any more, like MPI's REQUEST_NULL. So a
+program can replace an ended operation by None and pass the same list again. Any thread
+may wait, and several threads may wait for the same operations.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ __all__ = ["wait_any", "wait_some"]
 def wait_any(
     works: Iterable[Work | None], *, timeout: timedelta | None = None
 ) -> int | None:
-    """Return when one of several operations has ended: its index in `works`.
+    """Return, when one of several operations has ended, its index in `works`.
 
-    At once where some have ended before, then the first of these in the list. Where
-    the operation failed, its error is raised. `timeout` limits this wait only: when it
-    passes, the operations go on, until their own limits. By default only these count.
+    If some have ended before, the call returns at once, with the first of these in the
+    list. If the operation failed, the call raises its error. `timeout` limits only this
+    wait: when it passes, the operations continue until their own limits. By default
+    there are only these limits.
 
     Returns:
-        The index; None where nothing is left to wait for: the list is empty, or every
-        entry None.
+        The index; None if nothing is left to wait for: the list is empty, or every
+        entry is None.
 
     Raises:
-        TypeError: it is no list, or an entry is neither a `Work` nor None.
+        TypeError: `works` is not a list, or an entry is neither a `Work` nor None.
         CollectiveTimeoutError: `timeout` passed, or the operation's own limit did.
         DistBackendError: the operation failed.
 
@@ -56,16 +57,16 @@ def wait_any(
 def wait_some(
     works: Iterable[Work | None], *, timeout: timedelta | None = None
 ) -> list[int]:
-    """Return when one or more of several operations have ended: all their indices.
+    """Return, when one or more of several operations have ended, all their indices.
 
-    As `wait_any` otherwise. Where some of them failed, the error of the first of these
-    is raised; the others can be asked for theirs.
+    Otherwise this works like `wait_any`. If some operations failed, the call raises the
+    error of the first of these; the other operations still hold their own errors.
 
     Returns:
-        The indices, ascending; empty where nothing is left to wait for.
+        The indices, ascending; empty if nothing is left to wait for.
 
     Raises:
-        TypeError: it is no list, or an entry is neither a `Work` nor None.
+        TypeError: `works` is not a list, or an entry is neither a `Work` nor None.
         CollectiveTimeoutError: `timeout` passed, or an operation's own limit did.
         DistBackendError: an operation failed.
 
@@ -83,7 +84,7 @@ def wait_some(
 
 
 def _listed(works: Iterable[Work | None], call: str) -> list[Work | None]:
-    """The entries, which are asked more than once."""
+    """Return the entries as a list, because they are read more than once."""
     if not isinstance(works, Iterable):
         raise TypeError(f"{call} wants a list of Works or None, got {works!r}")
     listed = list(works)
@@ -96,7 +97,7 @@ def _listed(works: Iterable[Work | None], call: str) -> list[Work | None]:
 def _wait(
     works: Sequence[Work | None], call: str, timeout: timedelta | None
 ) -> list[int]:
-    """The indices of those that have ended, at least one if there are any."""
+    """Return the indices of ended operations, at least one if there are any."""
     under_way = [work for work in works if work is not None]
     limit = None if timeout is None else to_seconds(timeout)
     ended = _ended(works)
@@ -109,7 +110,8 @@ def _wait(
             listeners.add(bell)
         for work in under_way:
             work._hurry()
-        # What ended before it was listened to is seen now, the rest is heard.
+        # An operation that ended before it was listened to is found by this look; the
+        # others set the event.
         ended = _ended(works)
         most = None if limit is None else min(limit, threading.TIMEOUT_MAX)
         if not ended and not bell.wait(most):
@@ -134,7 +136,7 @@ def _ended(works: Sequence[Work | None]) -> list[int]:
 
 
 def _wait_for(works: Sequence[Work | None], ended: list[int]) -> None:
-    """Raise what they raise."""
+    """Raise the errors of the ended operations."""
     for index in ended:
         work = works[index]
         if work is not None:
