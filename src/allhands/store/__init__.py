@@ -1,4 +1,4 @@
-"""Key-value stores: what ranks find each other with. One file per store."""
+"""Key-value stores, through which ranks find each other. Each file holds one store."""
 
 from allhands.store.base import Store
 from allhands.store.file import FileStore

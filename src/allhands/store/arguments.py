@@ -1,6 +1,6 @@
-"""Keys, values and numbers as callers of a store give them: checked and made one type.
+"""Checks and converts the keys, values and numbers that callers of a store pass.
 
-Every function here is on the way of every call, so the usual types are looked at first.
+Every call of a store runs these functions, so they test for the usual types first.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-# 19 digits are the most that an int64 has.
+# An int64 has at most 19 digits.
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
 
 
 def as_bytes(value: str | bytes) -> bytes:
-    """A value as the stores keep it; str in UTF-8."""
+    """Return a value as the stores keep it: a str becomes UTF-8."""
     if type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -37,14 +37,14 @@ def as_bytes(value: str | bytes) -> bytes:
 
 
 def as_key(key: str) -> str:
-    """A key, checked."""
+    """Return `key` after checking its type."""
     if type(key) is not str and not isinstance(key, str):
         raise TypeError(f"a store's key must be str, got {key!r}")
     return key
 
 
 def as_keys(keys: Iterable[str]) -> list[str]:
-    """A list of keys; a lone str, easily given by mistake, is refused."""
+    """Return a list of keys; refuse a lone str, which is an easy mistake."""
     if type(keys) is not list:
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise TypeError(f"keys must be a list of str, got {keys!r}")
@@ -58,7 +58,7 @@ def as_keys(keys: Iterable[str]) -> list[str]:
 def as_items(
     keys: Sequence[str], values: Sequence[str | bytes]
 ) -> list[tuple[str, bytes]]:
-    """The arguments of `multi_set`, paired."""
+    """Return the arguments of `multi_set` as pairs."""
     keys = as_keys(keys)
     if len(keys) != len(values):
         raise ValueError(f"multi_set: {len(keys)} keys but {len(values)} values")
@@ -66,7 +66,7 @@ def as_items(
 
 
 def as_int64(amount: int) -> int:
-    """What `add` adds, checked."""
+    """Return the amount of an `add` after checking it."""
     number = amount if type(amount) is int else operator.index(amount)
     if not INT64_MIN <= number <= INT64_MAX:
         raise TypeError(f"add: amount must be an int64, got {amount}")
@@ -74,7 +74,7 @@ def as_int64(amount: int) -> int:
 
 
 def as_port(port: int) -> int:
-    """Where a server listens, checked; 0 lets it choose."""
+    """Return the port of a server after checking it; 0 lets the server choose."""
     if not hasattr(port, "__index__"):
         raise TypeError(f"port must be an int, got {port!r}")
     if not 0 <= port <= 65535:
@@ -83,8 +83,8 @@ def as_port(port: int) -> int:
 
 
 def as_count(key: str, value: bytes) -> int:
-    """The value of `key` as the counter that `add` adds to."""
-    if len(value) < 19 and value.isdigit():  # the usual one, which is in range
+    """Return the value of `key` as a number, for `add`."""
+    if len(value) < 19 and value.isdigit():  # the usual case, always in range
         return int(value)
     if _INTEGER.fullmatch(value):
         count = int(value)
@@ -94,7 +94,7 @@ def as_count(key: str, value: bytes) -> int:
 
 
 def wrapped(number: int) -> int:
-    """`number` as an int64 that has run over keeps it."""
+    """Return `number` as an int64 that has wrapped around."""
     if INT64_MIN <= number <= INT64_MAX:
         return number
     return (number - INT64_MIN) % (1 << 64) + INT64_MIN

@@ -1,12 +1,13 @@
 """The Store interface: a small key-value database that the ranks of a job share.
 
-Keys are str, values are bytes. A subclass gives `get`, `set` and `compare_set`. Made of
-these are `add`, `append`, `check`, `wait`, `barrier`, `multi_get` and `multi_set`; a
-subclass that can do better overrides them. What cannot be made of them (`delete_key`,
-`list_keys`, the queues, `clone`) says NotImplementedError until the subclass gives it.
+Keys are str, values are bytes. A subclass defines `get`, `set` and `compare_set`. The
+class builds `add`, `append`, `check`, `wait`, `barrier`, `multi_get` and `multi_set`
+from these; a subclass that can do better overrides them. The other methods
+(`delete_key`, `list_keys`, the queues, `clone`) raise NotImplementedError until the
+subclass defines them.
 
-Only the caller's own store object gets what the caller passes; whatever reaches it
-through another object (a PrefixStore, a group) has its values as bytes.
+A store object gets the values of its own callers as they are. If a value reaches the
+store through another object (a PrefixStore, a group), it is bytes.
 
 Every wait is interruptible: it sleeps in slices, so Ctrl-C acts within half a second.
 """
@@ -42,22 +43,22 @@ from allhands.store.route import Route
 
 __all__ = ["Store"]
 
-# Far below any count of arrivals, and small enough that a million of them do not wrap.
+# Far below any number of arrivals, and small enough that a million of them do not wrap.
 _ABANDONED = -(1 << 40)
 
 
 class Store:
-    """A key-value store that all ranks of a job see alike; made to be subclassed.
+    """A key-value store that looks the same to all ranks of a job; a base class.
 
     Every operation is atomic with respect to the others. Operations that wait do so for
     at most `timeout` (300 s until `set_timeout` changes it) and then raise
     `DistStoreError`. Threads may share an object unless its class says otherwise.
 
-    A subclass has to give `get`, `set` and `compare_set`; `add`, `append`, `check`,
-    `wait`, `multi_get`, `multi_set` and `barrier` are made of these where it does not
-    give them. (`add` and `append` then use the key `<key>/lock`, too.) The rest raises
-    NotImplementedError. From a `PrefixStore` and from groups it gets all values as
-    bytes, whatever their callers gave.
+    A subclass has to define `get`, `set` and `compare_set`. The methods `add`,
+    `append`, `check`, `wait`, `multi_get`, `multi_set` and `barrier` use these unless
+    the subclass defines them, too. (`add` and `append` then also use the key
+    `<key>/lock`.) The other methods raise NotImplementedError. A `PrefixStore` and
+    groups pass all values to the subclass as bytes, whatever type their callers passed.
 
     Example:
         ```python
@@ -71,18 +72,18 @@ class Store:
         super().__init_subclass__(**options)
         cover(cls)
 
-    # On the class, so that a subclass need not call Store.__init__.
+    # A class attribute, so that a subclass need not call Store.__init__.
     _timeout: timedelta = DEFAULT_TIMEOUT
 
     @property
     def timeout(self) -> timedelta:
-        """How long an operation without a limit of its own waits."""
+        """The limit of operations that have no limit of their own."""
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set `timeout` for later operations of this object, not of its clones.
 
-        It may be a float, of seconds, here and in the other methods that take one.
+        Here and in all other methods, `timeout` may also be a float, in seconds.
 
         Raises:
             TypeError: `timeout` is not a timedelta.
@@ -100,7 +101,7 @@ class Store:
         self._lacks("set")
 
     def get(self, key: str) -> bytes:
-        """The value of `key`; waits until there is one.
+        """Return the value of `key`; wait until there is one.
 
         Raises:
             DistStoreError: `timeout` passed first.
@@ -110,11 +111,11 @@ class Store:
     def add(self, key: str, amount: int) -> int:
         """Add `amount` to the counter `key` and return the new value.
 
-        A key that does not exist counts as 0. `get` shows the counter in ASCII, and
-        `set` to such a text is understood. Counters are int64 and wrap around.
+        A key that does not exist counts as 0. `get` returns the counter in ASCII, and
+        `set` may set the counter to such a text. Counters are int64 and wrap around.
 
         Raises:
-            ValueError: the value of `key` is not a number; it stays as it is.
+            ValueError: the value of `key` is not a number; it does not change.
         """
         self._needs_compare_set("add")
         key, amount = as_key(key), as_int64(amount)
@@ -132,7 +133,7 @@ class Store:
         replace(self, as_key(key), lambda value: (value or b"") + more)
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of `keys` exist now, as a value or as a queue that is not empty.
+        """Return whether all of `keys` exist now, as values or as queues with entries.
 
         It never waits.
         """
@@ -145,7 +146,7 @@ class Store:
         Args:
             keys: a list or another collection; a lone str is a TypeError.
             timeout: the limit of this call; None means `Store.timeout`. With
-                `timedelta(0)` it looks once.
+                `timedelta(0)` the call looks once.
 
         Raises:
             DistStoreError: the limit passed first. The message lists all of `keys`.
@@ -162,8 +163,8 @@ class Store:
     ) -> bytes:
         """Set `key` to `desired_value` if its value is `expected_value`.
 
-        A missing key equals the empty value: with an empty `expected_value` it is
-        created. With another `expected_value` nothing is created.
+        A missing key counts as having the empty value: the call creates it if
+        `expected_value` is empty. Otherwise it creates nothing.
 
         Returns:
             The value of `key` after the call; `expected_value` if there is no such key.
@@ -171,25 +172,25 @@ class Store:
         self._lacks("compare_set")
 
     def delete_key(self, key: str) -> bool:
-        """Delete `key`; True if it existed. A queue is not a key and stays."""
+        """Delete `key`; return whether it existed. A queue is not a key and stays."""
         self._lacks("delete_key")
 
     def num_keys(self) -> int:
-        """How many keys the store holds; queues are not counted."""
+        """Return the number of keys in the store; queues do not count."""
         return len(self.list_keys())
 
     def list_keys(self) -> list[str]:
-        """All keys of the store, in no order; queues are not among them."""
+        """Return all keys of the store, in no particular order, without queues."""
         self._lacks("list_keys")
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of `keys`, in order; waits until all exist.
+        """Return the values of `keys`, in order; wait until all exist.
 
         Raises:
             DistStoreError: `timeout` passed first.
         """
         keys = as_keys(keys)
-        with suppress(NotImplementedError):  # then `get` waits for one after the other
+        with suppress(NotImplementedError):  # then `get` waits for each key in turn
             self.wait(keys)
         return [self.get(key) for key in keys]
 
@@ -210,13 +211,13 @@ class Store:
         """Remove and return the oldest value of the queue `key`.
 
         Raises:
-            DistStoreError: `block`, and no value came within `timeout`.
-            QueueEmptyError: not `block`, and the queue is empty.
+            DistStoreError: `block` is True, and no value came within `timeout`.
+            QueueEmptyError: `block` is False, and the queue is empty.
         """
         self._lacks("queue_pop")
 
     def queue_len(self, key: str) -> int:
-        """How many values the queue `key` holds; 0 if there is none."""
+        """Return the number of values in the queue `key`; 0 if there is none."""
         self._lacks("queue_len")
 
     def barrier(
@@ -224,7 +225,7 @@ class Store:
     ) -> None:
         """Wait until `world_size` callers have called it with this `key`.
 
-        It may be called again with the same key, for another round. It uses the keys
+        Callers may use the same key again for another round. The barrier uses the keys
         `<key>/num_members` and `<key>/last_member`.
 
         Args:
@@ -233,8 +234,9 @@ class Store:
             timeout: the limit of this call; None means `Store.timeout`.
 
         Raises:
-            DistStoreError: the limit passed first, for this caller or an earlier one:
-                the key is then spent, and later callers learn it at once.
+            DistStoreError: the limit of this caller or of an earlier one passed first.
+                Then the key cannot be used any more, and later callers raise this error
+                at once.
         """
         if world_size < 1:
             raise ValueError(f"barrier: world_size must be positive, got {world_size}")
@@ -246,8 +248,8 @@ class Store:
                 f"barrier was abandoned by a caller that had waited, key: {key}; "
                 "use another key"
             )
-        # Rounds after the first have a key of their own, so that no caller passes on
-        # the mark of an earlier round.
+        # Each round after the first has its own key, so that no caller passes because
+        # of the mark of an earlier round.
         turn, place = divmod(arrival - 1, world_size)
         mark = f"{last}/{turn}" if turn else last
         if place == world_size - 1:
@@ -265,9 +267,9 @@ class Store:
             ) from error
 
     def clone(self) -> Store:
-        """Another object on the same data, with a connection and a timeout of its own.
+        """Return another object on the same data, with its own connection and timeout.
 
-        What one of the two waits for does not hold up the other.
+        A wait of one object does not hold up the other.
         """
         self._lacks("clone")
 
@@ -276,14 +278,14 @@ class Store:
         return False
 
     def _look(self, key: str) -> bytes | None:
-        """The value of `key` now, None if it is missing."""
+        """Return the value of `key` now, None if it is missing."""
         try:
             return look(self, key)
-        except NotImplementedError:  # it cannot compare
+        except NotImplementedError:  # the store cannot compare
             return self.get(key) if self.check([key]) else None
 
     def _get_within(self, key: str, limit: timedelta) -> bytes | None:
-        """The value of `key`; waits for it. None if it has vanished meanwhile.
+        """Wait for `key`; return its value, or None if it has vanished since.
 
         Raises:
             RuntimeError: `limit` passed first.
@@ -292,7 +294,7 @@ class Store:
         return self._look(key)
 
     def _survey(self, prefix: str, count: int) -> bytes:
-        """What is now at the keys `prefix` + "0" and so on: for each a `Found`."""
+        """Return a `Found` for each of the keys `prefix` + "0", "1", and so on."""
 
         def found(key: str) -> Found:
             value = self._look(key)
@@ -303,17 +305,17 @@ class Store:
         return bytes(found(f"{prefix}{number}") for number in range(count))
 
     def _route(self) -> Route | None:
-        """How this process reaches the data; None where that is not known."""
+        """Return how this process reaches the data; None if this is unknown."""
         return None
 
     def _leave_last_will(self, key: str, value: bytes) -> None:
-        """Delete `key` now; it is set to `value` when this process ends, if it can be.
+        """Delete `key`; when this process ends, it is set to `value` if possible.
 
-        A store that has a connection to a server can do that.
+        A store with a connection to a server can do this.
         """
 
     def _withdraw_last_will(self) -> None:
-        """Have it that nothing is set when this process ends."""
+        """Cancel the last will of this process."""
 
     def _needs_compare_set(self, method: str) -> None:
         if type(self).compare_set is Store.compare_set:

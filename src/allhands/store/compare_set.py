@@ -1,10 +1,10 @@
-"""What can be made of `Store.compare_set` alone, for stores that have little more.
+"""Builds other operations from `Store.compare_set` alone, for stores with little more.
 
-`compare_set` returns the value that a key has afterwards, so a caller cannot tell its
-own success from that of another caller who set the same value: two that add 1 to 5
-would both see 6. Whoever replaces a value therefore takes a lock first, the key
-`<key>/lock`. It holds a token that nobody else has while it is taken, and is empty
-while it is free.
+`compare_set` returns the value that a key has afterwards. So a caller cannot tell its
+own success from that of another caller who set the same value: two callers that add 1
+to 5 would both see 6. Therefore a caller that replaces a value first takes a lock, the
+key `<key>/lock`. While the lock is taken, this key holds a token that only its owner
+has. While the lock is free, the key is empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from allhands.store.limits import poll
 
 __all__ = ["exists", "look", "replace"]
 
-# s; a lock is held for two calls of the store. Who held one for so long was killed.
+# s. A caller holds the lock for two calls of the store. One that holds it for so long
+# was killed.
 _ABANDONED_AFTER = 10.0
 
 
@@ -35,13 +36,13 @@ class _Swappable(Protocol):
 
 
 def exists(store: _Swappable, key: str) -> bool:
-    """Whether `key` has a value now."""
+    """Return whether `key` has a value now."""
     return look(store, key) is not None
 
 
 def look(store: _Swappable, key: str) -> bytes | None:
-    """The value of `key` now, None if it is missing; never waits, changes nothing."""
-    token = _token()  # no key has this value, so none gets another
+    """Return the value of `key`, or None, without waiting and without a change."""
+    token = _token()  # no key has this value, so compare_set changes none
     found = store.compare_set(key, token, token)
     return None if found == token else found
 
@@ -49,13 +50,13 @@ def look(store: _Swappable, key: str) -> bytes | None:
 def replace(
     store: _Swappable, key: str, make: Callable[[bytes | None], bytes]
 ) -> bytes:
-    """Replace the value of `key` by what `make` makes of it; returns the new value.
+    """Replace the value of `key` by `make(value)`; return the new value.
 
-    `make` gets None where the key is missing, and may be called several times. No
-    change that another caller of `replace`, `set` or `compare_set` makes is lost.
+    `make` gets None if the key is missing, and may be called several times. No change
+    by another caller of `replace`, `set` or `compare_set` is lost.
 
     Raises:
-        DistStoreError: others held the lock of `key` for the timeout of `store`.
+        DistStoreError: other callers held the lock of `key` for the timeout of `store`.
     """
     with _locked(store, key):
         while True:

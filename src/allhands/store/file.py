@@ -1,11 +1,11 @@
 """FileStore: a store in a file that all ranks reach, on one host or over NFS.
 
-Each user of the file keeps the whole table in memory and brings it up to date from the
-log before every operation. The log also tells who came and who left properly.
+Each user of the file keeps the whole table in memory and updates it from the log before
+every operation. The log also records which users came and which left properly.
 
-The file's life: `world_size` says how many users will come. The last of them to leave
-removes the file. A user who comes when nobody is present, but finds that somebody left
-without a word (was killed), knows the content for that of a failed job and clears it.
+`world_size` says how many users will come. The last of them to leave removes the file.
+If a user comes while no other is present, and finds that an earlier user did not leave
+properly (it was killed), the content is that of a failed job, and the user clears it.
 """
 
 from __future__ import annotations
@@ -30,39 +30,41 @@ __all__ = ["FileStore"]
 
 T = TypeVar("T")
 
-# Kinds of records, besides those of the table's changes (1 to 5). The numbers are part
-# of the file's format.
+# Kinds of records besides those of the table's changes (1 to 5). These numbers are part
+# of the file format.
 _CAME, _LEFT = 6, 7
 
-# Leaving may happen in a destructor, where nobody wants to wait for long.
+# A user may leave in a destructor, which must not wait for long.
 _LIMIT_TO_LEAVE = timedelta(seconds=5)
 
-# s; others hold the lock for far less, and who looks seldom finds it taken.
+# s. Others hold the lock for a far shorter time, and a user that looks rarely seldom
+# finds it taken.
 _PAUSE = 0.001
 
-# Who uses a file, by the stay that ends with the last of its FileStores.
+# The users of files, by the stay that ends with the last of a user's FileStores.
 _users: dict[weakref.ref[_Stay], _User] = {}
 
 
 class FileStore(TableStore):
     """A store in the file `file_name`, which is created if missing.
 
-    Threads may share it. It waits by looking into the file at intervals of up to 10 ms.
-    A process that forks may go on using it on both sides.
+    Threads may share it. A wait looks into the file at intervals of up to 10 ms. After
+    a fork, the parent and the child may both continue to use it.
 
-    A file that is there already is taken if it is empty or a store's, belongs to this
-    user or root, and nobody else may write to it. One that the store creates is for
-    this user alone.
+    The store accepts an existing file if the file is empty or belongs to a store, if
+    its owner is this user or root, and if nobody else may write to it. Only this user
+    can access a file that the store creates.
 
     Args:
         file_name: the path, the same for all ranks; the file system needs `fcntl`
             locks (NFS has them).
-        world_size: how many FileStores will be made on the file in all (clones are
-            not counted); the last one to go removes it. Not positive: the file stays.
+        world_size: how many FileStores will be made on the file in all (clones do not
+            count); the last one removes the file. If it is not positive, the file
+            stays.
 
     Raises:
-        DistStoreError: the file cannot be opened, is something else's, is damaged, or
-            is one that another user may have written.
+        DistStoreError: the file cannot be opened, is not a store's file, is damaged, or
+            may have been written by another user.
 
     Example:
         ```python
@@ -86,7 +88,7 @@ class FileStore(TableStore):
         return f"FileStore({self.path!r})"
 
     def clone(self) -> FileStore:
-        """Another object on the same data, with a timeout of its own."""
+        """Return another object on the same data, with its own timeout."""
         other = FileStore.__new__(FileStore)
         other._settle(self._user, self._stay)
         other._timeout = self._timeout
@@ -97,16 +99,16 @@ class FileStore(TableStore):
 
     def _do(self, act: Callable[..., T], *args: Any) -> T:
         done = self._user.try_to_do(act, args)
-        if done is None:  # else no limit is looked at
+        if done is None:  # otherwise the limit is not needed
             done = self._user.do(self.timeout, act, args)
         return done[0]
 
 
 class _Departures(threading.local):
-    """Holds back users that the garbage collector finds while this thread has a lock.
+    """Holds back users that the garbage collector drops while this thread has a lock.
 
-    To leave takes the file's lock, and the thread may have that one itself, through
-    another FileStore on the file: it would wait for itself.
+    A user that leaves takes the lock of its file. The thread may hold this lock itself,
+    through another FileStore on the file. Then it would wait for itself.
     """
 
     def __init__(self) -> None:
@@ -114,14 +116,14 @@ class _Departures(threading.local):
         self.waiting: list[_User] = []
 
     def let_go(self) -> None:
-        """Let all leave who wanted to meanwhile."""
+        """Let the users leave that were held back."""
         self.are_held_back = False
         while self.waiting:
             self.waiting.pop().leave()
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Let nobody leave within the `with` block, and all who wanted to after it."""
+        """Hold back users within the `with` block, and let them leave after it."""
         self.are_held_back = True
         try:
             yield
@@ -133,14 +135,15 @@ _departures = _Departures()
 
 
 class _Stay:
-    """Held by a FileStore and its clones: when it is gone, their user leaves."""
+    """A FileStore and its clones share one; when it is gone, their user leaves."""
 
 
 class _User:
-    """One user of the file: what it knows of it, and how it comes and goes.
+    """One user of the file: its copy of the table, and how it comes and leaves.
 
-    Threads may share it: a mutex admits them one by one, then the log's lock. Both are
-    held while the file is read and written and never while somebody waits.
+    Threads may share it. A mutex admits them one by one; then the thread takes the lock
+    of the log. A thread holds both while it reads and writes the file, but never while
+    it waits.
     """
 
     def __init__(self, path: str, world_size: int, limit: timedelta) -> None:
@@ -166,10 +169,10 @@ class _User:
     def do(
         self, limit: timedelta, act: Callable[..., T], args: tuple[Any, ...]
     ) -> tuple[T]:
-        """As `try_to_do`, again and again.
+        """Call `try_to_do` until it succeeds.
 
         Raises:
-            DistStoreError: another process kept the file for itself for `limit`.
+            DistStoreError: another process held the file's lock for `limit`.
         """
         for _ in poll(limit, _PAUSE):
             done = self.try_to_do(act, args)
@@ -180,10 +183,11 @@ class _User:
     def try_to_do(
         self, act: Callable[..., T], args: tuple[Any, ...]
     ) -> tuple[T] | None:
-        """Call `act` on the table as it is now in the file; its changes go there.
+        """Call `act` on the current table of the file; write its changes to the file.
 
         Returns:
-            What `act` returned, or None where another process has the file's lock.
+            The result of `act` in a tuple, or None if another process has the file's
+            lock.
         """
         departures = _departures
         are_held_back = departures.are_held_back
@@ -219,7 +223,7 @@ class _User:
                 log.append(records)
             return (result,)
         except BaseException:
-            # The table may hold what the file does not: read it all anew.
+            # The table may hold changes that the file lacks: read the file anew.
             self._forget()
             log.rewind()
             raise
@@ -234,15 +238,15 @@ class _User:
         )
 
     def leave(self) -> None:
-        """Leave for good, and remove the file if that was the last user expected."""
+        """Leave for good; remove the file if this was the last expected user."""
         if os.getpid() != self._process:
             return  # a forked child that never used it
         if _departures.are_held_back:
             _departures.waiting.append(self)
             return
         try:
-            # Who cannot leave properly (no space, no lock) looks to the next like one
-            # who was killed, and that is all right.
+            # A user that cannot leave properly (no space, no lock) looks to the next
+            # one like a user that was killed. This is acceptable.
             with _departures.held_back(), suppress(DistStoreError):
                 self._say_goodbye()
         finally:
@@ -258,7 +262,7 @@ class _User:
                 self._log.remove()
 
     def _enter(self, limit: timedelta) -> bool:
-        """Come in; False where the last user of before has just removed the file."""
+        """Become a user; return False if the last one has just removed the file."""
         with _departures.held_back(), self._log.locked(limit):
             if not self._log.is_at_path():
                 return False
@@ -285,7 +289,7 @@ class _User:
     def _repeat(self, kind: int, key: str, value: bytes) -> bool:
         try:
             return self.table.repeat(kind, key, value)
-        except ValueError:  # it would be too long
+        except ValueError:  # the value would be too long
             return False
 
     def _forget(self) -> None:
@@ -293,7 +297,7 @@ class _User:
         self._came = self._left = 0
 
     def _settle_after_fork(self) -> None:
-        """Become a user in a forked child: present, but not one of those counted."""
+        """Become a user in a forked child: present, but not counted."""
         self._mutex = threading.RLock()  # a thread of the parent may hold the old one
         self._is_busy = self._is_present = self._is_counted = False
         self._forget()

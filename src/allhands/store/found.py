@@ -1,4 +1,4 @@
-"""What a survey of many keys finds at each of them."""
+"""The result of a survey of many keys, for each key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Found"]
 
 
 class Found(IntEnum):
-    """What is at a key; the server's numbers, see csrc/allhands/store/protocol.hpp."""
+    """What a survey finds at a key; numbers as in store/protocol.hpp."""
 
     NOTHING = 0
     EMPTY_VALUE = 1

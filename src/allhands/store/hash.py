@@ -18,7 +18,7 @@ T = TypeVar("T")
 class HashStore(TableStore):
     """A store in the memory of this process. Threads may share it; processes cannot.
 
-    A process that forks gets a copy in the child, which the parent does not see.
+    After a fork the child has its own copy, which the parent does not see.
 
     Example:
         ```python
@@ -31,7 +31,7 @@ class HashStore(TableStore):
         self._table = StoreTable()
 
     def clone(self) -> HashStore:
-        """Another object on the same data, with a timeout of its own."""
+        """Return another object on the same data, with its own timeout."""
         other = HashStore()
         other._table = self._table
         other._timeout = self._timeout

@@ -1,10 +1,11 @@
-"""The hook of stores: what is called before each request that a program makes of one.
+"""Hooks of stores: functions that run before each request of a program to a store.
 
-While there is one, the methods of the store classes, a program's own too, are such that
-call it first; without one nothing of this is on the way. Not told are requests that the
-package makes itself, as while ranks meet, and those of which another request consists,
-and those that a signal's handler makes while it interrupts one. Thread-safe, and for
-such handlers, too.
+While a hook exists, the request methods of all store classes, also those of the
+program, are replaced by methods that first call the hook. Without a hook, a request
+runs no code of this module. Hooks do not see requests of the package itself, for
+example while ranks meet, nor requests that are part of another request, nor requests of
+a signal handler that interrupts a request. The module is thread-safe, also for such
+handlers.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ REQUESTS = (
     *("num_keys", "list_keys", "multi_get", "multi_set", "queue_push", "queue_pop"),
     *("queue_len", "barrier"),
 )
-"""What a program asks of a store."""
+"""The names of the requests that a program can make."""
 
 StoreHook: TypeAlias = Callable[[str], None]
-"""It is called with one of `REQUESTS`; what it raises keeps that from beginning."""
+"""A function that gets one of `REQUESTS`; if it raises, the request does not begin."""
 
 _lock = threading.RLock()
 _hooks: list[StoreHook] = []
 _covered: weakref.WeakSet[type] = weakref.WeakSet()
 _replaced: list[tuple[type, str, FunctionType, Any]] = []
-"""Class, method, what it was and what it is, while there are hooks."""
+"""Class, name of the method, old method and new method, while there are hooks."""
 
 
 class _Within(threading.local):
@@ -45,7 +46,7 @@ _within = _Within()
 
 
 def cover(store_class: type) -> None:
-    """A class of stores is there, whose requests hooks are to be told of."""
+    """Register a class of stores, so that hooks see its requests."""
     with _lock:
         _covered.add(store_class)
         if _hooks:
@@ -62,7 +63,7 @@ def hang(hook: StoreHook) -> None:
 
 
 def take_down(hook: StoreHook) -> None:
-    """Take back a `hang`."""
+    """Remove a hook that `hang` added."""
     with _lock:
         if hook in _hooks:
             _hooks.remove(hook)
@@ -82,7 +83,7 @@ def _replace(store_class: type) -> None:
 def _restore() -> None:
     while _replaced:
         store_class, name, before, now = _replaced.pop()
-        if vars(store_class).get(name) is now:  # a program may have put its own there
+        if vars(store_class).get(name) is now:  # a program may have set its own
             setattr(store_class, name, before)
 
 
@@ -104,7 +105,7 @@ def _telling(name: str, method: FunctionType) -> Callable[..., Any]:
 
 
 def _forget_after_fork() -> None:
-    """Another thread's lock would stay locked in a forked child."""
+    """Start a forked child without hooks, and without a lock of another thread."""
     global _lock
     _lock = threading.RLock()
     _hooks.clear()

@@ -1,4 +1,4 @@
-"""A store of ours as one of torch's."""
+"""LentStore: a store of this package as a store of torch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ __all__ = ["LentStore"]
 
 
 class LentStore(torch.distributed.Store):  # type: ignore[misc]
-    """What the ranks of a world share, for the groups that torch makes in it.
+    """The store of a world, for the groups that torch makes in the world.
 
-    torch's C++ calls these methods, two of them by other names than its Python, for as
-    long as somebody in Python holds the object. As thread-safe as `store`.
+    torch's C++ calls these methods, two of them by other names than its Python code. It
+    can do so as long as Python code holds the object. The object is as thread-safe as
+    `store`.
 
     Args:
-        store: any of ours.
+        store: any store of this package.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Time limits of a store's operations: how they are given, waited for and reported."""
+"""Time limits of store operations: their default, waits within them, their errors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ DEFAULT_TIMEOUT = timedelta(seconds=300)
 
 
 def in_ms(limit: timedelta) -> int:
-    """`limit` in whole milliseconds, as the messages give it."""
+    """Return `limit` in whole milliseconds, for messages."""
     return limit // timedelta(milliseconds=1)
 
 
 def wait_timeout(keys: Sequence[str], limit: timedelta) -> DistStoreError:
-    """The error of a wait for `keys` that reached its limit, the same in all stores."""
+    """Return the error of a wait for `keys` that reached its limit, for all stores."""
     listed = ", ".join(f"/{key}" for key in keys)
     return DistStoreError(f"wait timeout after {in_ms(limit)}ms, keys: {listed}")
 
 
 def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
-    """Yield at once, then at growing intervals, for the last time when `limit` is over.
+    """Yield at once, at growing intervals, and for the last time when `limit` passes.
 
     The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
     seconds; with 10 ms a long wait costs next to nothing.

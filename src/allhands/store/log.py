@@ -1,19 +1,19 @@
 """Log: a file of records that processes on any number of hosts append to and read.
 
-The file is a magic line and then records (csrc/allhands/store/record.hpp says what they
-are made of). Records are only ever appended, under the file's lock, so a reader goes on
-where it stopped. A writer that dies in the middle of a record leaves an incomplete one
-at the end; the next writer cuts it off.
+The file is a magic line followed by records (csrc/allhands/store/record.hpp describes
+them). Records are only appended, under the file's lock, so a reader continues where it
+stopped. If a writer dies in the middle of a record, an incomplete record stays at the
+end. The next writer cuts it off.
 
-Locks are `fcntl` record locks, which NFS passes on, in the form that belongs to the
-open file and not to the process (F_OFD_SETLK), so they hold between threads, too. Two
-bytes far behind the data are locked: MUTEX by whoever reads or writes, for as long as
-that takes; PRESENCE, shared, by everyone who has the file open. The kernel frees both
-when a process dies, however that happens.
+Locks are `fcntl` record locks, which work over NFS. They have the form that belongs to
+the open file and not to the process (F_OFD_SETLK), so they also work between threads.
+There are locks on two bytes far behind the data. A user locks MUTEX while it reads or
+writes. Every user that has the file open holds a shared lock on PRESENCE. The kernel
+frees both when a process dies for any reason.
 
-Whoever can write to the file can make its readers believe anything, so a file that was
-there before is checked (ownership.py), and nothing that it says takes more memory or
-time than the bytes that it has.
+A process that can write to the file can make its readers believe anything. So an
+existing file is checked (ownership.py), and no content of the file costs a reader more
+memory or time than its bytes do.
 
 An object is for one thread at a time, and for the process that made it.
 """
@@ -44,9 +44,10 @@ Record = tuple[int, str, bytes]
 """Kind (1 to 255), key, value."""
 
 _MAGIC = b"allhands store 1\n"
-# Read at a time, unless a record is longer.
+# Bytes read at a time, unless a record is longer.
 _PIECE = 1 << 20
-# s; others hold the lock for far less, and who looks seldom finds it taken.
+# s. Others hold the lock for a far shorter time, and a user that looks rarely seldom
+# finds it taken.
 _PAUSE = 0.001
 
 
@@ -54,14 +55,14 @@ class Log:
     """The log at `path`, which is created if missing, readable by this user only.
 
     Raises:
-        DistStoreError: the file cannot be opened, is not such a log, or is one that
-            another user may have written.
+        DistStoreError: the file cannot be opened, is not a log, or may have been
+            written by another user.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._end = 0  # up to here, records have been read or written
-        self._size = 0  # of the file, when it was last read
+        self._end = 0  # records up to here have been read or written
+        self._size = 0  # of the file, at the last read
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -72,34 +73,34 @@ class Log:
             raise self._failed(problem)
 
     def close(self) -> None:
-        """Give up the locks and the file."""
+        """Release the locks and close the file."""
         os.close(self._file)
 
     def is_at_path(self) -> bool:
-        """Whether the path still leads to this file: nobody removed it meanwhile."""
+        """Return whether the path still leads to this file: nobody has removed it."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._file))
         except OSError:
             return False
 
     def remove(self) -> None:
-        """Remove the file from its directory. Call it under the lock."""
+        """Remove the file from its directory. The caller holds the lock."""
         try:
             os.unlink(self.path)
         except OSError as error:
             raise self._failed("cannot be removed", error) from error
 
     def clear(self) -> None:
-        """Remove all records. Call it under the lock, while nobody else is present."""
+        """Remove all records. The caller holds the lock, and nobody else is present."""
         self._cut(0)
         self.rewind()
 
     def rewind(self) -> None:
-        """Let `read` begin again with the first record."""
+        """Let `read` start again with the first record."""
         self._end = 0
 
     def reopen(self) -> None:
-        """Have the file, and with it the locks, for this process alone after a fork."""
+        """After a fork, open the file anew, with locks of this process alone."""
         inherited = self._file
         try:
             self._file = os.open(f"/proc/self/fd/{inherited}", os.O_RDWR)
@@ -109,10 +110,10 @@ class Log:
         self.rewind()
 
     def try_to_lock(self) -> bool | None:
-        """Keep everybody else out until `unlock`; None where somebody does that.
+        """Take the lock, which keeps everybody else out until `unlock`.
 
         Returns:
-            Whether `read` has anything to give.
+            Whether `read` has new records; None if another process has the lock.
         """
         try:
             self._size = size = lock_store_file(self._file)
@@ -122,7 +123,7 @@ class Log:
         return size != self._end
 
     def unlock(self) -> None:
-        """Let the others in. It may be called without the lock."""
+        """Release the lock. The caller need not hold it."""
         try:
             unlock_store_file(self._file)
         except OSError as error:
@@ -130,47 +131,47 @@ class Log:
 
     @contextmanager
     def locked(self, limit: timedelta) -> Iterator[None]:
-        """Keep everybody else out.
+        """Hold the lock within the `with` block.
 
         Raises:
-            DistStoreError: somebody else kept us out for `limit`.
+            DistStoreError: another process held the lock for `limit`.
         """
         try:
             if all(self.try_to_lock() is None for _ in poll(limit, _PAUSE)):
                 raise self.is_locked(limit)
             yield
         finally:
-            # Ctrl-C may have come with or without the lock; both are all right.
+            # Ctrl-C may have come with or without the lock; unlock works in both cases.
             self.unlock()
 
     def is_locked(self, limit: timedelta) -> DistStoreError:
-        """The error of a caller that `try_to_lock` has refused for `limit`."""
+        """Return the error of a caller that `try_to_lock` has refused for `limit`."""
         return self._failed(
             f": another process has held the file's lock for "
             f"{limit.total_seconds():g} s; is it stopped?"
         )
 
     def enter(self) -> bool:
-        """Be present until the file is closed; whether nobody else is present now.
+        """Be present until the file is closed; return whether nobody else is present.
 
-        Call it under the lock.
+        The caller holds the lock.
         """
         is_alone = self._mark(alone=True)
         self._mark(alone=False)
         return is_alone
 
     def read(self) -> Iterator[Record]:
-        """The records that are new since the last call. Call it under the lock.
+        """Yield the new records since the last call. The caller holds the lock.
 
         Raises:
-            DistStoreError: the file is no log, or is damaged.
+            DistStoreError: the file is not a log, or is damaged.
         """
         size = self._size = os.lseek(self._file, 0, os.SEEK_END)
         if size == self._end or not (self._end or self._has_magic()):
             return
         if size < self._end:
             raise self._failed("was cut short by somebody else than a store; remove it")
-        data, start = b"", self._end  # what was read of the file, and from where on
+        data, start = b"", self._end  # bytes read from the file, and their position
         while True:
             offset = self._end - start
             num_bytes = store_record_size(data, offset)
@@ -186,17 +187,17 @@ class Log:
                 start = self._end
                 data = self._bytes_at(start, max(num_bytes, min(size - start, _PIECE)))
             else:
-                return  # what follows, if anything, was never finished
+                return  # any bytes that follow were never finished
 
     def damaged(self) -> DistStoreError:
-        """The error of a reader that can make nothing of a record."""
+        """Return the error of a reader that cannot decode a record."""
         return self._failed(f"is damaged at byte {self._end}; remove it")
 
     def append(self, data: bytes) -> None:
-        """Append records, all or none. Call it under the lock, after `read`.
+        """Append all records or none. The caller holds the lock and has called `read`.
 
         Raises:
-            DistStoreError: the file could not take them, it may be full.
+            DistStoreError: the file could not be extended; the disk may be full.
         """
         start = self._end
         if not start:
@@ -215,7 +216,7 @@ class Log:
         self._end = self._size = start + len(data)
 
     def _has_magic(self) -> bool:
-        """Step over the magic; False where it, like all the rest, is still missing."""
+        """Step over the magic; return False if it is not complete yet."""
         begin = self._bytes_at(0, min(self._size, len(_MAGIC)))
         if begin != _MAGIC[: len(begin)]:
             raise self._failed("is not a store's file; choose another path")
@@ -232,7 +233,8 @@ class Log:
             except OSError as error:
                 raise self._failed("cannot be read", error) from error
             if not piece:
-                raise self.damaged()  # somebody cut it while we have its lock
+                # somebody cut the file while this process has its lock
+                raise self.damaged()
             pieces.append(piece)
             start, count = start + len(piece), count - len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -244,7 +246,7 @@ class Log:
             raise self._failed(f"cannot be cut to {size} B", error) from error
 
     def _mark(self, alone: bool) -> bool:
-        """Be present, in one way or the other; False where somebody is in the way."""
+        """Mark this process as present; False if another's lock is in the way."""
         try:
             mark_store_file(self._file, alone)
         except OSError as error:
@@ -253,7 +255,7 @@ class Log:
         return True
 
     def _check_refusal(self, error: OSError) -> None:
-        """Raise, unless somebody else's lock was in the way of ours."""
+        """Raise `error` unless its cause is the lock of another process."""
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise self._failed("cannot be locked", error) from error
 

@@ -1,9 +1,9 @@
-"""Whether a file that processes share can be trusted: who could have written it.
+"""Checks who could have written a file that processes share.
 
-A store's file holds what a job believes about its ranks, and the token by which they
-know each other. In a directory that others can write to, another user may have made it
-in advance. So it has to belong to whoever owns the files that this process makes, or to
-root, and nobody else may be allowed to write to it.
+A store's file holds what a job knows about its ranks, and the token by which the ranks
+recognize each other. In a directory that others can write to, another user may have
+made the file in advance. So the file has to belong to root or to the owner of the files
+that this process makes, and nobody else may be allowed to write to it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(file: int, path: str) -> str:
-    """Why the open `file`, found at `path`, is not to be trusted, and what to do.
+    """Return why the open `file`, found at `path`, cannot be trusted, and what to do.
 
-    The text is the rest of a sentence about the file; empty where all is well.
+    The text continues a sentence about the file. It is empty if the file can be
+    trusted.
     """
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
@@ -30,7 +31,7 @@ def distrust(file: int, path: str) -> str:
     is_open = bool(status.st_mode & _WRITABLE)
     if is_ours and not is_open:
         return ""
-    # A file server may give our files to another user, or keep no modes.
+    # A file server may give this process's files to another user, or keep no modes.
     usual = _status_of_our_files(path)
     if not is_ours and (usual is None or status.st_uid != usual.st_uid):
         return (
@@ -48,7 +49,7 @@ def distrust(file: int, path: str) -> str:
 
 
 def _status_of_our_files(path: str) -> os.stat_result | None:
-    """What a file has that this process makes beside `path` for itself alone."""
+    """Return the status of a private file that this process makes beside `path`."""
     try:
         with tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as ours:
             return os.fstat(ours.fileno())

@@ -1,4 +1,4 @@
-"""PrefixStore: a part of another store, under a prefix of its own."""
+"""PrefixStore: a part of another store, in which all keys have a prefix."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["PrefixStore"]
 
 
 class PrefixStore(Store):
-    """A part of `store`, whose keys begin with `<prefix>/`; all else is `store`'s.
+    """The part of `store` whose keys begin with `<prefix>/`.
 
-    The timeout too: `set_timeout` sets the one of `store`. It has no state, so threads
-    may share it as they may share `store`. A `store` of your own class gets every value
-    as bytes, also where the caller gave a str; what the class lacks is made of its
-    `compare_set` where that is possible, see `Store`.
+    `set_timeout` sets the timeout of `store`. A PrefixStore has no state of its own, so
+    threads may share it as they may share `store`. If `store` is of your own class, it
+    gets every value as bytes, even if the caller passed a str. If the class lacks an
+    operation, its `compare_set` is used instead where possible, see `Store`.
 
     Raises:
         ValueError: `store` is None.
@@ -41,7 +41,7 @@ class PrefixStore(Store):
 
     @property
     def underlying_store(self) -> Store:
-        """The store that the prefixed keys are in."""
+        """The store that holds the prefixed keys."""
         return self._store
 
     @property
@@ -69,7 +69,7 @@ class PrefixStore(Store):
         return self._store.check(self._keys(keys))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        # A subclass of Store may know only the form without a timeout.
+        # A subclass of Store may have only a `wait` without a timeout.
         if timeout is None:
             self._store.wait(self._keys(keys))
         else:
@@ -85,9 +85,10 @@ class PrefixStore(Store):
         return self._store.delete_key(self._key(key))
 
     def num_keys(self) -> int:
-        """How many keys there are under the prefix.
+        """Return the number of keys with the prefix.
 
-        Where the underlying store cannot list its keys, this is all that it holds.
+        If the underlying store cannot list its keys, this is the number of all its
+        keys.
         """
         try:
             return len(self.list_keys())
@@ -95,7 +96,7 @@ class PrefixStore(Store):
             return self._store.num_keys()
 
     def list_keys(self) -> list[str]:
-        """The keys under the prefix, without it."""
+        """Return the keys with the prefix, without the prefix."""
         start = self._key("")
         keys = self._store.list_keys()
         return [key.removeprefix(start) for key in keys if key.startswith(start)]
@@ -121,11 +122,11 @@ class PrefixStore(Store):
         self._store.barrier(self._key(key), world_size, timeout)
 
     def clone(self) -> PrefixStore:
-        """The same prefix over a clone of the underlying store."""
+        """Return the same prefix over a clone of the underlying store."""
         return PrefixStore(self._prefix, self._store.clone())
 
     def has_extended_api(self) -> bool:
-        """Whether the underlying store has it."""
+        """Return whether the underlying store has it."""
         return self._store.has_extended_api()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Route: by which address a process reaches its store."""
+"""Route: the address by which a process reaches its store."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class Route(NamedTuple):
     """How a process reaches the data of a store.
 
     Attributes:
-        host: where the data are, as the user named it; empty where no network leads to
-            them: in memory, in a file.
-        own_address: this process's on the way there; empty where that is not known.
+        host: the host of the data, as the user named it; empty if the data are in
+            memory or in a file, not behind a network.
+        own_address: the address of this process on the way there; empty if it is
+            unknown.
     """
 
     host: str = ""
@@ -23,10 +24,10 @@ class Route(NamedTuple):
 
     @property
     def stays_here(self) -> bool:
-        """Whether, as far as that tells, everybody who uses the store is on this host.
+        """Whether all users of the store must be on this host, judging by `host`.
 
-        A name other than `localhost` tells nothing: on the host that it names it often
-        means an address of the loopback, too.
+        A name other than `localhost` shows nothing: on the host with this name, it
+        often means a loopback address, too.
         """
         host = self.host.lower()
         return (

@@ -1,4 +1,4 @@
-"""A Store over a table; its subclass says where that is and how to wait."""
+"""TableStore: a Store over a table; a subclass defines its place and the waiting."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ T = TypeVar("T")
 
 
 class TableStore(Store):
-    """A store whose state is a table; the subclass says where that is and who waits."""
+    """A store whose state is a table; a subclass defines its place and the waits."""
 
-    # It checks keys and values.
+    # The table checks keys and values.
     _table: StoreTable
 
     def _do(self, act: Callable[..., T], *args: Any) -> T:
-        """Call `act`, a method of the table, on the table as it is now, undisturbed.
+        """Call `act`, a method of the table, on the current table, atomically.
 
-        What it changed has reached all users of the store when this returns.
+        When this returns, the changes have reached all users of the store.
         """
         raise NotImplementedError
 
     def _wait_until(
         self, limit: timedelta, act: Callable[..., T | None], *args: Any
     ) -> T | None:
-        """What `act` finds, done until that is not None; None after `limit`."""
+        """Repeat `act` until its result is not None; None after `limit`."""
         for _ in poll(limit):
             found = self._do(act, *args)
             if found is not None:
@@ -53,7 +53,7 @@ class TableStore(Store):
 
     def get(self, key: str) -> bytes:
         value = self._do(self._table.find, key)
-        if value is None:  # else no limit is looked at
+        if value is None:  # otherwise the limit is not needed
             value = self._wait_until(self.timeout, self._table.find, key)
         if value is None:
             raise wait_timeout([key], self.timeout)
@@ -94,7 +94,7 @@ class TableStore(Store):
         return self._do(self._table.list_keys)
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of `keys` at one moment, in order; waits until all exist.
+        """Return the values of `keys` at one moment, in order; wait until all exist.
 
         Raises:
             DistStoreError: `timeout` passed first.
@@ -129,7 +129,7 @@ class TableStore(Store):
         return self._do(self._table.queue_length, key)
 
     def has_extended_api(self) -> bool:
-        """True: all of it works."""
+        """Return True: all of these work."""
         return True
 
     def _contains_all_or_none(self, keys: list[str]) -> bool | None:

@@ -1,9 +1,9 @@
-"""TCPStore: a store that one process serves and every process of a job talks to.
+"""TCPStore: a store that one process serves to all processes of a job.
 
-Server and client are native (`_C.StoreServer`, `_C.StoreClient`): the server is one
+Server and client are native (`_C.StoreServer`, `_C.StoreClient`). The server is one
 thread that never takes the GIL, so it serves while its process computes. A store holds
-its client and, where it is the master, its server; both end with the last store that
-holds them. Nothing here waits in Python.
+its client and, on the master, its server. Both end with the last store that holds them.
+Nothing here waits in Python.
 """
 
 from __future__ import annotations
@@ -33,48 +33,47 @@ from allhands.store.route import Route
 
 __all__ = ["TCPStore"]
 
-# For a master to reach its own server, which listens already: what keeps it from there
+# The limit for a master to reach its own server, which listens already. An obstacle
 # does not go away by itself.
 _OWN_SERVER_LIMIT_S = 5.0
 
 
-# The server has answered a moment ago.
+# The server has just answered, so this is ample.
 _LAST_WILL_LIMIT_S = 5.0
 
 
 class TCPStore(Store):
     """A store served over TCP by one process, the master, to all processes of a job.
 
-    The master listens at the address that `host_name` stands for, and at no other: with
-    "0.0.0.0" at every IPv4 address of the machine, with "::" at every address. Where
-    its machine has that name for 127.0.1.1, as Debian names itself, it stands for all
-    addresses of the machine: other hosts mean one of these by it. Clients
-    keep trying until `timeout`, so they may start before the master does. Where the
-    environment variable ALLHANDS_SECRET is set, both sides prove that they know it
-    before any data passes.
+    The master listens only at the address of `host_name`. With "0.0.0.0" it listens at
+    every IPv4 address of the machine, with "::" at every address. If the machine of the
+    master resolves the name to 127.0.1.1, as Debian does for a machine's own name, the
+    master listens at all addresses of the machine, because other hosts mean one of
+    these by the name. Clients keep trying until `timeout`, so they may start before the
+    master does. If the environment variable ALLHANDS_SECRET is set, both sides prove
+    that they know it before any data passes.
 
-    Threads may share a store: a call that waits holds up no other. A child of `fork`
-    may go on with its parent's store; it gets connections of its own, and the server
-    stays the parent's. Keys have up to 64 KiB, values up to 1 GiB.
+    Threads may share a store: a call that waits holds up no other call. A child of
+    `fork` may continue to use its parent's store. The child gets its own connections,
+    and the parent keeps the server. Keys have up to 64 KiB, values up to 1 GiB.
 
     Args:
         host_name: name or literal address of the master.
-        port: where the master listens; 0 lets it pick, see `port`.
-        world_size: how many stores are made in all, the master's included; None where
-            that is not known.
+        port: where the master listens; with 0 it picks a port, see `port`.
+        world_size: how many stores are made in all, the master's included; None if this
+            is unknown.
         is_master: serve the store from this process.
-        timeout: how long to look for the master, and the limit of later operations.
+        timeout: the limit for finding the master, and for later operations.
         wait_for_workers: the master waits until `world_size` stores were made.
-        multi_tenant: masters of one process that ask for the same host and port share
-            a server.
-        master_listen_fd: a bound TCP socket for the master to listen on; it is the
-            store's from then on (`socket.detach()`).
-        use_libuv: without effect; there is one server, and it has every operation.
+        multi_tenant: masters in one process with the same host and port share a server.
+        master_listen_fd: a bound TCP socket for the master to listen on. The store
+            takes it over (`socket.detach()`).
+        use_libuv: has no effect; there is only one server, which has every operation.
 
     Raises:
-        DistNetworkError: the master cannot listen (the message names who has the port)
-            or cannot reach itself (after 5 s); no server was found, or it has another
-            secret.
+        DistNetworkError: the master cannot listen (the message names the process that
+            uses the port) or cannot reach itself (after 5 s); no server was found, or
+            it has another secret.
         DistStoreError: not all workers came within `timeout`.
         ValueError: `port` or `world_size` is out of range.
 
@@ -103,7 +102,7 @@ class TCPStore(Store):
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")
         self._timeout = as_timedelta(timeout)
-        # "[::1]" is how URLs write "::1".
+        # URLs write "::1" as "[::1]".
         self._host = host_name.removeprefix("[").removesuffix("]")
         self._secret = settings.secret.get()
         self._server: StoreServer | None = None
@@ -147,7 +146,7 @@ class TCPStore(Store):
             ) from error
 
     def _join(self) -> None:
-        """Be counted; a server that goes just then was not the one to be counted by."""
+        """Join the server; if the server is just ending, join its successor."""
         deadline = time.monotonic() + self._limit
         while True:
             try:
@@ -161,12 +160,12 @@ class TCPStore(Store):
 
     @property
     def host(self) -> str:
-        """The host it was made with."""
+        """The host name that the store was made with."""
         return self._host
 
     @property
     def port(self) -> int:
-        """Where the server listens."""
+        """The port at which the server listens."""
         return self._port
 
     @property
@@ -174,15 +173,15 @@ class TCPStore(Store):
         return self._timeout.total_seconds()
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Set `key` to `value`; it is there when this returns. See `Store.set`."""
+        """Set `key` to `value`; the server has it on return. See `Store.set`."""
         self._client.set(as_key(key), as_bytes(value), self._limit)
 
     def get(self, key: str) -> bytes:
-        """The value of `key`; waits until there is one. See `Store.get`."""
+        """Return the value of `key`; wait until there is one. See `Store.get`."""
         return self._client.get(as_key(key), self._limit)
 
     def add(self, key: str, amount: int) -> int:
-        """Add `amount` to the counter `key`, return the sum. See `Store.add`."""
+        """Add `amount` to the counter `key`; return the sum. See `Store.add`."""
         return self._client.add(as_key(key), as_int64(amount), self._limit)
 
     def append(self, key: str, value: str | bytes) -> None:
@@ -190,7 +189,7 @@ class TCPStore(Store):
         self._client.append(as_key(key), as_bytes(value), self._limit)
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of `keys` exist now. See `Store.check`."""
+        """Return whether all of `keys` exist now. See `Store.check`."""
         return self._client.check(as_keys(keys), self._limit)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
@@ -205,19 +204,19 @@ class TCPStore(Store):
         return self._client.compare_set(as_key(key), expected, desired, self._limit)
 
     def delete_key(self, key: str) -> bool:
-        """Delete `key`; True if it existed. See `Store.delete_key`."""
+        """Delete `key`; return whether it existed. See `Store.delete_key`."""
         return self._client.delete_key(as_key(key), self._limit)
 
     def num_keys(self) -> int:
-        """How many keys there are; none of them is the store's own."""
+        """Return the number of keys; the store has no keys of its own."""
         return self._client.num_keys(self._limit)
 
     def list_keys(self) -> list[str]:
-        """All keys, in no order. See `Store.list_keys`."""
+        """Return all keys, in no particular order. See `Store.list_keys`."""
         return self._client.list_keys(self._limit)
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of `keys`, in one message. See `Store.multi_get`."""
+        """Return the values of `keys`, in one message. See `Store.multi_get`."""
         return self._client.multi_get(as_keys(keys), self._limit)
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
@@ -233,12 +232,12 @@ class TCPStore(Store):
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """Remove and return the queue's oldest value. See `Store.queue_pop`.
 
-        Those who wait are served in the order in which they came.
+        Waiting callers are served in the order in which they came.
         """
         return self._client.queue_pop(as_key(key), block, self._limit)
 
     def queue_len(self, key: str) -> int:
-        """How many values the queue `key` holds. See `Store.queue_len`."""
+        """Return the number of values in the queue `key`. See `Store.queue_len`."""
         return self._client.queue_len(as_key(key), self._limit)
 
     def barrier(
@@ -246,19 +245,19 @@ class TCPStore(Store):
     ) -> None:
         """Wait until `world_size` callers have called it with this `key`.
 
-        It uses no keys, and may be called again with the same key at once. Who gives up
-        is no longer counted.
+        The barrier uses no keys, and callers may use the same key again at once. A
+        caller that gives up no longer counts.
 
         Raises:
             DistStoreError: the limit passed first.
-            ValueError: `world_size` is not what those give who wait already.
+            ValueError: `world_size` differs from that of the callers that wait already.
         """
         self._client.barrier(as_key(key), world_size, self._limit_of(timeout))
 
     def clone(self) -> TCPStore:
-        """Another object on the same data, with a connection and timeout of its own.
+        """Return another object on the same data, with its own connection and timeout.
 
-        It keeps the server of a master alive.
+        The clone of a master keeps the server alive.
         """
         other = TCPStore.__new__(TCPStore)
         other.__dict__.update(self.__dict__)
@@ -280,7 +279,7 @@ class TCPStore(Store):
         return Route(self._host, self._client.own_address)
 
     def _leave_last_will(self, key: str, value: bytes) -> None:
-        self._last_will = None  # the one before is withdrawn first
+        self._last_will = None  # withdraws the previous one first
         limit = min(self._limit, _LAST_WILL_LIMIT_S)
         self._last_will = self._client.leave_will(key, value, limit)
 
@@ -301,6 +300,7 @@ class TCPStore(Store):
         )
 
 
-# What multi_tenant shares: servers by host, port and secret, while a store holds them.
+# The servers that multi_tenant shares, by host, port and secret, while a store holds
+# them.
 _shared: WeakValueDictionary[tuple[str, int, str], StoreServer] = WeakValueDictionary()
 _shared_lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A store of torch's as one of ours."""
+"""TorchStore: a store of torch as a store of this package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _in_our_words(method: _F) -> _F:
-    """With our exceptions instead of torch's."""
+    """Raise this package's exceptions instead of torch's."""
 
     @wraps(method)
     def call(*args: Any) -> Any:
@@ -44,13 +44,13 @@ def _client(host: str, port: int, limit: timedelta) -> Any:
 
 
 class TorchStore(Store):
-    """What ranks of a torch program share, as the native engine's rendezvous takes it.
+    """The store of a torch program, as the native engine's rendezvous needs it.
 
-    To wait is to look again and again: torch's own waits write a warning to stderr
-    where their limit passes, and cannot be interrupted.
+    A wait looks again and again. torch's own waits cannot be interrupted, and write a
+    warning to stderr when their limit passes.
 
     Args:
-        store: any `torch.distributed.Store`; as thread-safe as that.
+        store: any `torch.distributed.Store`; this object is as thread-safe as `store`.
     """
 
     def __init__(self, store: Any) -> None:
@@ -58,10 +58,10 @@ class TorchStore(Store):
 
     @staticmethod
     def connect(host: str, port: int, limit: timedelta) -> TorchStore:
-        """A client of the TCPStore of torch's that listens at `host` and `port`.
+        """Return a client of torch's TCPStore that listens at `host` and `port`.
 
         Raises:
-            DistNetworkError: none was found within `limit`.
+            DistNetworkError: no store was found within `limit`.
         """
         return TorchStore(_client(host, port, limit))
 
