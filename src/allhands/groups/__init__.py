@@ -1,4 +1,4 @@
-"""Process groups: what they are, how they are made, questions about them."""
+"""Process groups: their class, their making, and queries about them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Which calls of `new_group` the ranks of a host have found to be alike.
+"""AgreedCalls: the calls of `new_group` in which the ranks of a host agree so far.
 
-The first rank of a host that finds so, by the store, notes it in a page of memory that
-the ranks of the host share; the others then need not ask the store. Where
-the page says nothing, or cannot be had, one asks. It may say still that ranks agreed
-where one that came later, on another host or at the same moment, did not.
+When the first rank of a host learns from the store that the ranks agree on a call, it
+notes this in a page of memory that the ranks of the host share. The others then need
+not ask the store. If the page says nothing, or is not available, a rank asks the store.
+The page may still say that ranks agreed although a later rank, on another host or at
+the same moment, did not.
 
-A memfd: the rank that comes first makes it and keeps it open, the others open its
-descriptor. They learn from the store which that is. One descriptor a rank, from its
-first call of `new_group` on.
+The page is a memfd. The rank that comes first makes it and keeps it open. The others
+learn its descriptor from the store and open it. It takes one descriptor per rank, from
+the rank's first call of `new_group` on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from allhands.store import Store
 __all__ = ["AgreedCalls"]
 
 _WORD = 8
-# A rank that is more calls behind than this asks the store.
+# A rank that is further behind than this number of calls asks the store.
 _NUM_WORDS = 512
 _NUM_BYTES = _NUM_WORDS * _WORD
 
@@ -31,33 +32,33 @@ class AgreedCalls:
     """The page of this host; for one thread at a time.
 
     Args:
-        store: where the world's calls are compared.
-        world: a name that no other world has.
+        store: the store in which the calls of the world are compared.
+        world: a unique name of the world.
     """
 
     def __init__(self, store: Store, world: str) -> None:
         self.store = store
         self._fd = -1
-        with suppress(OSError):  # out of descriptors, or the page's owner has gone
+        with suppress(OSError):  # no descriptors left, or the page's owner has ended
             self._fd = _shared_page(store, f"allhands_groups_{world}")
 
     def have(self, number: int, call: str) -> bool:
-        """Whether it is known that the ranks' call of this number is `call`."""
+        """Return whether it is known that the ranks' call of this number is `call`."""
         if self._fd < 0:
             return False
         word = os.pread(self._fd, _WORD, _place(number))
         return word == _digest(number, call)
 
     def add(self, number: int, call: str) -> None:
-        """The ranks that made their call of this number so far made this one."""
+        """Note that all ranks made `call` as their call of this number, so far."""
         self._write(number, _digest(number, call))
 
     def forget(self, number: int) -> None:
-        """They differ: whoever comes later asks the store."""
+        """Note that the ranks differ: ranks that come later ask the store."""
         self._write(number, bytes(_WORD))
 
     def close(self) -> None:
-        """Know nothing more."""
+        """Release the page."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -79,10 +80,10 @@ def _digest(number: int, call: str) -> bytes:
 
 
 def _shared_page(store: Store, name: str) -> int:
-    """A descriptor of this host's page.
+    """Return a descriptor of this host's page.
 
     Raises:
-        OSError: there is none to be had.
+        OSError: the page is not available.
     """
     process = process_identity()
     own = os.memfd_create(name)
@@ -100,10 +101,10 @@ def _shared_page(store: Store, name: str) -> int:
 
 
 def _open(owner: bytes, name: str) -> int:
-    """The page that another process has open.
+    """Open the page that another process keeps open.
 
     Raises:
-        OSError: it has none, or is no more.
+        OSError: that process has no page, or has ended.
     """
     try:
         pid, start, fd = json.loads(owner)
@@ -111,7 +112,7 @@ def _open(owner: bytes, name: str) -> int:
         pid = start = fd = None
     if not is_identity("", pid, start, "") or type(fd) is not int:
         raise OSError(f"no process keeps a page: {owner[:80]!r}")
-    # What has the number now may be another file, in which nothing is to be written.
+    # This number may mean another file by now, which must not be written to.
     link = f"/proc/{pid}/fd/{fd}"
     if not os.readlink(link).startswith(f"/memfd:{name} "):
         raise OSError(f"process {pid} keeps no page {name!r} as its descriptor {fd}")

@@ -1,4 +1,4 @@
-"""The `group=` argument of the package's functions: what carries the call."""
+"""Resolves the `group=` argument of the package's functions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ __all__ = [
 
 Group: TypeAlias = "ProcessGroup | int | None"
 
-_now = scope.get  # bound once, which spares each call 40 ns
+_now = scope.get  # bound once, which saves each call 40 ns
 
 
 def carrier_of(group: Group) -> Communicator:
-    """What an operation on `group` is handed to: its communicator, as a rule.
+    """Return the object that runs operations on `group`, usually its communicator.
 
-    Within a `_coalescing_manager` block of this thread on that group, what collects the
-    operations of the block; on a rank outside the group, what warns.
+    Within a `_coalescing_manager` block of this thread on the group, this is the object
+    that collects the operations of the block. On a rank outside the group, it is an
+    object that warns.
 
     Raises:
-        ValueError: no world, no such group, or it was destroyed.
+        ValueError: there is no world or no such group, or it was destroyed.
     """
     here = _now()
-    # As resolve(), in fewer steps: every collective passes here.
+    # The same as resolve(), in fewer steps: every collective passes here.
     meant = here.world.default if group is None else resolve(group)
     member = meant or default_group()
     if here.blocks is None:
@@ -44,16 +45,16 @@ def carrier_of(group: Group) -> Communicator:
 def carrier_and_root(
     group: Group, rank: int | None, group_rank: int | None, default: int | None = None
 ) -> tuple[Communicator, int]:
-    """`carrier_of(group)`, and the rank there that is meant as the operation's root.
+    """Return `carrier_of(group)` and the group rank of the operation's root.
 
     Raises:
-        ValueError: as `carrier_of`, or as `ProcessGroup.rank_meant`.
-        TypeError: as `ProcessGroup.rank_meant`.
+        ValueError: see `carrier_of` and `ProcessGroup.rank_meant`.
+        TypeError: see `ProcessGroup.rank_meant`.
     """
     here = _now()
     meant = here.world.default if group is None else resolve(group)
     member = meant or default_group()
-    # As rank_meant(), where that is but a look.
+    # The same as rank_meant() for the usual arguments.
     if type(rank) is int and group_rank is None and member.is_world:
         root = rank
     else:
@@ -64,10 +65,10 @@ def carrier_and_root(
 
 
 def resolve(group: Group) -> ProcessGroup:
-    """The group that is meant; `OUTSIDER` where this rank is not in it.
+    """Return the group that `group` names; `OUTSIDER` if this rank is not in it.
 
     Raises:
-        ValueError: no world, no such group, or it was destroyed.
+        ValueError: there is no world or no such group, or it was destroyed.
     """
     if group is None:
         return _now().world.default or default_group()
@@ -83,10 +84,10 @@ def resolve(group: Group) -> ProcessGroup:
 
 
 def member_of(group: Group) -> ProcessGroup:
-    """The group that is meant, of which this process must be a member.
+    """Return the group that `group` names; this process must be a member.
 
     Raises:
-        ValueError: it is not, or there is no such group.
+        ValueError: this process is not a member, or there is no such group.
     """
     member = resolve(group)
     if member is OUTSIDER:
@@ -98,7 +99,7 @@ def member_of(group: Group) -> ProcessGroup:
 
 
 def is_outside(member: ProcessGroup, operation: str) -> bool:
-    """Whether this rank is not in the group that was resolved; then it warns."""
+    """Return whether this rank is outside the resolved group; if so, warn."""
     if member is not OUTSIDER:
         return False
     warn_outsider(operation, stacklevel=4)

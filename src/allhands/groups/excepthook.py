@@ -1,8 +1,8 @@
-"""Uncaught exceptions say which rank they come from: every line gets `[rank0]: `.
+"""Prefixes uncaught exceptions with their rank: every line gets `[rank0]: `.
 
-The interpreter then waits for threads that are no daemons before it runs anything else;
-one of them may be waiting for other ranks, and they for this one. So the rank's world
-ends as soon as the main thread has.
+After an uncaught exception the interpreter waits for threads that are not daemons
+before it runs anything else. Such a thread may wait for other ranks, and they may wait
+for this rank. So the rank's world ends as soon as the main thread has ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["restore", "show_rank"]
 
 
 class _RankHook:
-    """Runs the hook that was there before and prefixes what it writes."""
+    """Runs the previous hook and prefixes its output."""
 
     def __init__(self, rank: int, end_world: Callable[[], None]) -> None:
         self.rank = rank
@@ -39,9 +39,11 @@ class _RankHook:
             self.before(kind, error, traceback)
         lines = text.getvalue().splitlines()
         sys.stderr.write("".join(f"[rank{self.rank}]: {line}\n" for line in lines))
-        is_uncaught = getattr(sys, "last_value", None) is error  # no program's own call
+        # not a call by the program
+        is_uncaught = getattr(sys, "last_value", None) is error
         if is_uncaught and not self._is_watched:
-            with suppress(RuntimeError):  # no thread: the others wait for this process
+            # no thread can start: the others wait for this process
+            with suppress(RuntimeError):
                 threading.Thread(target=self._end_world_with_main).start()
                 self._is_watched = True  # a prompt survives any number of exceptions
 
@@ -56,12 +58,12 @@ class _RankHook:
 def show_rank(rank: int, end_world: Callable[[], None]) -> None:
     """Prefix uncaught exceptions of this process with `rank`, until `restore`.
 
-    `end_world` is called when one has ended the main thread and others go on.
+    If an exception ends the main thread while other threads run, `end_world` is called.
     """
     sys.excepthook = _RankHook(rank, end_world)
 
 
 def restore() -> None:
-    """Undo `show_rank`, unless somebody has replaced the hook since."""
+    """Undo `show_rank`, unless other code has replaced the hook since."""
     if isinstance(sys.excepthook, _RankHook):
         sys.excepthook = sys.excepthook.before

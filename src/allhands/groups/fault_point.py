@@ -1,8 +1,8 @@
-"""FaultPoint: where the operations of a rank meet the faults that were asked for.
+"""FaultPoint: the point at which the operations of a rank meet requested faults.
 
-Hooks on its groups, and one of stores, which come with the first fault and go with the
-last. Without faults nothing of this is on the way of their operations. Groups have none
-either on a rank that no fault is meant for.
+It consists of hooks on the rank's groups and one hook on stores. They appear with the
+first fault and disappear with the last. Without faults, no operation runs any of this
+code. On a rank for which no fault is meant, groups have no hook either.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["FaultPoint"]
 
 
 class FaultPoint:
-    """See the module. Faults come and go while no operation is under way.
+    """See the module. Add and remove faults only while no operation is under way.
 
     Args:
-        is_here: whether the calling thread is of this rank.
+        is_here: returns whether the calling thread belongs to this rank.
     """
 
     def __init__(self, is_here: Callable[[], bool]) -> None:
@@ -34,36 +34,35 @@ class FaultPoint:
         self.forget()
 
     def forget(self) -> None:
-        """Ask for nothing, as in the beginning; hooks on groups stay, and do nothing.
+        """Forget all faults; hooks on groups stay without effect.
 
-        That of stores has gone.
-
-        For a forked child, where another thread's lock on faults would stay locked.
+        This is for a forked child, where another thread's lock on faults would stay
+        locked.
         """
         self.rank = -1
-        """Of the world; -1 before it is known."""
+        """The rank in the world; -1 before it is known."""
         self.links: HostLinks | None = None
-        """None before it is known who the ranks are."""
+        """None before the ranks have met."""
         self._leave_stores: Callable[[], object] | None = None
-        """Takes the hook of stores down; None while there is none of this rank."""
+        """Removes the hook on stores; None while this rank has none."""
         self._asked: tuple[Faults, ...] = ()
         self._by_setting: tuple[str, Faults] | None = None
 
     def ask_for(self, faults: Faults, groups: Iterable[ProcessGroup]) -> None:
-        """Let `faults` happen to later operations of `groups`, and of those to come."""
+        """Apply `faults` to later operations of `groups` and of groups made later."""
         self._set((*self._asked, faults), groups)
 
     def ask_no_more_for(self, faults: Faults, groups: Iterable[ProcessGroup]) -> None:
-        """Take back `ask_for`."""
+        """Undo `ask_for`."""
         self._set(tuple(kept for kept in self._asked if kept is not faults), groups)
 
     def read_setting(self) -> None:
-        """Ask for what ALLHANDS_FAULTS says; there are no groups yet.
+        """Ask for the faults in ALLHANDS_FAULTS, before there are groups.
 
-        Where it says the same as before, the faults count on.
+        If the setting has not changed, its faults continue to count.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the setting cannot be parsed.
         """
         text = settings.faults.get()
         known = self._by_setting
@@ -77,7 +76,7 @@ class FaultPoint:
             self.ask_for(faults, [])
 
     def add(self, group: ProcessGroup) -> None:
-        """A new group, whose operations are to meet the faults."""
+        """Let the operations of a new group meet the faults."""
         if self._is_meant():
             self._hang_on(group)
 
@@ -87,9 +86,9 @@ class FaultPoint:
         names: Sequence[str],
         links: HostLinks | None,
     ) -> Communicator:
-        """`communicator`, behind what meets faults while any is meant for this rank.
+        """Return `communicator`, behind hooks if any fault is meant for this rank.
 
-        For a group of torch's, of these names, which has links of its own.
+        This is for a group of torch with these names, which has its own links.
         """
         if not self._is_meant():
             return communicator
@@ -99,12 +98,12 @@ class FaultPoint:
     def meet(
         self, names: Sequence[str], op: str, links: HostLinks | None = None
     ) -> None:
-        """That operation is about to begin, of a group of these names.
+        """Meet the faults of an operation that is about to begin, on a named group.
 
-        `links` are those of the group, where it has its own.
+        `links` are those of the group if it has its own.
 
         Raises:
-            InjectedError: it is asked for.
+            InjectedError: a fault asks for it.
         """
         links = links or self.links
         for faults in self._asked:
@@ -114,12 +113,12 @@ class FaultPoint:
                 faults.meet(self.rank, names, op, links.drop)
 
     def check(self, links: HostLinks | None = None) -> None:
-        """Refuse faults that can never come to pass, now that the ranks are known.
+        """Refuse faults that can never happen, now that the ranks are known.
 
-        `links` are those of the group that it is about, where it has its own.
+        `links` are those of the group in question if it has its own.
 
         Raises:
-            ValueError: one is to drop a link where there is none.
+            ValueError: a fault is to drop a link that does not exist.
         """
         links = links or self.links
         for fault in (fault for faults in self._asked for fault in faults.all):
@@ -151,7 +150,7 @@ class FaultPoint:
         group.set_first_hook(meet if self._is_meant() else None)
 
     def _is_meant(self) -> bool:
-        """Whether any fault that is asked for can happen to this rank."""
+        """Whether any requested fault can happen to this rank."""
         return bool(self._asked) and any(
             fault.rank in (None, self.rank)
             for faults in self._asked
@@ -159,7 +158,7 @@ class FaultPoint:
         )
 
     def _hang_on_stores(self) -> Callable[[], object]:
-        """Returns what takes the hook down, at the latest when this object goes."""
+        """Add the hook on stores; return a function that removes it."""
         point = weakref.ref(self)
 
         def meet(request: str) -> None:

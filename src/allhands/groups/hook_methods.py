@@ -1,6 +1,7 @@
-"""HookMethods: how a user hangs functions on a group's operations, as in torch.
+"""HookMethods: methods with which users register hooks on a group, as in torch.
 
-`ProcessGroup` derives from it. See `allhands.backends.hooks` for what hooks are told.
+`ProcessGroup` derives from it. `allhands.backends.hooks` describes the arguments of
+hooks.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ __all__ = ["HookMethods"]
 
 
 class HookMethods:
-    """See the module. Hooks come and go while no operation is under way."""
+    """See the module. Register and unregister only while no operation is under way."""
 
     communicator: Communicator
-    """What serves the operations of this group."""
+    """Carries out the operations of this group."""
 
     def __init__(self) -> None:
         self._hooks = Hooks()
@@ -33,20 +34,20 @@ class HookMethods:
     def register_pre_hook(self, hook_id: int, hook: PreHook) -> None:
         """Call `hook` with a `PreHookArgs` before each operation of this rank begins.
 
-        Hooks see what passes the group's communicator: collectives, messages, and the
-        parts of object collectives, from any thread, before and after they are issued.
-        A group without hooks pays nothing. `hook_id` is the caller's choice.
+        Hooks see everything that passes the group's communicator, from any thread:
+        collectives, messages, and the parts of object collectives. A group without
+        hooks runs no additional code. The caller chooses `hook_id`.
 
         Raises:
-            ValueError: there is a hook of that id.
+            ValueError: there is already a hook with this id.
         """
         self._register(self._hooks.before, "pre", hook_id, hook)
 
     def register_post_hook(self, hook_id: int, hook: PostHook) -> None:
-        """Call `hook` with a `PostHookArgs` after each operation: ended, or started.
+        """Call `hook` with a `PostHookArgs` after each operation has ended or started.
 
         Raises:
-            ValueError: there is a hook of that id.
+            ValueError: there is already a hook with this id.
         """
         self._register(self._hooks.after, "post", hook_id, hook)
 
@@ -56,29 +57,29 @@ class HookMethods:
         It may run in a thread of the backend, and more than once.
 
         Raises:
-            ValueError: there is a hook of that id.
+            ValueError: there is already a hook with this id.
         """
         self._register(self._hooks.on_abort, "abort", hook_id, hook)
 
     def unregister_pre_hook(self, hook_id: int) -> None:
-        """Take back what `register_pre_hook` did; of an unknown id nothing."""
+        """Undo `register_pre_hook`; do nothing for an unknown id."""
         self._unregister(self._hooks.before, hook_id)
 
     def unregister_post_hook(self, hook_id: int) -> None:
-        """Take back what `register_post_hook` did; of an unknown id nothing."""
+        """Undo `register_post_hook`; do nothing for an unknown id."""
         self._unregister(self._hooks.after, hook_id)
 
     def unregister_abort_hook(self, hook_id: int) -> None:
-        """Take back what `register_abort_hook` did; of an unknown id nothing."""
+        """Undo `register_abort_hook`; do nothing for an unknown id."""
         self._unregister(self._hooks.on_abort, hook_id)
 
     def set_first_hook(self, hook: PreHook | None) -> None:
-        """Call `hook` before all others; None: no more. For the package itself."""
+        """Call `hook` before all others; None removes it. For the package itself."""
         self._hooks.first = hook
         self._come_or_go()
 
     def set_around(self, around: Around | None) -> None:
-        """Have `around` carry out each operation; None: no more.
+        """Have `around` carry out each operation; None removes it.
 
         For the package itself.
         """
@@ -87,12 +88,12 @@ class HookMethods:
 
     @property
     def supports_abort_hooks(self) -> bool:
-        """Whether `register_abort_hook` works: it does."""
+        """Whether `register_abort_hook` works: True."""
         return True
 
     @property
     def supports_completion_hooks(self) -> bool:
-        """Whether there are hooks for the end of asynchronous operations: none yet."""
+        """Whether there are hooks for the end of asynchronous operations: False."""
         return False
 
     def _register(
@@ -108,7 +109,7 @@ class HookMethods:
         self._come_or_go()
 
     def _come_or_go(self) -> None:
-        """Stand in front of the communicator as long as there are hooks."""
+        """Put the hooks in front of the communicator while there are any."""
         now = self.communicator
         if not self._hooks and isinstance(now, HookedCommunicator):
             self.communicator = now.communicator

@@ -16,9 +16,9 @@ class HostLinks:
     """The connections of one rank to the ranks of other hosts. Immutable.
 
     Args:
-        roster: who the ranks are.
-        rank: this one, in the roster.
-        world_ranks: the numbers in the world of the roster's ranks, where they differ.
+        roster: the processes of the ranks.
+        rank: this rank, in the roster.
+        world_ranks: the world ranks of the roster's ranks, if they differ.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class HostLinks:
         self._port = roster.port.native
 
     def drop(self, peer: int | None) -> int:
-        """Cut the connection to that rank of the world, or those to all other hosts.
+        """Cut the connection to a rank of the world, or to all ranks of other hosts.
 
-        Each goes on over another socket. Returns how many there were.
+        Each connection continues over another socket. Returns the number of cuts.
         """
         if self._port is None:
             return 0
@@ -43,10 +43,10 @@ class HostLinks:
         )
 
     def check(self, fault: Fault) -> None:
-        """Refuse a fault that can never come to pass here.
+        """Refuse a fault that can never happen here.
 
         Raises:
-            ValueError: what it asks for is to drop a link where there is none.
+            ValueError: the fault is to drop a link that does not exist.
         """
         hosts = {rank: each.host for rank, each in self._by_rank.items()}
         ranks = in_ranges(sorted(hosts))

@@ -1,8 +1,9 @@
 """The life of groups: `init_process_group`, `new_group`, `destroy_process_group`.
 
-Only `init_process_group` waits for the others. A group made later is known by its
-members, so making it needs no message; `new_group` asks the store whether all ranks
-make the same groups, see `order`. For one thread at a time.
+Only `init_process_group` waits for the other ranks. The members of a later group
+determine it completely, so making it needs no message. `new_group` asks the store
+whether all ranks make the same groups, see `order`. Only one thread at a time may call
+these functions.
 """
 
 from __future__ import annotations
@@ -54,42 +55,46 @@ def init_process_group(
 ) -> None:
     """Join the world: make the group of all ranks, which every other call needs.
 
-    Every rank calls it; it returns once all ranks have come. The ranks find each other
-    through `init_method` (a URL; "env://" by default, what `allhands run`, torchrun,
-    mpiexec, srun or Kubernetes have set) or through a `store` of yours with `rank` and
-    `world_size`. Called without any of these by a process that nobody has launched, it
-    makes a world of one (`ALLHANDS_NEEDS_LAUNCHER=1`: it raises).
+    Every rank calls it; it returns when all ranks have come. The ranks find each other
+    through `init_method` or through a `store` with `rank` and `world_size`.
+    `init_method` is a URL, by default "env://", which reads the environment of
+    `allhands run`, torchrun, mpiexec, srun or Kubernetes. If no launcher started the
+    process, a call without any of these arguments makes a world of one. With
+    `ALLHANDS_NEEDS_LAUNCHER=1` it raises an error instead.
 
-    Where mpiexec, srun or Kubernetes have started the ranks, it sets RANK, WORLD_SIZE,
+    If mpiexec, srun or Kubernetes started the ranks, the call sets RANK, WORLD_SIZE,
     LOCAL_RANK and LOCAL_WORLD_SIZE in the environment, unless they are set.
 
     Args:
-        backend: "native" for CPU arrays, the default; "gloo", that of torch; "mpi"
-            for what `mpiexec` has started. Also "device:backend" pairs, a name given
-            to `Backend.register_backend`, or one that an installed package offers.
+        backend: "native" for CPU arrays, the default; "gloo" for torch's Gloo; "mpi"
+            for ranks that `mpiexec` started. It may also be "device:backend" pairs, a
+            name that was passed to `Backend.register_backend`, or a name that an
+            installed package offers.
         init_method: "env://", "tcp://host:port", "file:///path", "mpi://" (the default
-            with backend "mpi"), or a scheme given to `register_rendezvous_handler`.
-        timeout: limit of this call, and of operations on the group; 30 minutes.
-        world_size: number of ranks, where the URL or environment does not say it.
-        rank: this process's rank, likewise.
-        store: a key-value store that all ranks share, instead of `init_method`; also
-            one of torch's.
+            with backend "mpi"), or a URL with a scheme that was passed to
+            `register_rendezvous_handler`.
+        timeout: limit of this call, and of operations on the group; by default 30
+            minutes.
+        world_size: number of ranks, if the URL or environment does not give it.
+        rank: this process's rank, if the URL or environment does not give it.
+        store: a key-value store that all ranks share, instead of `init_method`. It may
+            be a store of torch.
         group_name: not used, as in torch.distributed.
-        pg_options: for the backend; for the native one `NativeOptions`. Of a group
-            with other backends beside it these are for the native one, all else for
-            the others.
+        pg_options: options for the backend; `NativeOptions` for the native one. In a
+            group with several backends, `NativeOptions` go to the native one, and all
+            other options to the others.
         device_id: kept as `ProcessGroup.bound_device_id`.
         _ranks: not for users.
         enable_reconfigure: whether members may change later. No backend here can do
             that (`ProcessGroup.supports_reconfigure`), so it must be False.
 
     Raises:
-        ValueError: the world exists already, or the URL or environment is incomplete.
-        DistStoreError: some ranks did not come in time, that of this rank or of rank 0;
-            the message names them, on every rank.
+        ValueError: there is a world already, or the URL or environment is incomplete.
+        DistStoreError: some ranks did not come within the limit of this rank or of rank
+            0; the message names them, on every rank.
         DistNetworkError: no store was found, or it was lost after rank 0 had come.
         RuntimeError: the backend is not available here, or cannot be loaded.
-        AssertionError: arguments that exclude each other, or an unknown backend.
+        AssertionError: some arguments exclude each other, or the backend is unknown.
 
     After an error `is_initialized()` is False and the call may be repeated.
 
@@ -110,7 +115,7 @@ def init_process_group(
         )
     limit = _limit(timeout, default_pg_timeout)
     backend = backend or Backend.UNDEFINED
-    config = BackendConfig(backend)  # refuses what it does not know
+    config = BackendConfig(backend)  # refuses unknown backends
     if enable_reconfigure:
         raise RuntimeError(
             f"enable_reconfigure: backend {backend} does not support reconfiguration; "
@@ -141,7 +146,7 @@ def init_process_group(
 
 
 def _may_be_alone() -> bool:
-    """Whether this process, which nobody has launched, may be a world of one."""
+    """Whether this process, which no launcher started, may be a world of one."""
     return not settings.needs_launcher.get() and is_alone(os.environ)
 
 
@@ -150,8 +155,8 @@ def _meet_and_enter(
 ) -> None:
     """Meet the other ranks at `url` and enter their world, within `limit`.
 
-    Rank 0 may still close the store of the world before. A rank that has come to that
-    one loses it, and goes on to the next.
+    Rank 0 may still be closing the store of the previous world. A rank that has come to
+    that store loses it, and tries again with the next one.
     """
     deadline = time.monotonic() + limit.total_seconds()
     while True:
@@ -181,7 +186,7 @@ def _enter(
     found: Store,
     **options: Any,
 ) -> None:
-    """Make the world over `store`, with `timeout` for that since `start`.
+    """Make the world over `store`; `timeout` counts from `start`.
 
     The ranks have `found` each other in a store, which may be `store` itself.
     """
@@ -217,38 +222,39 @@ def new_group(
 ) -> ProcessGroup | int | None:
     """Make a group of some ranks of the world.
 
-    It waits for nobody. Every rank of the world calls it, and makes the same groups in
-    the same order; with `use_local_synchronization` only the members need to, whatever
-    else they make in between.
+    The call waits for no rank. Every rank of the world calls it, and makes the same
+    groups in the same order. With `use_local_synchronization` only the members need to
+    call it, and they may make any other groups in between.
 
-    That order is checked, by the world's store or by what ranks of this host found
-    there: the n-th calls of all ranks must have the same ranks, `backend` and
-    `group_desc`. A rank whose call differs from that of the rank which came first
-    raises `CollectiveMismatchError`, as do most that come after it; they get no group.
-    Ranks that came before have theirs.
-    Where such a group, or one made by a later call, should have had a rank that raised,
-    it is broken: its next operation, or the one that waits in it, raises the same.
+    The package checks this order, through the world's store or through notes of other
+    ranks of this host: the n-th calls of all ranks must have the same ranks, `backend`
+    and `group_desc`. If the call of a rank differs from that of the rank which came
+    first, the rank raises `CollectiveMismatchError`. Most ranks that come after it
+    raise the same error. These ranks get no group; ranks that came before have their
+    groups. If such a group, or one that a later call makes, lacks a rank because the
+    rank raised, the group is broken. Its next operation, or an operation that waits in
+    it, raises the same error.
 
     Args:
         ranks: global ranks; all by default. Group ranks follow their sorted order, or
             this order with `sort_ranks=False`.
         timeout: limit of operations on the group; by default that of the world.
         backend: as in `init_process_group`; by default that of the world.
-        pg_options: for the backend.
-        use_local_synchronization: the name is made from `ranks` instead of a counter
-            that all ranks of the world share, and nothing is compared.
-        group_desc: free text, seen as `group_desc`.
+        pg_options: options for the backend.
+        use_local_synchronization: the name of the group comes from `ranks` instead of a
+            counter that all ranks of the world share, and calls are not compared.
+        group_desc: free text, the attribute `group_desc`.
         device_id: kept as `ProcessGroup.bound_device_id`.
         sort_ranks: see `ranks`.
 
     Returns:
-        The group; on a rank that is not in it `GroupMember.NON_GROUP_MEMBER`, or None
+        The group. On a rank outside the group, `GroupMember.NON_GROUP_MEMBER`, or None
         with `use_local_synchronization`.
 
     Raises:
-        ValueError: no world; a rank twice or out of range.
-        CollectiveMismatchError: other ranks made another group as their n-th; names
-            both calls.
+        ValueError: there is no world; a rank is given twice or is out of range.
+        CollectiveMismatchError: the n-th call of other ranks makes another group; the
+            message names both calls.
 
     Example:
         ```python
@@ -280,13 +286,13 @@ def make_group(
     device_id: Any = None,
     sort_ranks: bool = True,
 ) -> ProcessGroup | int | None:
-    """`new_group` of some ranks of `parent`, whose order of reductions it gets."""
+    """Make a group as `new_group` does; it gets the reduction order of `parent`."""
     world = current()
     whole = default_group()
     members = check_members(ranks, whole.size(), sort_ranks)
     limit = _limit(timeout, whole.timeout)
     backend = backend or whole.backend
-    BackendConfig(backend)  # refuses what it does not know
+    BackendConfig(backend)  # refuses unknown backends
     if use_local_synchronization:
         num_alike = world.count_alike(members)
         name: str | None = f"{hashed(members)}:{num_alike}"
@@ -310,22 +316,22 @@ def make_group(
 
 
 def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
-    """Leave `group`, or with None the world and all its groups; free what they hold.
+    """Leave `group`, or with None the world and all its groups; free their resources.
 
-    Operations queued with `async_op` are finished first, and messages received; that
-    takes 10 seconds at most, or the group's timeout if it is shorter. What is queued
-    longer fails. Members that still need this rank in an operation get
-    `RankFailedError`. After the world is destroyed,
-    `init_process_group` may be called again. Calling it before the program ends is good
-    style but not needed.
+    The call first waits until operations queued with `async_op` have ended and peers
+    have received this rank's messages. It waits at most 10 seconds, or the group's
+    timeout if this is shorter. Operations and messages that are not done by then fail.
+    Members that still need this rank in an operation get `RankFailedError`. After the
+    world is destroyed, `init_process_group` may be called again. A program need not
+    call this function before it ends, but it is good style.
 
     Raises:
-        ValueError: there is no such group (any more).
+        ValueError: there is no such group, or no longer.
         AssertionError: there is no world.
-        CollectiveTimeoutError: peers have not received messages of this rank; it has
-            left all the same.
-        RankFailedError: so has a peer that never took a message which `isend` began
-            and nobody waited for.
+        CollectiveTimeoutError: peers have not received messages of this rank. The rank
+            has left the group nevertheless.
+        RankFailedError: a peer left without receiving a message that `isend` began and
+            for which nobody waited.
 
     Example:
         ```python
@@ -354,14 +360,14 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
 
 
 def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
-    """A limit that is kept; where torch checks it in Python it is a timedelta."""
+    """Return the limit to use; refuse what torch's Python code refuses."""
     limit = default if timeout is None else timeout
     check_timedelta(limit)
     return as_timedelta(limit)
 
 
 def _as_ours(store: Any) -> Store:
-    """`store`, one of torch's as one of ours; without torch there is none."""
+    """Return `store`; a store of torch is wrapped as a store of this package."""
     theirs = getattr(sys.modules.get("torch.distributed"), "Store", None)
     if theirs is None or not isinstance(store, theirs):
         return store  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""How a process group is made: its name, its communicators, its place in the World.
+"""Makes process groups: their names, their communicators, their entries in the World.
 
-Everything here is local: a group is known by its members, and its communicators meet at
-its first operation. For one thread at a time.
+Everything here is local: its members determine a group, and its communicators meet at
+its first operation. Only one thread at a time may make groups.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ def make_world(
     """Open the World and make the group of all its ranks.
 
     Args:
-        store: what the ranks share, for groups made later.
-        exchange: tells who the ranks are.
+        store: the store that the ranks share, for groups made later.
+        exchange: returns the processes of the ranks.
         rank: this rank.
-        size: how many there are.
-        name: of the group.
+        size: the number of ranks.
+        name: the name of the group.
         timeout: limit of its operations.
-        backend: as the caller named it, "undefined" for the defaults.
-        pg_options: for the backend.
+        backend: the name that the caller passed; "undefined" means the defaults.
+        pg_options: options for the backend.
         device_id: kept as `ProcessGroup.bound_device_id`.
-        parent: the group that it is made of.
+        parent: the group from which this one is made.
 
-    After an error the World is as before.
+    After an error the World is in its previous state.
 
     Raises:
-        ValueError: a fault is asked for that cannot come to pass in this world.
+        ValueError: a requested fault cannot happen in this world.
     """
     arrays.load()
     world = current()
@@ -119,19 +119,20 @@ def add_group(
 
     Args:
         members: global ranks, or ranks of `union`, in the order of their group ranks.
-        num_alike: how many groups of these members were made before.
-        name: by which this rank knows the group.
+        num_alike: the number of earlier groups of these members.
+        name: the name under which this rank knows the group.
         timeout: limit of its operations.
-        backend: as the caller named it, "undefined" for the defaults.
-        rank: this one's in the group; by default that of its global rank.
-        pg_options: for the backend.
+        backend: the name that the caller passed; "undefined" means the defaults.
+        rank: this rank in the group; by default it follows from the global rank.
+        pg_options: options for the backend.
         group_desc: free text.
         device_id: kept as `ProcessGroup.bound_device_id`.
         union: kept as `ProcessGroup.union`.
-        parent: the group that it is made of; None for one that settings describe.
+        parent: the group from which this one is made; with None, settings determine the
+            reduction order.
 
     Raises:
-        ValueError: there is a group of that name.
+        ValueError: there is already a group with this name.
     """
     world = current()
     home = union or world
@@ -174,7 +175,7 @@ def derive(
     group_desc: str,
     group_name: str | None = None,
 ) -> ProcessGroup:
-    """Make a group of some ranks of `parent`, this one among them, in this order."""
+    """Make a group of the `picked` ranks of `parent`, in this order, with this rank."""
     members = [parent.global_rank(rank) for rank in picked]
     home = parent.union or current()
     num_alike = home.count_alike(members)
@@ -260,10 +261,10 @@ def merge(
 
 
 def find(name: str) -> ProcessGroup:
-    """The group of this name: what a pickled group is read back as.
+    """Return the group of this name, for reading a pickled group.
 
     Raises:
-        ValueError: this process has none.
+        ValueError: this process has no such group.
     """
     try:
         return current().groups[name]
@@ -275,7 +276,7 @@ def find(name: str) -> ProcessGroup:
 
 
 class _Maker:
-    """Hands the functions above to the groups themselves, which are a layer below."""
+    """Gives the functions above to the groups, which are in a lower layer."""
 
     find = staticmethod(find)
     split = staticmethod(split)
@@ -286,7 +287,7 @@ def check_of_world(operation: str, group: ProcessGroup) -> None:
     """Refuse a merged group, whose ranks have no numbers in this world.
 
     Raises:
-        ValueError: it is one.
+        ValueError: `group` is a merged group.
     """
     if group.union is not None:
         raise ValueError(
@@ -298,7 +299,7 @@ def check_of_world(operation: str, group: ProcessGroup) -> None:
 def check_members(
     ranks: Sequence[int] | None, world_size: int, sort: bool
 ) -> list[int]:
-    """The global ranks of a group to be made, checked and in order."""
+    """Return the global ranks of a new group, checked and in order."""
     try:
         members = [*map(operator.index, range(world_size) if ranks is None else ranks)]
     except TypeError:
@@ -332,21 +333,21 @@ def _check_name(name: str) -> None:
 
 
 def hashed(ranks: Sequence[int]) -> str:
-    """A name for the group of `ranks` that all of them find without asking."""
+    """Return a name for the group of `ranks` that each rank computes without asking."""
     import hashlib  # some milliseconds that a mere import of the package need not take
 
     return hashlib.sha1(repr(list(ranks)).encode(), usedforsecurity=False).hexdigest()
 
 
 def _reduce_order(pg_options: Any, parent: ProcessGroup | None) -> str:
-    """That of a group with these options which is made of `parent`."""
+    """Return the reduction order of a group with these options, made from `parent`."""
     if isinstance(pg_options, NativeOptions) and pg_options.reduce_order is not None:
         return pg_options.reduce_order
     return settings.reduce_order.get() if parent is None else parent.reduce_order
 
 
 def _restricted(parent: ProcessGroup, backend: str | None) -> str:
-    """The backend of a child: that of `parent`, or a part of it."""
+    """Return the backend of a child group: that of `parent`, or a part of it."""
     if backend is None:
         return parent.backend
     assert parent.config is not None, "a registered group is bound"
@@ -363,7 +364,7 @@ def _restricted(parent: ProcessGroup, backend: str | None) -> str:
 def _make_group(
     options: CommunicatorOptions, config: BackendConfig, pg_options: Any
 ) -> ProcessGroup:
-    """A group with a communicator of each backend in `config`.
+    """Return a group with one communicator per backend in `config`.
 
     A backend may also make the whole group, which then serves every device.
     """
@@ -397,9 +398,9 @@ def _make_group(
 
 
 def _options_of(name: str, names: Iterable[str], pg_options: Any) -> Any:
-    """What the backend `name` of a group with the backends `names` gets of its options.
+    """Return the options for the backend `name` of a group with the backends `names`.
 
-    Where some are native and some are not, each gets those of its kind.
+    If some backends are native and some are not, each gets the options of its kind.
     """
     are_native = {is_native(each) for each in names}
     is_for_native = isinstance(pg_options, NativeOptions)

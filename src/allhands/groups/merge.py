@@ -1,10 +1,11 @@
-"""How groups of several worlds find their places in a merged group.
+"""Finds the places of groups of several worlds in a merged group.
 
-They share a store, and in it one record: which attempt to merge this is, how many ranks
-it is to have, how many have come. Each group adds itself there at once, by its rank 0,
-which then waits for the others and tells its group how that ended. An attempt that
-fails does so for every group that has come, and the next one begins with nobody: what
-a failed one left is in nobody's way.
+The groups share a store, and in it one record. The record says which attempt to merge
+this is, how many ranks the merged group will have, and how many have come. Rank 0 of
+each group adds its group to the record atomically, waits for the other groups, and
+tells its own group the result. If an attempt fails, it fails for every group that has
+come. The next attempt starts with no groups, and the remains of a failed attempt do not
+affect it.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from allhands.store.limits import poll
 __all__ = ["Place", "find_place"]
 
 _MESSAGE_BYTES = 1024
-# Within these rank 0 tells its group what it has waited for; the group has come.
+# Rank 0 sends the result to its group within this time; all ranks of the group have
+# come.
 _GRACE = timedelta(seconds=60)
 
 
 class Place(NamedTuple):
-    """Where a group stands in the one that it is merged into."""
+    """The place of a group in the merged group."""
 
     attempt: int
-    """Unlike all others through the same store."""
+    """Unique among all attempts through the same store."""
     first: int
-    """The new rank of the group's rank 0; the others follow."""
+    """The new rank of the group's rank 0; its other ranks follow."""
 
 
 def find_place(
@@ -51,25 +53,25 @@ def find_place(
     timeout: timedelta,
     name: str,
 ) -> Place:
-    """The place of group `name` in a merged one of `size` ranks; all its ranks call.
+    """Return the place of group `name` in a merged group; all its ranks call this.
 
-    Returns when groups of `size` ranks together have come.
+    The call returns when groups with `size` ranks in total have come.
 
     Args:
-        communicator: the group's.
-        store: what all groups reach.
-        rank: this process's in the group.
-        num_ranks: how many the group has.
-        size: how many the merged group is to have.
-        timeout: for the group's ranks, and then for the other groups.
-        name: of the group, for errors.
+        communicator: the communicator of the group.
+        store: a store that all groups reach.
+        rank: this process's rank in the group.
+        num_ranks: the number of ranks in the group.
+        size: the number of ranks in the merged group.
+        timeout: the limit for the ranks of this group, and then for the other groups.
+        name: the name of the group, for errors.
 
     Raises:
-        DistStoreError: other groups did not come within `timeout`, one that came gave
-            up, or its rank 0 died; on other ranks than 0 also where rank 0 could not
-            use the store.
-        ValueError: the groups have more ranks together than `size`, or do not agree
-            about it.
+        DistStoreError: other groups did not come within `timeout`, or a group that had
+            come gave up or its rank 0 died. Ranks other than 0 also raise it if rank 0
+            could not use the store.
+        ValueError: the groups have more than `size` ranks in total, or pass different
+            sizes.
     """
     size = operator.index(size)
     communicator.barrier(timeout, False)
@@ -82,7 +84,7 @@ def find_place(
         text = "{} {}".format(*place)
     except BaseException as error:
         text = _kept(error, f"rank 0 of group {name!r} raised ")
-        with suppress(DistError):  # the others have gone: the error here is the first
+        with suppress(DistError):  # the others have gone: this error came first
             _tell(communicator, message, text, timeout)
         raise
     _tell(communicator, message, text, timeout)
@@ -105,7 +107,7 @@ def _read_message(message: np.ndarray) -> Place:
 
 
 def _kept(error: BaseException, raised: str) -> str:
-    """`error` as text, from which `_error` makes one like it."""
+    """Return `error` as text, from which `_error` makes a similar error."""
     kind = "ValueError" if isinstance(error, ValueError) else "DistStoreError"
     text = str(error)
     if not text.startswith(CALL):
@@ -119,7 +121,7 @@ def _error(kept: str) -> Exception:
 
 
 class _Arrival:
-    """One attempt of a group, at its rank 0."""
+    """One attempt of a group to merge, on its rank 0."""
 
     def __init__(
         self, store: Store, num_ranks: int, size: int, timeout: timedelta, name: str
@@ -139,7 +141,7 @@ class _Arrival:
             self._wait(found.attempt)
         except BaseException as error:
             if self._found is not None:
-                with suppress(Exception):  # the store itself may be what failed
+                with suppress(Exception):  # the store itself may be the cause
                     failure = _kept(error, f"{self._subject} raised ")
                     self._give_up(self._found.attempt, failure)
             raise
@@ -150,7 +152,7 @@ class _Arrival:
         return f"rank 0 of group {self._name!r}"
 
     def _come(self) -> MergeRecord:
-        """Add this group to the attempt, or end that; the record as it was before."""
+        """Add this group to the attempt, or end it; return the previous record."""
         found = MergeRecord()
 
         def with_this_group(data: bytes | None) -> bytes:
@@ -202,14 +204,15 @@ class _Arrival:
             f"{self._size} ranks, which did not come: {missing}"
         )
         self._give_up(attempt, f"DistStoreError:{problem}")
-        if not self._has_ended(self._look(), attempt):  # in the last moment
+        # they may have come at the last moment
+        if not self._has_ended(self._look(), attempt):
             raise DistStoreError(problem)
 
     def _look(self) -> MergeRecord:
         return MergeRecord.read(look(self._store, KEY))
 
     def _has_ended(self, now: MergeRecord, attempt: int) -> bool:
-        """Whether all have come.
+        """Return whether all groups have come.
 
         Raises:
             DistStoreError, ValueError: the attempt has failed.
@@ -223,7 +226,7 @@ class _Arrival:
         return False
 
     def _give_up(self, attempt: int, failure: str) -> None:
-        """End the attempt for all, unless it has ended."""
+        """End the attempt for all groups, unless it has ended."""
 
         def without_it(data: bytes | None) -> bytes:
             now = MergeRecord.read(data)

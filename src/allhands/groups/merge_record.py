@@ -1,4 +1,4 @@
-"""The record that groups of several worlds keep in their store while they merge."""
+"""MergeRecord: what groups of several worlds keep in their store while they merge."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from allhands.rendezvous.identity import Identity, is_alive, is_identity
 __all__ = ["CALL", "KEY", "MergeRecord"]
 
 KEY = "merge"
-"""Where the store has it."""
+"""The key of the record in the store."""
 CALL = "merge_remote_group"
-"""What errors name."""
-_NUM_FAILURES = 16  # that a record keeps
+"""The name of the call in errors."""
+_NUM_FAILURES = 16  # the most failures that a record keeps
 
 
 @dataclass
@@ -25,16 +25,16 @@ class MergeRecord:
     size: int = 0
     come: int = 0
     failures: dict[int, str] = field(default_factory=dict)
-    """By attempt, the last ones."""
+    """The last failures, by attempt."""
     processes: list[Identity] = field(default_factory=list)
-    """Of each group that has come, its rank 0."""
+    """The process of rank 0 of each group that has come."""
 
     @staticmethod
     def read(data: bytes | None) -> MergeRecord:
-        """What the store has; None: nothing yet.
+        """Parse the store's value; None means that there is none yet.
 
         Raises:
-            DistStoreError: no merge wrote that.
+            DistStoreError: the value is not the record of a merge.
         """
         if data is None:
             return MergeRecord()
@@ -59,24 +59,24 @@ class MergeRecord:
         return MergeRecord(attempt, size, come, failures, identities)
 
     def write(self) -> bytes:
-        """As the store has it."""
+        """Return the record as the value for the store."""
         failures = {str(n): text for n, text in self.failures.items()}
         said = [self.attempt, self.size, self.come, failures, self.processes]
         return json.dumps(said).encode()
 
     def is_full(self) -> bool:
-        """Whether all have come."""
+        """Return whether all groups have come."""
         return 0 < self.size == self.come
 
     def death(self) -> str:
-        """What to say of a group whose rank 0 came and died; empty where none did."""
+        """Return an error text if rank 0 of a group came and died, else ""."""
         dead = [each.pid for each in self.processes if not is_alive(each)]
         if not dead:
             return ""
         return f"{CALL}: pid {dead[0]}, rank 0 of a group that had come, died"
 
     def next(self, failure: str = "") -> MergeRecord:
-        """That of the next attempt; `failure` says why this one ended, if it failed."""
+        """Return the record of the next attempt; `failure` says why this one failed."""
         failures = dict(self.failures)
         if failure:
             failures[self.attempt] = failure

@@ -1,30 +1,34 @@
-"""Do all ranks of the world make the same groups in the same order?
+"""Checks that all ranks of the world make the same groups in the same order.
 
-A group that some ranks make as their third and others as their fourth is not the same
-group, so `new_group` compares: the rank that comes first to the n-th call leaves in the
-world's store what it makes, and who comes later looks. Where a rank of the same host
-has found already that they agree, it looks in memory of the host (`agreed_calls`), else
-in the store. So a call costs the store one operation for each host, and some more where
-ranks come at once. Nobody waits, and nothing is deleted until the store is.
+If some ranks make a group as their third and others as their fourth, it is not the same
+group. So `new_group` compares the calls. The rank that comes first to the n-th call
+writes its call to the world's store, and ranks that come later compare. If a rank of
+the same host has already found that the ranks agree, a later rank reads this in memory
+of the host (`agreed_calls`); otherwise it asks the store. So a call costs the store one
+operation per host, and a few more if ranks come at the same time. No rank waits, and
+nothing is deleted before the store is.
 
-Where ranks differ,
+If ranks differ:
 
-- a rank that comes later and makes something else raises `CollectiveMismatchError`;
-- it leaves a note, so that ranks that come to this call after it raise too, unless
-  ranks of their host had found before that they agree, and their call is alike;
-- ranks that came before it have their groups already. If one of these, or a group they
-  make later, is one that a rank which raised was to be in by either call, then that
-  rank breaks it, and whoever waits in it or uses it raises the same error.
+- A rank that comes later and makes another group raises `CollectiveMismatchError`.
+- This rank leaves a note, so that ranks that come to this call after it raise the
+  error, too. Ranks of a host that has noted before that the ranks agree do not, if
+  their call is the same.
+- Ranks that came before it already have their groups. If one of these groups, or a
+  group that they make later, should contain a rank that raised by either of the two
+  calls, then that rank breaks the group. Any rank that waits in the group or uses it
+  raises the same error.
 
-So nobody waits for a rank that raised. Others are not disturbed, and later calls can
-succeed. Where the store cannot compare, or is gone, nothing is checked.
+So no rank waits for a rank that raised. Other groups are not affected, and later calls
+can succeed. If the store cannot compare values, or is gone, there is no check.
 
-Some groups are made by a part of the world: `new_subgroups` of a group is for that
-group's ranks, the *parent*, who do not count it as a call. The other ranks may call
-`new_group` for the same members, as torch.distributed wants them to, or leave it out.
-So the parent's ranks first note it in the store. Then a call for these members by a
-rank outside the parent counts only where others make it too: where calls differ, that
-rank does not count its own, and everyone else passes over it.
+Some groups are made by a part of the world: only the ranks of a group, the *parent*,
+have to call `new_subgroups` of this group, and for them it does not count as a call.
+The other ranks may call `new_group` for the same members, as torch.distributed
+requires, or leave it out. So the parent's ranks first note the members in the store.
+Then a call for these members by a rank outside the parent counts only if other ranks
+make it, too. If calls differ, that rank does not count its own call, and all others
+skip it.
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ __all__ = ["name_in_order", "tell_parent"]
 
 
 class _Call(NamedTuple):
-    """What a rank makes as its n-th group."""
+    """The call of a rank for its n-th group."""
 
     rank: int
     members: list[int]
@@ -65,15 +69,16 @@ class _Call(NamedTuple):
 def name_in_order(
     members: list[int], backend: str, group_desc: str | None
 ) -> str | None:
-    """The name of the group that every rank of the world now makes: its number.
+    """Return the name of the group that every rank of the world now makes: its number.
 
-    None where the call does not count, which only happens to a rank outside the group.
+    Returns None if the call does not count, which only happens outside the group.
 
     Raises:
-        CollectiveMismatchError: some rank makes another one; names both calls.
+        CollectiveMismatchError: another rank makes another group; the message names
+            both calls.
     """
     world = current()
-    if not world.has_met:  # the backends in use do not need to know who the ranks are
+    if not world.has_met:  # these backends need not know the ranks
         return world.next_name()
     mine = _Call(default_group().rank(), members, backend, group_desc)
     what = json.dumps(mine[1:])
@@ -100,9 +105,9 @@ def name_in_order(
 
 
 def tell_parent(parent: Sequence[int], parts: Sequence[Sequence[int]]) -> None:
-    """Let all ranks know that those of `parent` make groups of these members.
+    """Note in the store that the ranks of `parent` make groups of these members.
 
-    Every rank of `parent` calls it before it makes them.
+    Every rank of `parent` calls this before it makes them.
     """
     if not current().has_met:
         return
@@ -124,7 +129,7 @@ def _tell_parent(store: Store, key: str, parent: set[int]) -> None:
 
 
 def _agreed_calls() -> AgreedCalls:
-    """Where the calls of this world's ranks are compared, and what is known of them."""
+    """Return this world's known results, with the store that compares its calls."""
     world = current()
     if world.agreed_calls is None:
         token = world.roster().token_for("group order").hex()[:16]
@@ -134,10 +139,10 @@ def _agreed_calls() -> AgreedCalls:
 
 
 def _calls(name: str, text: bytes) -> list[_Call]:
-    """What the store has of the call of this name: the first that was made, and others.
+    """Parse the store's value for the call of this name: the first call, and others.
 
     Raises:
-        DistStoreError: no rank wrote that.
+        DistStoreError: no rank wrote this value.
     """
     try:
         calls = [_Call(*call) for call in json.loads(text)]
@@ -163,7 +168,7 @@ def _is_right(call: _Call) -> bool:
 
 
 def _need_not_count(store: Store, call: _Call) -> bool:
-    """Whether the caller is outside a parent of these members."""
+    """Return whether the caller is outside a parent of these members."""
     key = f"parent/{hashed(sorted(call.members))}"
     with suppress(NotImplementedError, DistError):
         return store.check([key]) and call.rank not in json.loads(store.get(key))
@@ -173,10 +178,10 @@ def _need_not_count(store: Store, call: _Call) -> bool:
 def _disagree(
     agreed: AgreedCalls, name: str, mine: _Call, first: _Call, others: list[_Call]
 ) -> NoReturn:
-    """Raise, and see to it that nobody waits for this rank."""
+    """Raise an error, and make sure that no rank waits for this rank."""
     is_same = first[1:] == mine[1:]
     if not others:
-        with suppress(DistError):  # then only those who use the groups will know
+        with suppress(DistError):  # then only ranks that use the groups learn of it
             agreed.store.set(name, json.dumps([first, mine]))
     agreed.forget(int(name))
     other = others[0] if is_same else mine
@@ -195,7 +200,7 @@ def _disagree(
 
 
 def _break_off(call: _Call, reason: str) -> None:
-    """Break the group of `call`, which this rank was to be in and will not make."""
+    """Break the group of `call`: this rank belongs to it but will not make it."""
     world = current()
     rank = default_group().rank()
     served = BackendConfig(call.backend).get_device_backend_map().values()

@@ -1,7 +1,7 @@
-"""The group that `GroupMember.NON_GROUP_MEMBER` stands for: one this rank is not in.
+"""OUTSIDER: the group for `GroupMember.NON_GROUP_MEMBER`, on a rank outside a group.
 
-It has the shape of a group, so that no operation has to ask: ranks and sizes are -1,
-and an operation on it warns and does nothing.
+It has the methods of a group, so no operation has to test for it. Its ranks and sizes
+are -1. An operation on it warns and does nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["OUTSIDER", "warn_outsider"]
 
 
 def warn_outsider(operation: str, stacklevel: int = 3) -> None:
-    """What an operation on a group does on a rank that is not in it."""
+    """Warn that `operation` runs on a rank outside its group."""
     world = current().default
     rank = -1 if world is None else world.rank()
     warnings.warn(
@@ -33,7 +33,7 @@ def warn_outsider(operation: str, stacklevel: int = 3) -> None:
 
 
 class _OutsiderCommunicator(Communicator):
-    """Warns. The caller of a public function is two or three calls above."""
+    """Warns. The caller of a public function is two or three frames above."""
 
     def submit(self, call: Call) -> Work | None:
         name = call.op.removesuffix("_status")
@@ -62,7 +62,7 @@ class _OutsiderCommunicator(Communicator):
 
 
 class _Outsider(ProcessGroup):
-    """Of size -1; whatever rank is meant, it is -1."""
+    """A group of size -1, in which every rank is -1."""
 
     def __init__(self) -> None:
         super().__init__(-1, -1)

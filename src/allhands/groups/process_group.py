@@ -1,12 +1,12 @@
-"""ProcessGroup: some ranks of the world that communicate, as one of them sees it.
+"""ProcessGroup: some ranks of the world that communicate, as one of them sees them.
 
-It knows who its members are and has the `communicator` that the functions of
-`collectives` and `reductions` hand each operation to. torch's methods for operations
-come from `TorchMethods`. Ranks in its methods are ranks of the group. A group is made
-by `init_process_group` or `new_group`, which bind it; a backend of a user's own may
-derive from it and override torch's methods.
+A ProcessGroup knows its members. Its `communicator` carries out the operations of
+`collectives`, `reductions` and the other modules. torch's methods for operations come
+from `TorchMethods`. Ranks in its methods are ranks of the group. `init_process_group`
+and `new_group` make and bind a group. A user's own backend may derive from the class
+and override torch's methods.
 
-Thread-safe, but the members must agree on the order of operations.
+It is thread-safe, but the members must agree on the order of operations.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ from allhands.store import Store
 __all__ = ["GOODBYE_OF_THE_FAILED", "LONGEST_GOODBYE", "GroupMaker", "ProcessGroup"]
 
 LONGEST_GOODBYE = timedelta(seconds=10)
-"""Leaving a group waits no longer, however long the group's operations may take: what
-is under way when everybody leaves takes milliseconds, unless a peer will never come."""
+"""The most that leaving a group waits, whatever the timeout of the group is.
+
+Operations under way when everybody leaves take milliseconds, unless a peer never comes.
+"""
 GOODBYE_OF_THE_FAILED = timedelta(seconds=0.5)
-"""The others are to learn soon that this rank is no more."""
+"""The most that a failed rank waits: the others should soon learn that it has ended."""
 
 
 class GroupMaker(Protocol):
-    """What finds groups and makes them out of a group, for its methods."""
+    """Finds groups and makes groups from a group, for the methods of ProcessGroup."""
 
     def find(self, name: str) -> ProcessGroup:
-        """The group of this process that is called `name`."""
+        """Return this process's group with this name."""
 
     def split(
         self,
@@ -69,11 +71,12 @@ class GroupMaker(Protocol):
 
 
 class ProcessGroup(TorchMethods, HookMethods):
-    """Some ranks of the world that communicate, as one of them sees it.
+    """Some ranks of the world that communicate, as one of them sees the group.
 
-    Made by `init_process_group`, `new_group` and their kin, and passed as `group=` to
-    the functions of the package. Ranks in its methods are ranks of the group. Any
-    thread may use it, but its members must agree on the order of operations.
+    `init_process_group`, `new_group` and similar functions make groups. Programs pass
+    them as `group=` to the functions of the package. Ranks in its methods are ranks of
+    the group. Any thread may use it, but its members must agree on the order of
+    operations.
 
     Args:
         rank: this process's rank in the group.
@@ -88,7 +91,7 @@ class ProcessGroup(TorchMethods, HookMethods):
     """
 
     group_name: str = ""
-    """Known to all members and no other group of the world's."""
+    """All members know it, and no other group of the world has it."""
     group_desc: str = "undefined"
     """Free text, for people."""
     bound_device_id: Any = None
@@ -102,9 +105,9 @@ class ProcessGroup(TorchMethods, HookMethods):
         self._store: Store | None = None
         self.is_world = False
         self.union: Union | None = None
-        """Whose ranks its global ranks are; None for those of the world."""
+        """The merged world of the global ranks; None for ranks of the world."""
         self.reduce_order = "any"
-        """See `NativeOptions`; for groups that are made of this one."""
+        """See `NativeOptions`; groups made from this one inherit it."""
         self.backend = "undefined"
         self.config: BackendConfig | None = None
         self.global_ranks: tuple[int, ...] = ()
@@ -116,9 +119,9 @@ class ProcessGroup(TorchMethods, HookMethods):
         communicator: Communicator,
         maker: GroupMaker,
     ) -> None:
-        """Make a new object a group: its name, members and communicator.
+        """Give a new object its name, members and communicator.
 
-        For whoever makes groups, not for users of them.
+        For code that makes groups, not for users of groups.
         """
         self.group_name = options.group_id
         self.global_ranks = tuple(options.global_ranks_in_group)
@@ -139,16 +142,16 @@ class ProcessGroup(TorchMethods, HookMethods):
         return self._rank
 
     def size(self) -> int:
-        """How many ranks the group has."""
+        """The number of ranks in the group."""
         return self._size
 
     def group_rank(self, global_rank: int) -> int:
-        """The rank here of the process that is `global_rank` in the world.
+        """Return the group rank of the process that is `global_rank` in the world.
 
-        In the group of all ranks it is the same number, which is not checked.
+        In the group of all ranks this is the same number, and it is not checked.
 
         Raises:
-            ValueError: that process is not a member.
+            ValueError: the process is not a member.
         """
         if self.is_world:
             return global_rank
@@ -161,9 +164,9 @@ class ProcessGroup(TorchMethods, HookMethods):
             ) from None
 
     def global_rank(self, group_rank: int) -> int:
-        """The rank in the world of the process that is `group_rank` here.
+        """Return the world rank of the process that is `group_rank` in the group.
 
-        In the group of all ranks it is the same number, which is not checked.
+        In the group of all ranks this is the same number, and it is not checked.
 
         Raises:
             ValueError: there is no such rank.
@@ -178,15 +181,15 @@ class ProcessGroup(TorchMethods, HookMethods):
         return self.global_ranks[group_rank]
 
     def name(self) -> str:
-        """The name of the backend that the group was made with.
+        """Return the name of the backend that the group was made with.
 
-        A class of a user's own says it by `getBackendName()`, as in torch.
+        A user's own class gives it by `getBackendName()`, as in torch.
         """
         own = getattr(self, "getBackendName", None)
         return self.backend if own is None else str(own())
 
     def get_backend(self, device: Any) -> Communicator:
-        """What carries out this group's operations on arrays of `device`.
+        """Return the communicator that serves arrays of `device` in this group.
 
         `device` is a type or name ("cpu", "cuda:1") or a `torch.device`.
 
@@ -209,7 +212,7 @@ class ProcessGroup(TorchMethods, HookMethods):
         return communicator
 
     def get_group_store(self) -> Store:
-        """The world's store, with a prefix of the group's own.
+        """Return the world's store with the group's own prefix.
 
         Raises:
             ValueError: the group was destroyed.
@@ -221,37 +224,38 @@ class ProcessGroup(TorchMethods, HookMethods):
         return self._store
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickled, and deep-copied with what holds it, as its name.
+        # Pickled by name, also when an object that holds it is deep-copied.
         return self._maker.find, (self.group_name,)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the time limit of later operations that are given none."""
+        """Set the time limit of later operations without a limit of their own."""
         limit = as_timedelta(timeout)
         self.communicator.set_timeout(limit)
         self._timeout = limit
 
     @property
     def timeout(self) -> timedelta:
-        """The time limit of operations that are given none."""
+        """The time limit of operations without a limit of their own."""
         return self._timeout
 
     def abort(self, reason: str = "") -> None:
-        """Break the group for every member; whoever waits in it gets an error at once.
+        """Break the group for every member; ranks that wait in it get an error at once.
 
-        Every further operation raises `DistBackendError`. From any thread.
+        Every further operation raises `DistBackendError`. Any thread may call this.
         """
         self.communicator.abort(reason or "abort() was called")
 
     def shutdown(self, grace: timedelta = LONGEST_GOODBYE) -> None:
-        """Finish what is under way and leave; the group cannot be used after it.
+        """Finish operations under way and leave; then the group cannot be used.
 
-        Queued operations get `grace` to finish, and messages to be received, but no
-        more than the group's timeout; then they fail. `destroy_process_group` calls it.
-        A second call does nothing.
+        Queued operations have `grace`, but at most the group's timeout, to finish, and
+        so have peers to receive messages. Then they fail. `destroy_process_group` calls
+        it. A second call does nothing.
 
         Raises:
             CollectiveTimeoutError: peers have not received messages of this rank.
-            RankFailedError: a peer was gone before it took one that nobody waited for.
+            RankFailedError: a peer ended before it received a message for which nobody
+                waited.
         """
         self.communicator.close(min(to_seconds(self._timeout), to_seconds(grace)))
         self._store = None
@@ -265,14 +269,14 @@ class ProcessGroup(TorchMethods, HookMethods):
         group_desc: str | None = None,
         device_types: Sequence[Any] | None = None,
     ) -> ProcessGroup | None:
-        """Make a group of some `ranks` of this one; None where this rank is not in it.
+        """Make a group of some `ranks` of this one; None if this rank is not in it.
 
-        It sends no message, so only the members need to call it. `opts` are for the
-        backend; with `device_types` the group serves only those.
+        The call sends no message, so only the members need to make it. `opts` are
+        options for the backend. With `device_types` the group serves only these types.
 
         Raises:
             ValueError: a rank is out of range or comes twice, this group does not serve
-                a device type, or there is a group of that name.
+                a device type, or there is already a group with this name.
         """
         backend = None if device_types is None else self._serving_only(device_types)
         return self._maker.split(
@@ -289,22 +293,24 @@ class ProcessGroup(TorchMethods, HookMethods):
     ) -> ProcessGroup:
         """Join this group with groups of other worlds to one group of `size` ranks.
 
-        Every rank of every group calls it with the same `store`, one that all of them
-        reach and that serves one merge at a time. It returns when all have come. The
-        ranks of each old group follow each other in their old order; first come the
-        ranks of the group that came first.
+        Every rank of every group calls it with the same `store`. All groups must reach
+        the store, and it may serve only one merge at a time. The call returns when all
+        have come. The ranks of each old group are consecutive and keep their order. The
+        ranks of the group that came first have the lowest numbers.
 
-        For the new group `src` and `dst` are its own ranks, and so they are for groups
-        that are split from it. It can be used by every operation, split and shrunk; a
-        group that `shrink_group` makes of it keeps these numbers. The old groups stay.
+        In the new group and in groups that are split from it, `src` and `dst` are ranks
+        of the new group. Every operation works on it, and it can be split and shrunk; a
+        group that `shrink_group` makes from it keeps these numbers. The old groups
+        stay.
 
-        Where it fails, it does so on every rank that has come, and may be tried again.
+        If the merge fails, it fails on every rank that has come, and may be tried
+        again.
 
         Raises:
-            DistStoreError: some ranks did not come within `timeout`, names them; a rank
-                that came gave up or could not use the store.
-            ValueError: the groups have more than `size` ranks together or do not agree
-                about it, or there is a group of that name.
+            DistStoreError: some ranks, which the message names, did not come within
+                `timeout`; or a rank that came gave up or could not use the store.
+            ValueError: the groups have more than `size` ranks in total or pass
+                different sizes, or there is already a group with this name.
         """
         return self._maker.merge(self, store, size, timeout, group_name, group_desc)
 
@@ -315,7 +321,7 @@ class ProcessGroup(TorchMethods, HookMethods):
         try:
             self.communicator.barrier(timeout, False)
         except (CollectiveTimeoutError, RankFailedError) as error:
-            if "is broken since" in str(error):  # not in this call
+            if "is broken since" in str(error):  # an earlier call broke the group
                 raise
             absent = sorted(self.global_rank(rank) for rank in error.ranks)
             one_or_all = absent if wait_all_ranks else absent[:1]
@@ -332,16 +338,17 @@ class ProcessGroup(TorchMethods, HookMethods):
     def rank_meant(
         self, rank: int | None, group_rank: int | None, default: int | None = None
     ) -> int:
-        """The rank here that a caller means by a global or else by a group rank.
+        """Return the group rank that a caller names by a global or by a group rank.
 
-        Where neither is given it is the global rank `default`.
+        If the caller gives neither, it is the global rank `default`.
 
         Raises:
-            ValueError: both are given or none, or the global rank is no member's.
-            TypeError: it is no int.
+            ValueError: both ranks are given, or none, or the global rank is not a
+                member.
+            TypeError: the rank is not an int.
         """
         if type(rank) is int and group_rank is None and self.is_world:
-            return rank  # as it is in most calls
+            return rank  # the usual case
         if group_rank is None:
             meant = default if rank is None else rank
         elif rank is None:
@@ -361,11 +368,11 @@ class ProcessGroup(TorchMethods, HookMethods):
         return self.group_rank(meant)
 
     def peer_meant(self, role: str, rank: int | None, group_rank: int | None) -> int:
-        """`rank_meant`, which must be a member's.
+        """Return `rank_meant`, which must be a member.
 
         Raises:
-            ValueError: it is not; or as `rank_meant`.
-            TypeError: it is no int.
+            ValueError: the rank is not a member; or see `rank_meant`.
+            TypeError: the rank is not an int.
         """
         peer = self.rank_meant(rank, group_rank)
         if not 0 <= peer < self._size:
@@ -376,7 +383,7 @@ class ProcessGroup(TorchMethods, HookMethods):
         return peer
 
     def _serving_only(self, device_types: Sequence[Any]) -> str:
-        """The part of this group's "device:backend" pairs for these devices."""
+        """Return this group's "device:backend" pairs for these devices."""
         assert self.config is not None, "bind() comes first"
         by_device = self.config.get_device_backend_map()
         devices = [str(getattr(kind, "type", kind)) for kind in device_types]

@@ -1,6 +1,6 @@
-"""Questions about groups: who am I, who is in it, what serves it. None communicates.
+"""Queries about groups: this rank, the members, the backend. None communicates.
 
-Where a function takes a group, None means the group of all ranks. For a group that this
+If a function takes a group, None means the group of all ranks. For a group that this
 rank is not in (`GroupMember.NON_GROUP_MEMBER`), ranks and sizes are -1.
 """
 
@@ -54,7 +54,7 @@ class group(metaclass=_HasWorld):
 
 
 class GroupMember(metaclass=_HasWorld):
-    """`GroupMember.WORLD`, as `group.WORLD`, and the mark of a non-member.
+    """`GroupMember.WORLD`, the same as `group.WORLD`, and the mark of a non-member.
 
     Example:
         ```python
@@ -68,12 +68,12 @@ class GroupMember(metaclass=_HasWorld):
 
 
 def is_available() -> bool:
-    """Whether the package can be used: always true."""
+    """Return whether the package can be used: always True."""
     return True
 
 
 def is_initialized() -> bool:
-    """Whether there is a world: made by `init_process_group`, not destroyed since.
+    """Return whether `init_process_group` has made a world that still exists.
 
     Example:
         ```python
@@ -85,15 +85,15 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher (`allhands run`, torchrun) started this process."""
+    """Return whether a launcher (`allhands run`, torchrun) started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def get_rank(group: Group = None) -> int:
-    """This process's rank in `group`; -1 if it is not in it.
+    """Return this process's rank in `group`; -1 if it is not a member.
 
     Raises:
-        ValueError: no world, or no such group.
+        ValueError: there is no world, or no such group.
 
     Example:
         ```python
@@ -105,10 +105,10 @@ def get_rank(group: Group = None) -> int:
 
 
 def get_world_size(group: Group = None) -> int:
-    """How many ranks `group` has; -1 if this process is not in it.
+    """Return the number of ranks in `group`; -1 if this process is not a member.
 
     Raises:
-        ValueError: no world, or no such group.
+        ValueError: there is no world, or no such group.
 
     Example:
         ```python
@@ -120,9 +120,9 @@ def get_world_size(group: Group = None) -> int:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The rank in `group` of the process that is `global_rank` in the world.
+    """Return the rank in `group` of the process that is `global_rank` in the world.
 
-    For the group of all ranks it is the same number, which is not checked.
+    For the group of all ranks this is the same number, and it is not checked.
 
     Raises:
         ValueError: the process is not in `group`, or there is no such group.
@@ -137,9 +137,9 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The world's rank of the process that is `group_rank` in `group`.
+    """Return the world rank of the process that is `group_rank` in `group`.
 
-    For the group of all ranks it is the same number, which is not checked.
+    For the group of all ranks this is the same number, and it is not checked.
 
     Raises:
         ValueError: `group` has no such rank, or there is no such group.
@@ -154,10 +154,10 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
-    """The global ranks of the members of `group`, by group rank.
+    """Return the global ranks of the members of `group`, by group rank.
 
     Raises:
-        ValueError: this process is not in it, or there is no such group.
+        ValueError: this process is not a member, or there is no such group.
 
     Example:
         ```python
@@ -168,10 +168,10 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
 
 
 def get_backend(group: Group = None) -> str:
-    """The backend that `group` was made with, "undefined" where none was named.
+    """Return the backend that `group` was made with; "undefined" if none was named.
 
     Raises:
-        ValueError: this process is not in it, or there is no such group.
+        ValueError: this process is not a member, or there is no such group.
 
     Example:
         ```python
@@ -183,10 +183,10 @@ def get_backend(group: Group = None) -> str:
 
 
 def get_backend_config(group: Group = None) -> str:
-    """Which backend of `group` serves which device type: "cpu:native".
+    """Return which backend of `group` serves which device type: "cpu:native".
 
     Raises:
-        ValueError: this process is not in it, or there is no such group.
+        ValueError: this process is not a member, or there is no such group.
 
     Example:
         ```python
@@ -198,13 +198,13 @@ def get_backend_config(group: Group = None) -> str:
 
 
 def get_backend_impl(group: Group = None, device: Any = None) -> Communicator:
-    """What carries out the operations of `group` on arrays of `device`.
+    """Return the communicator that serves arrays of `device` in `group`.
 
-    `device` is a type or name ("cpu", "cuda:1") or a `torch.device`; by default the one
-    that `group` was bound to, else the CPU.
+    `device` is a type or name ("cpu", "cuda:1") or a `torch.device`; by default it is
+    the device that `group` was bound to, or else the CPU.
 
     Raises:
-        ValueError: this process is not in it, or there is no such group.
+        ValueError: this process is not a member, or there is no such group.
         RuntimeError: `group` does not serve that device.
 
     Example:
@@ -217,13 +217,13 @@ def get_backend_impl(group: Group = None, device: Any = None) -> Communicator:
 
 
 def set_timeout(timeout: timedelta, group: Group = None) -> None:
-    """Set the time limit of later operations on `group` that are given none.
+    """Set the limit of later operations on `group` without a limit of their own.
 
-    Only on this rank; operations under way keep theirs.
+    This has an effect only on this rank. Operations under way keep their limits.
 
     Raises:
-        TypeError: `timeout` is no timedelta.
-        ValueError: it is negative; this process is not in `group`.
+        TypeError: `timeout` is not a timedelta.
+        ValueError: `timeout` is negative; this process is not in `group`.
 
     Example:
         ```python
@@ -234,10 +234,10 @@ def set_timeout(timeout: timedelta, group: Group = None) -> None:
 
 
 def get_pg_count() -> int:
-    """How many groups were made since `init_process_group`, the world included.
+    """Return the number of groups made since `init_process_group`, with the world.
 
-    Counts also those that this rank is not in, and those destroyed since. Without a
-    world it is 0.
+    Groups that this rank is not in count, and so do destroyed groups. Without a world
+    the number is 0.
 
     Example:
         ```python
@@ -250,11 +250,12 @@ def get_pg_count() -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's rank among those that the launcher started on this host.
+    """Return this process's rank among those that the launcher started on this host.
 
     Raises:
-        RuntimeError: there was no launcher, and no `fallback_rank` is given.
-        ValueError: what a launcher has set is incomplete, likewise.
+        RuntimeError: there was no launcher, and there is no `fallback_rank`.
+        ValueError: the launcher's variables are incomplete, and there is no
+            `fallback_rank`.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""DistributedSampler: which samples of a dataset are this rank's, in which order."""
+"""DistributedSampler: the samples of a dataset that belong to this rank, in order."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from allhands.groups.queries import get_rank, get_world_size
 
 __all__ = ["DistributedSampler"]
 
-_NUM_SEEDS = 1 << 64  # NumPy takes no negative ones
+_NUM_SEEDS = 1 << 64  # NumPy takes no negative seeds
 
 
 class DistributedSampler:
     """This rank's share of the numbers of a dataset's samples, shuffled each epoch.
 
-    All ranks shuffle alike, without communication, and take every `num_replicas`-th
-    number: shares have one length and, together, all samples. Where the samples cannot
-    be shared evenly, the first numbers come a second time, or with `drop_last` the last
-    ones not at all. It works with any dataset that has a length, with or without torch:
+    All ranks shuffle in the same way, without communication, and take every
+    `num_replicas`-th number. So all shares have the same length, and together they have
+    all samples. If the samples cannot be divided evenly, the first numbers come a
+    second time; with `drop_last` the last numbers are left out instead. The class works
+    with any dataset that has a length, with or without torch:
     `torch.utils.data.DataLoader` takes it as `sampler`.
 
-    As in torch, whose class of this name shuffles in another order.
+    torch has a class of this name, which shuffles in another order.
 
     Args:
-        dataset: only its length counts.
-        num_replicas: how many shares there are; by default the ranks of the world.
-        rank: whose share; by default this rank's.
-        shuffle: or else the numbers stay in order.
-        seed: of the shuffling, the same on every rank.
+        dataset: any object with a length.
+        num_replicas: the number of shares; by default the number of ranks in the world.
+        rank: the rank whose share this is; by default this rank.
+        shuffle: whether to shuffle; otherwise the numbers stay in order.
+        seed: the seed for shuffling, the same on every rank.
         drop_last: see above.
 
     Raises:
@@ -71,12 +72,12 @@ class DistributedSampler:
         self.epoch = 0
         whole, rest = divmod(len(dataset), self.num_replicas)
         self.num_samples = whole + (rest > 0 and not drop_last)
-        """Of this rank."""
+        """The number of samples of this rank."""
         self.total_size = self.num_samples * self.num_replicas
-        """Of all ranks."""
+        """The number of samples of all ranks."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle otherwise from now on; every rank gives the same number."""
+        """Shuffle differently from now on; every rank passes the same number."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:

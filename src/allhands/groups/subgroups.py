@@ -1,7 +1,8 @@
 """Several groups at once, and groups from groups: split and shrink.
 
-Like `new_group`, nothing here sends a message but `split_group_by_color`; a dead rank
-disturbs nobody who makes groups without it. For one thread at a time.
+Like `new_group`, these functions send no message, except `split_group_by_color`. A dead
+rank does not affect ranks that make groups without it. Only one thread at a time may
+call them.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ def new_subgroups(
     """Divide `group` into subgroups of `group_size` consecutive ranks each.
 
     Every rank of `group` calls it. Ranks of the world outside `group` need not do
-    anything; they may call `new_group` for each of the subgroups, as torch.distributed
-    wants them to, all of them or none. Without `group_size` the ranks of one host make
+    anything. They may call `new_group` for each of the subgroups, as torch.distributed
+    requires; then all of them have to. Without `group_size` the ranks of each host form
     one subgroup. The other arguments are those of `new_group`.
 
     Returns:
-        The subgroup that this rank is in, and a list of all of them, in which
-        `GroupMember.NON_GROUP_MEMBER` stands for those that it is not in.
+        The subgroup that this rank is in, and a list of all subgroups. In the list,
+        `GroupMember.NON_GROUP_MEMBER` stands for a subgroup that this rank is not in.
 
     Raises:
         ValueError: `group_size` is not positive or does not divide the group's size.
@@ -92,18 +93,18 @@ def new_subgroups_by_enumeration(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[ProcessGroup | None, Groups]:
-    """Make a subgroup of each list of global ranks; the lists must not overlap.
+    """Make a subgroup from each list of global ranks; the lists must not overlap.
 
     Every rank of the world calls it. The other arguments are those of `new_group`.
 
     Returns:
-        The subgroup that this rank is in, None where there is none, and a list of all
-        of them, in which `GroupMember.NON_GROUP_MEMBER` stands for those that it is
-        not in.
+        The subgroup that this rank is in, or None if there is none, and a list of all
+        subgroups. In the list, `GroupMember.NON_GROUP_MEMBER` stands for a subgroup
+        that this rank is not in.
 
     Raises:
-        ValueError: there is no list, or one is empty; a rank comes twice or is out of
-            range. No group was made then.
+        ValueError: there is no list, or one is empty; a rank is given twice or is out
+            of range. Then no group was made.
 
     Example:
         ```python
@@ -129,22 +130,22 @@ def split_group(
     """Divide `parent_pg` into groups of the given ranks of `parent_pg`.
 
     Every rank of the parent calls it with the same lists, which must not overlap and
-    need not hold every rank. The parent stays as it is.
+    need not hold every rank. The parent does not change.
 
     Args:
-        parent_pg: the group to divide; by default that of all ranks.
-        split_ranks: for each new group its ranks in the parent.
+        parent_pg: the group to divide; by default the group of all ranks.
+        split_ranks: for each new group, its ranks in the parent.
         timeout: limit of operations; by default the parent's.
-        pg_options: for the backend.
+        pg_options: options for the backend.
         group_desc: free text; by default made from the parent's.
         backend: some of the parent's "device:backend" pairs, to serve only those.
 
     Returns:
-        The group that this rank is in; None where it is in none.
+        The new group that this rank is in; None if there is none.
 
     Raises:
-        ValueError: there is no list, or one is empty; a rank comes twice or is out of
-            range; `backend` is not part of the parent's.
+        ValueError: there is no list, or one is empty; a rank is given twice or is out
+            of range; `backend` is not part of the parent's.
 
     Example:
         ```python
@@ -173,29 +174,30 @@ def split_group_by_color(
 ) -> ProcessGroup | None:
     """Divide `parent_pg` into a group for each `color`: MPI's `Comm_split`.
 
-    Every rank of the parent calls it with a color of its own choice; those with the
-    same one come into one group. Unlike in `split_group` no rank needs to know the
-    others' choice: they tell each other, so it waits for all of them. The parent stays
-    as it is.
+    Every rank of the parent calls it with a color of its own choice. Ranks with the
+    same color form one group. Unlike with `split_group`, no rank needs to know the
+    choices of the others: the ranks exchange them, so the call waits for all ranks. The
+    parent does not change.
 
     Args:
-        color: which group this rank joins; any int, None for no group.
-        key: ranks of the new group follow the order of these ints, and that of the
-            parent where they are equal.
-        parent_pg: the group to divide; by default that of all ranks.
-        timeout: limit of operations, and here of the wait; by default the parent's.
-        pg_options: for the backend.
+        color: the group that this rank joins: any int, or None for no group.
+        key: the ranks of the new group are sorted by these ints; equal ints keep the
+            parent's order.
+        parent_pg: the group to divide; by default the group of all ranks.
+        timeout: limit of operations, and of the wait in this call; by default the
+            parent's.
+        pg_options: options for the backend.
         group_desc: free text; by default made from the parent's.
         backend: some of the parent's "device:backend" pairs, to serve only those.
 
     Returns:
-        The group that this rank is in; None where its color is None.
+        The new group that this rank is in; None if its color is None.
 
     Raises:
-        TypeError: color or key is no int.
-        ValueError: one is not in [-2**63, 2**63); `backend` is not part of the
-            parent's; this rank is not in the parent.
-        CollectiveTimeoutError, RankFailedError: as of every collective.
+        TypeError: `color` or `key` is not an int.
+        ValueError: `color` or `key` is not in [-2**63, 2**63); `backend` is not part of
+            the parent's; this rank is not in the parent.
+        CollectiveTimeoutError, RankFailedError: as for every collective.
 
     Example:
         ```python
@@ -206,7 +208,8 @@ def split_group_by_color(
     parent = member_of(parent_pg)
     own_color = _int64("color", 0 if color is None else color)
     choice = np.array([own_color, _int64("key", key), color is None])
-    choices = np.tile(choice, (parent.size(), 1))  # where no rank tells another
+    # for a backend that transfers nothing
+    choices = np.tile(choice, (parent.size(), 1))
     with current().carrying_out(parent.group_name, "split_group_by_color"):
         parent.communicator.all_gather_single(choices, choice, timeout, False)
     ranks = [
@@ -228,28 +231,30 @@ def shrink_group(
     shrink_flags: int = 0,
     pg_options: Any = None,
 ) -> ProcessGroup:
-    """Go on without some ranks: a new group of the others replaces `group`.
+    """Continue without some ranks: a new group of the others replaces `group`.
 
     Only the ranks that stay call it, all with the same `ranks_to_exclude`, which are
-    ranks of `group`. It works on a broken group, and needs neither the excluded ranks
-    nor the store, so it is what to do about a `RankFailedError`. On this rank `group`
-    is destroyed. If it was the group of all ranks, every other group is destroyed too,
-    the new group becomes that of all ranks, and ranks are numbered anew.
+    ranks of `group`. The call works on a broken group, and needs neither the excluded
+    ranks nor the store. So a program can use it after a `RankFailedError`. The call
+    destroys `group` on this rank. If `group` is the group of all ranks, the call also
+    destroys every other group, the new group becomes the group of all ranks, and ranks
+    get new numbers.
 
     Args:
-        ranks_to_exclude: ranks of `group` that are not in the new group.
+        ranks_to_exclude: ranks of `group` that the new group leaves out.
         group: by default the group of all ranks.
-        shrink_flags: 1 ends operations of `group` that still run with an error on all
-            of its ranks; 0 finishes those that are queued here first.
-        pg_options: for the backend.
+        shrink_flags: with 1, running operations of `group` end with an error on all of
+            its ranks; with 0, the call first finishes operations that are queued on
+            this rank.
+        pg_options: options for the backend.
 
     Returns:
         The new group; its ranks are in the order of the old ones.
 
     Raises:
-        ValueError: nothing or everything is excluded, a rank comes twice or is out of
-            range.
-        RuntimeError: this rank is to be excluded.
+        ValueError: no rank or every rank is excluded, or a rank is given twice or is
+            out of range.
+        RuntimeError: this rank is among the excluded ranks.
 
     Example:
         ```python
@@ -265,7 +270,7 @@ def shrink_group(
         old.abort("shrink_group() was called with the abort flag")
     if old.is_world:
         return _shrink_world(old, kept, pg_options)
-    with suppress(DistError):  # what was sent to an excluded rank may be lost
+    with suppress(DistError):  # messages to an excluded rank may be lost
         destroy_process_group(old)
     return derive(
         old,
@@ -278,14 +283,14 @@ def shrink_group(
 
 
 def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> ProcessGroup:
-    """The World of the ranks `kept`, which keep their order and get new numbers.
+    """Make the World of the ranks `kept`, which keep their order and get new numbers.
 
-    Its roster comes from the old one: who the ranks are is known, and the token is one
-    that only the same step from the same world can give.
+    Its roster comes from the old one. The processes of the ranks are known, and only
+    the same step from the same world gives the same token.
     """
     world = current()
     roster, store = world.roster(), world.store
-    with suppress(DistError):  # what was sent to an excluded rank may be lost
+    with suppress(DistError):  # messages to an excluded rank may be lost
         world.destroy(keeps_port=True)
     token = roster.token_for("survivors", kept)
     identities = [roster.identities[rank] for rank in kept]
@@ -305,7 +310,7 @@ def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> Proces
 
 
 def _survivors(group: ProcessGroup, excluded: list[int]) -> list[int]:
-    """The ranks of `group` that stay."""
+    """Return the ranks of `group` that stay."""
     if not excluded:
         raise ValueError(
             "ranks_to_exclude cannot be empty. To shrink a group, you must specify at "
@@ -349,7 +354,7 @@ def _check_group_size(group_size: int, num_ranks: int) -> None:
 
 
 def _int64(name: str, value: int) -> int:
-    """The value, if it is an int of 64 bits."""
+    """Return the value as an int of 64 bits; refuse any other."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -385,7 +390,7 @@ def _make_all(
     *,
     group_desc: str | None,
 ) -> tuple[ProcessGroup | None, Groups]:
-    """Make a group of each part of `parent`, all of whose ranks do so."""
+    """Make a group of each part of `parent`; all ranks of `parent` call this."""
     mine: ProcessGroup | None = None
     groups: Groups = []
     for ranks in parts:

@@ -1,13 +1,14 @@
 """The operations of a process group under torch's names, as methods of `ProcessGroup`.
 
-torch's functions call these, and so do programs that hold a group object. All return
-a `Work`; ranks are ranks of the group. torch has each in two forms, and one method
-takes both here: arrays in lists with an options object, as in
-`allreduce([x], AllreduceOptions())`, or the arrays themselves with what the options
-would hold, as in `allreduce(x, ReduceOp.MAX)`. By keyword it is `tensors=[x]` in the
-first and `tensor=x` in the second form, as there.
+torch's functions call these methods, and so do programs that hold a group object. All
+return a `Work`. Ranks are ranks of the group. torch has two forms of each operation,
+and each method here takes both. In the first form, arrays are in lists and come with an
+options object, as in `allreduce([x], AllreduceOptions())`. In the second form, a call
+passes the arrays themselves and the contents of the options, as in `allreduce(x,
+ReduceOp.MAX)`. As in torch, the keyword is `tensors=[x]` in the first form and
+`tensor=x` in the second.
 
-The functions of `collectives` and `reductions` describe what the operations do.
+The functions of `collectives` and `reductions` describe the operations.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["BackendType", "TorchMethods"]
 
 
 class BackendType(IntEnum):
-    """torch's numbers for backends; those of ours are CUSTOM."""
+    """torch's numbers for backends; the backends of this package are CUSTOM."""
 
     UNDEFINED = 0
     GLOO = 1
@@ -41,7 +42,7 @@ class BackendType(IntEnum):
 
 
 class TorchMethods(ABC):
-    """See the module; `ProcessGroup` gives the abstract methods."""
+    """See the module; `ProcessGroup` implements the abstract methods."""
 
     BackendType: ClassVar = BackendType
     UNDEFINED: ClassVar = BackendType.UNDEFINED
@@ -53,19 +54,19 @@ class TorchMethods(ABC):
     CUSTOM: ClassVar = BackendType.CUSTOM
 
     communicator: Communicator
-    """What serves the operations of this group."""
+    """Carries out the operations of this group."""
 
     @abstractmethod
     def rank(self) -> int:
-        """This rank, in the group."""
+        """This process's rank in the group."""
 
     @abstractmethod
     def size(self) -> int:
-        """How many ranks the group has."""
+        """The number of ranks in the group."""
 
     @abstractmethod
     def peer_meant(self, role: str, peer: int | None, group_peer: int | None) -> int:
-        """The group rank of a peer; see `ProcessGroup.peer_meant`."""
+        """Return the group rank of a peer; see `ProcessGroup.peer_meant`."""
 
     def allreduce(
         self,
@@ -146,7 +147,7 @@ class TorchMethods(ABC):
     def reduce_scatter_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
     ) -> Work:
-        """`reduce_scatter_single` of each pair, as one operation."""
+        """Run `reduce_scatter_single` for each pair, as one operation."""
         chosen = _chosen(opts, None, "reduceOp")
         call = Call(
             "reduce_scatter_single_coalesced",
@@ -204,7 +205,7 @@ class TorchMethods(ABC):
     def all_gather_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
     ) -> Work:
-        """`all_gather_single` of each pair, as one operation."""
+        """Run `all_gather_single` for each pair, as one operation."""
         limit = _limit_of(opts, None)
         call = Call("all_gather_single_coalesced", outputs, inputs, limit, True)
         return _work(self.communicator.submit(call))
@@ -228,7 +229,7 @@ class TorchMethods(ABC):
         return _work(self.communicator.gather(tensor, outputs, target, limit, True))
 
     def gather_single(self, output: Array, input: Array, opts: Any = None) -> Work:
-        """See `allhands.gather_single`; `output` counts on the root only."""
+        """See `allhands.gather_single`; only the root's `output` is used."""
         root = _chosen(opts, None, "rootRank", 0)
         limit = _limit_of(opts, None)
         mine = output if self.rank() == root else None
@@ -273,7 +274,7 @@ class TorchMethods(ABC):
         opts: Any = None,
         timeout: timedelta | None = None,
     ) -> Work:
-        """See `allhands.all_to_all_single`; no split sizes: equal ones."""
+        """See `allhands.all_to_all_single`; without split sizes they are equal."""
         limit = _limit_of(opts, timeout)
         return _work(
             self.communicator.all_to_all_single(
@@ -296,7 +297,7 @@ class TorchMethods(ABC):
         return _work(self.communicator.irecv(tensor, peer, check_tag(tag), None))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
-        """See `allhands.irecv`; from any rank."""
+        """See `allhands.irecv`; receives from any rank."""
         tensor = _one(tensors)
         return _work(self.communicator.irecv(tensor, None, check_tag(tag), None))
 
@@ -307,16 +308,16 @@ class TorchMethods(ABC):
 
     @property
     def supports_reconfigure(self) -> bool:
-        """Whether `reconfigure` works: no backend here can."""
+        """Whether `reconfigure` works: False, no backend here supports it."""
         return False
 
     @property
     def supports_window(self) -> bool:
-        """Whether `new_window` works: no backend here can; see `empty_shared`."""
+        """Whether `new_window` works: False, see `empty_shared` instead."""
         return False
 
     def get_reconfigure_handle(self) -> str:
-        """What `reconfigure` of other ranks would need of this one.
+        """Return the handle that `reconfigure` of other ranks would need.
 
         Raises:
             RuntimeError: always; see `supports_reconfigure`.
@@ -332,7 +333,7 @@ class TorchMethods(ABC):
         raise RuntimeError(self._unsupported("reconfigure"))
 
     def new_window(self, tensor: Any = None) -> Any:
-        """Make memory that other ranks read and write.
+        """Make memory that other ranks can read and write.
 
         Raises:
             RuntimeError: always; see `supports_window`.
@@ -353,7 +354,7 @@ class TorchMethods(ABC):
 
 
 def _limit_of(opts: Any, timeout: timedelta | None) -> timedelta | None:
-    """None for the group's, which options say by a negative one."""
+    """Return the limit; None means the group's, a negative limit in options."""
     if not isinstance(opts, CallOptions):
         return timeout
     limit = opts.timeout
@@ -371,7 +372,7 @@ def _chosen(opts: Any, given: Any, name: str, default: Any = ReduceOp.SUM) -> An
 
 
 def _one(tensors: Any, tensor: Any = None) -> Array:
-    """`tensor` where it is given, else the array or the only entry of the list."""
+    """Return `tensor` if given, else the array or the only entry of the list."""
     if tensor is not None:
         return tensor
     if not isinstance(tensors, (list, tuple)):
@@ -382,7 +383,7 @@ def _one(tensors: Any, tensor: Any = None) -> Array:
 
 
 def _one_list(tensors: Any) -> list[Array]:
-    """The list of arrays, or the only entry of a list of such lists."""
+    """Return the list of arrays, or the only entry of a list of such lists."""
     nested = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
     return list(tensors[0] if nested else tensors)
 

@@ -1,7 +1,8 @@
 """Union: the ranks of several worlds that merged their groups.
 
-They number themselves, as the ranks of a world do. The merged group has them all; what
-is split from it has some, under the numbers that they have in the merged group.
+The ranks have numbers of their own, as the ranks of a world do. The merged group has
+all of them. A group that is split from it has some of them, and keeps their numbers in
+the merged group.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["Union"]
 
 
 class Union:
-    """See the module. Groups of it are for one thread at a time to make."""
+    """See the module. Only one thread at a time may make groups of it."""
 
     def __init__(self, name: str, store: Store, roster: Roster) -> None:
         self.name = name
@@ -25,11 +26,11 @@ class Union:
         self._num_alike: Counter[tuple[int, ...]] = Counter()
 
     def roster(self) -> Roster:
-        """Who the ranks are."""
+        """Return the processes of the ranks."""
         return self._roster
 
     def count_alike(self, ranks: Iterable[int]) -> int:
-        """How many groups of these ranks were made; see `World.count_alike`."""
+        """Return the number of earlier groups of these ranks, as `World` does."""
         key = tuple(ranks)
         self._num_alike[key] += 1
         return self._num_alike[key] - 1

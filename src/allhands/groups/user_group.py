@@ -1,11 +1,11 @@
-"""The communicator of a group whose class is a user's own.
+"""UserGroupCommunicator: the communicator of a group with a user's own class.
 
 `Backend.register_backend` takes a function that returns a `ProcessGroup`, as torch's
-does: a class that overrides some of the methods in torch's spelling, such as
+does: a class that overrides some of the methods with torch's names, such as
 `allreduce(tensors, opts)`. The functions of the package reach those methods through
-this adapter. The group cannot do what the class does not override.
+this adapter. The group supports only the methods that the class overrides.
 
-As thread-safe as that class.
+The adapter is as thread-safe as that class.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from allhands.options import (
 __all__ = ["UserGroupCommunicator"]
 
 Spelling: TypeAlias = tuple[Sequence[str], Sequence[Any]]
-"""Names of a method of torch's, newest first, and its arguments; none: no method."""
+"""Names of a torch method, newest first, and its arguments; no names: no method."""
 
 
 class UserGroupCommunicator(Communicator):
@@ -44,7 +44,7 @@ class UserGroupCommunicator(Communicator):
         self._group = group
 
     def submit(self, call: Call) -> Work | None:
-        """Call the method that the class has for it."""
+        """Call the method of the class for this operation."""
         names, arguments = _spelling(call, call.timeout or self._group.timeout)
         kind = type(self._group)
         for name in names:
@@ -62,17 +62,17 @@ class UserGroupCommunicator(Communicator):
         )
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Nothing: the group knows it."""
+        """Do nothing: the group knows the timeout."""
 
     def abort(self, reason: str) -> None:
-        """Nothing: the class overrides `abort` where it has something to do."""
+        """Do nothing: the class overrides `abort` if it needs to."""
 
     def close(self, grace: float) -> None:
-        """Nothing: the class overrides `shutdown` where it has something to do."""
+        """Do nothing: the class overrides `shutdown` if it needs to."""
 
 
 def _spelling(call: Call, limit: timedelta) -> Spelling:
-    """`call` as torch's functions make it of a group; `send`, `recv` know no limit."""
+    """Return `call` as torch's functions call a group; messages have no limit."""
     output, input = call.output, call.input
     match call.op:
         case "all_reduce":
@@ -137,4 +137,4 @@ def _spelling(call: Call, limit: timedelta) -> Spelling:
             return ["recv_anysource"], [[output], call.tag]
         case "recv":
             return ["recv"], [[output], call.peer, call.tag]
-    return [], []  # torch has no method for it
+    return [], []  # torch has no method for this operation

@@ -1,4 +1,4 @@
-"""VisibleGroup: what tools that look into a job read of a group."""
+"""VisibleGroup: the attributes of a group that tools read when they look into a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["VisibleGroup"]
 class VisibleGroup(Protocol):
     """A group of this package, or one of torch.distributed on this engine.
 
-    See `ProcessGroup`, which is one.
+    `ProcessGroup` implements it.
     """
 
     group_name: str
@@ -27,13 +27,13 @@ class VisibleGroup(Protocol):
 
     @property
     def timeout(self) -> timedelta:
-        """The time limit of operations that are given none."""
+        """The time limit of operations without a limit of their own."""
 
     def rank(self) -> int:
         """This process's rank in the group."""
 
     def size(self) -> int:
-        """How many ranks the group has."""
+        """The number of ranks in the group."""
 
     def global_rank(self, group_rank: int) -> int:
-        """The rank in the world of the process that is `group_rank` here."""
+        """Return the world rank of the process that is `group_rank` in the group."""

@@ -1,9 +1,9 @@
-"""World: everything that is global in this package, in one object.
+"""World: the global state of this package, in one object.
 
-A process has one World; `use` gives a thread another, so that ranks can live in one
-process as threads (tests do). Nothing else in the package is global, except tables that
-only grow. Initializing, destroying and making groups are for one thread at a time;
-looking a group up is safe from any.
+A process has one World. `use` gives a thread another one, so that several ranks can
+live in one process as threads, as in tests. The package has no other global state,
+except tables to which entries are only added. Only one thread at a time may initialize,
+destroy and make groups. Any thread may look up a group.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 NON_GROUP_MEMBER = -100
-"""What `new_group` returns to a rank that is not in the group."""
+"""The result of `new_group` on a rank that is not in the group."""
 
 
 class World:
@@ -65,14 +65,14 @@ class World:
 
     def __init__(self) -> None:
         self.debug_level: DebugLevel | None = None
-        """What was set; None until somebody asks for it."""
+        """The level that was set; None until it is first read."""
         self.observer: Observer | None = None
-        """What is told of each operation; see `observe`."""
+        """It is told of each operation; see `observe`."""
         self.around: Around | None = None
-        """What carries out each operation; see `surround`."""
+        """Carries out each operation if set; see `surround`."""
         self.fault_point = FaultPoint(lambda: current() is self)
         self.agreed_calls: AgreedCalls | None = None
-        """Of `new_group`; see `order`. None until the first."""
+        """The calls of `new_group`; see `order`. None until the first call."""
         self._has_no_guests()
         self._ending = threading.Lock()
         self._reset()
@@ -81,7 +81,7 @@ class World:
         self.default: ProcessGroup | None = None
         self.groups: dict[str, ProcessGroup] = {}
         self.num_groups = 0
-        """Made so far, also those that this rank is not in."""
+        """The number of groups made so far, also those that this rank is not in."""
         self._num_named = 0
         self._num_alike: Counter[tuple[int, ...]] = Counter()
         self._store: Store | None = None
@@ -95,10 +95,10 @@ class World:
         self.agreed_calls = None
 
     def open(self, store: Store, exchange: Callable[[], Roster], rank: int) -> None:
-        """Begin: the ranks share `store`, and `exchange` tells who they are.
+        """Begin: the ranks share `store`, and `exchange` returns their processes.
 
         Raises:
-            ValueError: ALLHANDS_FAULTS cannot be read.
+            ValueError: ALLHANDS_FAULTS cannot be parsed.
         """
         self._begin(rank)
         self._store = store
@@ -114,17 +114,17 @@ class World:
 
     @property
     def store(self) -> Store:
-        """What the world was initialized with."""
+        """The store that the world was initialized with."""
         assert self._store is not None, "open() comes first"
         return self._store
 
     @property
     def has_met(self) -> bool:
-        """Whether it is known who the ranks are; some backends need not know."""
+        """Whether the processes of the ranks are known; some backends need not know."""
         return self._roster is not None
 
     def roster(self) -> Roster:
-        """The processes of this world; the first call waits until all have come."""
+        """Return the processes of this world; the first call waits for all ranks."""
         if self._roster is None:
             assert self._exchange is not None, "open() comes first"
             with self.carrying_out("", "init_process_group"):
@@ -141,9 +141,9 @@ class World:
 
     @contextmanager
     def carrying_out(self, group: str, op: str) -> Iterator[None]:
-        """An operation that Python carries out is the `with` block.
+        """Run a `with` block as an operation that Python carries out.
 
-        As those of communicators it meets the faults that were asked for, and the
+        Like the operations of communicators, it meets requested faults, and the
         observer is told of it.
         """
         self.meet_faults(group, op)
@@ -151,17 +151,17 @@ class World:
             yield
 
     def meet_faults(self, group: str, op: str) -> None:
-        """`op`, which is no `Call`, is about to begin on that group.
+        """Meet the faults of `op`, which is about to begin on `group` without a `Call`.
 
         Raises:
-            InjectedError: it is asked for.
+            InjectedError: a fault asks for it.
         """
         known = self.groups.get(group)
         names = (group,) if known is None else (group, known.group_desc)
         self.fault_point.meet(names, op)
 
     def observe(self, observer: Observer | None) -> None:
-        """Tell `observer` of each later operation of this rank; None: nobody."""
+        """Tell `observer` of each later operation of this rank; None stops this."""
         self.observer = observer
         for group in self.visible_groups():
             group.communicator.observe(observer)
@@ -169,17 +169,18 @@ class World:
     def surround(self, around: Around | None) -> None:
         """Have `around` carry out each later operation of this world's groups.
 
-        It is handed the group's communicator and the call. None: no more.
+        `around` gets the group's communicator and the call. None ends this.
         """
         self.around = around
         for group in self.groups.values():
             group.set_around(around)
 
     def count_alike(self, ranks: Iterable[int]) -> int:
-        """How many groups of these ranks were made before the one now being made.
+        """Return how many groups of these ranks were made before the one being made.
 
-        All members make their groups of the same ranks in the same order, whatever else
-        they make in between; so this tells such groups apart without communication.
+        All members make their groups of the same ranks in the same order, whatever
+        other groups they make in between. So this number distinguishes such groups
+        without communication.
         """
         self.num_groups += 1
         key = tuple(ranks)
@@ -187,20 +188,20 @@ class World:
         return self._num_alike[key] - 1
 
     def num_alike(self, ranks: Iterable[int]) -> int:
-        """How many groups of these ranks were made."""
+        """Return the number of groups of these ranks."""
         return self._num_alike[tuple(ranks)]
 
     def next_name(self) -> str:
-        """The next of the names "1", "2", ... that all ranks count alike."""
+        """Return the next of the names "1", "2", ..., which all ranks count alike."""
         self._num_named += 1
         return str(self._num_named - 1)
 
     def take_back_name(self) -> None:
-        """The last `next_name` was for a group that not all ranks count."""
+        """Undo the last `next_name`, which was for a group that not all ranks count."""
         self._num_named -= 1
 
     def add(self, group: ProcessGroup) -> None:
-        """Register `group`; the first one is the default."""
+        """Register `group`; the first group is the default."""
         self.groups[group.group_name] = group
         if self.observer is not None:
             group.communicator.observe(self.observer)
@@ -214,13 +215,13 @@ class World:
                 atexit.register(self.destroy_at_end)
 
     def close_with_it(self, communicator: Communicator) -> None:
-        """Close `communicator`, which is in no group, when this world ends."""
+        """Close `communicator`, which belongs to no group, when this world ends."""
         self._others.append(communicator)
 
     def before_end_of(self, group: ProcessGroup, call: Callable[[], None]) -> None:
-        """Have `call` called before `group` is shut down, instead of an earlier one.
+        """Call `call` before `group` is shut down, instead of an earlier function.
 
-        For what holds the group outside of this package.
+        For code outside of this package that holds the group.
         """
         self._before_ends[group.group_name] = call
 
@@ -237,11 +238,11 @@ class World:
     def destroy(
         self, grace: timedelta = LONGEST_GOODBYE, keeps_port: bool = False
     ) -> None:
-        """Shut all groups down, the newest first, and become as new.
+        """Shut all groups down, the newest first, and return to the initial state.
 
-        They have `grace` together. Where one raises, the others are shut down all the
-        same. The port for ranks of other hosts is closed, unless another world is to
-        go on with it (`keeps_port`).
+        All groups together have `grace`. If one raises an error, the others are still
+        shut down. The port for ranks of other hosts is closed, unless another world is
+        to use it (`keeps_port`).
         """
         atexit.unregister(self.destroy_at_end)
         groups, others = list(self.groups.values()), self._others
@@ -261,20 +262,20 @@ class World:
                 shutdowns.callback(call)
 
     def _has_no_guests(self) -> None:
-        # A group that nobody holds any more is none.
+        # A group disappears when nobody else holds it.
         self._guests: weakref.WeakValueDictionary[str, VisibleGroup] = (
             weakref.WeakValueDictionary()
         )
         self._guests_roster: Roster | None = None
 
     def begin_guests(self, rank: int) -> None:
-        """Groups that are not made here come next; this process is `rank` among theirs.
+        """Prepare for groups of another maker, whose world has this process as `rank`.
 
-        They are those of torch.distributed on the native engine, of which tools are to
-        know as of those of this world.
+        These are groups of torch.distributed on the native engine. Tools see them like
+        the groups of this world.
 
         Raises:
-            ValueError: ALLHANDS_FAULTS cannot be read.
+            ValueError: ALLHANDS_FAULTS cannot be parsed.
         """
         if self.default is None and not self._guests:
             return self._begin(rank)
@@ -284,32 +285,33 @@ class World:
             self.fault_point.add(group)
 
     def meet_guests(self, roster: Roster) -> None:
-        """The processes of the guests' world are known."""
+        """Set the processes of the guests' world, which are known now."""
         self._guests_roster = roster
         if self.default is None:
             self._tell_meeting(roster, self.fault_point.rank)
 
     def add_guest(self, group: VisibleGroup) -> None:
-        """Let tools see `group`, as long as somebody else holds it."""
+        """Let tools see `group`, as long as other code holds it."""
         self._guests[group.group_name] = group
         if self.observer is not None:
             group.communicator.observe(self.observer)
 
     def remove_guest(self, group: VisibleGroup) -> None:
         """Forget `group`, which has been shut down."""
-        if self._guests.get(group.group_name) is group:  # or one of the next world
+        # it may be one of the next world
+        if self._guests.get(group.group_name) is group:
             del self._guests[group.group_name]
             if group.is_world:
                 self._guests_roster = None
         self._tell_end(group)
 
     def visible_groups(self) -> list[VisibleGroup]:
-        """All groups of this rank, those of torch.distributed last."""
-        guests = [ref() for ref in self._guests.valuerefs()]  # as of one moment
+        """Return all groups of this rank, those of torch.distributed last."""
+        guests = [ref() for ref in self._guests.valuerefs()]  # a snapshot
         return [*self.groups.values(), *(g for g in guests if g is not None)]
 
     def is_visible(self, group: VisibleGroup) -> bool:
-        """Whether `group` is one of `visible_groups`."""
+        """Return whether `group` is one of `visible_groups`."""
         name = group.group_name
         return self.groups.get(name) is group or self._guests.get(name) is group
 
@@ -320,7 +322,7 @@ class World:
 
     @property
     def known_roster(self) -> Roster | None:
-        """The processes of `whole`; None where they have not met."""
+        """The processes of `whole`; None if they have not met."""
         return self._roster if self.default is not None else self._guests_roster
 
     def _tell_end(self, group: VisibleGroup) -> None:
@@ -331,31 +333,28 @@ class World:
                 call(group)
 
     def destroy_at_end(self) -> None:
-        """For a program that never called `destroy_process_group`."""
+        """Destroy the world of a program that did not call `destroy_process_group`."""
         with self._ending:
-            error = getattr(sys, "last_value", None)  # an exception that nobody caught
+            error = getattr(sys, "last_value", None)  # an uncaught exception
             if error is None:
                 self.destroy()
                 return
             reason, cause = headline(error), told(error)
             for group in self.groups.values():
                 group.communicator.note_failure(reason, cause)
-            with suppress(DistError):  # that the program failed has been said
+            with suppress(DistError):  # the failure of the program has been reported
                 self.destroy(GOODBYE_OF_THE_FAILED)
 
 
 def _shut_down(group: ProcessGroup, end: float) -> None:
     if type(group).shutdown is not ProcessGroup.shutdown:
-        group.shutdown()  # a user's own, without arguments as in torch
+        group.shutdown()  # a user's own method, without arguments as in torch
     else:
         group.shutdown(timedelta(seconds=max(0.0, end - time.monotonic())))
 
 
 class Scope:
-    """What code that runs now sees: a world, and its coalescing blocks by their group.
-
-    Never changes.
-    """
+    """The world and the coalescing blocks, by group, of the running code. Immutable."""
 
     __slots__ = ("blocks", "world")
 
@@ -372,11 +371,11 @@ _meetings: list[Callable[[Roster, int], object]] = []
 _ends: list[Callable[[VisibleGroup], object]] = []
 _everywhere = Scope(_process_world)
 scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
-"""Of this thread, or asyncio task."""
+"""The scope of this thread or asyncio task."""
 
 
 def _forget_after_fork() -> None:
-    """A forked child is no rank: it must not touch what its parent shares."""
+    """Reset a forked child: it is no rank and must not touch its parent's state."""
     world = current()
     atexit.unregister(world.destroy_at_end)
     world.fault_point.forget()
@@ -388,30 +387,30 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def current() -> World:
-    """The World of the calling thread."""
+    """Return the World of the calling thread."""
     return scope.get().world
 
 
 def when_this_is_a_rank(call: Callable[[], object]) -> None:
-    """Have `call` called each time this process begins to be a rank."""
+    """Call `call` each time this process begins to be a rank."""
     _beginnings.append(call)
 
 
 def when_the_ranks_have_met(call: Callable[[Roster, int], object]) -> None:
-    """Have `call` called with each roster of this process's world, and its rank."""
+    """Call `call` with each roster of this process's world, and its rank."""
     _meetings.append(call)
 
 
 def when_a_group_has_ended(call: Callable[[VisibleGroup], object]) -> None:
-    """Have `call` called with each group of this process's world, once it is shut down.
+    """Call `call` with each group of this process's world after its shutdown.
 
-    The world's comes last.
+    The group of all ranks comes last.
     """
     _ends.append(call)
 
 
 def is_process_wide(world: World) -> bool:
-    """Whether `world` is the one that threads have without `use`."""
+    """Return whether `world` is the one that threads have without `use`."""
     return world is _process_world
 
 
@@ -427,7 +426,7 @@ def use(world: World) -> Iterator[World]:
 
 @contextmanager
 def coalescing(group: ProcessGroup, works: list[Work]) -> Iterator[None]:
-    """Start every operation of this thread on `group`, within a `with` block.
+    """Start every operation of this thread on `group` within a `with` block.
 
     Their handles are added to `works`.
     """
@@ -441,10 +440,10 @@ def coalescing(group: ProcessGroup, works: list[Work]) -> Iterator[None]:
 
 
 def default_group() -> ProcessGroup:
-    """The group of all ranks.
+    """Return the group of all ranks.
 
     Raises:
-        ValueError: there is none yet.
+        ValueError: there is no world yet.
     """
     group = current().default
     if group is None:
