@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from allhands import settings
-from allhands.elastic import Agent, LogSpec, Outcome
-from allhands.launcher.launching import Launch
+from allhands.elastic import DefaultLogsSpecs
+from allhands.launcher.launching import Launch, check_numbers
 from allhands.launcher.meeting import meeting_of
 from allhands.launcher.num_ranks import determine_local_world_size
 from allhands.launcher.options import get_args_parser
@@ -52,17 +52,13 @@ def run(args: argparse.Namespace) -> int:
     launch = _launch(args)
     if args.replace_gloo:
         os.environ[settings.replace_gloo.name] = "1"
-    return launch.run(_tell).exit_code
-
-
-def _tell(agent: Agent, outcome: Outcome) -> None:
-    agent.tell(outcome.lines)
+    return launch.run().exit_code
 
 
 def _launch(args: argparse.Namespace) -> Launch:
     """Check the options, and say what they ask for."""
     meeting = meeting_of(args)
-    _check_numbers(args)
+    check_numbers(args, _option)
     num_workers = determine_local_world_size(args.nproc_per_node)
     shown = _shown_ranks(args.local_ranks_filter, num_workers)
     return Launch(
@@ -74,23 +70,14 @@ def _launch(args: argparse.Namespace) -> Launch:
         max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval,
         shutdown_timeout=args.shutdown_timeout,
-        logs=LogSpec(args.log_dir, args.redirects, args.tee, shown),
+        logs=DefaultLogsSpecs(args.log_dir or None, args.redirects, args.tee, shown),
         preload=preload_of(args),
         dumps=args.dumps,
     )
 
 
-def _check_numbers(args: argparse.Namespace) -> None:
-    if args.max_restarts < 0:
-        raise ValueError(f"--max-restarts is {args.max_restarts}; want 0 or more")
-    if not args.shutdown_timeout >= 0:
-        raise ValueError(
-            f"--shutdown-timeout is {args.shutdown_timeout}; want seconds, 0 or more"
-        )
-    if not args.monitor_interval > 0:
-        raise ValueError(
-            f"--monitor-interval is {args.monitor_interval}; want seconds, above 0"
-        )
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _shown_ranks(given: str, num_workers: int) -> frozenset[int]:

@@ -20,7 +20,10 @@ PAGES = [document for name, document in DOCUMENTS.items() if "reference/" in nam
 DOCUMENTED = [
     "allhands",
     "allhands.backends.communicator",
+    "allhands.elastic.multiprocessing",
+    "allhands.elastic.multiprocessing.errors",
     "allhands.launch",
+    "allhands.launcher",
     "allhands.run",
     "allhands.torch.data_parallel",
     "allhands.torch.world",

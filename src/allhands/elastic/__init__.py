@@ -6,7 +6,7 @@ from allhands.elastic.exception_text import Frame, Raised, parse_exception
 from allhands.elastic.failure import Failure
 from allhands.elastic.job import Job, Preload
 from allhands.elastic.joining import Joined, alone, among
-from allhands.elastic.logs import LogSpec, Std, parse_std
+from allhands.elastic.logs import DefaultLogsSpecs, Std, parse_std
 from allhands.elastic.node import Node
 from allhands.elastic.program_module import check_module
 from allhands.elastic.records import folder_within
@@ -14,11 +14,11 @@ from allhands.elastic.records import folder_within
 __all__ = [
     "ERROR_FILE",
     "Agent",
+    "DefaultLogsSpecs",
     "Failure",
     "Frame",
     "Job",
     "Joined",
-    "LogSpec",
     "Node",
     "Outcome",
     "Preload",

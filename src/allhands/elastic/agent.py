@@ -47,6 +47,8 @@ class Outcome(NamedTuple):
     """Ranks of this node that failed in the last attempt, the cause first."""
     ended_by: int = 0
     """The signal to a launcher that ended the job, if one did."""
+    first_rank: int = 0
+    """The number of this node's first rank."""
 
 
 class Agent:
@@ -106,7 +108,10 @@ class Agent:
             outcome = self._conclude(group)
         else:
             outcome = self._conclude_with(self._nodes, group)
-        return outcome._replace(lines=[*outcome.lines, *self._record_lines(group)])
+        return outcome._replace(
+            lines=[*outcome.lines, *self._record_lines(group)],
+            first_rank=self._job.place.first_rank,
+        )
 
     def tell(self, lines: Sequence[str]) -> None:
         """Write what a job's end was, below all that the ranks wrote; wait for that."""

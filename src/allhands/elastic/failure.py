@@ -53,6 +53,8 @@ class Failure:
     """Whether the launcher had told it to stop before it ended."""
     oom_kills: int = 0
     """Processes that the kernel killed here for lack of memory during the run."""
+    ended_at: float = 0.0
+    """When the rank ended, in seconds since the epoch."""
 
     @cached_property
     def raised(self) -> Raised | None:

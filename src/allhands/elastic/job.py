@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from allhands import settings
 from allhands.elastic.error_file import ERROR_FILE
-from allhands.elastic.logs import LogSpec
+from allhands.elastic.logs import DefaultLogsSpecs
 from allhands.elastic.place import Place
 
 __all__ = ["Job", "Preload"]
@@ -49,12 +49,15 @@ class Job:
     """Seconds between looks at the ranks, where the kernel has no pidfd to wait on."""
     shutdown_timeout: float = 30.0
     """Seconds from SIGTERM (or the signal that was passed on) to SIGKILL."""
-    logs: LogSpec = field(default_factory=LogSpec)
+    logs: DefaultLogsSpecs = field(default_factory=DefaultLogsSpecs)
     dumps: str = ""
     """A folder of this run alone, within that where the files with its flight records
     go; empty: the ranks are not asked for any."""
     preload: Preload | None = None
     """Needs a command that starts Python and is the same on every rank."""
+    inherited: Callable[[int], Sequence[int]] | None = None
+    """Local rank to descriptors of this process that the rank inherits, under the same
+    numbers. Not with `preload`."""
 
     @property
     def num_workers(self) -> int:
@@ -130,5 +133,5 @@ class Job:
     def log_directory(self, local_rank: int, attempt: int) -> str:
         """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""
         return os.path.join(
-            self.logs.directory, self.run_id, f"attempt_{attempt}", str(local_rank)
+            self.logs.log_dir or "", self.run_id, f"attempt_{attempt}", str(local_rank)
         )

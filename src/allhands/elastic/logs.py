@@ -7,10 +7,10 @@ The notation is torchrun's: a number for all ranks (`3`) or a list per local ran
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 
-__all__ = ["LogSpec", "Std", "parse_std"]
+__all__ = ["DefaultLogsSpecs", "Std", "parse_std"]
 
 
 class Std(enum.IntFlag):
@@ -47,14 +47,25 @@ def _digit(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class LogSpec:
-    """Which streams are written to files, which of them also to the console."""
+class DefaultLogsSpecs:
+    """Which streams are written to files, which of them also to the console.
 
-    directory: str = ""
+    The name and its fields are torch's. Immutable.
+    """
+
+    log_dir: str | None = None
+    """The folder of the files. None: a new one for temporary files."""
     redirects: Std | Mapping[int, Std] = Std.NONE
+    """Streams that go to files only, of all ranks or by local rank."""
     tee: Std | Mapping[int, Std] = Std.NONE
-    console_ranks: frozenset[int] = field(default_factory=frozenset)
-    """Local ranks shown on the console; empty: all of them."""
+    """Streams that go to files and to the console."""
+    local_ranks_filter: Set[int] | None = None
+    """Local ranks shown on the console. None or empty: all of them."""
+
+    @property
+    def root_log_dir(self) -> str | None:
+        """The folder of the files, if one was named."""
+        return self.log_dir
 
     def to_file(self, local_rank: int, std: Std) -> bool:
         """Whether this stream of this rank is written to a file."""
@@ -64,7 +75,7 @@ class LogSpec:
 
     def to_console(self, local_rank: int, std: Std) -> bool:
         """Whether this stream of this rank is shown on the console."""
-        if self.console_ranks and local_rank not in self.console_ranks:
+        if self.local_ranks_filter and local_rank not in self.local_ranks_filter:
             return False
         return not self.to_file(local_rank, std) or self._is_teed(local_rank, std)
 

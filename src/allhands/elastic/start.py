@@ -18,6 +18,8 @@ class Program(NamedTuple):
     """Whether its stdin is the launcher's; else it is an empty one."""
     stdout: int
     stderr: int
+    inherited: Sequence[int] = ()
+    """Descriptors that it has under the same numbers."""
 
 
 class Process(Protocol):
@@ -45,6 +47,7 @@ def executing(before_exec: Callable[[], None] | None) -> Start:
             stdin=None if program.is_typed_to else subprocess.DEVNULL,
             stdout=program.stdout,
             stderr=program.stderr,
+            pass_fds=program.inherited,
             start_new_session=True,
             preexec_fn=before_exec,
         )

@@ -134,6 +134,7 @@ class Worker:
                     is_typed_to=local_rank == 0,
                     stdout=out,
                     stderr=err,
+                    inherited=job.inherited(local_rank) if job.inherited else (),
                 )
             )
         except BlockingIOError:  # EAGAIN of fork

@@ -448,6 +448,7 @@ class WorkerGroup:
             stderr_path=worker.stderr_path,
             was_stopped=was_stopped,
             oom_kills=oom_kills() - self._oom_before,
+            ended_at=time.time() - (time.monotonic() - worker.ended_at),
         )
 
     # Signals to the launcher

@@ -1,3 +1,5 @@
 """Starting ranks: what the command line and programs that start ranks share."""
 
-__all__: list[str] = []
+from allhands.launcher.api import LaunchConfig, elastic_launch, launch_agent
+
+__all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from allhands import settings
 from allhands.backends.tuned import find_figures
@@ -21,9 +22,9 @@ from allhands.debug.verdict import verdict
 from allhands.elastic import (
     ERROR_FILE,
     Agent,
+    DefaultLogsSpecs,
     Job,
     Joined,
-    LogSpec,
     Node,
     Outcome,
     Preload,
@@ -33,7 +34,7 @@ from allhands.elastic import (
 )
 from allhands.launcher.meeting import Meeting
 
-__all__ = ["Launch"]
+__all__ = ["Launch", "check_numbers"]
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,22 @@ class Launch:
     max_restarts: int = 0
     monitor_interval: float = 0.1
     shutdown_timeout: float = 30.0
-    logs: LogSpec = field(default_factory=LogSpec)
+    logs: DefaultLogsSpecs = field(default_factory=DefaultLogsSpecs)
     preload: Preload | None = None
     dumps: str = ""
     """The folder for flight records of a failed attempt; empty: none are kept."""
+    inherited: Callable[[int], Sequence[int]] | None = None
+    """Local rank to descriptors of this process that it inherits."""
 
-    def run(self, tell: Callable[[Agent, Outcome], None]) -> Outcome:
+    def run(self, tells_end: bool = True) -> Outcome:
         """Run the ranks to their end, and say how they ended.
 
         It sets ALLHANDS_SECRET in the environment of this process, which the ranks
         inherit, if the job has one node and the variable is not set yet.
 
         Args:
-            tell: called at the end, while a signal to this process ends nothing.
+            tells_end: whether to write on stderr what ended the job. Else the caller
+                does it, who has the lines then.
 
         Raises:
             DistNetworkError: the store cannot listen at the address or port that was
@@ -79,7 +83,7 @@ class Launch:
             job = self._job(joined, dumps)
             agent = Agent(job, joined.signals, joined.nodes, _verdict, error_file)
             outcome = agent.run()
-            tell(agent, outcome)
+            agent.tell(outcome.lines if tells_end else ())
             return outcome
 
     def _met(self) -> AbstractContextManager[Joined]:
@@ -116,14 +120,39 @@ class Launch:
             logs=_with_folder(self.logs),
             preload=self.preload,
             dumps=dumps,
+            inherited=self.inherited,
         )
 
 
-def _with_folder(logs: LogSpec) -> LogSpec:
+def check_numbers(given: Any, spelled: Callable[[str], str]) -> None:
+    """Check the numbers of a command line, or of what stands for one.
+
+    Args:
+        given: has them as attributes.
+        spelled: gives a number's name as its user has written it.
+
+    Raises:
+        ValueError: one is out of its range.
+    """
+    restarts, limit = given.max_restarts, given.shutdown_timeout
+    if restarts < 0:
+        raise ValueError(f"{spelled('max_restarts')} is {restarts}; want 0 or more")
+    if limit is not None and not limit >= 0:
+        raise ValueError(
+            f"{spelled('shutdown_timeout')} is {limit}; want seconds, 0 or more"
+        )
+    if not given.monitor_interval > 0:
+        raise ValueError(
+            f"{spelled('monitor_interval')} is {given.monitor_interval}; want seconds, "
+            "above 0"
+        )
+
+
+def _with_folder(logs: DefaultLogsSpecs) -> DefaultLogsSpecs:
     """Give them a folder for the files that they want, if they name none."""
-    if logs.directory or not (logs.redirects or logs.tee):
+    if logs.log_dir or not (logs.redirects or logs.tee):
         return logs
-    return replace(logs, directory=tempfile.mkdtemp(prefix="allhands_"))
+    return replace(logs, log_dir=tempfile.mkdtemp(prefix="allhands_"))
 
 
 def _verdict(path: str) -> str:

@@ -1,5 +1,5 @@
 from allhands.elastic.job import Job
-from allhands.elastic.logs import LogSpec
+from allhands.elastic.logs import DefaultLogsSpecs
 from allhands.elastic.place import Place
 
 JOB = Job(
@@ -10,7 +10,7 @@ JOB = Job(
     master_port=5,
     store_port=6,
     max_restarts=2,
-    logs=LogSpec("/logs"),
+    logs=DefaultLogsSpecs("/logs"),
 )
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from allhands.elastic.logs import LogSpec, Std, parse_std
+from allhands.elastic.logs import DefaultLogsSpecs, Std, parse_std
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_notation_that_means_nothing(text):
     ],
 )
 def test_where_stdout_goes(redirects, tee, to_file, to_console):
-    logs = LogSpec("d", redirects, tee)
+    logs = DefaultLogsSpecs("d", redirects, tee)
     assert logs.to_file(0, Std.OUT) == to_file
     assert logs.to_console(0, Std.OUT) == to_console
 
 
 def test_ranks_left_out_of_the_console_still_write_files():
-    logs = LogSpec("d", tee=Std.ALL, console_ranks=frozenset({1}))
+    logs = DefaultLogsSpecs("d", tee=Std.ALL, local_ranks_filter=frozenset({1}))
     assert logs.to_file(0, Std.OUT)
     assert not logs.to_console(0, Std.OUT)
     assert logs.to_console(1, Std.OUT)

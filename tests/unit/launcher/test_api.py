@@ -1,0 +1,43 @@
+"""What `LaunchConfig` may say, without starting anything."""
+
+import pytest
+
+from allhands.launcher import LaunchConfig, elastic_launch
+
+
+def work():
+    raise AssertionError("no rank is to start")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_nodes": 4}, r"min_nodes and max_nodes are 1 and 4; want the same"),
+        ({"min_nodes": 0, "max_nodes": 0}, r"are 0 and 0; want the same number twice"),
+        ({"nproc_per_node": 0}, r"nproc_per_node is 0; want 1 or more"),
+        ({"max_restarts": -1}, r"LaunchConfig.max_restarts is -1; want 0 or more"),
+        ({"shutdown_timeout": -1}, r"shutdown_timeout is -1; want seconds, 0 or more"),
+        ({"monitor_interval": 0}, r"monitor_interval is 0; want seconds, above 0"),
+        ({"start_method": "clone"}, r"is 'clone'; want one of spawn, forkserver"),
+        ({"rdzv_timeout": 0}, r"timeout is 0.0; want seconds, above 0"),
+        ({"rdzv_configs": {"timeout": -2}}, r"timeout is -2.0; want seconds, above 0"),
+        ({"rdzv_backend": "none"}, r"rdzv_backend is 'none'; want one of static, c10d"),
+        (
+            {"min_nodes": 2, "max_nodes": 2},
+            r"rdzv_backend is 'etcd' and rdzv_endpoint ''; with 2 nodes want 'static'",
+        ),
+        (
+            {
+                "min_nodes": 2,
+                "max_nodes": 2,
+                "rdzv_backend": "static",
+                "rdzv_endpoint": "host:1",
+            },
+            r"has rank None; with 2 nodes want the number of this node, in \[0, 2\)",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(fields, message):
+    given = {"min_nodes": 1, "max_nodes": 1, "nproc_per_node": 1, **fields}
+    with pytest.raises(ValueError, match=message):
+        elastic_launch(LaunchConfig(**given), work)()
