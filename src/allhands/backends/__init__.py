@@ -1,4 +1,4 @@
-"""The engines behind the groups, one file each, loaded by name (see `backend`)."""
+"""The engines behind the groups, one file each, loaded by name (see `registry`)."""
 
 from __future__ import annotations
 

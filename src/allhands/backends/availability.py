@@ -1,4 +1,4 @@
-"""Which backends could be used here: torch.distributed's questions, and its names."""
+"""Queries which backends can be used here, with the names of torch.distributed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = [
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether `init_process_group` could use `backend`, which may also be pairs.
+    """Return whether `init_process_group` could use `backend`, a name or pairs.
 
-    One that an installed package offers is imported for the answer.
+    If an installed package offers the backend, the call imports it.
 
     Example:
         ```python
@@ -35,29 +35,29 @@ def is_backend_available(backend: str) -> bool:
 
 
 def is_gloo_available() -> bool:
-    """Whether `backend="gloo"` works: with torch, or replaced by the native engine."""
+    """Return whether `backend="gloo"` works: by torch or by the native engine."""
     return is_backend_available(Backend.GLOO)
 
 
 def is_mpi_available() -> bool:
-    """Whether `backend="mpi"` works where mpiexec starts the ranks.
+    """Return whether `backend="mpi"` works when mpiexec starts the ranks.
 
-    It does with mpi4py and an MPI library, which another process tries to load, unless
-    this one has.
+    It needs mpi4py and an MPI library. If this process has not loaded the library,
+    another process tries to load it.
     """
     return is_backend_available(Backend.MPI)
 
 
 def is_nccl_available() -> bool:
-    """Whether `backend="nccl"` works."""
+    """Return whether `backend="nccl"` works."""
     return is_backend_available(Backend.NCCL)
 
 
 def is_ucc_available() -> bool:
-    """Whether `backend="ucc"` works."""
+    """Return whether `backend="ucc"` works."""
     return is_backend_available(Backend.UCC)
 
 
 def is_xccl_available() -> bool:
-    """Whether `backend="xccl"` works."""
+    """Return whether `backend="xccl"` works."""
     return is_backend_available(Backend.XCCL)

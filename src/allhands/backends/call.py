@@ -1,8 +1,8 @@
-"""Call: one operation of a group as a value, its arguments as the caller passed them.
+"""Call: one operation of a group as a value, with the arguments that the caller passed.
 
-Everything that carries, wraps or watches operations takes Calls: a backend's
-communicator, one per device, a coalescing block, a group class of a user's own. A new
-operation is a new name with the same fields. Arrays are not looked at before a
+All code that carries, wraps or watches operations takes Calls: a backend's
+communicator, a communicator per device, a coalescing block, a user's own group class. A
+new operation is a new name with the same fields. No code reads the arrays before a
 communicator takes them.
 """
 
@@ -26,7 +26,7 @@ OPERATIONS = (
     *("reduce_scatter_single_coalesced", "send", "recv", "recv_status", "probe"),
     "iprobe",
 )
-"""What the package itself calls."""
+"""The operations that the package itself calls."""
 
 _TELLING = ("recv_status", "probe", "iprobe")
 
@@ -38,19 +38,19 @@ class Call:
     op: str
     """The name of the public function; see `OPERATIONS`."""
     output: Any = None
-    """What it writes: an array, a list with one per rank, a list of such lists."""
+    """The array that it writes, a list with one per rank, or a list of such lists."""
     input: Any = None
-    """What it reads. An operation in place has the same array in both."""
+    """The array that it reads. An operation in place has the same array in both."""
     timeout: timedelta | None = None
-    """None: the group's."""
+    """None means the group's timeout."""
     async_op: bool = False
     root: int = -1
-    """Where the operation has one."""
+    """The root; -1 if the operation has none."""
     reduce_op: RedOpType | ReduceOp = ReduceOp.SUM
     peer: int | None = None
-    """Of a message; None for any source."""
+    """The peer of a message; None means any source."""
     tag: int = 0
-    """Of a message; `ANY_TAG` for any that a program can use."""
+    """The tag of a message; `ANY_TAG` means any tag that a program can use."""
     output_splits: Sequence[int] | None = None
     input_splits: Sequence[int] | None = None
 
@@ -58,30 +58,31 @@ class Call:
     def returns_work(self) -> bool:
         """Whether `submit` returns a `Work`.
 
-        Where the call is asynchronous, and one that has ended where it is to tell which
-        message came: `Work.envelope`. (`iprobe`: None where none has.)
+        It does if the call is asynchronous. It also does, with a Work that has ended,
+        if the call reports which message came by `Work.envelope`. (`iprobe` returns
+        None if no message has come.)
         """
         return self.async_op or self.op in _TELLING
 
     def outputs(self) -> list[Any]:
-        """What it writes, as a list."""
+        """Return the arrays that it writes, as a list."""
         return _listed(self.output)
 
     def inputs(self) -> list[Any]:
-        """What it reads, as a list."""
+        """Return the arrays that it reads, as a list."""
         return _listed(self.input)
 
     def singles(self) -> list[Call] | None:
-        """What a coalesced operation is several of; None of any other operation.
+        """Return the single operations of a coalesced one; None for any other.
 
         Raises:
-            RuntimeError: its lists differ in length.
+            RuntimeError: the lists differ in length.
         """
         op = self.op.removesuffix("_coalesced")
         if op == self.op:
             return None
         inputs, outputs = self.inputs(), self.outputs()
-        if op == "all_gather":  # a list per rank, each with one per input
+        if op == "all_gather":  # a list per rank, each with one array per input
             for row in outputs:
                 _check_length(self.op, row, inputs)
             outputs = [[row[i] for row in outputs] for i in range(len(inputs))]
@@ -92,10 +93,10 @@ class Call:
         ]
 
     def device(self) -> str:
-        """The type of device of its first array; "cpu" where it has none.
+        """Return the device type of the first array; "cpu" if there is none.
 
         Raises:
-            TypeError: that is no array.
+            TypeError: the first argument is not an array.
         """
         first: Any = [*self.outputs(), *self.inputs(), None][0]
         while isinstance(first, list) and first:

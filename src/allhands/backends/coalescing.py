@@ -1,7 +1,8 @@
-"""A communicator seen from within a `_coalescing_manager` block: nothing waits there.
+"""CoalescingCommunicator: a communicator within a `_coalescing_manager` block.
 
-Each operation is started, whether its caller asked for that or not, and its `Work` is
-noted for the end of the block. What is no operation does not come here.
+It starts each operation, whether or not the caller asked for an asynchronous one, and
+notes its `Work` for the end of the block. Other methods of the communicator are not
+called here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class CoalescingCommunicator(FrontCommunicator):
         self._works = works
 
     def submit(self, call: Call) -> Work | None:
-        """Start `call`; its Work only where the caller asked for it."""
+        """Start `call`; return its Work only if the caller asked for it."""
         work = self.communicator.submit(replace(call, async_op=True))
         if work is not None:  # a rank outside the group starts nothing
             self._works.append(work)

@@ -1,17 +1,17 @@
-"""Communicator: what carries out the operations of one group.
+"""Communicator: carries out the operations of one group.
 
-`submit` is the waist of the package: every operation passes it, as a `Call`. A backend,
-and whatever stands in front of one, implements `submit`, `set_timeout`, `abort` and
-`close`; that is all it needs. The method per operation only makes the Call; a backend
-with a shorter way overrides it (the native one: no Call is made, nothing is allocated).
+`submit` is the waist of the package: every operation passes it as a `Call`. A backend
+implements only `submit`, `set_timeout`, `abort` and `close`; so does an object in front
+of a backend. The method of each operation only makes the Call. A backend with a shorter
+path overrides it: the native backend makes no Call and allocates nothing.
 
-For all of these:
+These conventions apply to all operations:
 
-- an operation runs at once and returns None, or with `async_op` starts and returns a
-  `Work`;
-- its time limit is None for that of the group (`set_timeout`);
-- ranks are ranks of the group; a peer lies in it, a root may not;
-- any thread may call; operations run in the order of the calls.
+- An operation runs at once and returns None. With `async_op` it starts and returns a
+  `Work`.
+- A time limit of None means the limit of the group (`set_timeout`).
+- Ranks are ranks of the group. A peer is in the group; a root may not be.
+- Any thread may call an operation. Operations run in the order of the calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Communicator", "CommunicatorOptions"]
 
 @dataclass(frozen=True)
 class CommunicatorOptions:
-    """What a backend is told about the group that it makes a communicator for."""
+    """What a backend needs to know about a group to make a communicator for it."""
 
     store: Store
     group_rank: int
@@ -45,13 +45,13 @@ class CommunicatorOptions:
     group_id: str
     global_ranks_in_group: list[int]
     num_alike: int
-    """How many groups of the same ranks were made before."""
+    """The number of earlier groups of the same ranks."""
     roster: Callable[[], Roster]
-    """The world's processes; its first call waits until all ranks have come."""
+    """Returns the world's processes; the first call waits until all ranks have come."""
     world_ranks: Sequence[int] = ()
-    """The members' ranks in the world; empty where it is not known, or has none."""
+    """The members' ranks in the world; empty if unknown or if they have none."""
     reduce_order: str = "any"
-    """See `NativeOptions`: its own, or that of the group that it is made of."""
+    """See `NativeOptions`: the group's own order, or that of its parent."""
 
 
 class Communicator(Protocol):
@@ -60,10 +60,10 @@ class Communicator(Protocol):
     def submit(self, call: Call) -> Work | None:
         """Carry out `call`, or with `call.async_op` start it.
 
-        Here a coalesced operation is started as several, one after the other.
+        This default starts a coalesced operation as several, one after the other.
 
         Raises:
-            NotImplementedError: this communicator has no such operation.
+            NotImplementedError: this communicator does not have the operation.
         """
         singles = call.singles()
         if singles is None:
@@ -78,7 +78,7 @@ class Communicator(Protocol):
         return None
 
     def prepare(self, call: Call) -> PersistentRequest | None:
-        """A request that submits `call` again and again; None where `submit` warns."""
+        """Return a request that repeats `call`; None where `submit` warns."""
         return PlainRequest(call, self.submit)
 
     def all_reduce(
@@ -236,7 +236,7 @@ class Communicator(Protocol):
         timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
-        """See `allhands.all_to_all_single`; None or no splits: equal ones."""
+        """See `allhands.all_to_all_single`; without splits they are equal."""
         return self.submit(
             Call(
                 "all_to_all_single",
@@ -262,7 +262,7 @@ class Communicator(Protocol):
     def recv(
         self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
     ) -> int:
-        """See `allhands.recv`; the sender's rank in the group. `peer` None: any."""
+        """See `allhands.recv`; returns the sender's group rank. `peer` None: any."""
         work = _started(self.irecv(tensor, peer, tag, timeout))
         work.wait()
         return work.source_rank() if peer is None else peer
@@ -278,7 +278,7 @@ class Communicator(Protocol):
     def irecv(
         self, tensor: Array, peer: int | None, tag: int, timeout: timedelta | None
     ) -> Work | None:
-        """See `allhands.irecv`; `peer` None: any."""
+        """See `allhands.irecv`; `peer` None means any."""
         return self.submit(
             Call("recv", tensor, None, timeout, True, peer=peer, tag=tag)
         )
@@ -293,7 +293,7 @@ class Communicator(Protocol):
         recv_tag: int,
         timeout: timedelta | None,
     ) -> int:
-        """See `allhands.sendrecv`; the sender's rank in the group."""
+        """See `allhands.sendrecv`; returns the sender's group rank."""
         received = _started(self.irecv(output, src, recv_tag, timeout))
         self.send(tensor, dst, tag, timeout)
         received.wait()
@@ -311,46 +311,45 @@ class Communicator(Protocol):
 
     @abstractmethod
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the time limit of later operations that are given none.
+        """Set the time limit of later operations without a limit of their own.
 
-        At first it is that of the `CommunicatorOptions`.
+        The initial limit is that of the `CommunicatorOptions`.
         """
 
     @abstractmethod
     def abort(self, reason: str) -> None:
-        """Break the group on every rank; whoever waits in it gets an error."""
+        """Break the group on every rank; ranks that wait in it get an error."""
 
     def observe(self, observer: Observer | None) -> None:
-        """Tell `observer` of each later operation; None: nobody.
+        """Tell `observer` of each later operation; None stops this.
 
-        A backend that can does so; here it does nothing.
+        This default does nothing; a backend that supports observers overrides it.
         """
         return
 
     def flight_entries(
         self, collectives_after: int = 0, messages_after: int = 0
     ) -> list[dict[str, Any]]:
-        """What the group's flight recorder has, as the native core's method says.
+        """Return the entries of the group's flight recorder, as the native core does.
 
-        Of collectives and of messages those with higher numbers than these.
-
-        A backend without one has nothing.
+        It returns collectives and messages with numbers higher than the given ones. A
+        backend without a recorder returns none.
         """
         return []
 
     def note_failure(self, reason: str, cause: str) -> None:
-        """This rank is about to `close` because of an exception, which is `reason`.
+        """Note that this rank will `close` because of an exception, the `reason`.
 
-        A backend that can tells its peers, and the `cause`, which is that exception as
-        `remote_exception.told` has it; here it does nothing.
+        A backend that can tells its peers. It also tells them the `cause`: the same
+        exception as `remote_exception.told` describes it. This default does nothing.
         """
         return
 
     @abstractmethod
     def close(self, grace: float) -> None:
-        """Leave the group and free what it holds. A second call does nothing.
+        """Leave the group and free its resources. A second call does nothing.
 
-        Operations that are queued get `grace` seconds to finish.
+        Queued operations have `grace` seconds to finish.
         """
 
 

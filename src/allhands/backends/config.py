@@ -1,4 +1,4 @@
-"""BackendConfig: which backend serves which type of device, read from a name."""
+"""BackendConfig: which backend serves which type of device, parsed from a name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["BackendConfig"]
 class BackendConfig:
     """Which backend serves which device type; `str()` gives "cpu:native,cuda:nccl".
 
-    Made of a name (every device type the backend can serve), of "undefined" (the
-    defaults), or of pairs "cpu:native,cuda:nccl".
+    The argument is a name (for every device type that the backend can serve),
+    "undefined" (for the defaults), or pairs "cpu:native,cuda:nccl".
 
     Raises:
-        ValueError: a pair is malformed, or a device type comes twice.
-        AssertionError: there is no backend of that name.
-        RuntimeError: a package offers it, but it cannot be loaded.
+        ValueError: a pair is malformed, or a device type is given twice.
+        AssertionError: there is no backend with this name.
+        RuntimeError: a package offers the backend, but it cannot be loaded.
 
     Example:
         ```python
@@ -62,5 +62,5 @@ class BackendConfig:
         )
 
     def get_device_backend_map(self) -> dict[str, Backend]:
-        """Backend names by device type."""
+        """Return backend names by device type."""
         return self.device_backend_map

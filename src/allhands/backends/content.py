@@ -1,9 +1,9 @@
-"""Content: the arrays of one collective on one rank, as hashes that others compare.
+"""Content: the arrays of one collective on one rank, as hashes for comparison.
 
-What must be the same on all ranks has one hash: the result of an `all_reduce`, what is
-broadcast. Of what goes from rank to rank both sides have a hash, the sender's taken
-before the operation begins. A hash is of the elements in their order, wherever they lie
-in memory; 0 stands for what a rank does not have.
+Data that must be the same on all ranks has one hash: the result of an `all_reduce`, or
+the array of a broadcast. For data that one rank sends to another, both sides compute a
+hash; the sender does so before the operation begins. A hash covers the elements in
+their order, whatever the layout in memory. 0 stands for data that a rank does not have.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _PASSED = (
 _ONE_SENT = ("all_gather", "gather")
 _ONE_RECEIVED = ("scatter",)
 COMPARED = frozenset((*_ALIKE, *_PASSED))
-"""The operations of which ranks have something in common."""
+"""The operations whose ranks have data in common."""
 
 
 class Difference(NamedTuple):
-    """What ranks have in common and is not the same on all of them."""
+    """Data that should be the same on several ranks but is not."""
 
     ranks: list[int]
-    """The odd ones: those that are outvoted, or all where nobody is."""
+    """The ranks that differ from the majority; all ranks if there is no majority."""
     text: str
 
 
 def hash_of(arrays: Iterable[Array]) -> int:
-    """Of the elements of arrays, one after the other."""
+    """Return the hash of the elements of all arrays in turn."""
     return _hash([part for array in arrays for part in _memory(array)])
 
 
 class Content:
-    """See the module. It is made before the operation begins, and asked once it ended.
+    """See the module. Make it before the operation begins; call `hashes` after its end.
 
     Raises:
-        TypeError, ValueError: arguments that no operation can have.
+        TypeError, ValueError: no operation can have these arguments.
     """
 
     def __init__(self, call: Call, rank: int, size: int) -> None:
@@ -66,17 +66,17 @@ class Content:
             self._sent = self._passed(inputs, _ONE_SENT)
 
     def hashes(self) -> list[int]:
-        """One, or what this rank has sent to each and received from each."""
+        """Return one hash, or those of the data sent to and received from each rank."""
         if self._call.op in _ALIKE:
             return [hash_of(self._call.outputs())]
         outputs = [part.outputs for part in self._parts]
         return self._sent + self._passed(outputs, _ONE_RECEIVED)
 
     def _passed(self, sides: list[list[Buffer]], one_for: Sequence[str]) -> list[int]:
-        """By rank; `sides` has, of each single operation, what is there on this rank.
+        """Return hashes by rank from the buffers of each single operation on this rank.
 
-        In the operations `one_for` it is one array, which goes to or comes from each
-        rank or the root, in others one per rank, or nothing.
+        In the operations `one_for`, one array goes to or comes from each rank or the
+        root. In the others there is one array per rank, or none.
         """
         name, root = self._parts[0].name, self._parts[0].root
         ranks = range(self._size)
@@ -87,7 +87,7 @@ class Content:
 
 
 def compare(op: str, table: np.ndarray[Any, Any]) -> Difference | None:
-    """What differs between ranks; `table` has the hashes of each, as a row."""
+    """Return the difference between ranks, if any; each row of `table` is a rank."""
     if op in _ALIKE:
         found = table[:, 0].tolist()
         odd = odd_ones(found)
@@ -114,7 +114,7 @@ def compare(op: str, table: np.ndarray[Any, Any]) -> Difference | None:
 
 
 def odd_ones(values: Sequence[Any]) -> list[int]:
-    """The ranks whose value is not that of most; all, where no value has most ranks."""
+    """Return the ranks that differ from the majority; all ranks if there is none."""
     counts = Counter(values).most_common()
     if len(counts) < 2:
         return []

@@ -1,10 +1,10 @@
-"""A communicator that has its ranks compare, after each collective, what must be alike.
+"""A communicator whose ranks compare data that must be the same after each collective.
 
-Its ranks exchange hashes over a group of their own, made of the native engine whatever
-carries the operations out, so the group's numbers and messages are as without it. A
-thread does so for one operation after the other, in the order in which they began: no
-rank waits in it for what another does after its own wait. An operation has ended once
-it is compared.
+The ranks exchange hashes over a second group, which always uses the native engine. So
+the numbers and messages of the checked group are the same as without the check. A
+thread compares one operation after the other, in the order in which they began. So no
+rank waits in the comparison for an action that another rank takes only after its own
+wait. An operation has ended when it has been compared.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ _REMEDY = (
 def content_checked(
     communicator: Communicator, options: CommunicatorOptions
 ) -> Communicator:
-    """`communicator`, with a check of contents in front where the setting asks for it.
+    """Return `communicator`, behind a check of contents if the setting asks for it.
 
     After an error `communicator` is closed.
 
     Raises:
-        ValueError: the setting cannot be read.
-        DistNetworkError: members are on several hosts, and some listen to none.
+        ValueError: the setting cannot be parsed.
+        DistNetworkError: members are on several hosts, and some do not listen for the
+            others.
     """
     try:
         if settings.check.get() != "content" or options.group_size == 1:
@@ -78,7 +79,7 @@ def content_checked(
 
 
 class _Check:
-    """An operation that is under way, and how its comparison ended."""
+    """An operation under way, and the result of its comparison."""
 
     def __init__(
         self, call: Call, content: Content, number: int, subject: str, work: Work
@@ -89,7 +90,7 @@ class _Check:
 
 
 class CheckedWork(Work):
-    """An operation of which the ranks compare what they have in common."""
+    """An operation whose ranks compare the data that they have in common."""
 
     def __init__(self, check: _Check) -> None:
         super().__init__(check.work._outputs)
@@ -131,9 +132,9 @@ class CheckedCommunicator(FrontCommunicator):
     """See the module. Any thread may use it.
 
     Args:
-        communicator: what carries the operations out.
-        beside: another group of the same ranks, for nobody else.
-        options: of the group.
+        communicator: carries out the operations.
+        beside: a second group of the same ranks, for the comparisons only.
+        options: the options of the group.
     """
 
     def __init__(
@@ -149,12 +150,12 @@ class CheckedCommunicator(FrontCommunicator):
         self._timeout = options.timeout
         self._num_collectives = 0
         self._num_checks = 0
-        self._order = threading.RLock()  # a signal's handler may begin an operation
+        self._order = threading.RLock()  # a signal handler may begin an operation
         self._begun: SimpleQueue[_Check | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Call) -> Work | None:
-        """See `Communicator.submit`; what another device has is not compared."""
+        """See `Communicator.submit`; data on other devices is not compared."""
         if not _is_compared(call):
             work = self.communicator.submit(call)
             if call.op not in _MESSAGES:
@@ -190,7 +191,7 @@ class CheckedCommunicator(FrontCommunicator):
         self._beside.note_failure(reason, cause)
 
     def close(self, grace: float) -> None:
-        """See `Communicator.close`; what has ended is compared first."""
+        """See `Communicator.close`; it first compares operations that have ended."""
         end = time.monotonic() + grace
         with ExitStack() as rest:
             rest.callback(self._finish, end)
@@ -200,13 +201,13 @@ class CheckedCommunicator(FrontCommunicator):
         with self._order:
             thread, self._thread = self._thread, None
         self._begun.put(None)
-        # In a callback it may be the very thread that compares.
+        # In a callback, this may be the comparing thread itself.
         is_other = thread is not threading.current_thread()
         if thread is not None and is_other:
             thread.join(max(0.0, end - time.monotonic()))
         self._beside.close(0.0)
         if thread is not None and is_other:
-            thread.join(_LAST_WORD)  # whatever it waits for fails by now
+            thread.join(_LAST_WORD)  # by now everything that it waits for fails
 
     def _begin(self, call: Call, content: Content) -> CheckedWork:
         with self._order:
@@ -226,7 +227,7 @@ class CheckedCommunicator(FrontCommunicator):
         return CheckedWork(check)
 
     def _count(self, call: Call) -> None:
-        """As what carries it out does."""
+        """Count as the communicator that carries out the call does."""
         carrier = self.communicator
         while isinstance(carrier, FrontCommunicator):
             carrier = carrier.communicator
@@ -237,20 +238,20 @@ class CheckedCommunicator(FrontCommunicator):
         while (check := self._begun.get()) is not None:
             try:
                 error = self._compared(check)
-            except BaseException as failed:  # the one who waits gets it
+            except BaseException as failed:  # the waiting caller gets it
                 error = failed
             try:
                 check.ended.set_result(error)
-            except BaseException:  # of a callback; later operations are compared, too
+            except BaseException:  # of a callback; go on comparing
                 sys.unraisablehook(_unraisable(check))
 
     def _compared(self, check: _Check) -> BaseException | None:
-        """What is wrong, if something is; the thread's."""
+        """Return the error of the operation or its comparison, or None."""
         try:
             check.work.wait_for(None)
             hashes = [check.number, *check.content.hashes()]
         except (CollectiveMismatchError, RankFailedError) as error:
-            return error  # the others get one, too
+            return error  # the other ranks get one, too
         except BaseException as error:
             self._beside.abort(f"{check.subject} failed: {error}")
             return error

@@ -1,6 +1,7 @@
-"""Who is told when an operation fails, before its caller is.
+"""Tells a listener of a failing operation before its caller gets the error.
 
-One per process; the core and the hook of uncaught exceptions tell it. At first nobody.
+There is one listener per process, at first none. The core and the hook for uncaught
+exceptions call it.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ _listener: Listener | None = None
 
 
 def set_listener(listener: Listener | None) -> None:
-    """Have `listener` called from now on, in the thread that fails."""
+    """Call `listener` from now on, in the thread that fails."""
     global _listener
     _listener = listener
 
 
 def tell(error: BaseException, traceback: TracebackType | None = None) -> None:
-    """`error` is about to be raised, or with a `traceback` to end the program.
+    """Tell the listener of `error`; a `traceback` means that it ends the program.
 
-    Never raises but what a signal's handler does: what is told matters less than what
-    it is told of.
+    The call raises nothing except the error of a signal handler: the report matters
+    less than the failure itself.
     """
     if _listener is not None:
         with suppress(Exception):

@@ -1,7 +1,7 @@
-"""A backend that moves nothing: every operation succeeds at once.
+"""A backend that transfers no data: every operation succeeds at once.
 
-For trying out a program's structure for any world size in one process. Outputs keep
-what they held.
+With it, one process can try a program's structure for any world size. Outputs do not
+change.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["FakeCommunicator", "FakeWork", "create"]
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
-    """See `registry.make_communicator`; any `pg_options` are fine."""
+    """See `registry.make_communicator`; `pg_options` are ignored."""
     return FakeCommunicator()
 
 
 class FakeWork(Work):
-    """Work that is finished from the start; as a receive it came from rank `source`."""
+    """Work that has ended from the start; as a receive it came from rank `source`."""
 
     def __init__(self, outputs: list[Array], source: int = 0, tag: int = 0) -> None:
         super().__init__(outputs)
@@ -38,22 +38,22 @@ class FakeWork(Work):
         """Return at once."""
 
     def is_completed(self) -> bool:
-        """Always true."""
+        """Return True."""
         return True
 
     def exception(self) -> None:
-        """Never any."""
+        """Return None."""
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Call it now."""
+        """Call `callback` now."""
         callback()
 
     def source_rank(self) -> int:
-        """The rank that was asked for; 0 for any."""
+        """Return the requested rank; 0 for any."""
         return self._source
 
     def envelope(self) -> tuple[int, int, int]:
-        """An empty message from there."""
+        """Return the envelope of an empty message from this rank."""
         return self._source, self._tag, 0
 
 
@@ -61,7 +61,7 @@ class FakeCommunicator(Communicator):
     """See the module."""
 
     def submit(self, call: Call) -> Work | None:
-        """Leave the outputs as they are; there is no message to find."""
+        """Leave the outputs unchanged; a probe finds no message."""
         if not call.returns_work or call.op == "iprobe":
             return None
         return FakeWork(call.outputs(), call.peer or 0, max(call.tag, 0))

@@ -1,6 +1,6 @@
-"""What is written of faults on demand: `rank=1,op=all_reduce,nth=5,do=kill`.
+"""Parses the text form of faults on demand: `rank=1,op=all_reduce,nth=5,do=kill`.
 
-Keys and values with commas between; several faults have `;` between.
+Commas separate the keys with their values. `;` separates several faults.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ _AROUND = (
 _ON_STORES = tuple(f"{STORE}{request}" for request in REQUESTS)
 _KEYS = ("rank", "op", "group", "nth", "attempt", "do")
 _DEEDS = ("kill", "stop", "raise", "drop-link")
-_MOST_CODE = 255  # what a process can tell its parent
+_MOST_CODE = 255  # the highest code that a process can give its parent
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _MOST_SECONDS = threading.TIMEOUT_MAX
 
 
 def parse(text: str, subject: str) -> tuple[Fault, ...]:
-    """The faults that `text` asks for; `subject` is what has the text, for errors.
+    """Return the faults that `text` asks for; errors name `subject` as its source.
 
     Raises:
-        ValueError: it cannot be read; what is wrong, and what can stand there, is said.
+        ValueError: the text cannot be parsed; the message says why, and what is
+            possible.
     """
     items = [item.strip() for item in text.split(";")]
     try:
@@ -85,7 +86,7 @@ def _check_together(told: dict[str, str], do: str) -> None:
 
 
 def _deed(text: str) -> Fault:
-    """The fault that does so, wherever it may happen."""
+    """Return the fault with this action, for any operation."""
     do, colon, value = text.partition(":")
     if do == "drop-link" and colon:
         return Fault(do, peer=_number("drop-link", value))
@@ -113,7 +114,7 @@ def _exit_code(text: str) -> int:
 
 
 def _nth(text: str) -> tuple[int, int]:
-    """First and last: `5` is the fifth, `5-9` five of them, `5-` all from there."""
+    """Return first and last: `5` is the fifth, `5-9` five, `5-` all later ones."""
     first, dash, last = text.partition("-")
     start = _number("nth", first)
     end = _number("nth", last) if last else NO_END if dash else start

@@ -1,8 +1,8 @@
-"""Faults on demand: what a rank is to do to itself before one of its operations begins.
+"""Faults on demand: what a rank does to itself before one of its operations begins.
 
-For tests of what a program does when a rank dies, stops, is slow or raises, or loses
-its connections to other hosts. Faults count the operations of one rank in the order in
-which its threads begin them. How they are written: `fault_text`.
+They are for tests of a program's behaviour when a rank dies, stops, is slow, raises, or
+loses its connections to other hosts. Faults count the operations of one rank in the
+order in which its threads begin them. `fault_text` describes their text form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["NO_END", "STORE", "Fault", "Faults"]
 
 NO_END = 1 << 62
 STORE = "store."
-"""How the names of requests to stores begin."""
+"""The prefix of the names of store requests."""
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,27 @@ class Fault:
     """One thing that goes wrong on demand. Immutable."""
 
     do: str
-    """What happens: "kill", "exit", "stop", "raise", "delay" or "drop-link"."""
+    """The action: "kill", "exit", "stop", "raise", "delay" or "drop-link"."""
     seconds: float = 0.0
-    """How long a delay is."""
+    """The length of a delay."""
     peer: int | None = None
-    """The rank of the world to which a link is dropped; None: all of other hosts."""
+    """The world rank to which the link is dropped; None: all ranks of other hosts."""
     code: int = 0
-    """With which the process exits."""
+    """The exit code of the process."""
     rank: int | None = None
-    """Of the world; None: every one."""
+    """The world rank; None means every rank."""
     op: str = ""
-    """Empty: every one, but no request to a store."""
+    """Empty means every operation, but no request to a store."""
     group: str = ""
-    """A group's name or description; empty: every one."""
+    """A group's name or description; empty means every group."""
     first: int = 1
     last: int = NO_END
-    """Which of the operations that it is meant for, counted from 1."""
+    """The first and last operation to which it applies, counted from 1."""
     attempt: int | None = None
-    """Which start of the ranks by the launcher, from 0; None: every one."""
+    """The launcher's start of the ranks, from 0; None means every start."""
 
     def is_meant_for(self, rank: int, group: Sequence[str], op: str) -> bool:
-        """Whether it counts that operation of that rank; `group` are its names."""
+        """Return whether it counts this operation of a group with these names."""
         return (
             self.rank in (None, rank)
             and (self.op == op or not (self.op or op.startswith(STORE)))
@@ -64,7 +64,7 @@ def _no_link(_: int | None) -> int:
 
 
 class Faults:
-    """Faults that a rank was asked for, and how often each has been met. Thread-safe.
+    """The faults of a rank, and how often each was met. Thread-safe.
 
     Example:
         ```python
@@ -76,11 +76,11 @@ class Faults:
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.num_done = 0
-        """How many times this rank has done what was asked."""
+        """How often this rank has carried out a fault."""
         self.all = tuple(faults)
         self._numbers = [itertools.count(1) for _ in self.all]
         self._told: set[tuple[Fault, str]] = set()
-        self._lock = threading.RLock()  # a signal's handler may begin an operation
+        self._lock = threading.RLock()  # a signal handler may begin an operation
 
     def meet(
         self,
@@ -89,13 +89,13 @@ class Faults:
         op: str,
         drop_link: Callable[[int | None], int] = _no_link,
     ) -> None:
-        """That operation of `rank` is about to begin; `group` are its group's names.
+        """Meet the faults of an operation of `rank`; `group` has the group's names.
 
-        `drop_link` cuts the connection to a rank, or those to all of other hosts, and
-        returns how many there were.
+        `drop_link` cuts the connection to a rank, or to all ranks of other hosts, and
+        returns the number of cuts.
 
         Raises:
-            InjectedError: it is asked for here.
+            InjectedError: a fault asks for it.
         """
         for fault, number in self._due(rank, group, op):
             self._do(fault, rank, f"rank {rank}, {op}, call {number}", drop_link)
@@ -105,7 +105,7 @@ class Faults:
         with self._lock:
             for fault, numbers in zip(self.all, self._numbers, strict=True):
                 if fault.is_meant_for(rank, group, op):
-                    number = next(numbers)  # no signal's handler comes in between
+                    number = next(numbers)  # no signal handler can interrupt this
                     if fault.first <= number <= fault.last:
                         due.append((fault, number))
         return due
@@ -140,7 +140,7 @@ class Faults:
             os._exit(fault.code)
         elif fault.do != "drop-link":
             number = signal.SIGKILL if fault.do == "kill" else signal.SIGSTOP
-            # To this thread, so that it does not go on before the signal has come.
+            # To this thread, so that it does not continue before the signal has come.
             signal.pthread_kill(threading.get_ident(), number)
 
 

@@ -1,7 +1,7 @@
-"""The flight memory of this process: its records where `allhands top` sees them.
+"""The flight memory of this process: flight records that `allhands top` reads.
 
-One per process, made when it is first asked for. A forked child has none of its
-parent's and makes its own.
+Each process has one, made on first use. A forked child does not inherit its parent's;
+it makes its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _made: list[_C.FlightMemory | None] = []
 
 
 def here() -> _C.FlightMemory | None:
-    """This process's; None where it has no descriptor or no memory for one."""
+    """Return this process's flight memory; None without descriptor or memory."""
     with _lock:
         if not _made or _made[0] is None:
             _made[:] = [_C.FlightMemory.create()]
@@ -27,7 +27,7 @@ def here() -> _C.FlightMemory | None:
 
 def _leave_to_parent() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread may have had it
+    _lock = threading.Lock()  # another thread may have held it
     for memory in _made:
         if memory is not None:
             memory.leave_to_parent()

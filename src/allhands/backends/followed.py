@@ -1,4 +1,4 @@
-"""FollowedWork: an operation of the core, and what this rank does with its result."""
+"""FollowedWork: an operation of the core, followed by a step on its result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ __all__ = ["FollowedWork"]
 
 
 class FollowedWork(Work):
-    """`work`, and after it `follow`, unless it failed.
+    """Runs `follow` after `work`, unless `work` failed.
 
-    `follow` runs in the thread that carried the operation out, or in one that waits or
-    asks. It is called again if an exception such as `KeyboardInterrupt` ended it.
+    The thread that carried out the operation runs `follow`, or a thread that waits for
+    or asks about it. If an exception such as `KeyboardInterrupt` ends `follow`, it is
+    called again.
     """
 
     def __init__(
@@ -28,9 +29,9 @@ class FollowedWork(Work):
         super().__init__(outputs)
         self._work = work
         self._follow = follow
-        # Reentrant: a signal's handler or a finalizer may come while it is held.
+        # Reentrant: a signal handler or a finalizer may run while it is held.
         self._lock = threading.RLock()
-        self._follower: int | None = None  # the thread that has it and follows
+        self._follower: int | None = None  # the thread that runs `follow`
         self._ended = library_of_dtype("u1").new_future()
         self._error: BaseException | None = None
         work.add_done_callback(self._try_to_end)
@@ -39,7 +40,7 @@ class FollowedWork(Work):
         """See `Work.wait_for`.
 
         Raises:
-            RuntimeError: what waits has interrupted this thread in `follow`.
+            RuntimeError: the caller has interrupted this thread in `follow`.
         """
         start = time.monotonic()
         self._work.wait_for(timeout)
@@ -66,7 +67,7 @@ class FollowedWork(Work):
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         """See `Work.add_done_callback`."""
         self._ended.add_done_callback(lambda _: callback())
-        self.is_completed()  # where `follow` was interrupted, it is time
+        self.is_completed()  # runs `follow` now if it was interrupted
 
     def _hurry(self) -> None:
         self._work._hurry()
@@ -75,9 +76,9 @@ class FollowedWork(Work):
         self._work._postpone()
 
     def _try_to_end(self, patience: float = 0) -> None:
-        """Do what follows, unless it is done.
+        """Run `follow`, unless it has run.
 
-        While another thread is at it, wait up to `patience` seconds; -1: no limit.
+        While another thread runs it, wait up to `patience` seconds; -1 means no limit.
         """
         if self._ended.done() or not self._lock.acquire(timeout=patience):
             return
@@ -88,7 +89,7 @@ class FollowedWork(Work):
             self._lock.release()
 
     def _end(self) -> None:
-        """What follows, and who waits for it is told."""
+        """Run `follow`, and tell the threads that wait for it."""
         try:
             self._follower = threading.get_ident()
             if self._ended.done():

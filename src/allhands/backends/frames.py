@@ -1,4 +1,4 @@
-"""Places in a program's code, the innermost of its own first."""
+"""Places in a program's code, from its innermost frame outwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     """A line of code that was running."""
 
     name: str
-    """The function's."""
+    """The name of the function."""
     filename: str
     line: int
 
@@ -29,9 +29,10 @@ class Place(NamedTuple):
 
 
 def places(frame: FrameType | None) -> list[Place]:
-    """Where the program is that called what runs in `frame`.
+    """Return the places of the program that called the code in `frame`.
 
-    From its innermost frame that is neither of this package nor of Python, outwards.
+    The list begins with the innermost frame that belongs neither to this package nor to
+    Python's libraries.
     """
     found: list[Place] = []
     while frame is not None and len(found) < _MOST:
@@ -43,7 +44,7 @@ def places(frame: FrameType | None) -> list[Place]:
 
 
 def places_of_traceback(traceback: TracebackType | None) -> list[Place]:
-    """The same of where an exception came from."""
+    """Return the places from which an exception came, in the same order."""
     raised: list[Place] = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -57,9 +58,9 @@ def places_of_traceback(traceback: TracebackType | None) -> list[Place]:
 
 
 def inside(frame: FrameType | None) -> str:
-    """The function of this package that the program called and that runs in `frame`.
+    """Return the function of this package that the program called, above `frame`.
 
-    Empty: it has called none.
+    The name is empty if the program called none.
     """
     name = ""
     while frame is not None and not _is_of_a_program(frame.f_code.co_filename):

@@ -1,4 +1,4 @@
-"""A communicator in front of another one, which it changes in some way."""
+"""FrontCommunicator: a communicator in front of another one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FrontCommunicator"]
 
 
 class FrontCommunicator(Communicator):
-    """Passes everything on to `communicator`; a subclass does more where it wants."""
+    """Passes every call on to `communicator`; subclasses override what they change."""
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator

@@ -1,6 +1,7 @@
-"""How the members of a group wait for each other where a library makes it of them all.
+"""Waits for all members of a group before a library makes the group.
 
-The library would wait without limit, or name nobody, so they meet in the store first.
+The library itself would wait without limit, or would not name the missing members. So
+the members meet in the store first.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from allhands.store import Store
 
 __all__ = ["await_members"]
 
-_LOOK = 1.0  # seconds between looks for members that have died, at least
-_LOOK_EACH = 1 / 64  # seconds for every member that all look at
+_LOOK = 1.0  # seconds between checks for dead members, at least
+_LOOK_EACH = 1 / 64  # seconds per member, because each member checks all others
 
 
 def await_members(
     store: Store, keys: list[str], options: CommunicatorOptions, backend: str
 ) -> None:
-    """Wait until each member has set its key; say for whom where it takes long.
+    """Wait until each member has set its key; report a long wait.
 
     Raises:
-        RankFailedError: a member has died before it did; a second or so later where it
-            was on this host.
-        DistStoreError: a member did not within the group's timeout.
+        RankFailedError: a member died before it came. A death on this host is noticed
+            after about a second.
+        DistStoreError: a member did not come within the group's timeout.
     """
     limit = to_seconds(options.timeout)
     start = time.monotonic()
@@ -44,7 +45,7 @@ def await_members(
             store.wait(keys, timedelta(seconds=max(left, 0.001)))
             return
         except DistStoreError:
-            if store.check(keys):  # raises where it is the store that failed
+            if store.check(keys):  # raises if the store itself failed
                 return
             _refuse_dead(store, keys, options, backend)
         waited = time.monotonic() - start
@@ -70,7 +71,7 @@ def await_members(
 def _refuse_dead(
     store: Store, keys: list[str], options: CommunicatorOptions, backend: str
 ) -> None:
-    """Raise where a member has ended, as far as this host can tell, and not come."""
+    """Raise an error if a member ended, as far as this host knows, before it came."""
     identities = options.roster().identities
     members = [identities[rank] for rank in options.global_ranks_in_group]
     ended = [rank for rank, member in enumerate(members) if not is_alive(member)]

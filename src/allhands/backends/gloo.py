@@ -1,8 +1,8 @@
-"""Gloo: arrays in CPU memory, moved by the Gloo that torch has.
+"""Backend `gloo`: torch's Gloo moves arrays in CPU memory.
 
-The core checks the arguments, as for the native engine, so that none reaches Gloo at
-which it would crash, hang or be wrong; strided arrays are packed. torch's group of it
-is made over the group's own store, and nobody else's knows of it.
+The core checks the arguments, as for the native engine, so that Gloo gets none with
+which it would crash, hang or compute wrong results. Strided arrays are packed. torch's
+Gloo group is made over a store of its own, which nothing else uses.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from allhands.store import PrefixStore, Store
 __all__ = ["GlooCommunicator", "create"]
 
 _NUM_TAGS = 1 << 30
-"""Gloo has twice as many; the other half is this package's own."""
+"""Gloo has twice as many; the other half is for this package."""
 _BEYOND = timedelta(seconds=30)
-"""What Gloo waits longer than this package, which knows more to say."""
+"""Gloo waits longer by this time, because this package's errors say more."""
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
-    """See `registry.make_communicator`. Waits until every member has come to it.
+    """See `registry.make_communicator`. Waits until every member has come.
 
     Raises:
         TypeError: `pg_options` is given; this backend has none.
         RuntimeError: torch is not installed.
-        RankFailedError: a member died before it came, or had connected.
-        DistStoreError: a member did not come, or not connect, in time.
-        DistBackendError: Gloo could not connect them.
+        RankFailedError: a member died before it came or connected.
+        DistStoreError: a member did not come or connect in time.
+        DistBackendError: Gloo could not connect the members.
     """
     if pg_options is not None:
         raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
@@ -53,7 +53,8 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     _meet("here", store, options, name)
     members = [roster.identities[rank] for rank in ranks]
     made = GlooCommunicator(store, members, options)
-    # Gloo fails in who still connects when another closes its end of the group already.
+    # Gloo fails on a member that still connects if another one already closes the
+    # group.
     try:
         _meet("connected", store, options, name)
     except BaseException:
@@ -63,7 +64,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 
 
 def _meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> None:
-    """Return once every member has come there."""
+    """Return when every member has reached this point."""
     keys = [f"{where}/{rank}" for rank in range(options.group_size)]
     store.set(keys[options.group_rank], b"")
     await_members(store, keys, options, name)
@@ -82,12 +83,12 @@ class GlooCommunicator(PolledCommunicator):
         self._group = self._connect(store, options)
 
     def _connect(self, store: Store, options: CommunicatorOptions) -> Any:
-        """Torch's group; it connects all members."""
+        """Make torch's group, which connects all members."""
         from torch.distributed import ProcessGroupGloo
 
         from allhands.store.lent_store import LentStore
 
-        self._lent = LentStore(PrefixStore("pairs", store))  # Python holds it
+        self._lent = LentStore(PrefixStore("pairs", store))  # Python must hold it
         given = ProcessGroupGloo._Options()
         given._timeout = options.timeout
         given._devices = [ProcessGroupGloo.create_device(hostname=self._address())]
@@ -98,7 +99,7 @@ class GlooCommunicator(PolledCommunicator):
             raise self.library_failed(Subject("making the group"), error) from error
 
     def _address(self) -> str:
-        """Where the others reach this rank: as ranks of this package would."""
+        """Return the address of this rank for others, as the native engine does."""
         me = self._members[self.rank]
         if all(member.host == me.host for member in self._members):
             return "127.0.0.1"
@@ -107,20 +108,21 @@ class GlooCommunicator(PolledCommunicator):
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """See `PolledGroup.library_failed`."""
-        reason = self.look(subject)  # who is gone, which Gloo does not tell
+        reason = self.look(subject)  # says who died, which Gloo does not
         if reason is not None:
             return reason
         [text, *_] = str(error).splitlines() or [repr(error)]
         return DistBackendError(f"{subject}: {self.title}: Gloo says: {text}")
 
     def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
-        """See `PolledGroup.pause`: Gloo wakes who waits for it."""
+        """See `PolledGroup.pause`: Gloo wakes the waiting thread."""
         for request in requests:
             request.block()
 
     def look(self, subject: Subject) -> DistBackendError | None:
         """See `PolledGroup.look`."""
-        told = super().look(subject)  # first: who said why it leaves has died since
+        # first: a rank that said why it left has died since
+        told = super().look(subject)
         dead = self._dead() if told is None else []
         is_needed = bool(subject.sequence) or subject.peer in dead
         if not dead or not is_needed:
@@ -135,7 +137,7 @@ class GlooCommunicator(PolledCommunicator):
         return error
 
     def _dead(self) -> list[int]:
-        """The members whose process has ended, as far as this host can tell."""
+        """Return the members whose process has ended, as far as this host knows."""
         return [rank for rank, m in enumerate(self._members) if not is_alive(m)]
 
     def _begin(
@@ -187,4 +189,4 @@ class GlooCommunicator(PolledCommunicator):
 
 
 _abandoned: list[Any] = []
-"""Groups for whose messages a thread still waits."""
+"""Groups with messages for which a thread still waits."""

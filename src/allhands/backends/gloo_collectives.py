@@ -1,8 +1,8 @@
-"""The collectives as Gloo's.
+"""The collectives on Gloo.
 
-Gloo takes tensors in a row of memory, all of one size. What it cannot do, reductions of
-some dtypes, reduce-scatters and scans, our kernels do with what it has gathered; parts
-of unequal sizes are gathered by a broadcast of each.
+Gloo takes tensors in contiguous memory, all of one size. It lacks reductions of some
+dtypes, reduce-scatters and scans. For these, it gathers the arrays, and the package's
+own kernels reduce them. Parts of unequal sizes are gathered by one broadcast of each.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _NAMES = {
 
 
 def as_bytes(row: Buffer) -> torch.Tensor:
-    """The memory of a contiguous buffer, as Gloo moves any dtype."""
+    """Return the bytes of a contiguous buffer, which Gloo moves for any dtype."""
     return torch.from_numpy(memory_of(row))
 
 
 class GlooCollective(PolledCollective):
-    """One collective of Gloo's on this rank."""
+    """One collective of Gloo on this rank."""
 
     _reduce_writes_everywhere = True
 
@@ -119,7 +119,7 @@ class GlooCollective(PolledCollective):
         return GlooRequest(self._group.reduce([_elements(row)], options))
 
     def _options(self, kind: Any, root: int | None = None) -> Any:
-        """Gloo's, of this call."""
+        """Return Gloo's options for this call."""
         options = kind()
         options.timeout = self._timeout
         if root is not None:
@@ -127,7 +127,7 @@ class GlooCollective(PolledCollective):
         return options
 
     def _shares(self, row: Buffer | None) -> list[list[torch.Tensor]]:
-        """The root's row of equal parts, one per rank, as Gloo takes it."""
+        """Return the root's row as equal parts, one per rank, in Gloo's form."""
         if row is None:
             return []
         counts = [row.count // self.size] * self.size

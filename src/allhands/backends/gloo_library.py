@@ -1,4 +1,4 @@
-"""Which Gloo there is here: torch's, without importing torch."""
+"""Finds out whether torch's Gloo is available, without importing torch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["why_no_gloo"]
 
 
 def why_no_gloo() -> str:
-    """Why there is no Gloo here, and what to do; empty where torch is installed.
+    """Return why Gloo is not available, and what to do; empty if torch is installed.
 
-    A torch that is imported is asked whether it was built with Gloo.
+    If torch is imported, it says whether it was built with Gloo.
     """
     theirs = sys.modules.get("torch.distributed")
     if theirs is not None:
@@ -19,7 +19,8 @@ def why_no_gloo() -> str:
         problem = "" if asked() else "the torch that is installed was built without it"
     else:
         spec = find_spec("torch")
-        is_there = spec is not None and spec.origin is not None  # else a mere folder
+        # otherwise it is just a folder
+        is_there = spec is not None and spec.origin is not None
         problem = "" if is_there else "torch, which has Gloo, is not installed"
     return problem and (
         f'{problem}; pip install torch. backend="native" '

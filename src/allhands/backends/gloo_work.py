@@ -1,8 +1,8 @@
-"""What torch's Gloo has begun, as requests that are asked for their end.
+"""Operations that torch's Gloo has begun, as requests that can be tested for their end.
 
-A collective of Gloo's says whether it has ended. A message does not until somebody
-waits for it, and that wait closes the connection when its limit passes; so a thread
-waits for each message, without a limit.
+A collective of Gloo says whether it has ended. A message says so only to a thread that
+waits for it, and if the limit of this wait passes, the wait closes the connection. So
+for each message a thread waits without a limit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 __all__ = ["GlooMessage", "GlooRequest"]
 
 _SLICE = timedelta(milliseconds=20)
-"""How long a wait does not look for Ctrl-C and the like."""
+"""A wait does not notice Ctrl-C for this time."""
 _FOREVER = timedelta(days=3650)
 _MOST_MESSAGES = 1000
 
 
 class GlooRequest:
-    """A collective that Gloo carries out in threads of its own."""
+    """A collective that Gloo carries out in its own threads."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
 
     def Test(self) -> bool:
-        """Whether it has ended.
+        """Return whether it has ended.
 
         Raises:
             RuntimeError: it failed.
@@ -41,13 +41,13 @@ class GlooRequest:
         return True
 
     def block(self) -> None:
-        """Wait a little for its end; if that comes, however it ends."""
+        """Wait a little for its end, however it ends."""
         with suppress(RuntimeError):
             self._work.wait(_SLICE)
 
 
 class GlooMessage:
-    """A message under way; the `source` of a received one is known when it has come."""
+    """A message under way; a received one has its `source` when it has come."""
 
     def __init__(self, work: Any, is_received: bool = False) -> None:
         self.source = -1
@@ -79,7 +79,7 @@ class GlooMessage:
 
 
 class _Waiters:
-    """Threads that wait, one for each that has to, and used again."""
+    """Threads that wait, one per message, and are used again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,10 +88,10 @@ class _Waiters:
         self._num_threads = 0
 
     def run(self, wait: Callable[[], None]) -> None:
-        """Have a thread call `wait`.
+        """Let a thread call `wait`.
 
         Raises:
-            RuntimeError: too many do so.
+            RuntimeError: too many threads wait already.
         """
         with self._lock:
             if self._num_idle:
@@ -120,7 +120,7 @@ _waiters = _Waiters()
 
 
 def _forget_after_fork() -> None:
-    """A forked child has none of these threads."""
+    """A forked child has none of these threads: start anew."""
     global _waiters
     _waiters = _Waiters()
 

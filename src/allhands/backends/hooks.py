@@ -1,7 +1,8 @@
-"""Hooks: functions of a user's that see the operations of a group.
+"""Hooks: user functions that see the operations of a group.
 
-torch.distributed's names. `HookedCommunicator` stands in front of a group's
-communicator while the group has hooks; without hooks nothing of this is on the way.
+The names are those of torch.distributed. While a group has hooks, a
+`HookedCommunicator` stands in front of its communicator. Without hooks, operations run
+none of this code.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["HookOpName", "HookedCommunicator", "Hooks", "PostHookArgs", "PreHook
 
 
 class HookOpName(IntEnum):
-    """Which operation a hook is told of."""
+    """The operation that a hook is told of."""
 
     SEND = 0
     RECV = 1
@@ -51,7 +52,7 @@ class HookOpName(IntEnum):
     REDUCE_SCATTER_TENSOR_COALESCED = 18
     ALLTOALL_BASE = 19
     UNKNOWN = 20
-    """One that torch does not have; `PreHookArgs.op` names it."""
+    """An operation that torch does not have; `PreHookArgs.op` has its name."""
 
 
 _NAMES = {
@@ -79,29 +80,29 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class PreHookArgs:
-    """What a pre-hook is told, before an operation begins."""
+    """The argument of a pre-hook, before an operation begins."""
 
     name: HookOpName
     op: str
-    """The public function."""
+    """The name of the public function."""
     async_op: bool
     input_tensors: list[Array]
     output_tensors: list[Array]
     root: int
-    """-1 where the operation has none; for a message its peer."""
+    """-1 if the operation has no root; the peer of a message."""
     op_id: int
-    """The same in the post-hook of this operation."""
+    """The post-hook of this operation gets the same number."""
 
 
 @dataclass(frozen=True)
 class PostHookArgs:
-    """What a post-hook is told, once an operation has begun, or has ended."""
+    """The argument of a post-hook, after an operation has begun or ended."""
 
     name: HookOpName
     op: str
     async_op: bool
     work: Work | None
-    """None where the operation is not asynchronous."""
+    """None if the operation is not asynchronous."""
     op_id: int
 
 
@@ -113,12 +114,12 @@ AbortHook: TypeAlias = Callable[[], Any]
 
 @dataclass
 class Hooks:
-    """The hooks of a group by the ids that their users chose; called in that order."""
+    """The hooks of a group by the users' ids; called in the order of registration."""
 
     first: PreHook | None = None
-    """The package's own, before those of users."""
+    """The package's own hook, before those of users."""
     around: Around | None = None
-    """The package's own: has the communicator carry out the call."""
+    """The package's own; it carries out the call with the communicator."""
     before: dict[int, PreHook] = field(default_factory=dict)
     after: dict[int, PostHook] = field(default_factory=dict)
     on_abort: dict[int, AbortHook] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class Hooks:
         return bool(own or self.before or self.after or self.on_abort)
 
     def abort(self) -> None:
-        """The group is about to break."""
+        """Call the abort hooks: the group is about to break."""
         for hook in list(self.on_abort.values()):
             hook()
 
@@ -137,8 +138,8 @@ class Hooks:
 class HookedCommunicator(FrontCommunicator):
     """Tells `hooks` of each operation that `communicator` carries out.
 
-    What a pre-hook raises keeps the operation from beginning on this rank; the peers
-    learn of it as of any rank that does not come.
+    If a pre-hook raises an error, the operation does not begin on this rank. To the
+    peers this rank is one that does not come.
     """
 
     def __init__(self, communicator: Communicator, hooks: Hooks) -> None:
@@ -174,7 +175,7 @@ class HookedCommunicator(FrontCommunicator):
         return work
 
     def abort(self, reason: str) -> None:
-        """See `Communicator.abort`; abort hooks come first."""
+        """See `Communicator.abort`; it calls the abort hooks first."""
         self._hooks.abort()
         super().abort(reason)
 
@@ -190,7 +191,8 @@ class HookedCommunicator(FrontCommunicator):
             if error is not None:
                 self._failed(error)
 
-        with suppress(NotImplementedError):  # a user's Work that tells nobody
+        # a user's Work that tells nobody of its end
+        with suppress(NotImplementedError):
             work.add_done_callback(look)
 
     def _failed(self, error: BaseException) -> None:
@@ -200,6 +202,6 @@ class HookedCommunicator(FrontCommunicator):
 
 
 def _flat(arrays: list[Any]) -> list[Array]:
-    """The arrays of a list, or of a list of lists."""
+    """Return the arrays of a list, or of a list of lists."""
     parts = [part if isinstance(part, list) else [part] for part in arrays]
     return [array for part in parts for array in part]

@@ -1,4 +1,4 @@
-"""A backend by its name: one that is known, or that an installed package offers."""
+"""Finds a backend by its name: a registered one, or one of an installed package."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _LIBRARIES = {"mpi": why_no_mpi_library, "gloo": why_no_gloo}
 
 
 def look_up(name: str) -> None:
-    """Make sure that there is a backend `name`; registers one that a package offers.
+    """Make sure that there is a backend `name`; register it if a package offers it.
 
     Raises:
-        AssertionError: there is none.
-        RuntimeError: the one that is offered cannot be loaded, or there are several.
+        AssertionError: there is no such backend.
+        RuntimeError: the offered backend cannot be loaded, or several packages offer
+            one.
     """
     if name in Backend.backend_list:
         return
@@ -39,7 +40,7 @@ def look_up(name: str) -> None:
 
 
 def why_not(name: str) -> str:
-    """Why the backend `name`, which is known, cannot be used; empty: it can."""
+    """Return why the registered backend `name` cannot be used; empty if it can."""
     if name in Backend._plugins:
         return ""
     engine = engine_of(name)
@@ -48,7 +49,7 @@ def why_not(name: str) -> str:
 
 
 def _unknown(name: str, found: list[Offer]) -> str:
-    """What to say of a name that no backend has."""
+    """Return the error text for a name that no backend has."""
     from difflib import get_close_matches  # some milliseconds that an import can spare
 
     known = [known for known in Backend.backend_list if known != Backend.UNDEFINED]

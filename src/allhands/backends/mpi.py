@@ -1,9 +1,10 @@
-"""MPI: arrays in CPU memory, moved by the MPI library that mpi4py has loaded.
+"""Backend `mpi`: the MPI library that mpi4py has loaded moves arrays in CPU memory.
 
-The core checks the arguments, as for the native engine; MPI's non-blocking operations
-do the rest, see `mpi_collectives`. A group is a communicator of MPI's own, so nothing
-else that the program does with MPI meets its messages. The world's store tells what
-MPI has no word for: who is at which operation, who has left, and that the group broke.
+The core checks the arguments, as for the native engine. MPI's non-blocking operations
+do the rest, see `mpi_collectives`. A group has its own MPI communicator, so its
+messages do not mix with the program's other use of MPI. MPI cannot say at which
+operation a rank is, which rank has left, or that the group is broken. The world's store
+carries this information.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ __all__ = ["MpiCommunicator", "create"]
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
-    """See `registry.make_communicator`. Waits until every member has come to it.
+    """See `registry.make_communicator`. Waits until every member has come.
 
     Raises:
         TypeError: `pg_options` is given; this backend has none.
-        RuntimeError: there is no MPI, or this process was not started by its mpiexec.
+        RuntimeError: there is no MPI, or its mpiexec did not start this process.
         DistStoreError: a member did not come in time.
         DistBackendError: MPI could not make the group.
     """
@@ -48,7 +49,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 
 
 _PAUSE_OF_LOOKS = 0.25
-"""Seconds between two looks for bad news of probes that do not wait."""
+"""Seconds between two checks for bad news by probes that do not wait."""
 
 
 class MpiCommunicator(PolledCommunicator):
@@ -100,7 +101,7 @@ class MpiCommunicator(PolledCommunicator):
     def _recv_status(self, call: Call, limit: float) -> PolledWork:
         buffer = as_buffer(call.output, writable=True)
         itemsize = buffer.num_bytes // max(buffer.count, 1)
-        # A copy of all: a short message leaves the rest as it was.
+        # A complete copy: a short message must leave the rest unchanged.
         row = as_row([buffer]) or pack([buffer])
         memory = any_message(self.job.mpi, row)
         request = self._irecv(memory, call.peer, call.tag)
@@ -121,7 +122,7 @@ class MpiCommunicator(PolledCommunicator):
         return MpiProbe(self, self._awaited("probe", call), begun, limit, [])
 
     def _looked(self, call: Call) -> Work | None:
-        """A probe that has ended; None where no message has come."""
+        """Return a probe that has ended; None if no message has come."""
         with self.lock:
             self._check_whole(call.op)
             work = self._started(self._probe, call, to_seconds(self._timeout))
@@ -135,7 +136,7 @@ class MpiCommunicator(PolledCommunicator):
         return None
 
     def _news_of(self, subject: Subject) -> DistBackendError | None:
-        """As `look`, but now and then: the store is asked, and a program asks often."""
+        """Call `look` only rarely: it asks the store, and programs probe often."""
         now = time.monotonic()
         if now < self._ask_at:
             return None
@@ -143,7 +144,7 @@ class MpiCommunicator(PolledCommunicator):
         return self.look(subject)
 
     def _source(self, peer: int | None) -> int:
-        """As MPI knows it."""
+        """Return the source as MPI names it."""
         any_source: int = self.job.mpi.ANY_SOURCE
         return any_source if peer is None else peer
 
@@ -152,7 +153,7 @@ class MpiCommunicator(PolledCommunicator):
         return comm.Irecv(memory, self._source(peer), tag)
 
     def _tagged(self, tag: int) -> tuple[Any, int]:
-        """Where messages of this tag go, and by which tag of MPI's."""
+        """Return the communicator and the MPI tag for messages with this tag."""
         if tag == ANY_TAG:
             return self._comm, self.job.mpi.ANY_TAG
         if tag >= FIRST_OWN_TAG:

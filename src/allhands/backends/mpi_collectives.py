@@ -1,4 +1,4 @@
-"""The collectives as MPI's non-blocking ones."""
+"""The collectives on MPI's non-blocking operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MpiCollective"]
 
 
 class MpiCollective(PolledCollective):
-    """One collective of MPI's on this rank."""
+    """One collective of MPI on this rank."""
 
     def __init__(
         self, mpi: Any, comm: Any, checked: CheckedCall, op: RedOpType | ReduceOp
@@ -62,7 +62,7 @@ class MpiCollective(PolledCollective):
         return self._comm.Ireduce(*rows, self._op_of(reduction), self.root)
 
     def reduce_scatter(self) -> Begun:
-        """See `PolledCollective.reduce_scatter`; MPI has it."""
+        """See `PolledCollective.reduce_scatter`; MPI has this operation."""
         reduction = self.reduction()
         if reduction.is_gathered:
             return super().reduce_scatter()
@@ -82,11 +82,11 @@ class MpiCollective(PolledCollective):
         return Begun([request], end_all, (self, row, to))
 
     def scan(self) -> Begun:
-        """See `PolledCollective.scan`; MPI has it."""
+        """See `PolledCollective.scan`; MPI has this operation."""
         return self._prefix(self.rank + 1, self._comm.Iscan)
 
     def exscan(self) -> Begun:
-        """See `PolledCollective.exscan`; MPI has it."""
+        """See `PolledCollective.exscan`; MPI has this operation."""
         return self._prefix(self.rank, self._comm.Iexscan)
 
     def _prefix(self, num_ranks: int, start: Callable[..., Any]) -> Begun:
@@ -106,22 +106,22 @@ class MpiCollective(PolledCollective):
         return Begun([request], end, (self, row, to))
 
     def _op_of(self, reduction: Reduction) -> Any:
-        """MPI's, which does it."""
+        """Return MPI's operation for this reduction."""
         return getattr(self._mpi, reduction.name)
 
     def _message(self, row: Buffer) -> list[Any]:
-        """As mpi4py takes it."""
+        """Return the row in mpi4py's form."""
         return message(self._mpi, row)
 
     def _shares(self, row: Buffer | None) -> list[Any] | None:
-        """A row of equal parts, one per rank, as mpi4py takes it: by the part."""
+        """Return a row of equal parts, one per rank, in mpi4py's form."""
         if row is None:
             return None
         memory, count, element = self._message(row)
         return [memory, count // self.size, element]
 
     def _parts(self, row: Buffer, counts: Sequence[int]) -> list[Any]:
-        """A row of parts of these sizes, as mpi4py takes it."""
+        """Return a row of parts with these sizes, in mpi4py's form."""
         starts = [0, *accumulate(counts)][:-1]
         memory, _, element = self._message(row)
         return [memory, (list(counts), starts), element]

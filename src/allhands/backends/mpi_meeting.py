@@ -1,7 +1,7 @@
-"""How the members of a group meet, and MPI makes a communicator of them.
+"""Lets the members of a group meet, and MPI make a communicator for them.
 
-MPI would wait without limit for a member that does not come, so they meet in the store
-first, where each says which of MPI's ranks it is.
+MPI would wait without limit for a member that does not come. So the members meet in the
+store first, where each says which MPI rank it is.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ __all__ = ["Place", "meet"]
 
 
 class Place(NamedTuple):
-    """Where the members of a group meet from then on."""
+    """The communicators and the store of a group whose members have met."""
 
     comm: Any
     own_comm: Any
-    """For messages of this package's own, whose tags no program has."""
+    """For messages of this package, whose tags no program uses."""
     store: Store
 
 
 def meet(job: MpiJob, options: CommunicatorOptions) -> Place:
-    """Wait for all members, and have MPI make their communicator.
+    """Wait for all members, and let MPI make their communicator.
 
     Raises:
         RankFailedError: a member died before it came.
         DistStoreError: a member did not come within the group's timeout.
-        DistBackendError: they are not of one MPI job, or MPI could not make it.
+        DistBackendError: the members are not in one MPI job, or MPI could not make the
+            communicator.
     """
     ranks = options.global_ranks_in_group
     token = options.roster().token_for("mpi", ranks, options.num_alike).hex()
@@ -51,7 +52,7 @@ def meet(job: MpiJob, options: CommunicatorOptions) -> Place:
 
 
 def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[int]:
-    """MPI's ranks of the members."""
+    """Return the MPI ranks of the members."""
     keys = [f"place/{rank}" for rank in range(options.group_size)]
     mine = [job.rank, job.size]
     store.set(keys[options.group_rank], json.dumps(mine))

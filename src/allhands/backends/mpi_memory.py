@@ -1,4 +1,4 @@
-"""The memory of arrays as mpi4py takes it, and MPI's types."""
+"""The memory of arrays in mpi4py's form, with MPI's types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from allhands._C import Buffer, DType
 
 __all__ = ["any_message", "message"]
 
-# 16-bit floats are only moved by MPI.
+# MPI only moves 16-bit floats.
 _TYPES = {
     DType.Bool: "C_BOOL",
     DType.Int8: "INT8_T",
@@ -29,14 +29,14 @@ _TYPES = {
 
 
 def message(mpi: Any, buffer: Buffer) -> list[Any]:
-    """A contiguous buffer as mpi4py takes it."""
+    """Return a contiguous buffer in mpi4py's form."""
     return [_memory(mpi, buffer), buffer.count, getattr(mpi, _TYPES[buffer.dtype])]
 
 
 def any_message(mpi: Any, buffer: Buffer) -> list[Any]:
-    """The same for a message of perhaps no whole number of elements.
+    """Return a buffer for a message that may not have a whole number of elements.
 
-    MPICH ends the job where such a one meets a type of several bytes.
+    MPICH ends the job if such a message meets a type of several bytes.
     """
     return [_memory(mpi, buffer), buffer.num_bytes, mpi.BYTE]
 

@@ -1,4 +1,4 @@
-"""Receives and probes by MPI, which can be given up, and tell what came."""
+"""Receives and probes on MPI, which can be given up and report which message came."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class _Seen:
 
     @property
     def tag(self) -> int:
-        """Its tag."""
+        """The tag of the message."""
         tag: int = self._status.Get_tag()
         return tag
 
     @property
     def num_came(self) -> int:
-        """How many bytes it has."""
+        """The number of bytes of the message."""
         num: int = self._status.Get_count(self._byte)
         return num
 
 
 class MpiMessage(_Seen):
-    """A message that is received by `request`: of `num_bytes`, or with `least` less.
+    """A message that `request` receives: `num_bytes`, or less if `least` is set.
 
-    `least` is the size of an element then.
+    `least` is then the size of an element.
     """
 
     def __init__(self, mpi: Any, request: Any, num_bytes: int, least: int = 0) -> None:
@@ -45,21 +45,21 @@ class MpiMessage(_Seen):
 
     @property
     def fits(self) -> bool:
-        """Whether it has as many bytes as it may have."""
+        """Whether the number of bytes is acceptable."""
         is_short = self._least and self.num_came < self.num_bytes
         return self.num_came == self.num_bytes or bool(
             is_short and self.num_came % self._least == 0
         )
 
     def Test(self) -> bool:
-        """Whether it has come, or was left."""
+        """Return whether the message has come or the receive was cancelled."""
         is_over: bool = self._request.Test(self._status)
         if is_over and not self._status.Is_cancelled():
             self.source = self._status.Get_source()
         return is_over
 
     def Cancel(self) -> None:
-        """Ask MPI to leave it; unlike all else it can be told to."""
+        """Ask MPI to cancel the receive; only receives can be cancelled."""
         self._request.Cancel()
 
 
@@ -72,14 +72,14 @@ class MpiSight(_Seen):
         self._wanted = source, tag
 
     def Test(self) -> bool:
-        """Whether it has come."""
+        """Return whether the message has come."""
         if self.source < 0 and self._comm.Iprobe(*self._wanted, self._status):
             self.source = self._status.Get_source()
         return self.source >= 0
 
 
 class _Arrival(PolledReceive):
-    """What tells which message came: its one request is a `_Seen`."""
+    """A work that reports which message came; its only request is a `_Seen`."""
 
     _came = 0, 0
 
@@ -94,7 +94,7 @@ class _Arrival(PolledReceive):
 
 
 class MpiReceive(_Arrival):
-    """A receive of the length that its `MpiMessage` is to have."""
+    """A receive whose `MpiMessage` checks the length."""
 
     def _finish(self) -> DistBackendError | None:
         [message] = self._begun.requests
@@ -117,7 +117,7 @@ class MpiReceive(_Arrival):
 
 
 class MpiProbe(_Arrival):
-    """A look for a message, by an `MpiSight`."""
+    """A probe for a message, by an `MpiSight`."""
 
     def _give_up(self, error: DistBackendError) -> None:
-        self._settle(error)  # MPI knows nothing of it
+        self._settle(error)  # MPI does not know of it

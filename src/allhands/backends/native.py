@@ -1,9 +1,9 @@
-"""The native engine: CPU arrays between processes.
+"""The native engine, which moves CPU arrays between processes.
 
-Those of one host share memory, those of several are connected by TCP.
-
-The core's Communicator is the backend's: it takes arrays and operations as they come,
-see csrc/allhands/python. It also serves programs that ask for "gloo".
+Processes of one host share memory; processes of different hosts are connected by TCP.
+The core's Communicator is the backend's communicator: it takes arrays and operations
+from Python directly, see csrc/allhands/python. It also serves programs that name "gloo"
+if Gloo is replaced.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ __all__ = ["NativeCommunicator", "NativeTransfer", "NativeWork", "create"]
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
-    """See `backend.make_communicator`.
+    """See `registry.make_communicator`.
 
     Raises:
-        TypeError: `pg_options` are no `NativeOptions`.
-        DistNetworkError: members are on several hosts, and some listen to none.
+        TypeError: `pg_options` are not `NativeOptions`.
+        DistNetworkError: members are on several hosts, and some do not listen for the
+            others.
     """
     if not isinstance(pg_options, NativeOptions | None):
         raise TypeError(
@@ -43,15 +44,15 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 
 
 class NativeWork(_C.Work, Work):
-    """A queued operation of the native core, which makes these."""
+    """A queued operation; the native core makes these objects."""
 
     def wait_for(self, timeout: timedelta | None) -> None:
-        """See `Work.wait_for`; carries the operation out here, if it has not begun."""
+        """See `Work.wait_for`; carries out the operation here if it has not begun."""
         self.wait(timeout)
 
 
 class NativeTransfer(NativeWork):
-    """A posted send or receive of the native core, which makes these."""
+    """A posted send or receive; the native core makes these objects."""
 
     def source_rank(self) -> int:
         """See `Work.source_rank`."""
@@ -105,7 +106,7 @@ class NativeCommunicator(_C.Communicator):
         timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
-        """What the core calls for `all_reduce` of a sparse array."""
+        """Carry out `all_reduce` of a sparse array; the core calls this method."""
         library = cast(SparseLibrary, library_of(tensor))
         parts = library.parts_of(tensor)
         rows = _C.SparseArray(

@@ -1,9 +1,8 @@
-"""GroupNews: what the ranks of a group tell each other in the world's store.
+"""GroupNews: messages between the ranks of a group through the world's store.
 
-It is for groups whose data another library moves, which has no word for these things.
-
-Only who waits long, breaks the group or leaves it writes there, so it costs nothing
-where all goes well:
+It is for groups whose data another library moves, because such a library cannot carry
+these messages. A rank writes to the store only if it waits long, breaks the group or
+leaves it, so in normal operation this costs nothing. The keys are:
 
     aborted      why the group broke, on every rank
     left/<rank>  the collectives that it had begun when it left, and why it did, with
@@ -29,7 +28,7 @@ __all__ = ["GroupNews"]
 
 
 class GroupNews:
-    """Of one group; where the store is gone there are none."""
+    """The news of one group; there are none after the store has ended."""
 
     def __init__(self, store: Store, options: CommunicatorOptions) -> None:
         self._store = store
@@ -40,18 +39,18 @@ class GroupNews:
         self.reason = ""
         """Why this rank is about to leave."""
         self.cause = ""
-        """The same, as `remote_exception.told` has it."""
+        """The same exception as `remote_exception.told` describes it."""
 
     def tell_abort(self, reason: str) -> None:
-        """Break the group for the others."""
+        """Break the group for the other ranks."""
         self._tell("aborted", reason)
 
     def tell_left(self, num_collectives: int) -> None:
-        """This rank takes no part any more."""
+        """Note that this rank takes no further part."""
         self._tell(f"left/{self._rank}", [num_collectives, self.reason, self.cause])
 
     def look(self, title: str, subject: Subject) -> DistBackendError | None:
-        """Why what this rank waits for will never end; None where nothing says so."""
+        """Return why the awaited operation will never end; None if nothing says so."""
         self._tell(f"at/{self._rank}", [subject.sequence, str(subject)])
         reason = self._read("aborted")
         if reason is not None:
@@ -64,7 +63,7 @@ class GroupNews:
             lacking = sorted(gone) if len(gone) == len(left) else []
         else:
             lacking = sorted(gone)
-        # A message may still be on its way: it has until the next look.
+        # A message may still be on its way: it has time until the next look.
         is_sure = bool(subject.sequence) or gone == self._gone_before
         self._gone_before = gone
         if not lacking or not is_sure:
@@ -80,7 +79,7 @@ class GroupNews:
         return error
 
     def known(self, subject: Subject) -> tuple[str, list[int]]:
-        """What the others are at, as a clause, and those who are not known to wait."""
+        """Return a clause about the others, and the ranks not known to wait."""
         self._tell(f"at/{self._rank}", [subject.sequence, str(subject)])
         at = {rank: self._read(f"at/{rank}") for rank in self._others(subject)}
         here = [r for r, news in at.items() if news and news[0] == subject.sequence]
@@ -119,7 +118,7 @@ class GroupNews:
 
     @contextmanager
     def _unless_gone(self) -> Iterator[None]:
-        """The store may go with rank 0; then it has no news any more."""
+        """Note if the store has ended, as with rank 0; then there are no news."""
         try:
             yield
         except DistError:

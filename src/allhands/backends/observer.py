@@ -1,12 +1,12 @@
-"""Observer: what watches the operations of a group, one before and one after each.
+"""Observer: watches the operations of a group; it is called before and after each.
 
-Each operation passes it once, sync or async. The native core tells it of collectives,
-shared arrays and messages; what Python carries out, with several of these or with none,
-is told of by `observing`: object operations, and waits on the store while groups are
-made. Nothing is made, and nothing called, while nobody watches.
+Each operation, sync or async, passes the observer once. The native core reports
+collectives, shared arrays and messages. `observing` reports operations that Python
+carries out, with several core operations or none: object operations, and waits on the
+store while groups are made. Without an observer, nothing is allocated or called.
 
-A hook (`allhands.backends.hooks`) is another thing: it stands in front of the
-communicator of one group, is handed the caller's arrays, and can refuse the call.
+A hook (`allhands.backends.hooks`) is different: it stands in front of the communicator
+of one group, gets the caller's arrays, and can refuse the call.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ __all__ = ["Observer", "OperationRecord", "observing"]
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
-    """What there is to know of an operation when it is issued."""
+    """What is known of an operation when it is issued."""
 
     group: str
-    """Its name; empty while the world's ranks meet."""
+    """The name of the group; empty while the world's ranks meet."""
     op: str
-    """The public function, or what it comes down to: "all_gather", "send"."""
+    """The public function, or its implementation: "all_gather", "send"."""
     sequence: int = 0
-    """The collective's number in its group; 0 where it is none."""
+    """The collective's number in its group; 0 if it is not a collective."""
     dtype: str = ""
-    """As in "float32"; empty where there is no array."""
+    """The dtype, such as "float32"; empty without an array."""
     count: int = 0
-    """Elements, as the ranks agree on them."""
+    """The number of elements, on which the ranks agree."""
     root: int = -1
-    """A rank of the group; -1 where the operation has none."""
+    """A group rank; -1 if the operation has no root."""
     peer: int = -1
-    """Of a message, a rank of the group; -1 for any source."""
+    """The peer of a message, a group rank; -1 means any source."""
     tag: int = 0
     async_op: bool = False
 
 
 class Observer(Protocol):
-    """Is told of operations. Thread-safe; must not raise, nor use the groups."""
+    """Called for operations. Thread-safe; must neither raise nor use the groups."""
 
     def before(self, operation: OperationRecord) -> int:
-        """`operation` is issued by this thread; the result is passed to `after`."""
+        """This thread issues `operation`; the result is passed to `after`."""
 
     def after(self, token: int, error: BaseException | None) -> None:
-        """It has ended, in this thread; `error` is None where it succeeded."""
+        """The operation ended in this thread; `error` is None if it succeeded."""
 
 
 @contextmanager
 def observing(observer: Observer | None, group: str, op: str) -> Iterator[None]:
-    """Tell `observer` of an operation that the `with` block is; None: nobody."""
+    """Report a `with` block to `observer` as an operation; None reports nothing."""
     if observer is None:
         yield
         return

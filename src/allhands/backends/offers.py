@@ -1,7 +1,7 @@
 """Backends that installed packages offer, by entry points of `allhands.backends`.
 
-They are read only where a name is asked for that no backend has: that takes some
-milliseconds, and to import what reads them takes tens.
+Entry points are read only if a program names an unknown backend: reading them takes
+some milliseconds, and importing their reader takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 __all__ = ["ENTRY_POINTS", "Offer", "offers", "why_no_offer"]
 
 ENTRY_POINTS = "allhands.backends"
-"""The group of the entry points."""
+"""The name of the entry point group."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A backend that a package offers: what makes its communicators, by name."""
+    """A backend that a package offers, by the function that makes communicators."""
 
     name: str
-    """Of the backend, in lower case."""
+    """The name of the backend, in lower case."""
     value: str
-    """Where the function or class is: "module:attribute"."""
+    """The place of the function or class: "module:attribute"."""
     package: str
     """The package's name and version."""
 
@@ -32,10 +32,11 @@ class Offer:
         return f"{self.package} (entry point {self.name} = {self.value})"
 
     def load(self) -> Callable[..., Any]:
-        """Import it.
+        """Import the function or class.
 
         Raises:
-            RuntimeError: that failed, its cause says why; or it cannot be called.
+            RuntimeError: the import failed, as the cause says; or the object cannot be
+                called.
         """
         from importlib.metadata import EntryPoint
 
@@ -55,10 +56,10 @@ class Offer:
 
 
 def offers() -> list[Offer]:
-    """What all packages that are installed offer, in the order of names.
+    """Return the offers of all installed packages, sorted by name.
 
     Raises:
-        RuntimeError: what a package says of itself cannot be read.
+        RuntimeError: the metadata of a package cannot be read.
     """
     from importlib.metadata import entry_points
 
@@ -67,7 +68,7 @@ def offers() -> list[Offer]:
             Offer(entry.name.lower(), entry.value, _package(entry.dist))
             for entry in entry_points(group=ENTRY_POINTS)
         }
-    except Exception as error:  # of a damaged file, whatever the reader makes of it
+    except Exception as error:  # a damaged file raises any error of its reader
         raise RuntimeError(
             f"the entry points of the packages that are installed cannot be read: "
             f"{type(error).__name__}: {error}"
@@ -76,9 +77,9 @@ def offers() -> list[Offer]:
 
 
 def why_no_offer(theirs: list[Offer]) -> str:
-    """Why these offers of one name are of no use; empty: the one may be loaded.
+    """Return why these offers of one name cannot be used; empty if one can be loaded.
 
-    Nothing is imported for it.
+    The call imports nothing.
     """
     first, *others = theirs
     if others:
@@ -100,5 +101,5 @@ def _package(distribution: Any) -> str:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # no name of a module
+    except (ImportError, ValueError):  # not the name of a module
         return False

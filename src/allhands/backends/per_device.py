@@ -1,7 +1,7 @@
-"""A communicator for arrays on several types of device, each served by its own backend.
+"""PerDeviceCommunicator: serves several device types, each by its own backend.
 
-A call goes to the communicator that serves its first array; one without arrays goes to
-that of the CPU. As thread-safe as these.
+A call goes to the communicator that serves its first array. A call without arrays goes
+to the communicator for the CPU. The object is as thread-safe as these communicators.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PerDeviceCommunicator"]
 
 
 class PerDeviceCommunicator(Communicator):
-    """Hands calls on to `communicators`, which are by type of device."""
+    """Passes calls on to `communicators`, by device type."""
 
     def __init__(self, communicators: dict[str, Communicator]) -> None:
         self._by_device = communicators
@@ -37,7 +37,7 @@ class PerDeviceCommunicator(Communicator):
     def empty_shared(
         self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None
     ) -> Array:
-        """See `Communicator.empty_shared`; in CPU memory."""
+        """See `Communicator.empty_shared`; the array is in CPU memory."""
         return self.serving("cpu").empty_shared(shape, dtype, timeout)
 
     def peer_array(self, array: Array, peer: int) -> Array:
@@ -77,10 +77,10 @@ class PerDeviceCommunicator(Communicator):
             communicator.close(grace)
 
     def serving(self, device: str) -> Communicator:
-        """What serves that type of device.
+        """Return the communicator that serves this device type.
 
         Raises:
-            RuntimeError: nothing does.
+            RuntimeError: no communicator serves it.
         """
         if device not in self._by_device:
             raise RuntimeError(

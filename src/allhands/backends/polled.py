@@ -1,9 +1,9 @@
 """PolledCommunicator: a group whose operations another library carries out.
 
-The core checks the arguments, as for the native engine; the library's non-blocking
-operations do the rest, as requests that are asked for their end (see `polled_work`).
-The world's store tells what the library has no word for: who is at which operation, who
-has left, and that the group broke.
+The core checks the arguments, as for the native engine. The library's non-blocking
+operations do the rest, as requests that are tested for their end (see `polled_work`).
+The library cannot say at which operation a rank is, which rank has left, or that the
+group is broken. The world's store carries this information.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _COLLECTIVES = (
     *("all_gather", "all_gather_single", "gather", "gather_single", "scatter"),
     *("all_to_all", "all_to_all_single", "scan", "exscan", "barrier"),
 )
-# Of this package, and of arguments, whatever the library's own errors are: the library
-# has begun nothing then.
+# Errors of this package and of arguments, whatever the library's own errors are. With
+# these the library has begun nothing.
 _REFUSALS = (DistError, NotImplementedError, TypeError, ValueError)
 _MOST_LEFT_ALONE = 64
-"""Operations that nobody waits for; with more, starting another asks for their end."""
+"""Operations without a waiter; beyond it, starting another tests them all."""
 
 
 class PolledCommunicator(Communicator):
     """One rank's end of a group; thread-safe.
 
-    A library gives what begins its operations: `_begin`, `_start_send`, `_start_recv`,
-    and `_free`, `library_error` and `library_failed`.
+    The subclass for a library defines how operations begin (`_begin`, `_start_send`,
+    `_start_recv`), and `_free`, `library_error` and `library_failed`.
     """
 
     library_error: type[Exception]
-    """What the library raises."""
+    """The exception that the library raises."""
     receive_type: type[PolledReceive] = PolledReceive
-    """Of what `_start_recv` returns."""
+    """The class of works for `_start_recv`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PolledCommunicator(Communicator):
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.lock = lock or threading.RLock()
-        """Held while the library is called; reentrant, for signals' handlers."""
+        """Held while the library is called; reentrant, for signal handlers."""
         self.rank, self.size = options.group_rank, options.group_size
         self.title = f"rank {self.rank} (this process) of group {options.group_id!r}"
         self.failure: DistBackendError | None = None
@@ -84,25 +84,25 @@ class PolledCommunicator(Communicator):
 
     @abstractmethod
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
-        """The error that stands for the library's own, with its text."""
+        """Return the error for an error of the library, with its text."""
 
     @abstractmethod
     def _begin(
         self, checked: _C.CheckedCall, op: RedOpType | ReduceOp, limit: float
     ) -> Begun:
-        """Have the library begin a collective."""
+        """Let the library begin a collective."""
 
     @abstractmethod
     def _start_send(self, row: Buffer, peer: int, tag: int) -> Any:
-        """Have it begin to send; the request."""
+        """Let the library begin to send; return the request."""
 
     @abstractmethod
     def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> Any:
-        """Have it begin to receive; for a `receive_type`. `peer` None: from any."""
+        """Let the library begin to receive. `peer` None means any source."""
 
     @abstractmethod
     def _free(self, is_whole: bool) -> None:
-        """Give the library's group back, if nothing of it is under way."""
+        """Give the library's group back, if no operation of it is under way."""
 
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`."""
@@ -184,7 +184,7 @@ class PolledCommunicator(Communicator):
     def _started(
         self, start: Callable[[Call, float], PolledWork], call: Call, limit: float
     ) -> PolledWork:
-        """What `start` begins, held until it has ended, whoever else holds it."""
+        """Run `start`; keep the operation until it has ended, whoever else holds it."""
         try:
             work = start(call, limit)
             self._pending.add(work)
@@ -193,13 +193,13 @@ class PolledCommunicator(Communicator):
             raise
         except self.library_error as error:
             raise self.library_failed(self._subject(call), error) from error
-        except BaseException as error:  # Ctrl-C: perhaps the library has begun
+        except BaseException as error:  # Ctrl-C: the library may have begun
             abandon_memory(error)
             self._abort_interrupted(self._subject(call), error)
             raise
 
     def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
-        """What starts each operation on messages that the library has."""
+        """Return the functions that start the message operations of this library."""
         return {"send": self._send, "recv": self._recv}
 
     def _subject(self, call: Call) -> Subject:
@@ -207,7 +207,7 @@ class PolledCommunicator(Communicator):
         return Subject(call.op, sequence, call.peer)
 
     def _abort_interrupted(self, subject: Subject, error: BaseException) -> str:
-        """The others shall not wait for this rank; why, for those that do here."""
+        """Break the group for the others; return the reason, for this rank."""
         reason = f"{subject} was interrupted by {type(error).__name__}"
         self.abort(f"{self.title}: {reason}")
         return reason
@@ -234,13 +234,13 @@ class PolledCommunicator(Communicator):
             raise
 
     def _advance_all(self) -> bool:
-        """Let the library go on with everything; whether something is left."""
+        """Let the library progress all operations; return whether some are left."""
         with self.lock:
             pending = list(self._pending)
         return not all([work.advance() for work in pending])
 
     def _drain(self, grace: float) -> list[Subject]:
-        """Wait up to `grace` seconds for what is under way; the sends that are left."""
+        """Wait up to `grace` seconds for all operations; return sends left over."""
         end = time.monotonic() + grace
         while self._advance_all() and time.monotonic() < end:
             time.sleep(0.0002)
@@ -272,7 +272,7 @@ class PolledCommunicator(Communicator):
         return self.receive_type(self, subject, begun, limit, [call.output])
 
     def _awaited(self, op: str, call: Call) -> Subject:
-        """A message to this rank, of which a receive or a probe is to tell."""
+        """Describe a message to this rank, for a receive or a probe."""
         who = "any rank" if call.peer is None else f"rank {call.peer}"
         tag = "any tag" if call.tag == ANY_TAG else f"tag {call.tag}"
         return Subject(op, 0, call.peer, f" from {who}, {tag}")

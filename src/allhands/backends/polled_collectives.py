@@ -1,8 +1,8 @@
-"""PolledCollective: the collectives of another library, each by the core's name.
+"""PolledCollective: the collectives on another library, under the core's names.
 
-Libraries take arrays in a row of memory, so what is not is packed, and unpacked at the
-end. What a library cannot reduce is gathered where it is wanted, and our kernels reduce
-it there, in the order of the ranks.
+Libraries take arrays in contiguous memory. Other arrays are packed, and unpacked at the
+end. If the library cannot do a reduction, the arrays are gathered where the result is
+needed. There the package's own kernels reduce them, in the order of the ranks.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ __all__ = ["PolledCollective"]
 class PolledCollective(ABC):
     """One collective on this rank, with its arguments checked.
 
-    A library gives the `_start_*`, which take rows and return a request; what it knows
-    a better way for it overrides.
+    The subclass for a library defines the `_start_*` methods, which take contiguous
+    rows and return a request. It overrides operations for which the library has a
+    better way.
     """
 
     _reduce_writes_everywhere = False
-    """Whether the library writes to the rows of all ranks where it reduces to one."""
+    """Whether the library's reduce to one rank writes to the rows of all ranks."""
 
     def __init__(
         self, checked: CheckedCall, rank: int, size: int, op: RedOpType | ReduceOp
@@ -51,12 +52,12 @@ class PolledCollective(ABC):
         self._op = op
 
     def begin(self) -> Begun:
-        """Have the library begin it."""
+        """Let the library begin the operation."""
         begun: Begun = getattr(self, self._name)()
         return begun
 
     def reduction(self) -> Reduction:
-        """Of its elements."""
+        """Return the reduction of its elements."""
         return Reduction(self._op, self.inputs[0].dtype)
 
     @abstractmethod
@@ -65,39 +66,39 @@ class PolledCollective(ABC):
 
     @abstractmethod
     def _start_broadcast(self, row: Buffer, root: int) -> Any:
-        """From `root` to all."""
+        """Broadcast from `root` to all ranks."""
 
     @abstractmethod
     def _start_all_gather(self, row: Buffer, to: Buffer) -> Any:
-        """Rows of one size."""
+        """Gather rows of one size."""
 
     @abstractmethod
     def _start_all_gather_unequal(
         self, row: Buffer, to: Buffer, counts: list[int]
     ) -> list[Any]:
-        """Rows of these sizes, by any number of requests."""
+        """Gather rows of these sizes, by any number of requests."""
 
     @abstractmethod
     def _start_gather(self, row: Buffer, to: Buffer | None) -> Any:
-        """Rows of one size; only the root has `to`."""
+        """Gather rows of one size; only the root has `to`."""
 
     @abstractmethod
     def _start_scatter(self, row: Buffer | None, to: Buffer) -> Any:
-        """Parts of one size; only the root has `row`."""
+        """Scatter parts of one size; only the root has `row`."""
 
     @abstractmethod
     def _start_all_to_all(
         self, row: Buffer, sent: list[int], to: Buffer, received: list[int]
     ) -> Any:
-        """Parts of these numbers of elements."""
+        """Exchange parts with these numbers of elements."""
 
     @abstractmethod
     def _start_all_reduce(self, row: Buffer, reduction: Reduction) -> Any:
-        """In place."""
+        """Reduce in place."""
 
     @abstractmethod
     def _start_reduce(self, row: Buffer, reduction: Reduction) -> Any:
-        """In place on the root."""
+        """Reduce in place on the root."""
 
     def barrier(self) -> Begun:
         """See `allhands.barrier`."""
@@ -199,7 +200,7 @@ class PolledCollective(ABC):
         return self._gathered(self.reduction(), self.rank)
 
     def _gathered(self, reduction: Reduction, num_ranks: int) -> Begun:
-        """Every rank has all inputs, and reduces those of the first `num_ranks`."""
+        """Gather all inputs on every rank; reduce those of the first `num_ranks`."""
         row = row_to_read(self.inputs)
         to = scratch(row.dtype, row.count * self.size)
         request = self._start_all_gather(row, to)
@@ -221,7 +222,7 @@ class PolledCollective(ABC):
         outputs: Sequence[Buffer],
         memory: Any,
     ) -> Begun:
-        """What reduces `parts` when they have come, with the factor of each rank."""
+        """Return the operation that reduces `parts` after they have come."""
         requests = [request]
         factors = scratch(DType.UInt8, FACTOR_BYTES * self.size)
         if reduction.has_factor:

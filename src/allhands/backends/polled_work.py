@@ -1,9 +1,9 @@
-"""PolledWork: another library's operation, as requests that are asked for their end.
+"""PolledWork: an operation of another library, as requests tested for their end.
 
-MPI moves data while it is called. So who waits for an operation asks again and again,
-and so does a thread of this process where somebody wants to be told of an end that
-nobody waits for. Between two questions time limits, Ctrl-C and bad news of other ranks
-get their turn, which the library's own waits know nothing of.
+MPI moves data only while it is called. So a thread that waits for an operation tests it
+repeatedly. If a program wants to be told of the end of an operation for which no thread
+waits, a thread of the package does the same. Between two tests the thread checks time
+limits, Ctrl-C and bad news of other ranks, which the library's own waits would ignore.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ __all__ = [
 
 _FIRST_LOOK = 0.25
 _LONGEST_PAUSE_OF_LOOKS = 2.0
-"""Seconds of waiting until the group is asked for bad news, and between two times."""
+"""Seconds until a wait first asks for bad news, and the longest pause afterwards."""
 
 
 class Begun(NamedTuple):
-    """What the library has begun."""
+    """An operation that the library has begun."""
 
     requests: list[Any]
     end: Callable[[], None]
-    """What this rank does with what has come. May be called again."""
+    """The step of this rank after the data has come. It may be called again."""
     memory: Any
-    """Lives until then."""
+    """Kept alive until then."""
 
 
 class Subject(NamedTuple):
-    """Which operation it is."""
+    """Names an operation."""
 
     op: str
     sequence: int = 0
-    """A collective's number in its group; 0 of a message."""
+    """A collective's number in its group; 0 for a message."""
     peer: int | None = None
-    """Of a message; None for any."""
+    """The peer of a message; None means any."""
     more: str = ""
 
     def __str__(self) -> str:
@@ -57,33 +57,33 @@ class Subject(NamedTuple):
 
 
 class PolledGroup(Protocol):
-    """What a Work needs of its group."""
+    """The methods of a group that a Work needs."""
 
     lock: AbstractContextManager[Any]
     library_error: type[Exception]
-    """What the library raises."""
+    """The exception that the library raises."""
     title: str
-    """Of this rank there: "rank 1 (this process) of group '0'"."""
+    """Names this rank and its group: "rank 1 (this process) of group '0'"."""
     failure: DistBackendError | None
-    """What broke the group."""
+    """The error that broke the group."""
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
-        """The error that stands for the library's own, with its text."""
+        """Return the error for an error of the library, with its text."""
 
     def look(self, subject: Subject) -> DistBackendError | None:
-        """Why the operation will never end, where that is known."""
+        """Return why the operation will never end, if this is known."""
 
     def known(self, subject: Subject) -> tuple[str, list[int]]:
-        """What is known of the ranks that it waits for, and which these are."""
+        """Return what is known of the ranks that it waits for, and these ranks."""
 
     def note_failed(self, subject: Subject, error: DistBackendError) -> None:
-        """The operation failed."""
+        """Note that the operation failed."""
 
     def forget(self, work: PolledWork) -> None:
-        """It has ended."""
+        """Note that the operation has ended."""
 
     def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
-        """Let some time pass before `requests` are asked again; `pauses` knows how."""
+        """Pause before `requests` are tested again; `pauses` gives the length."""
 
 
 class PolledWork(Work):
@@ -149,7 +149,7 @@ class PolledWork(Work):
             _watch(self)
 
     def advance(self) -> bool:
-        """Let the library go on with it; whether it has ended. Never waits."""
+        """Progress the operation; return whether it ended. Never waits."""
         if self._is_ended and not self._callbacks:
             return True
         with self._group.lock:
@@ -163,14 +163,14 @@ class PolledWork(Work):
         return True
 
     def fail(self, error: DistBackendError) -> None:
-        """End it here and now, unless it has ended."""
+        """End the operation now with `error`, unless it has ended."""
         with self._group.lock:
             if not self._is_ended:
                 self._give_up(error)
         self.advance()
 
     def _ask(self) -> None:
-        """Has it ended, and if not, shall it?"""
+        """Test whether the operation has ended, or must be given up."""
         try:
             is_over = self._is_over()
         except self._group.library_error as its_error:
@@ -214,7 +214,7 @@ class PolledWork(Work):
         return error
 
     def _give_up(self, error: DistBackendError) -> None:
-        """No library can be told to leave it: its memory stays for as long as that."""
+        """Keep its memory for good: no library can be told to stop using it."""
         _abandoned.append(self._begun)
         self._settle(error)
 
@@ -226,7 +226,7 @@ class PolledWork(Work):
 
 
 class PolledReceive(PolledWork):
-    """A receive, which knows from whom: its one request has the `source` then."""
+    """A receive, which knows its sender: its only request then has the `source`."""
 
     _source = -1
 
@@ -251,13 +251,13 @@ _watching = threading.Lock()
 
 
 def abandon_memory(error: BaseException) -> None:
-    """Keep what functions had that `error` ended: the library may still write there."""
+    """Keep the locals of all frames that `error` ended: the library may write there."""
     frames = traceback.walk_tb(error.__traceback__)
     _abandoned.append([dict(frame.f_locals) for frame, _ in frames])
 
 
 def _pauses() -> Iterator[None]:
-    """Longer and longer ones: at first none, for who waits is told soon then."""
+    """Yield between growing pauses; at first none, so that short waits end soon."""
     for _ in range(100):
         yield
     for _ in range(2000):
@@ -271,10 +271,10 @@ def _pauses() -> Iterator[None]:
 
 
 def _watch(work: PolledWork) -> None:
-    """Have a thread ask for its end.
+    """Let a thread test for the end of `work`.
 
     Raises:
-        RuntimeError: the system allows no thread; then nobody asks.
+        RuntimeError: the system allows no thread; then no thread tests it.
     """
     with _watching:
         is_first = not _watched
@@ -285,7 +285,7 @@ def _watch(work: PolledWork) -> None:
             threading.Thread(
                 target=_advance_watched, name="allhands waits", daemon=True
             ).start()
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # also Ctrl-C
             _watched.clear()
             raise
 
@@ -306,7 +306,7 @@ def _advance_watched() -> None:
 
 
 def _forget_after_fork() -> None:
-    """A forked child has neither the library nor that thread."""
+    """A forked child has neither the library nor this thread: start anew."""
     global _watching
     _watching = threading.Lock()
     _watched.clear()

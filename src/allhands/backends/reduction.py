@@ -1,11 +1,11 @@
-"""How another library reduces: by an operation of its own, or gathered for our kernels.
+"""Reduction: how another library reduces, by its own operation or by gathering.
 
-It reduces in an order of its own. What it has no operation for is made of those that
-it has where that costs nothing: PREMUL_SUM multiplies before, AVG of floats divides
-after. 16-bit floats, which it would round at every step, averages of integers, which
-would overflow, and sums of 8- and 16-bit integers, which Open MPI lets saturate where
-the CPU has AVX instead of wrapping, are gathered, and every rank reduces them in rank
-order, with the bits of the native engine.
+The library reduces in an order of its own. If it lacks an operation, the package builds
+it from others at no cost: PREMUL_SUM multiplies before the sum, AVG of floats divides
+after it. In three cases every rank gathers the arrays and reduces them in rank order,
+with the bits of the native engine: 16-bit floats, which the library would round at
+every step; averages of integers, which would overflow; and sums of 8- and 16-bit
+integers, which Open MPI saturates instead of wrapping if the CPU has AVX.
 """
 
 from __future__ import annotations
@@ -56,27 +56,27 @@ class Reduction:
         is_rounded = dtype in (DType.Float16, DType.BFloat16)
         self.is_gathered = is_rounded or may_saturate or not is_exact
         self.name = _LOGICAL[name] if dtype is DType.Bool else name
-        """MPI's, of the operation that is needed where it is not gathered."""
+        """MPI's name of the operation to use if the arrays are not gathered."""
 
     @property
     def has_factor(self) -> bool:
-        """Whether each rank multiplies by a factor of its own first."""
+        """Whether each rank first multiplies by its own factor."""
         return self.kind is RedOpType.PREMUL_SUM
 
     def multiply(self, buffer: Buffer) -> None:
-        """What comes before the library's sum, in place."""
+        """Run the step before the library's sum, in place."""
         if self.has_factor:
             _C.reduce_buffers(buffer, [buffer], [self.given])
 
     def divide(self, buffer: Buffer, num_ranks: int) -> None:
-        """What comes after it, in place."""
+        """Run the step after the library's sum, in place."""
         if self.kind is RedOpType.AVG:
             sums = values(buffer)
             with np.errstate(all="ignore"):
                 np.divide(sums, num_ranks, out=sums)
 
     def factor(self) -> np.ndarray[Any, Any]:
-        """This rank's factor for the others, where they reduce what was gathered."""
+        """Return this rank's factor for the ranks that reduce gathered arrays."""
         assert isinstance(self.given, ReduceOp), "only an object has one"
         text = repr(self.given.factor).encode()
         return np.frombuffer(text.ljust(FACTOR_BYTES), np.uint8)
@@ -84,7 +84,7 @@ class Reduction:
     def reduce(
         self, output: Buffer, inputs: Sequence[Buffer], factors: np.ndarray[Any, Any]
     ) -> None:
-        """Reduce what was gathered, with the `factor` of each rank, a row each."""
+        """Reduce the gathered arrays with the `factor` of each rank, one per row."""
         ops: list[Any] = [self.kind] * len(inputs)
         if self.has_factor:
             rows = [bytes(row).decode().strip() for row in factors[: len(inputs)]]
@@ -99,7 +99,7 @@ def reduce_parts(
     factors: Any,
     outputs: Sequence[Buffer],
 ) -> None:
-    """Reduce `parts` to the one output; nothing where there are none."""
+    """Reduce `parts` to the one output; do nothing without parts."""
     if not parts:
         return
     result = scratch(parts[0].dtype, parts[0].count)

@@ -1,9 +1,10 @@
-"""The backends that are known by name, and how one makes a communicator.
+"""The registered backends, and how a backend makes a communicator.
 
-`Backend` is torch.distributed's: a string with the names and tables on it. A backend of
-ours is a module with `create`, loaded when its name is first asked for; one that a user
-registers is a function. Adding one is a row of `_MODULES`. The tables are filled by
-`register_backend`; `lookup` calls it for what installed packages offer.
+`Backend` has the interface of torch.distributed: a string class with names and tables
+as attributes. A backend of this package is a module with a function `create`, loaded
+when its name is first used; it takes one row of `_MODULES`. A backend of a user is a
+function. `register_backend` fills the tables; `lookup` calls it for backends of
+installed packages.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ ABSENT = {
     )
     for name in ("nccl", "ucc", "xccl")
 }
-"""What there is no adapter for, and how its absence is told."""
+"""The backends without an adapter, with the error text."""
 
 
 class Backend(str):
     """A backend's name in lower case: `Backend("GLOO") == "gloo"`.
 
-    A name that is not known yet is fine here (`register_backend` may come later);
-    `init_process_group` refuses it.
+    The class accepts unknown names, because `register_backend` may come later.
+    `init_process_group` refuses them.
 
     Raises:
-        ValueError: the name is no string.
+        ValueError: the name is not a string.
     """
 
     __slots__ = ()
@@ -80,7 +81,7 @@ class Backend(str):
     _plugins: ClassVar[dict[str, _Plugin]] = {}
 
     def __new__(cls, name: str) -> Backend:
-        """`name` in lower case."""
+        """Return `name` in lower case."""
         if not isinstance(name, str):
             raise ValueError(
                 f"Backend constructor parameter must be string-ish, got {name!r}"
@@ -95,21 +96,22 @@ class Backend(str):
         extended_api: bool = False,
         devices: str | Sequence[str] | None = None,
     ) -> None:
-        """Add a backend of your own under `name`.
+        """Register a backend under `name`.
 
-        `func(store, rank, size, timeout)` is called for every group on each member, or
-        `func(options, pg_options)` with `extended_api`, where `options` is a
-        `CommunicatorOptions`. It returns a `Communicator`, or a `ProcessGroup` which
-        then is the group. `devices` are the device types it serves (default: cpu and
-        cuda); for those that have no default backend it becomes it.
+        For every group, each member calls `func(store, rank, size, timeout)`. With
+        `extended_api` it calls `func(options, pg_options)`, where `options` is a
+        `CommunicatorOptions`. The function returns a `Communicator`, or a
+        `ProcessGroup`, which then is the group. `devices` are the device types that the
+        backend serves, by default cpu and cuda. For device types without a default
+        backend, this backend becomes the default.
 
-        A name that is registered already gets this function instead; groups that were
-        made keep theirs. Packages offer backends by entry points; what the program
-        registers under such a name goes before them.
+        If the name is registered already, this function replaces the old one. Existing
+        groups keep theirs. Packages offer backends by entry points; a backend that the
+        program registers under the same name takes precedence.
 
         Raises:
-            ValueError: `name` is one of the backends built in, or nothing that
-                `init_process_group` could be given.
+            ValueError: `name` is the name of a built-in backend, or not a name that
+                `init_process_group` could take.
 
         Example:
             ```python
@@ -132,7 +134,8 @@ class Backend(str):
         for device in served:
             cls.default_device_backend_map.setdefault(device, key)
         setattr(cls, key.upper(), key)
-        is_new = cls._plugins.setdefault(key, plugin) is plugin  # for one thread only
+        # true in one thread only
+        is_new = cls._plugins.setdefault(key, plugin) is plugin
         cls._plugins[key] = plugin
         if is_new:
             cls.backend_list.append(key)
@@ -152,10 +155,10 @@ class _Plugin:
 
 
 def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) -> Any:
-    """What the backend `name` makes for a group: a `Communicator` or a `ProcessGroup`.
+    """Make a `Communicator` or a `ProcessGroup` for a group of the backend `name`.
 
     Raises:
-        RuntimeError: the backend is known but not available here.
+        RuntimeError: the backend is registered but not available here.
     """
     plugin = Backend._plugins.get(name)
     if plugin is not None:
@@ -167,23 +170,23 @@ def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) 
 
 
 def is_native(name: str) -> bool:
-    """Whether the native engine serves groups of the backend `name`."""
+    """Return whether the native engine serves groups of the backend `name`."""
     return engine_of(name) == Backend.NATIVE
 
 
 def engine_of(name: str) -> str:
-    """The name of what serves a program that says `name`."""
+    """Return the name of the backend that serves a program which names `name`."""
     is_replaced = name == Backend.GLOO and settings.replace_gloo.get()
     return Backend.NATIVE if is_replaced else name
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend that serves `device` in a group made without naming one.
+    """Return the backend that serves `device` in a group made without a backend.
 
     `device` is a type or name ("cpu", "cuda:1") or a `torch.device`.
 
     Raises:
-        ValueError: none does.
+        ValueError: no backend does.
 
     Example:
         ```python

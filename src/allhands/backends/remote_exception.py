@@ -1,8 +1,8 @@
-"""What the peers of a rank are told of the exception that ends it.
+"""What the peers of a rank learn about the exception that ends it.
 
-It goes to them with the failure that they raise: by the memory that they share, by a
-connection, or by a store. Text alone does, never an object of another process. They
-make a `RemoteError` of it, of whatever bytes have come.
+It reaches them with the failure that they raise: by shared memory, a connection or a
+store. It is only text, never an object of another process. The peers make a
+`RemoteError` from it, whatever bytes have come.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from allhands.errors import RemoteError
 
 __all__ = ["headline", "heard", "told"]
 
-_LONGEST = 16_000  # bytes: what `RemoteException` of the core has room for
+_LONGEST = 16_000  # bytes; `RemoteException` of the core has room for so many
 _LONGEST_LINE = 200  # characters
-_LONGEST_MESSAGE = 1_000  # the same; the traceback has all of it
-_BETWEEN = "\x1e"  # no part has one, as it cannot be printed
+_LONGEST_MESSAGE = 1_000  # characters; the traceback has the complete message
+_BETWEEN = "\x1e"  # no part contains it, because it is not printable
 
 
 def headline(error: BaseException) -> str:
-    """The type of `error`, and the first line of its message."""
+    """Return the type of `error` and the first line of its message."""
     name, text = _name_of(error), _text_of(error)
     return (f"{name}: {text}" if text else name).split("\n")[0][:_LONGEST_LINE]
 
 
 def told(error: BaseException) -> str:
-    """The type of `error`, its message, and the end of its traceback."""
+    """Return the type of `error`, its message, and the end of its traceback."""
     head = _BETWEEN.join([_name_of(error), _text_of(error), ""])
     lines = _printable("".join(traceback.format_exception(error)).strip())
     return head + _end(lines, _LONGEST - len(head.encode()))
 
 
 def heard(rank: int, text: object) -> RemoteError | None:
-    """What `told` has put into `text`; None: that did not."""
+    """Return the exception that `told` wrote to `text`; None for any other text."""
     if not isinstance(text, str) or len(text) > _LONGEST or text.count(_BETWEEN) != 2:
         return None
     name, message, lines = map(_printable, text.split(_BETWEEN))
@@ -50,13 +50,13 @@ def _name_of(error: BaseException) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # the class is the program's own
+    except Exception:  # the class belongs to the program
         text = "<its text cannot be made>"
     return _printable(text[:_LONGEST_MESSAGE])
 
 
 def _printable(text: str) -> str:
-    """With escapes for what a terminal would obey, or no encoding has."""
+    """Escape characters that control a terminal or have no encoding."""
     return "".join(
         each
         if each.isprintable() or each in "\n\t"
@@ -66,7 +66,7 @@ def _printable(text: str) -> str:
 
 
 def _end(text: str, limit: int) -> str:
-    """Its last lines, as many as are no more than `limit` bytes."""
+    """Return the last lines of `text` that fit into `limit` bytes."""
     data = text.encode()
     if len(data) <= limit:
         return text

@@ -1,6 +1,6 @@
-"""PersistentRequest: an operation that is prepared once and run again and again.
+"""PersistentRequest: an operation that is prepared once and run many times.
 
-The native backend has one of its own; `PlainRequest` is that of every other one.
+The native backend has its own class. All other backends use `PlainRequest`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ __all__ = ["PersistentRequest", "PlainRequest"]
 class PersistentRequest(ABC):
     """An operation with its arrays, ready to run any number of times.
 
-    What `all_reduce_init` and its like return. `request()` runs the operation and
-    returns when this rank's outputs hold the result, as the plain call does; `start()`
-    and `wait()` are its two halves. It holds the arrays' memory as it was when the
-    request was made: their contents may change between runs, but they must not be
-    resized or given other memory (`tensor.data = ...`). For one thread at a time.
+    `all_reduce_init` and similar functions return one. `request()` runs the operation
+    and returns when this rank's outputs hold the result, as the plain call does.
+    `start()` and `wait()` are its two halves. The request keeps the memory that the
+    arrays had when it was made. The contents of the arrays may change between runs, but
+    the arrays must not be resized or get other memory (`tensor.data = ...`). Only one
+    thread at a time may use a request.
 
-    The other ranks may call the plain form or make a request of their own; each run
-    counts as one call in the order of calls on the group. Errors are those of the plain
-    call. After `destroy_process_group` a run is a `DistBackendError`.
+    Other ranks may use the plain call or a request of their own. Each run counts as one
+    call in the order of calls on the group. A run raises the errors of the plain call.
+    After `destroy_process_group` a run raises `DistBackendError`.
 
     Example:
         ```python
@@ -44,23 +45,23 @@ class PersistentRequest(ABC):
         """Run the operation to its end.
 
         Raises:
-            RuntimeError: it is under way already.
+            RuntimeError: the operation is under way already.
         """
 
     @abstractmethod
     def start(self) -> None:
-        """Begin the operation and return; its arrays are to be left alone until `wait`.
+        """Begin the operation and return; do not use its arrays until `wait` returns.
 
         Raises:
-            RuntimeError: it is under way already.
+            RuntimeError: the operation is under way already.
         """
 
     @abstractmethod
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Return True when what `start` began has ended.
+        """Return True when the operation that `start` began has ended.
 
-        `timeout` limits this wait only: when it passes first, the operation goes on and
-        may be waited for again.
+        `timeout` limits only this wait. When it passes first, the operation continues,
+        and the program may wait for it again.
 
         Raises:
             RuntimeError: nothing was started.
@@ -69,14 +70,14 @@ class PersistentRequest(ABC):
 
     @abstractmethod
     def is_active(self) -> bool:
-        """Whether it was started and not waited for yet. Never blocks."""
+        """Return whether it was started and not waited for yet. Never blocks."""
 
 
 PersistentRequest.register(_C.Request)
 
 
 class PlainRequest(PersistentRequest):
-    """One that submits the same `call` each time."""
+    """A request that submits the same `call` each time."""
 
     def __init__(self, call: Call, submit: Callable[[Call], Work | None]) -> None:
         self._call = call

@@ -1,7 +1,7 @@
-"""The memory of arrays as other libraries take it: in a row, or a copy that is.
+"""The memory of arrays in the form of other libraries: contiguous rows.
 
-MPI could describe strided memory by derived types; packing it is faster, and the core
-does that already for every layout.
+Arrays that are not contiguous are copied. MPI could describe strided memory by derived
+types, but packing is faster, and the core already packs every layout.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES = {
 
 
 def memory_of(buffer: Buffer) -> np.ndarray[Any, Any]:
-    """The bytes of a contiguous buffer, in place; they live as long as the buffer."""
+    """Return the bytes of a contiguous buffer, in place; the buffer must stay alive."""
     if not buffer.num_bytes:
         return np.empty(0, np.uint8)
     memory: Any = (ctypes.c_ubyte * buffer.num_bytes).from_address(buffer.address)
@@ -49,18 +49,18 @@ def memory_of(buffer: Buffer) -> np.ndarray[Any, Any]:
 
 
 def values(buffer: Buffer) -> np.ndarray[Any, Any]:
-    """The elements of a contiguous buffer, no 16-bit floats, in place."""
+    """Return the elements of a contiguous buffer, in place; not for 16-bit floats."""
     return memory_of(buffer).view(_TYPES[buffer.dtype])
 
 
 def scratch(dtype: DType, count: int) -> Buffer:
-    """Memory for `count` elements, which lives as long as the buffer."""
+    """Allocate memory for `count` elements; it lives as long as the buffer."""
     memory = np.empty(count, _TYPES[dtype])
     return Buffer(memory.ctypes.data, dtype, (count,), None, memory)
 
 
 def slices(whole: Buffer, counts: Sequence[int]) -> list[Buffer]:
-    """A contiguous buffer cut in parts of these sizes."""
+    """Return the parts of a contiguous buffer, with these sizes."""
     itemsize = np.dtype(_TYPES[whole.dtype]).itemsize
     parts, address = [], whole.address
     for count in counts:
@@ -70,7 +70,7 @@ def slices(whole: Buffer, counts: Sequence[int]) -> list[Buffer]:
 
 
 def overlaps(one: Buffer, other: Buffer) -> bool:
-    """Whether two contiguous buffers share memory."""
+    """Return whether two contiguous buffers share memory."""
     return (
         one.address < other.address + other.num_bytes
         and other.address < one.address + one.num_bytes
@@ -78,7 +78,7 @@ def overlaps(one: Buffer, other: Buffer) -> bool:
 
 
 def as_row(buffers: Sequence[Buffer]) -> Buffer | None:
-    """Buffers of one dtype as one, where they are one in memory; else None."""
+    """Return buffers of one dtype as one if they are adjacent in memory; else None."""
     first, *_ = buffers
     end = None
     for buffer in buffers:
@@ -90,7 +90,7 @@ def as_row(buffers: Sequence[Buffer]) -> Buffer | None:
 
 
 def pack(buffers: Sequence[Buffer]) -> Buffer:
-    """A copy of them in a row."""
+    """Return a contiguous copy of the buffers."""
     counts = [buffer.count for buffer in buffers]
     row = scratch(buffers[0].dtype, sum(counts))
     for buffer, part in zip(buffers, slices(row, counts), strict=True):
@@ -99,14 +99,14 @@ def pack(buffers: Sequence[Buffer]) -> Buffer:
 
 
 def unpack(row: Buffer, buffers: Sequence[Buffer]) -> None:
-    """The way back."""
+    """Copy a contiguous row back to the buffers."""
     counts = [buffer.count for buffer in buffers]
     for buffer, part in zip(buffers, slices(row, counts), strict=True):
         _C.copy_buffer(part, buffer)
 
 
 def row_to_read(buffers: Sequence[Buffer], written: Buffer | None = None) -> Buffer:
-    """What is read, in a row that shares nothing with what is written."""
+    """Return the buffers as a row that shares no memory with `written`."""
     row = as_row(buffers)
     if row is None or (written is not None and overlaps(row, written)):
         return pack(buffers)
@@ -114,7 +114,7 @@ def row_to_read(buffers: Sequence[Buffer], written: Buffer | None = None) -> Buf
 
 
 def row_to_write(buffers: Sequence[Buffer]) -> tuple[Buffer, Callable[[], None]]:
-    """Where a library writes, and what brings it to `buffers` then."""
+    """Return a row to write to, and a function that copies it to `buffers`."""
     row = as_row(buffers)
     if row is not None:
         return row, _nothing

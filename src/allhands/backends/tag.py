@@ -1,4 +1,4 @@
-"""Tags of messages, checked: what a program gives as one reaches the core as an int."""
+"""Checks tags of messages, and converts them to ints for the core."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _NUM_TAGS = 2**31
 
 
 def check_tag(tag: int) -> int:
-    """The tag, if it is one.
+    """Return the tag as an int after checking it.
 
     Raises:
-        TypeError: it is no int, or too large.
-        RuntimeError: it is negative.
-        ValueError: any tag is meant.
+        TypeError: `tag` is not an int, or is too large.
+        RuntimeError: `tag` is negative.
+        ValueError: `tag` is `ANY_TAG`.
     """
     if type(tag) is not int and hasattr(tag, "__index__"):
-        tag = index(tag)  # of another library
+        tag = index(tag)  # an integer of another library
     if not isinstance(tag, int) or tag >= _NUM_TAGS:
         raise TypeError(f"tag must be an int in [0, 2**31), got {tag!r}")
     if tag < 0:

@@ -1,8 +1,9 @@
-"""What the native engine's tuning is made of on this host, besides its defaults.
+"""The changes to the native engine's default tuning on this host.
 
-The settings win over what `allhands tune` has found for this CPU, which lasts in the
-user's configuration, and that over the figures which a first group takes up to 3 ms to
-find, and which are kept until the host is booted again (see csrc/allhands/calibration).
+They come from three sources, in order of precedence: the settings; the results of
+`allhands tune` for this CPU, which are kept in the user's configuration; and figures
+that the first group measures in up to 3 ms, and that are kept until the next boot of
+the host (see csrc/allhands/calibration).
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `allhands tune` found: changes of the tuning, by name.
+    """The results of `allhands tune`: changes of the tuning, by name.
 
-    `roomy` holds where each rank has a CPU, `crowded` where ranks take turns.
+    `roomy` applies if each rank has a CPU, `crowded` if ranks take turns.
     """
 
     roomy: Mapping[str, int]
     crowded: Mapping[str, int]
 
     def changes(self, ranks: int, cpus: int) -> Mapping[str, int]:
-        """Those for so many ranks on so many CPUs."""
+        """Return the changes for this number of ranks and CPUs."""
         return self.crowded if ranks > cpus else self.roomy
 
 
 def tuning_changes(peers: Sequence[tuple[str, int, int, str]]) -> dict[str, int]:
-    """The changes for a group of these processes; see `_C.Communicator`.
+    """Return the changes for a group of these processes; see `_C.Communicator`.
 
     Raises:
-        ValueError: the setting is no list of numbers by name.
+        ValueError: the setting is not a list of numbers by name.
     """
     tuned = read_tuned()
     changes = tuned.changes(len(peers), _C.num_cpus(peers)) if tuned else {}
@@ -60,10 +61,11 @@ def tuning_changes(peers: Sequence[tuple[str, int, int, str]]) -> dict[str, int]
 
 
 def figures_folder() -> str:
-    """Where the figures of this boot are kept; empty: they shall not be looked for.
+    """Return the folder for the figures of this boot; empty if calibration is off.
 
-    A folder of this user's own, in memory: in the runtime directory, if it is this
-    user's (sudo may leave another's), or else in /dev/shm.
+    The folder is in memory and belongs to this user. It is in the runtime directory if
+    that belongs to this user (sudo may leave that of another user), otherwise in
+    /dev/shm.
     """
     if settings.calibration.get() == "no":
         return ""
@@ -75,19 +77,20 @@ def figures_folder() -> str:
 
 
 def find_figures() -> None:
-    """Find the figures of this boot, unless they are kept; it takes up to 3 ms.
+    """Measure the figures of this boot, unless they are kept; this takes up to 3 ms.
 
-    For who starts ranks: before they run the machine is quieter than ever after.
+    For code that starts ranks: before the ranks run, the machine is quieter than
+    afterwards.
 
     Raises:
-        ValueError: the setting is no word that it can be.
+        ValueError: the setting has an unknown value.
     """
     if folder := figures_folder():
         _C.figures(folder, rehearse=True)
 
 
 def tuned_path() -> Path:
-    """Where `allhands tune` writes."""
+    """Return the file that `allhands tune` writes."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return Path(home, "allhands", "tuning.json")
 
@@ -96,15 +99,15 @@ _last: tuple[tuple[str, int, int], Tuned | None] | None = None  # by path, time 
 
 
 def read_tuned() -> Tuned | None:
-    """What was found for this CPU; None where nothing was, or it shall not hold."""
+    """Return the results for this CPU; None without any, or if calibration is off."""
     return None if settings.calibration.get() == "no" else kept_tuned()
 
 
 def kept_tuned() -> Tuned | None:
-    """What was found for this CPU, whether it shall hold or not; None: nothing.
+    """Return the results for this CPU, whether or not they apply; None without any.
 
-    A file that another user may have written, that is of another CPU, or that is not
-    whole counts as none.
+    A file does not count if another user may have written it, if it is for another CPU,
+    or if it is incomplete.
     """
     global _last
     path = tuned_path()
@@ -130,7 +133,7 @@ def _read(path: Path) -> Tuned | None:
             return _parse(os.read(file, _MOST_BYTES))
         finally:
             os.close(file)
-    except (OSError, ValueError, RecursionError):  # json's, where lists nest deeply
+    except (OSError, ValueError, RecursionError):  # the last: deeply nested lists
         return None
 
 
@@ -147,19 +150,19 @@ def _changes(record: Any) -> Mapping[str, int]:
     if not isinstance(record, dict):
         raise ValueError(f"numbers by name are {record!r}")
     for name, number in record.items():
-        if not name.isascii():  # the core could not even read some
+        if not name.isascii():  # the core could not even parse some
             raise ValueError(f"no number is called {name!r}")
         if type(number) is not int or not 0 <= number < 1 << 63:
             raise ValueError(f"{name} is {number!r}")
-    _C.tuning_here(1, changes=record)  # raises where it has no such number
+    _C.tuning_here(1, changes=record)  # raises if there is no such number
     return record
 
 
 def write_tuned(tuned: Tuned) -> None:
-    """Keep it for this CPU and this user, in place of what was found before.
+    """Write the results for this CPU and this user, replacing earlier ones.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = tuned_path()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +175,7 @@ def write_tuned(tuned: Tuned) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(json.dumps(record, indent=1) + "\n")
-        draft.chmod(0o644)  # whatever the umask lets others do
+        draft.chmod(0o644)  # whatever the umask allows
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """Work: the handle of an operation that `async_op=True` started.
 
-A backend of ours derives from it and gives four methods (wait_for, is_completed,
-exception, add_done_callback); everything else is made of them. One that was written for
-torch may override torch's instead, `wait` at least. A Work keeps its arrays alive until
-it is dropped. Any thread may use it.
+A backend of this package derives from it and defines four methods (wait_for,
+is_completed, exception, add_done_callback), on which all others build. A class that was
+written for torch may override torch's methods instead, at least `wait`. A Work keeps
+its arrays alive until it is dropped. Any thread may use it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_LIMIT = timedelta(0)
 
 
 class WorkResult(IntEnum):
-    """How an operation ended; what `Work.get_future_result` resolves to.
+    """How an operation ended, as the future of `Work.get_future_result` gives it.
 
     SUCCESS; TIMEOUT, a `CollectiveTimeoutError`; COMM_ERROR, another `DistError`; or
     UNKNOWN, any other exception.
@@ -44,7 +44,7 @@ class WorkResult(IntEnum):
 class Work:
     """An operation under way, as `async_op=True` returns it.
 
-    It keeps its arrays alive until it is dropped. Any thread may use it.
+    A Work keeps its arrays alive until it is dropped. Any thread may use it.
 
     Example:
         ```python
@@ -54,7 +54,7 @@ class Work:
         ```
     """
 
-    # On the class, for subclasses that do not call __init__.
+    # Class attributes, for subclasses that do not call __init__.
     _outputs: Any = ()
     _future: Any = None
     _listeners: set[threading.Event] | None = None
@@ -69,24 +69,24 @@ class Work:
         return f"<{name}: {'done' if self.is_completed() else 'running'}>"
 
     def wait_for(self, timeout: timedelta | None) -> None:
-        """Return when the operation has finished well; raise its error otherwise.
+        """Return when the operation has succeeded; raise its error if it has failed.
 
-        None: without a limit of this wait's own.
+        With None this wait has no limit of its own.
         """
         if type(self).wait is Work.wait:
             raise NotImplementedError(f"{type(self).__name__} does not override wait()")
         self.wait() if timeout is None else self.wait(timeout)
 
     def is_completed(self) -> bool:
-        """Whether the operation has finished, well or not. Never blocks."""
+        """Return whether the operation has ended, well or not. Never blocks."""
         return False
 
     def exception(self) -> BaseException | None:
-        """The operation's error; None while it runs and when it went well."""
+        """Return the operation's error; None while it runs or if it succeeded."""
         return None
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the operation has finished, or now if it has.
+        """Call `callback` once when the operation has ended, or now if it has.
 
         It may run in a thread of the backend and must not wait for anything.
         """
@@ -99,18 +99,18 @@ class Work:
 
     @property
     def timeout(self) -> timedelta:
-        """The operation's own time limit; zero where it is not known."""
+        """The operation's own time limit; zero if it is unknown."""
         return _NO_LIMIT
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
-        """Block until the operation has finished on this rank; its outputs may be read.
+        """Wait until the operation has ended on this rank; outputs may then be read.
 
-        `timeout` limits this wait only (zero: the operation's own limit): when it
-        passes first, the operation goes on and may be waited for again. Ctrl-C is
-        obeyed.
+        `timeout` limits only this wait; zero means no limit but the operation's own.
+        When it passes first, the operation continues, and the program may wait for it
+        again. Ctrl-C interrupts the wait.
 
         Returns:
-            True, also when called again.
+            True, also on later calls.
 
         Raises:
             CollectiveTimeoutError: `timeout` passed, or the operation's own limit did.
@@ -120,19 +120,19 @@ class Work:
         return True
 
     def synchronize(self) -> None:
-        """`wait()`: for arrays in CPU memory there is no stream to order after."""
+        """Call `wait()`: arrays in CPU memory have no stream."""
         self.wait()
 
     def is_success(self) -> bool:
-        """Whether the operation has finished well. Never blocks, never raises."""
+        """Return whether the operation has succeeded. Never blocks, never raises."""
         return self.is_completed() and self.exception() is None
 
     def result(self) -> Any:
-        """The arrays that the operation wrote.
+        """Return the arrays that the operation wrote.
 
         Raises:
-            RuntimeError: it has not finished.
-            DistBackendError: it failed.
+            RuntimeError: the operation has not ended.
+            DistBackendError: the operation failed.
         """
         if not self.is_completed():
             raise RuntimeError(
@@ -143,11 +143,11 @@ class Work:
         return self._outputs
 
     def get_future(self) -> Any:
-        """A future of the outputs; the same one on every call.
+        """Return a future of the outputs; the same one on every call.
 
-        A `torch.futures.Future` where the outputs are torch tensors, otherwise one of
-        ours with the same methods (`wait`, `value`, `then`, `done`,
-        `add_done_callback`) and those of `concurrent.futures.Future`.
+        If the outputs are torch tensors, it is a `torch.futures.Future`. Otherwise it
+        is a future of this package with the same methods (`wait`, `value`, `then`,
+        `done`, `add_done_callback`) and those of `concurrent.futures.Future`.
         """
         if self._future is None:
             future = self._new_future()
@@ -157,17 +157,17 @@ class Work:
         return self._future
 
     def get_future_result(self) -> Future:
-        """A future that says how the operation ended; it never holds an exception."""
+        """Return a future of how the operation ended; it never holds an exception."""
         future: Future = _numpy().new_future()
         self.add_done_callback(lambda: future.set_result(_ending(self.exception())))
         self._hurry()
         return future
 
     def source_rank(self) -> int:
-        """The group rank that a receive got its data from.
+        """Return the group rank of the sender of a receive's data.
 
         Raises:
-            RuntimeError: this is no receive.
+            RuntimeError: this is not a receive.
         """
         raise RuntimeError(
             "source_rank() may only be called on work objects that correspond to a "
@@ -175,13 +175,13 @@ class Work:
         )
 
     def envelope(self) -> tuple[int, int, int]:
-        """What a receive with a `Status`, or a probe, has met, of which it tells.
+        """Return which message a receive with a `Status`, or a probe, has found.
 
         Returns:
-            The message's source in the group, its tag, and its bytes.
+            The group rank of the message's source, its tag, and its number of bytes.
 
         Raises:
-            RuntimeError: this is none of these; nothing has come yet.
+            RuntimeError: this is neither of these, or no message has come yet.
         """
         raise RuntimeError(
             "envelope() may only be called on work objects of a receive or probe"
@@ -198,7 +198,7 @@ class Work:
         )
 
     def __await__(self) -> Generator[Any, None, bool]:
-        """`await work`: `wait()` without blocking the event loop."""
+        """Run `wait()` without blocking the event loop, as `await work`."""
         import asyncio  # here: slow to import, and loaded already where this is used
 
         loop = asyncio.get_running_loop()
@@ -218,22 +218,22 @@ class Work:
         return self.wait()
 
     def _hurry(self) -> None:
-        """Someone needs the outputs who will not call `wait`.
+        """Note that somebody needs the outputs but will not call `wait`.
 
-        A backend that lets an operation lie until somebody waits begins it now.
+        If a backend delays an operation until somebody waits, it begins it now.
         """
 
     def _postpone(self) -> None:
-        """Someone will call `wait`, but not at once.
+        """Note that somebody will call `wait`, but not at once.
 
-        A backend that begins an operation while nobody waits may leave it to that wait,
-        for a second.
+        If a backend begins an operation while nobody waits, it may leave it to that
+        wait for a second.
         """
 
     def _listeners_until_end(self) -> set[threading.Event]:
-        """Events to be set when the operation has ended: add one, look, and wait.
+        """Return events that are set when the operation ends: add one, look, and wait.
 
-        However often somebody waits, the operation has one callback for all of them.
+        However often threads wait, the operation has one callback for all of them.
         """
         if self._listeners is None:
             listeners: set[threading.Event] = set()
@@ -243,7 +243,7 @@ class Work:
                     event.set()
 
             self.add_done_callback(tell)
-            self._listeners = listeners  # of two threads' that come at once, either
+            self._listeners = listeners  # if two threads come at once, either
             return listeners
         return self._listeners
 
@@ -267,7 +267,7 @@ class Work:
 
 
 class CombinedWork(Work):
-    """Several operations of one call, as one; it ends when all have ended."""
+    """Several operations of one call as one; it ends when all of them have ended."""
 
     def __init__(self, works: list[Work], outputs: list[Any]) -> None:
         super().__init__(outputs)
@@ -287,12 +287,12 @@ class CombinedWork(Work):
         return all(work.is_completed() for work in self._works)
 
     def exception(self) -> BaseException | None:
-        """That of the first operation that failed."""
+        """Return the error of the first operation that failed."""
         errors = (work.exception() for work in self._works)
         return next((error for error in errors if error is not None), None)
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """See `Work.add_done_callback`: called by the last operation to end."""
+        """See `Work.add_done_callback`; the last operation to end calls it."""
         left = iter(range(len(self._works) - 1, -1, -1))  # next() is atomic
 
         def count() -> None:
