@@ -1,4 +1,4 @@
-"""How the ranks of a job meet: their common store, and who they are."""
+"""How the ranks of a job meet: their common store, and the processes of the ranks."""
 
 from __future__ import annotations
 

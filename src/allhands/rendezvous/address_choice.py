@@ -1,10 +1,11 @@
-"""At which addresses a rank listens for ranks of other hosts.
+"""Chooses the addresses at which a rank listens for ranks of other hosts.
 
-Those of the interfaces that the user names; else the one by which it reached the store,
-which leads to where the others are for sure. Where the store is on this very host, the
-way there may tell nothing (a name that means 127.0.1.1 here, an address of the user's
-own store); then what the store's name means besides, then where the default route
-starts, then what the host's own name means.
+If the user names interfaces, these are the addresses of those interfaces. Otherwise it
+is the address by which the rank reached the store, because this certainly leads to the
+other ranks. If the store is on this host, that address may be useless (a name that
+means 127.0.1.1 here, or the address of a user's own store). Then the choice is, in this
+order: another meaning of the store's name, the start of the default route, and the
+meaning of the host's own name.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from allhands.store.route import Route
 __all__ = ["addresses_to_listen_at", "names_interfaces"]
 
 _LOOK_UP_LIMIT_S = 5.0
-# Addresses far away, of the networks kept for examples; nothing is sent there.
+# Distant addresses in the networks reserved for examples; nothing is sent there.
 _FAR_AWAY = ("203.0.113.1", "2001:db8::1")
-# Bridges between what runs on this machine; no other host is behind them.
+# Bridges between programs of this machine; no other host is behind them.
 _INNER = (
     *("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "podman", "lxc", "lxdbr"),
     *("cni", "cali", "flannel", "kube"),
@@ -35,12 +36,12 @@ _INNER = (
 
 
 def names_interfaces() -> bool:
-    """Whether the user says which interfaces to take."""
+    """Return whether the user names the interfaces."""
     return _named() is not None
 
 
 def _named() -> tuple[str, str] | None:
-    """The variable that says which interfaces to take, and what it says."""
+    """Return the variable that names the interfaces, and its value."""
     if text := settings.interfaces.get():
         return settings.interfaces.name, text
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
@@ -50,14 +51,15 @@ def _named() -> tuple[str, str] | None:
 
 
 def addresses_to_listen_at(route: Route | None) -> list[str]:
-    """The addresses at which ranks of other hosts reach this one, the best first.
+    """Return the addresses at which other hosts reach this rank, the best first.
 
     Args:
-        route: how it reached the store, if that is known.
+        route: how the rank reached the store, if this is known.
 
     Raises:
-        DistNetworkError: there is none; says what was tried, and what to set.
-        ValueError: what the user set is no list of interfaces.
+        DistNetworkError: there is no such address; the message says what was tried, and
+            what to set.
+        ValueError: the user's setting is not a list of interfaces.
     """
     here = addresses_here()
     named = InterfaceList(*said) if (said := _named()) else None
@@ -67,7 +69,7 @@ def addresses_to_listen_at(route: Route | None) -> list[str]:
     left = [each for each in here if each.is_up]
     if named is not None:
         left = named.left_of(left)
-    if route is not None and route.stays_here and own:  # several hosts here, in name
+    if route is not None and route.stays_here and own:  # several hosts in name only
         return [own]
     tried = []
     usable = {each.address for each in left if not each.is_loopback}
@@ -88,7 +90,7 @@ def addresses_to_listen_at(route: Route | None) -> list[str]:
 
 
 def _ways(route: Route | None) -> Iterator[tuple[str, Callable[[], Sequence[str]]]]:
-    """What may lead to an address: what to call it, and how to get some."""
+    """Yield possible sources of an address: a description, and a look-up."""
     if route is not None and route.own_address:
         own = [route.own_address]
         yield "the address by which the store was reached", lambda: own
@@ -105,7 +107,7 @@ def _towards(host: str) -> Sequence[str]:
 
 
 def _first_of(addresses: Sequence[InterfaceAddress]) -> InterfaceAddress | None:
-    """The one that others reach most likely."""
+    """Return the address that others most likely reach."""
     if not addresses:
         return None
     return min(

@@ -1,11 +1,11 @@
-"""The store that torchrun's agent hosts, as the place where ranks of ours meet.
+"""The store of torchrun's agent, through which ranks of this package meet.
 
-It is one of torch's, and programs of torch.distributed use it, too: ours are keys with
-a prefix of their own. It outlives the ranks, and serves each start of them after a
-failure (`--max-restarts`). So rank 0 says there which process it is, and that prefixes
-all other keys: a process that has ended is one of an earlier start, whatever it left.
-Nothing else tells the starts apart for sure: where several agents have a job's ranks,
-their counts of restarts differ.
+It is a store of torch, which programs of torch.distributed use, too; this package uses
+keys with its own prefix. The store outlives the ranks, and serves each new start of
+them after a failure (`--max-restarts`). So rank 0 writes there which process it is, and
+this identity prefixes all other keys. If that process has ended, it belongs to an
+earlier start, and nothing that it left counts. Nothing else distinguishes the starts
+reliably: if several agents have the ranks of a job, their counts of restarts differ.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from allhands.store.compare_set import look
 __all__ = ["meet_at_agent"]
 
 _FIRST = "rank_0"
-# The agent has listened before it started this process.
+# The agent listened before it started this process.
 _AGENT_LIMIT = timedelta(seconds=20)
 
 
 def meet_at_agent(host: str, port: int, rank: int, timeout: timedelta) -> Store:
-    """What the ranks of this start share; waits until rank 0 has come.
+    """Return the store that the ranks of this start share; wait for rank 0.
 
     Raises:
-        DistNetworkError: torch cannot be imported, or there is no store of its kind.
-        DistStoreError: rank 0 did not come within `timeout`, or something else wrote
-            where it says so.
+        DistNetworkError: torch cannot be imported, or there is no store of torch at
+            this place.
+        DistStoreError: rank 0 did not come within `timeout`, or another program wrote
+            to rank 0's key.
     """
     ours = PrefixStore("allhands", _connect(host, port, min(timeout, _AGENT_LIMIT)))
     ours.set_timeout(timeout)
@@ -66,7 +67,7 @@ def _connect(host: str, port: int, limit: timedelta) -> Store:
 
 
 def _said(ours: Store, rank: int) -> Identity | None:
-    """What the store has of rank 0, for this rank."""
+    """Return what the store holds about rank 0, for this rank."""
     said = look(ours, _FIRST)
     subject = f"init_process_group: rank {rank} (this process)"
     return None if said is None else _read(said, subject)

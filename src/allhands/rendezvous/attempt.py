@@ -1,4 +1,4 @@
-"""Which start of a job's ranks this is, for stores that outlive the ranks."""
+"""Distinguishes the starts of a job's ranks in stores that outlive the ranks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["part_of_this_attempt"]
 
 
 def part_of_this_attempt(store: Store) -> Store:
-    """What the ranks of this start share of `store`: none of what earlier ones left.
+    """Return the part of `store` for this start, without data of earlier starts.
 
-    A launcher counts the starts. Those of `allhands run` on several nodes count as one;
-    of torchrun's agents with `--nnodes` each has a count of its own, which means
-    nothing to the others: then it is `store` itself.
+    A launcher counts the starts. All launchers of one `allhands run` on several nodes
+    have the same count. With `--nnodes`, each agent of torchrun has its own count,
+    which means nothing to the others; then the result is `store` itself.
     """
     is_on_one_node = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
     if not is_on_one_node and settings.store.get() is None:

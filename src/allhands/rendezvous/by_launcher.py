@@ -1,8 +1,8 @@
-"""How ranks meet that somebody else's launcher has started.
+"""How ranks meet that another launcher started.
 
-On one host they meet in a file, see `host_file`. Between hosts PMI carries where rank 0
-is, see `by_pmi`, or the launcher names its host, or MPI carries it. A secret goes with
-each but the launcher's name.
+On one host they meet in a file, see `host_file`. Between hosts, PMI carries the place
+of rank 0, see `by_pmi`; or the launcher names the host of rank 0; or MPI carries the
+place. A secret comes with each of these except a host name from the launcher.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["meet_as_launched"]
 
 
 def meet_as_launched(launched: Launched, timeout: timedelta) -> Store:
-    """The store that the ranks of this job share.
+    """Return the store that the ranks of this job share.
 
     Raises:
-        ValueError: nothing tells where rank 0 is.
+        ValueError: nothing says where rank 0 is.
         DistStoreError: rank 0 did not come within `timeout`.
     """
     rank, size = launched.rank, launched.size
@@ -61,7 +61,7 @@ _is_noted = False
 
 
 def _note_no_secret(launched: Launched, place: str) -> None:
-    """Say once that whoever reaches the store can take part in the job."""
+    """Say once that anybody who reaches the store can take part in the job."""
     global _is_noted
     if launched.rank == 0 and not settings.secret.get() and not _is_noted:
         _is_noted = True

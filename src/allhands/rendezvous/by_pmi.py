@@ -1,8 +1,8 @@
 """How ranks on several hosts meet by the PMI of their launcher.
 
-Rank 0 hosts a store at a port that the system picks, and publishes where, with a secret
-of the job and with its process, so that nobody believes what an ended one has left. The
-others look that up. It is done once in a process: later worlds meet at the same place.
+Rank 0 hosts a store at a port that the system picks. It publishes the place, a secret
+of the job, and its process, so that no rank believes the remains of an ended process.
+The others look this up. A process does this once; later worlds meet at the same place.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class _Place(NamedTuple):
 
 _place: _Place | None = None
 _launcher = ""
-"""Whose PMI this process has used."""
+"""The launcher whose PMI this process has used."""
 
 
 def is_slurms_pmi_taken() -> bool:
-    """Whether MPI cannot begin here any more, for this process has used Slurm's PMI."""
+    """Return whether this process has used Slurm's PMI: then MPI cannot begin."""
     return _launcher == "srun"
 
 
 def meets_by_pmi(launched: Launched) -> bool:
-    """Whether these ranks do so.
+    """Return whether these ranks meet by PMI.
 
-    Hydra, the launcher of MPICH, lets MPI begin afterwards in the same process. Slurm
-    does not: there it takes a user who says that MPI is not needed.
+    With Hydra, the launcher of MPICH, MPI can begin afterwards in the same process.
+    With Slurm it cannot, so the user has to state that MPI is not needed.
     """
     choice = settings.pmi.get()
     is_chosen = choice == "yes" or (choice == "auto" and launched.launcher == "mpiexec")
@@ -56,12 +56,13 @@ def meets_by_pmi(launched: Launched) -> bool:
 
 
 def meet_by_pmi(launched: Launched, timeout: timedelta) -> Store:
-    """The store that the ranks share.
+    """Return the store that the ranks share.
 
     Raises:
         DistStoreError: rank 0 did not come within `timeout`, or the launcher does not
             answer.
-        DistNetworkError: rank 0 came, but its store was not reached within `timeout`.
+        DistNetworkError: rank 0 came, but this rank did not reach its store within
+            `timeout`.
     """
     global _launcher, _place
     _launcher = launched.launcher
@@ -83,7 +84,7 @@ def meet_by_pmi(launched: Launched, timeout: timedelta) -> Store:
 
 
 def _find(rank: int, timeout: timedelta) -> _Place:
-    """The place that rank 0 has published."""
+    """Return the place that rank 0 has published."""
     found: list[_Place] = []
 
     def look() -> Identity | None:
@@ -99,7 +100,7 @@ def _find(rank: int, timeout: timedelta) -> _Place:
 
 
 def _as_text(identity: Identity, place: _Place) -> str:
-    """In hexadecimal, for PMI knows no quotes."""
+    """Return the text in hexadecimal, because PMI has no quotes."""
     return json.dumps([*identity[:3], *place], separators=(",", ":")).encode().hex()
 
 

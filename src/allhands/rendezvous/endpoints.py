@@ -1,4 +1,4 @@
-"""Where a process listens, as text: "10.0.0.3:4471", several with commas between."""
+"""The places where a process listens, as text: "10.0.0.3:4471", separated by commas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 __all__ = ["are_endpoints", "num_that_fit"]
 
-# Of a rank with a handful of interfaces; each of thousands of ranks says this much.
+# Room for a handful of interfaces; each of thousands of ranks has such a text.
 _LONGEST = 512
 _HOST = (
     r"(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
@@ -22,7 +22,7 @@ _TEXT = re.compile(f"(?:{_PLACE}(?:,{_PLACE})*)?")
 
 
 def num_that_fit(hosts: Iterable[str]) -> int:
-    """How many of `hosts`, from the first on, are not too many for such a text."""
+    """Return how many of `hosts`, from the first on, fit into such a text."""
     count, length = 0, -1  # no comma before the first
     for host in hosts:
         length += len(",[]:65535" if ":" in host else ",:65535") + len(host)
@@ -33,5 +33,5 @@ def num_that_fit(hosts: Iterable[str]) -> int:
 
 
 def are_endpoints(text: str) -> bool:
-    """Whether this can be where a process listens; it may be nowhere."""
+    """Return whether `text` is a valid list of places, which may be empty."""
     return len(text) <= _LONGEST and _TEXT.fullmatch(text) is not None

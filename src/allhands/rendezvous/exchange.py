@@ -1,23 +1,25 @@
-"""The one exchange over the store that a world needs: the ranks meet.
+"""The exchange over the store in which the ranks of a world meet.
 
-Each rank says in the store which process it is, and learns from rank 0 who the others
-are. Rank 0 waits for all and leaves the *outcome*, one value, which the others wait
-for: the roster of all ranks with a random token of the job, or why rank 0 gave up, as
-where one of them has died. It often hosts the store, so it leaves last, after the
-others have read all that they need. A rank makes a handful of requests of some bytes
-each; only rank 0 looks at what all have said, and a long roster goes to each host once.
-Groups made later need no store: their tokens are derived from the job's.
+Each rank writes to the store which process it is, and learns from rank 0 the processes
+of the others. Rank 0 waits for all ranks and writes the *outcome*, one value for which
+the others wait. The outcome is the roster of all ranks with a random token of the job,
+or the reason why rank 0 gave up, for example because a rank died. Rank 0 often hosts
+the store, so it leaves last, after the others have read all that they need. A rank
+makes a handful of small requests. Only rank 0 reads the introductions of all ranks, and
+each host gets a long roster once. Groups made later need no store: their tokens are
+derived from the token of the job.
 
-Where the ranks may be on several hosts, each says also at which port the others reach
-it, and once they have met lets those in who know the job's token.
+If the ranks may be on several hosts, each rank also says at which port the others reach
+it. After the meeting its port accepts peers that know the job's token.
 
-A store may serve several worlds one after the other. `join/<rank>` counts the worlds a
-rank has entered, and the count, the same on every rank, prefixes all other keys:
+A store may serve several worlds one after the other. `join/<rank>` counts the worlds
+that a rank has entered. The count is the same on every rank and prefixes all other
+keys:
 
-    identity/<rank>  which process it is; empty once the rank gave up
+    identity/<rank>  the process of the rank; empty after the rank gave up
     outcome          what rank 0 tells the others
     read/<rank>      the rank has read all that it needs
-    num_told         how many ranks found that they wait long; the first says so
+    num_told         how many ranks noticed a long wait; the first one reports it
     roster, host/    see `host_copy`
 
 A rank whose exchange fails takes its count back, so that the ranks can try again.
@@ -48,21 +50,22 @@ def exchange(
     start: float | None = None,
     found: Store | None = None,
 ) -> Roster:
-    """Publish this rank's identity and read everyone's; returns once all have come.
+    """Publish this rank's identity and read all others; return when all have come.
 
-    Rank 0 returns last, since it often hosts the store that the others still read.
-    `operation` is what errors name. `timeout` runs since `start`, a time of
-    `time.monotonic()`; by default since now. `found` is the store in which the ranks
-    found each other, where it may know of some that died before they came here.
+    Rank 0 returns last, because it often hosts the store that the others still read.
+    `operation` is the name for errors. `timeout` counts from `start`, a time of
+    `time.monotonic()`, by default from now. `found` is the store in which the ranks
+    found each other; it may know of ranks that died before they came here.
 
     Raises:
-        DistStoreError: some ranks did not come within `timeout`, of this rank or of
-            rank 0; names them. Or the store has there what no rank writes.
-        RankFailedError: on rank 0 one came and died before all had come, on the others
-            rank 0 did.
-        DistNetworkError: the store was lost meanwhile; `HostLeft` where rank 0 had not
+        DistStoreError: some ranks, which the message names, did not come within the
+            `timeout` of this rank or of rank 0; or the store holds a value that no rank
+            writes.
+        RankFailedError: on rank 0: a rank came and died before all had come. On the
+            others: rank 0 did.
+        DistNetworkError: the store was lost meanwhile; `HostLeft` if rank 0 had not
             come yet.
-        ValueError: the ranks do not agree about `size`.
+        ValueError: the ranks pass different sizes.
     """
     start = time.monotonic() if start is None else start
     port = open_port(size, store)
@@ -81,6 +84,6 @@ def exchange(
         port.close()
         return roster
     if port.native is not None:
-        # The token has passed through the store, the secret never does.
+        # The token has passed through the store; the secret never does.
         port.native.start(roster.token_for("port", settings.secret.get()))
     return roster._replace(port=port)

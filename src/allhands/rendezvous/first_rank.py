@@ -21,12 +21,12 @@ def wait_for_rank_0(
     timeout: timedelta,
     longest_pause: float = 0.01,
 ) -> Identity:
-    """Which process rank 0 is, as soon as `look` finds one that has not ended.
+    """Return the process of rank 0 as soon as `look` finds one that has not ended.
 
-    Between two looks it pauses for up to `longest_pause` seconds.
+    Between two looks the rank pauses for up to `longest_pause` seconds.
 
     Raises:
-        DistStoreError: it did not within `timeout`.
+        DistStoreError: `look` did not find one within `timeout`.
     """
     begin, patience = time.monotonic(), settings.patience.get()
     limit = round(timeout.total_seconds(), 2)

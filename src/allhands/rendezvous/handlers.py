@@ -1,13 +1,13 @@
-"""Rendezvous: how the ranks of a job find their common store and learn who they are.
+"""Rendezvous: how the ranks of a job find their common store and learn their numbers.
 
-A URL names the way; its scheme chooses a handler, a function of the URL that yields
-`(store, rank, world_size)` once. What the caller of `rendezvous` gives as rank and
-world size reaches the handler in the URL's query, so a handler sees one form only.
+A URL names the way. Its scheme selects a handler: a function of the URL that yields
+`(store, rank, world_size)` once. The rank and world size that the caller of
+`rendezvous` passes are added to the URL's query, so a handler sees only one form.
 
-Where a launcher hosts the store, every rank is a client, and the keys of each attempt
-get a prefix of their own: a job that was restarted never reads what the attempt before
-wrote. `allhands run` says so by `ALLHANDS_STORE`, torchrun, whose store is torch's, by
-`TORCHELASTIC_USE_AGENT_STORE`. Otherwise rank 0 hosts it.
+If a launcher hosts the store, every rank is a client, and the keys of each attempt get
+their own prefix. So a restarted job never reads data of the previous attempt. `allhands
+run` announces its store by `ALLHANDS_STORE`; torchrun, whose store is torch's, does so
+by `TORCHELASTIC_USE_AGENT_STORE`. Otherwise rank 0 hosts the store.
 """
 
 from __future__ import annotations
@@ -48,32 +48,36 @@ def rendezvous(
 
     The URL is one of
 
-    - `env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment,
-      which a launcher sets; an empty variable counts as unset. Where an address is not
-      there, or the rest, what mpiexec, srun or Kubernetes have set,
+    - `env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT from the environment, as
+      launchers set them; an empty variable counts as unset. If some are missing, the
+      variables of mpiexec, srun or Kubernetes,
     - `tcp://host:port`: a TCPStore there, hosted by rank 0,
     - `file:///path`: a FileStore at the path,
-    - `mpi://`: MPI, which knows rank and size, of a program that mpiexec has started;
+    - `mpi://`: MPI, which knows rank and size, for a program that mpiexec started; it
       needs mpi4py,
-    - a scheme given to `register_rendezvous_handler`.
+    - a scheme that was passed to `register_rendezvous_handler`.
 
-    Each takes `rank` and `world_size` in its query, too: `tcp://host:port?rank=0`.
+    Each URL may also have `rank` and `world_size` in its query:
+    `tcp://host:port?rank=0`.
 
     Args:
         url: where to meet, the same for all ranks.
-        rank: this process's rank; -1 where the URL or the environment says it.
-        world_size: the number of ranks, likewise.
-        **kwargs: for the handler. Those of this package take `timeout`, a timedelta:
-            how long to wait for the store, and the store's timeout afterwards.
+        rank: this process's rank; -1 if the URL or the environment gives it.
+        world_size: the number of ranks; -1 if the URL or the environment gives it.
+        **kwargs: arguments for the handler. The handlers of this package take
+            `timeout`, a timedelta: the limit of the wait for the store, and the store's
+            timeout afterwards.
 
     Returns:
-        An iterator; its first item is `(store, rank, world_size)`. It does not wait for
-        other ranks than the one that hosts the store. A second item is a RuntimeError:
-        to meet again, call `rendezvous` again.
+        An iterator; its first item is `(store, rank, world_size)`. It waits for no rank
+        except the one that hosts the store. Asking for a second item raises
+        RuntimeError: to meet again, call `rendezvous` again.
 
     Raises:
-        ValueError: something is missing or out of range; with `next` of the result.
-        RuntimeError: no handler for this scheme, or arguments of the wrong type.
+        ValueError: something is missing or out of range; `next` of the result raises
+            it.
+        RuntimeError: there is no handler for this scheme, or an argument has the wrong
+            type.
         AssertionError: `rank` or `world_size` is given twice.
 
     Example:
@@ -100,13 +104,13 @@ def rendezvous(
 
 
 def register_rendezvous_handler(scheme: str, handler: Handler) -> None:
-    """Let `rendezvous` hand URLs of `scheme` to `handler`, in this process.
+    """Let `rendezvous` pass URLs of `scheme` to `handler`, in this process.
 
     Args:
-        scheme: what stands before `://`.
-        handler: called with the URL, which has `rank` and `world_size` in its query
-            where they were given, and with the keyword arguments of `rendezvous`. It
-            returns an iterator of `(store, rank, world_size)`, for instance by `yield`.
+        scheme: the text before `://`.
+        handler: a function that gets the URL, with `rank` and `world_size` in its query
+            if the caller passed them, and the keyword arguments of `rendezvous`. It
+            returns an iterator of `(store, rank, world_size)`, for example by `yield`.
 
     Raises:
         RuntimeError: `scheme` has a handler already.
@@ -173,7 +177,7 @@ def _meet_by_environment(
 
 
 def _find_launched(query: dict[str, str], has_address: bool) -> Launched | None:
-    """What a launcher says; half of it matters only where it is needed."""
+    """Return what a launcher says; incomplete variables matter only if needed."""
     if is_plain(os.environ):
         return None
     try:
@@ -187,9 +191,9 @@ def _find_launched(query: dict[str, str], has_address: bool) -> Launched | None:
 
 
 def _agrees(launched: Launched, query: dict[str, str], has_address: bool) -> bool:
-    """Whether the caller and plain variables say the same as the launcher.
+    """Return whether the caller and plain variables agree with the launcher.
 
-    Where they do not they win, and are to say where rank 0 is, too.
+    If they do not, they take precedence, and must also say where rank 0 is.
     """
     for name, own in (("RANK", launched.rank), ("WORLD_SIZE", launched.size)):
         said = query.get(name.lower()) or os.environ.get(name) or str(own)
@@ -210,7 +214,7 @@ def _meet_at_port(
     parts = urlsplit(url)
     if not parts.hostname:
         raise _incomplete("tcp", "host name missing")
-    # Not parts.port, whose errors do not name the number. An IPv6 host ends with "]".
+    # Not parts.port, whose errors do not show the number. An IPv6 host ends with "]".
     port = parts.netloc.rpartition("]")[2].partition(":")[2]
     if not port:
         raise _incomplete("tcp", "port number missing")
@@ -247,7 +251,7 @@ def _meet_by_mpi(
 
 
 def _place_in(parts: SplitResult) -> tuple[int, int]:
-    """Rank and world size from the query of a URL."""
+    """Return rank and world size from the query of a URL."""
     query = dict(parse_qsl(parts.query))
     for name in ("rank", "world_size"):
         if name not in query:

@@ -1,12 +1,13 @@
-"""One copy of a long roster for all ranks of a host, who take it from each other.
+"""HostCopy: one copy of a long roster for all ranks of a host.
 
-A rank that has the roster keeps it in memory without a name (a memfd), and tells which
-process and descriptor that is; the others open it there. They check it against the
-digest that rank 0 has told, so it does not matter who gave it. Whoever cannot open it,
-since the process has gone or is another user's, gets it from the store.
+A rank that has the roster keeps it in memory without a name (a memfd), and tells the
+others its process and descriptor, so that they can open it. They compare it with a
+digest from rank 0, so it does not matter which process gave it. A rank that cannot open
+it, because the process has ended or belongs to another user, gets the roster from the
+store.
 
-On the host of rank 0 that is rank 0; the outcome says where it has the roster. On each
-other host it is the rank that comes first, which gets the roster from the store.
+On the host of rank 0, rank 0 keeps the copy, and the outcome says where. On each other
+host, the rank that comes first gets the roster from the store and keeps the copy.
 """
 
 from __future__ import annotations
@@ -24,34 +25,35 @@ from allhands.store import PrefixStore, Store
 
 __all__ = ["HostCopy", "digest_of"]
 
-# Who does not say within so long where it has the roster is stopped or dying.
+# A rank that does not say within this time where it keeps the roster is stopped or
+# dying.
 _ANSWER = timedelta(seconds=2)
 _MOST_BYTES = 1 << 28
 _ROSTER = "roster"  # the key in the store
 
 
 class HostCopy:
-    """The roster of a world on its way to this host; keeps it until `close`.
+    """Fetches or publishes the roster of a world; keeps a copy until `close`.
 
     Args:
-        store: what the ranks of this world alone share.
+        store: the store for the ranks of this world alone.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._place: Store | None = None
-        """Where this rank has told that it has the roster, on a host without rank 0."""
+        """Where this rank has announced its copy, on a host without rank 0."""
         self._fd = -1
 
     @property
     def is_kept(self) -> bool:
-        """Whether other ranks take the roster from this process."""
+        """Whether other ranks read the roster from this process."""
         return self._fd >= 0
 
     def publish(self, roster: str) -> int:
-        """Leave `roster` in the store, and keep it for the ranks of this host.
+        """Write `roster` to the store, and keep a copy for the ranks of this host.
 
-        Returns the descriptor that has it; -1 where none has.
+        Returns the descriptor of the copy; -1 if there is none.
         """
         data = roster.encode()
         self._store.set(_ROSTER, data)
@@ -59,10 +61,10 @@ class HostCopy:
         return self._fd
 
     def fetch(self, outcome: Outcome, rank_0: Identity) -> bytes:
-        """The roster that `outcome` tells of.
+        """Return the roster to which `outcome` refers.
 
         Raises:
-            DistStoreError: what the store has is another one.
+            DistStoreError: the store holds another value.
         """
         host = process_identity().host
         if host == rank_0.host:
@@ -79,12 +81,12 @@ class HostCopy:
         return found
 
     def close(self) -> None:
-        """Keep it no longer."""
+        """Give up the copy."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
         if self._place is not None:
-            with suppress(NotImplementedError):  # a user's store need not be able to
+            with suppress(NotImplementedError):  # a user's store may not support this
                 for key in ("num_come", "copy"):
                     self._place.delete_key(key)
         self._place = None
@@ -102,7 +104,7 @@ class HostCopy:
             said = json.loads(place._get_within("copy", _ANSWER) or b"")
         except DistNetworkError:
             raise
-        except (RuntimeError, ValueError):  # nothing was said, or no such thing
+        except (RuntimeError, ValueError):  # the rank said nothing, or nothing valid
             return b""
         if type(said) is not list or len(said) != 5 or not is_identity(*said[:4]):
             return b""
@@ -111,23 +113,23 @@ class HostCopy:
         return _open(said[1], said[4])
 
     def _keep(self, data: bytes) -> None:
-        with suppress(OSError):  # out of descriptors or memory
+        with suppress(OSError):  # no descriptors or memory left
             self._fd = os.memfd_create("allhands_roster")
             with open(self._fd, "wb", closefd=False) as file:
                 file.write(data)
 
 
 def digest_of(roster: bytes) -> str:
-    """What a copy of `roster` is checked against."""
+    """Return the digest with which a copy of `roster` is compared."""
     import hashlib  # some milliseconds that a mere import need not take
 
     return hashlib.sha256(roster).hexdigest()
 
 
 def _open(pid: int, fd: int) -> bytes:
-    """What a descriptor of a process has, nothing where that cannot be read.
+    """Return the content of a process's descriptor; empty if it cannot be read.
 
-    The process may have gone, and the number be another's.
+    The process may have ended, and its number may belong to another process.
     """
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

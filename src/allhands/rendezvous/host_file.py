@@ -1,9 +1,10 @@
-"""Where the ranks of one host meet that a launcher started without an address.
+"""The file through which the ranks of one host meet if a launcher gave no address.
 
-Rank 0 hosts a store at a port that the system picks, and writes where, with a secret of
-the job, to a file that only this user can read. Its name is the job's, so all ranks
-know it; and it names rank 0's process, so nobody believes what an ended one has left.
-It is there only while the ranks meet: the next program of the job has the same name.
+Rank 0 hosts a store at a port that the system picks. It writes the port and a secret of
+the job to a file that only this user can read. The name of the file is derived from the
+job, so all ranks know it. The file names the process of rank 0, so no rank believes the
+remains of an ended one. The file exists only while the ranks meet, because the next
+program of the job uses the same name.
 """
 
 from __future__ import annotations
@@ -52,12 +53,13 @@ _written: set[Path] = set()
 
 
 def meet_on_this_host(job: str, rank: int, size: int, timeout: timedelta) -> Store:
-    """The store that the ranks of `job`, all on this host and this user's, share.
+    """Return the store of the ranks of `job`, all on this host and of this user.
 
     Raises:
         DistStoreError: rank 0 did not come within `timeout`, or the folder of such
-            files is not this user's own.
-        DistNetworkError: rank 0 came, but its store was not reached within `timeout`.
+            files does not belong to this user alone.
+        DistNetworkError: rank 0 came, but this rank did not reach its store within
+            `timeout`.
     """
     name = f"{_C.process_identity()[0]} {job}"
     path = _folder() / (hashlib.sha256(name.encode()).hexdigest()[:32] + _SUFFIX)
@@ -67,9 +69,9 @@ def meet_on_this_host(job: str, rank: int, size: int, timeout: timedelta) -> Sto
 
 
 def withdraw() -> None:
-    """Remove what this process has written as rank 0: its world is complete, or failed.
+    """Remove the file of this process as rank 0: its world is complete, or failed.
 
-    A later program of the same job meets by a file of the same name.
+    A later program of the same job meets through a file with the same name.
     """
     _, own, start, _ = _C.process_identity()
     while _written:
@@ -106,9 +108,9 @@ def _write(path: Path, place: _Place) -> None:
 
 
 def _find(path: Path, rank: int, size: int, timeout: timedelta) -> Store:
-    """The store at the place that the file names, which is read again and again.
+    """Return the store that the file names; read the file again until it is reached.
 
-    It may be that of the program before, in which rank 0 is about to end.
+    The file may be that of the previous program, whose rank 0 is about to end.
     """
     deadline = time.monotonic() + timeout.total_seconds()
     patience = _FIRST_TRY
@@ -148,10 +150,10 @@ def _look_for(path: Path, rank: int, timeout: timedelta) -> _Place:
 
 
 def _read(path: Path) -> tuple[Identity, _Place] | None:
-    """What the file says; None where there is none, or none of this host.
+    """Return the content of the file; None if there is none, or none of this host.
 
-    Containers may share the folder, and a kept one may be of an earlier boot: whether
-    a process of those has ended cannot be told here.
+    Containers may share the folder, and a kept file may be from an earlier boot. This
+    host cannot tell whether their processes have ended.
     """
     with suppress(OSError, ValueError, RecursionError):
         with open(path, "rb") as file:
@@ -165,7 +167,7 @@ def _read(path: Path) -> tuple[Identity, _Place] | None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what jobs have left that were killed."""
+    """Remove files of jobs that were killed."""
     for path in folder.glob(f"*{_SUFFIX}"):
         said = _read(path)
         if said is not None and not is_alive(said[0]):
@@ -173,7 +175,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _folder() -> Path:
-    """A folder of this user's own, in memory where that can be."""
+    """Return a folder that only this user can access, in memory if possible."""
     shared = Path("/dev/shm")
     top = shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
     folder = top / f"allhands-jobs-{os.geteuid()}"

@@ -1,6 +1,7 @@
-"""The store that the ranks of a job share, at a port that they know.
+"""Opens the store that the ranks of a job share, at a port that they know.
 
-A launcher hosts it, or rank 0. Who does not find it at once goes on looking for it.
+A launcher or rank 0 hosts it. A rank that does not find the store at once keeps looking
+for it.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def open_store(
     timeout: timedelta,
     is_hosted: bool = False,
 ) -> Store:
-    """The store at host and port, which a launcher hosts, or else rank 0 here.
+    """Return the store at host and port, which a launcher or rank 0 here hosts.
 
-    It does not wait for the other ranks: whoever needs them can tell who is missing.
+    The call does not wait for other ranks, so that a caller can report who is missing.
     """
     make = partial(
         TCPStore,
@@ -52,7 +53,7 @@ def open_store(
 def _made_patiently(
     make: Callable[..., TCPStore], rank: int, timeout: timedelta
 ) -> TCPStore:
-    """Make the store; where it is long in coming, say so, and go on looking for it."""
+    """Make the store; after a long wait, report it and keep looking."""
     patience = timedelta(seconds=settings.patience.get())
     start = time.monotonic()
     if not 0 < patience.total_seconds() < to_seconds(timeout):
@@ -62,7 +63,7 @@ def _made_patiently(
     except DistNetworkError as error:
         took = timedelta(seconds=time.monotonic() - start)
         if took < patience:
-            raise  # it would not be another one later
+            raise  # a later attempt would get the same error
         left = max(timeout - took, timedelta(milliseconds=1))
         text = (
             f"rank {rank} (this process) goes on looking for the store, for "

@@ -1,4 +1,4 @@
-"""What a rank says of itself in the store: its process, and the size of its world."""
+"""Identity and Introduction: what a rank writes to the store about itself."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = [
 ]
 
 PIDS, STARTS = 1 << 31, 1 << 63
-"""What pids and start times lie below."""
+"""Upper bounds of pids and start times."""
 _LONGEST_HOST = 512
 
 
 class Identity(NamedTuple):
-    """A process: who it is among all hosts, and how ranks of others reach it.
+    """A process, unique among all hosts, and how ranks of other hosts reach it.
 
     Attributes:
-        host: this boot of a machine, the pid namespace, and `settings.host_id`.
-        pid: its number on that host.
-        start: when it began, in clock ticks since that boot.
-        endpoints: where it listens for ranks of other hosts; empty: nowhere.
+        host: the boot of the machine, the pid namespace, and `settings.host_id`.
+        pid: the number of the process on this host.
+        start: the start of the process, in clock ticks since the boot.
+        endpoints: where the process listens for ranks of other hosts; may be empty.
     """
 
     host: str
@@ -42,21 +42,21 @@ class Identity(NamedTuple):
 
 
 class Introduction(NamedTuple):
-    """What a rank posts when it comes."""
+    """What a rank writes to the store when it comes."""
 
     world_size: int
     identity: Identity
 
     def to_bytes(self) -> bytes:
-        """As the store has it."""
+        """Return the introduction as the value for the store."""
         return json.dumps([self.world_size, *self.identity]).encode()
 
     @staticmethod
     def read(rank: int, text: bytes) -> Introduction:
-        """What the store has of `rank`.
+        """Parse the store's value for `rank`.
 
         Raises:
-            DistStoreError: no rank wrote that.
+            DistStoreError: no rank wrote this value.
         """
         try:
             size, *identity = json.loads(text)
@@ -72,7 +72,7 @@ class Introduction(NamedTuple):
 
 
 def process_identity(endpoints: str = "") -> Identity:
-    """This process, which listens at `endpoints` for ranks of other hosts."""
+    """Return this process, which listens at `endpoints` for ranks of other hosts."""
     host, pid, start, _ = _C.process_identity()
     if own := settings.host_id.get():
         host = f"{host}/{own}"
@@ -80,14 +80,14 @@ def process_identity(endpoints: str = "") -> Identity:
 
 
 def is_alive(process: Identity) -> bool:
-    """False once it has ended, as far as this host can tell."""
+    """Return False if the process has ended, as far as this host knows."""
     if process.host != process_identity().host:
         return True
     return _C.is_process_alive(process.pid, process.start)
 
 
 def is_identity(*parts: Any) -> bool:
-    """Whether these can be the parts of an `Identity`."""
+    """Return whether these can be the parts of an `Identity`."""
     if len(parts) != 4:
         return False
     host, pid, start, endpoints = parts
@@ -102,7 +102,7 @@ def is_identity(*parts: Any) -> bool:
 
 
 def is_host(host: Any) -> bool:
-    """Whether this can be the host of an `Identity`."""
+    """Return whether this can be the host of an `Identity`."""
     return (
         type(host) is str
         and len(host) <= _LONGEST_HOST

@@ -1,8 +1,9 @@
-"""The addresses of this machine, and which of them a list of interfaces means.
+"""The addresses of this machine, and selection among them by a list of interfaces.
 
-A list is what users set, in the syntax that NCCL made common: names or how they begin,
-`=name` for that one alone, networks ("10.1.0.0/16") or addresses, with commas between.
-`^` before one takes it out; a list that begins with `^` only takes out.
+Users write such lists in the syntax that NCCL made common. Items are separated by
+commas. An item is a name or a prefix of names, `=name` for exactly this name, a network
+("10.1.0.0/16") or an address. `^` before an item excludes it. A list that begins with
+`^` only excludes.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class InterfaceAddress(NamedTuple):
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether it is none of IPv4."""
+        """Whether this is an IPv6 address."""
         return ":" in self.address
 
     @property
     def is_link_local(self) -> bool:
-        """Whether it means something on its own link only."""
+        """Whether the address is valid only on its own link."""
         return self.address.lower().startswith(("fe80:", "169.254."))
 
     def __str__(self) -> str:
@@ -41,32 +42,32 @@ class InterfaceAddress(NamedTuple):
 
 
 def addresses_here() -> list[InterfaceAddress]:
-    """Those of this machine, in the system's order."""
+    """Return the addresses of this machine, in the system's order."""
     return [InterfaceAddress(*row) for row in _C.interface_addresses()]
 
 
 class InterfaceList:
-    """What a user has set: which interfaces.
+    """A user's list of interfaces.
 
     Args:
-        name: of the variable.
+        name: the name of the variable.
         text: the list.
 
     Raises:
-        ValueError: `text` is no such list.
+        ValueError: `text` is not such a list.
     """
 
     def __init__(self, name: str, text: str) -> None:
         self._name, self._text = name, text
         items = [item.strip() for item in text.split(",")]
         self.only_excludes = items[0].startswith("^")
-        """Whether it leaves open which of the others to take."""
+        """Whether the list only excludes, and leaves the other choices open."""
         excluded = [i for i in items if self.only_excludes or i.startswith("^")]
         self._excluded = [self._pattern(item.removeprefix("^")) for item in excluded]
         self._included = [self._pattern(item) for item in items if item not in excluded]
 
     def left_of(self, here: Iterable[InterfaceAddress]) -> list[InterfaceAddress]:
-        """`here` without what the list takes out."""
+        """Return `here` without the addresses that the list excludes."""
         here = list(here)
         names = {each.interface for each in here}
         return [a for a in here if not any(m(a, names) for m in self._excluded)]
@@ -74,18 +75,19 @@ class InterfaceList:
     def chosen_of(
         self, here: Sequence[InterfaceAddress], prefers_ipv6: bool
     ) -> list[InterfaceAddress]:
-        """What a list that does not only exclude names, in its order.
+        """Return the addresses that the list names, in its order.
 
-        Of each interface it is one address: of the preferred family where it has one.
+        There is one address per interface, of the preferred family if possible. The
+        list must not be one that only excludes.
 
         Raises:
-            DistNetworkError: there is none, or none that is up.
+            DistNetworkError: the list names no address, or none that is up.
         """
         names = {each.interface for each in here}
         left = self.left_of(here)
         named = [a for m in self._included for a in left if m(a, names)]
         found: dict[str, InterfaceAddress] = {}
-        for each in sorted(  # what comes first is taken; the order of interfaces stays
+        for each in sorted(  # takes the first of each interface; their order stays
             (a for a in named if a.is_up),
             key=lambda a: (a.is_link_local, a.is_ipv6 != prefers_ipv6),
         ):
@@ -112,7 +114,7 @@ class InterfaceList:
         )
 
     def _pattern(self, item: str) -> Callable[[InterfaceAddress, set[str]], bool]:
-        """Whether `item` means an address, told also all names that there are."""
+        """Return a test whether `item` means an address, given all interface names."""
         if not item or item[0] == "^" or item == "=":
             raise ValueError(
                 f"environment variable {self._name} is {self._text!r}: an item of it "
@@ -123,7 +125,7 @@ class InterfaceList:
             return lambda a, _: a.interface == item[1:]
         if item[0].isdigit() or "/" in item or item.count(":") > 1:
             return self._network(item)
-        # "eth1" is not to mean eth10 where there is an eth1.
+        # "eth1" must not match eth10 if there is an eth1.
         return lambda a, names: (
             a.interface == item if item in names else a.interface.startswith(item)
         )

@@ -1,8 +1,8 @@
-"""Launched: who this process is in a job that somebody else's launcher has started.
+"""Launched: the place of this process in a job that another launcher started.
 
-mpiexec, srun and Kubernetes say it in variables of their own. A reader per launcher
-knows those; the first one that finds its own wins. `allhands run` and torchrun set
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which need no reader.
+mpiexec, srun and Kubernetes use their own variables. There is one reader per launcher;
+the first reader that finds its variables wins. `allhands run` and torchrun set RANK,
+WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which need no reader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from allhands.rendezvous.slurm import SlurmTask, read_task
 __all__ = ["Launched", "find_launched", "is_alone", "is_plain", "rank_without_size"]
 
 _PLAIN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What `allhands run` and torchrun set, and who starts ranks by hand."""
+"""The variables that `allhands run`, torchrun and users who start ranks by hand set."""
 _INDEX = "JOB_COMPLETION_INDEX"
 _POD_PORT = 29500
 _OF_OPEN_MPI = (
@@ -28,7 +28,7 @@ _OF_OPEN_MPI = (
 )
 _OF_PMI = ("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "MPI_LOCALRANKID")
 _RANKS_ONLY = ("PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "ALPS_APP_PE")
-"""What launchers set for a rank that may leave it to MPI how many there are."""
+"""Variables that launchers set for a rank; MPI may have to give the number of ranks."""
 _HYDRAS_PROXY = "hydra_pmi_proxy"
 
 Environment = Mapping[str, str]
@@ -36,29 +36,29 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Launched:
-    """A rank of a launcher's job; -1, empty and port 0: the launcher does not tell."""
+    """A rank of a launcher's job; unknown fields are -1, empty, or port 0."""
 
     launcher: str
     rank: int
     size: int
     job: str
-    """Tells this start of the job from all others of this user on this host."""
+    """Distinguishes this start of the job from all others of this user on this host."""
     local_rank: int = -1
-    """Among the ranks of its host."""
+    """The rank among the ranks of its host."""
     local_size: int = -1
     host: str = ""
-    """Where the others reach rank 0, and at which port."""
+    """The host at which others reach rank 0; `port` is its port."""
     port: int = 0
 
     @property
     def is_on_one_host(self) -> bool:
-        """Whether all ranks are for sure."""
+        """Whether all ranks are certainly on one host."""
         return self.local_size == self.size
 
     def show(self, environment: MutableMapping[str, str]) -> None:
-        """Set RANK and the like as others would: for the program, and who reads them.
+        """Set RANK and similar variables, for the program and others that read them.
 
-        What is set already stays.
+        Variables that are set already do not change.
         """
         found = {"RANK": self.rank, "WORLD_SIZE": self.size}
         if self.local_rank >= 0:
@@ -70,10 +70,10 @@ class Launched:
 
 
 def find_launched(environment: Environment) -> Launched | None:
-    """What a launcher has set; None where none has.
+    """Return what a launcher's variables say; None if there are none.
 
     Raises:
-        ValueError: it is incomplete, or no launcher sets such.
+        ValueError: the variables are incomplete or inconsistent.
     """
     for read in _READERS:
         found = read(environment)
@@ -88,12 +88,12 @@ def find_launched(environment: Environment) -> Launched | None:
 
 
 def is_plain(environment: Environment) -> bool:
-    """Whether all that is needed is there in the variables that need no launcher's."""
+    """Return whether all plain variables are set, so that no launcher's are needed."""
     return all(environment.get(name) for name in _PLAIN)
 
 
 def is_alone(environment: Environment) -> bool:
-    """Whether nothing says that this process is a rank of a job."""
+    """Return whether nothing says that this process is a rank of a job."""
     is_told = any(environment.get(name) for name in _PLAIN)
     if is_told or find_launched(environment) is not None:
         return False
@@ -101,7 +101,7 @@ def is_alone(environment: Environment) -> bool:
 
 
 def rank_without_size(environment: Environment) -> str:
-    """What says that this process is a rank, but not of how many; empty: nothing."""
+    """Return the variable that gives a rank but no number of ranks, or ""."""
     for name in _RANKS_ONLY:
         if _number(environment, name) >= 0 and find_launched(environment) is None:
             return f"{name}={environment[name]}"
@@ -125,14 +125,14 @@ def _by_open_mpi(environment: Environment) -> Launched | None:
 
 
 def _by_pmi(environment: Environment) -> Launched | None:
-    """Hydra, MPICH's launcher, and others that speak its protocol."""
+    """Read the variables of Hydra, MPICH's launcher, and of similar launchers."""
     rank, size = _number(environment, "PMI_RANK"), _number(environment, "PMI_SIZE")
     if size < 1 or rank < 0:
         return None
     local_rank = _number(environment, "MPI_LOCALRANKID", "PMI_LOCAL_RANK")
     task = read_task(environment)
     if local_rank < 0 and task is not None and (task.rank, task.size) == (rank, size):
-        return None  # srun, which speaks it too; its own variables tell more
+        return None  # srun sets these, too; its own variables say more
     return Launched(
         "mpiexec",
         rank,
@@ -160,7 +160,7 @@ def _by_slurm(environment: Environment) -> Launched | None:
 
 
 def _by_kubernetes(environment: Environment) -> Launched | None:
-    """A pod of an Indexed Job, which tells each its index."""
+    """Read the index of a pod of an Indexed Job."""
     index = _number(environment, _INDEX)
     if index < 0:
         return None
@@ -176,7 +176,7 @@ def _by_kubernetes(environment: Environment) -> Launched | None:
 
 
 def _first_pod(index: int, name: str) -> str:
-    """The name of the pod of index 0, by that of this one; empty: it tells nothing.
+    """Return the name of pod 0, derived from this pod's; empty if this is impossible.
 
     A pod is called JOB-INDEX, and with a headless service JOB-INDEX.SERVICE...
     """
@@ -194,7 +194,7 @@ _READERS: tuple[Callable[[Environment], Launched | None], ...] = (
 
 
 def _number(environment: Environment, *names: str) -> int:
-    """The first of these variables that is a number; else -1."""
+    """Return the first of these variables that is a number; else -1."""
     for name in names:
         text = environment.get(name, "")
         if text.isdecimal():
@@ -203,10 +203,11 @@ def _number(environment: Environment, *names: str) -> int:
 
 
 def _starter(environment: Environment, marks: tuple[str, ...]) -> str:
-    """The process that started the ranks of this host: the first that is not this rank.
+    """Return the process that started this host's ranks: the first that is no rank.
 
-    Between it and this one may be shells and the like, which have its `marks`, too. A
-    launcher that was called from within a job has those of the rank that called it.
+    Shells and similar processes may be between that process and this one; they have the
+    `marks` of the rank, too. A launcher that a rank of a job called has the marks of
+    that rank.
     """
     own = [environment.get(mark) for mark in marks]
     pid, is_rank = os.getpid(), True
@@ -222,12 +223,12 @@ def _name_of(pid: int) -> str:
 
 
 def _fields_of(pid: int) -> list[str]:
-    """Of /proc/PID/stat, those after the name: the state, the parent, ..."""
+    """Return the fields of /proc/PID/stat after the name: the state, the parent, ..."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _environment_of(pid: int) -> Environment:
-    """What it was started with; empty where that is another user's business."""
+    """Return the environment at its start; empty for a process of another user."""
     try:
         text = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
     except PermissionError:

@@ -1,10 +1,10 @@
-"""What a rank says on stderr: lines that begin with its rank and a subsystem.
+"""The log of a rank on stderr: lines that begin with its rank and a subsystem.
 
     allhands: [rank1] groups: made group 'dp' of ranks [1, 3]
 
-How much it says is a level, that of ALLHANDS_LOG, or else of torch's two variables,
-read whenever there is something to say. Without any of these a program in which all
-goes well says nothing. Any thread may use it.
+The level says how much a rank writes. It is that of ALLHANDS_LOG, or else of torch's
+two variables, and is read before each line. Without any of these, a program without
+problems writes nothing. Any thread may use the log.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["LogLevel", "beginning", "effective_level", "follow", "is_said", "say
 
 
 class LogLevel(IntEnum):
-    """How much a rank says; each level has the lines of those before."""
+    """How much a rank writes; each level includes the lines of lower levels."""
 
     ERROR = 0
-    """What does not work any more, though the program goes on; what was asked for."""
+    """Functions that no longer work while the program continues; requested reports."""
     WARNING = 1
-    """Who is waited for, for long; what is done on demand; what is unsafe."""
+    """Long waits and for whom; actions on demand; unsafe setups."""
     INFO = 2
-    """That the ranks have met, and which groups come and go."""
+    """That the ranks have met, and the making and ending of groups."""
     DEBUG = 3
-    """What is set, and operations that fail."""
+    """Settings, and operations that fail."""
     TRACE = 4
     """Every operation."""
 
@@ -44,18 +44,18 @@ _debug_level: DebugLevel | None = None
 
 
 def follow(level: DebugLevel) -> None:
-    """The program has set this debug level; it counts in place of the environment."""
+    """Use this debug level, which the program has set, instead of the environment."""
     global _debug_level
     _debug_level = level
 
 
 def effective_level() -> LogLevel:
-    """The level now.
+    """Return the current level.
 
-    What torch's variables have that torch does not know counts as if they were unset.
+    If torch's variables have values that torch does not know, they count as unset.
 
     Raises:
-        ValueError: ALLHANDS_LOG is no level.
+        ValueError: ALLHANDS_LOG is not a level.
     """
     own = settings.log.get()
     if own:
@@ -72,15 +72,15 @@ def effective_level() -> LogLevel:
 
 
 def is_said(level: LogLevel) -> bool:
-    """Whether a line of that level is said."""
+    """Return whether lines of this level are written."""
     return level <= effective_level()
 
 
 def say(level: LogLevel, subsystem: str, rank: int, text: str) -> None:
-    """Say a line of that level, if it is to be said; `rank` of the world, -1: unknown.
+    """Write a line if its level is enabled; `rank` is the world rank, -1 if unknown.
 
-    Nothing is raised where nobody can read it, and a level that cannot be read, set
-    while the program runs, counts as WARNING.
+    If stderr cannot be written, the line is dropped without an error. If the level
+    becomes invalid while the program runs, it counts as WARNING.
     """
     try:
         limit = effective_level()
@@ -94,5 +94,5 @@ def say(level: LogLevel, subsystem: str, rank: int, text: str) -> None:
 
 
 def beginning(subsystem: str, rank: int) -> str:
-    """Of such a line."""
+    """Return the beginning of such a line."""
     return f"allhands: [rank{rank if rank >= 0 else '?'}] {subsystem}: "

@@ -1,4 +1,4 @@
-"""How a rank other than 0 meets the others of its world; see `exchange`."""
+"""Meeting: how a rank other than 0 meets the others of its world; see `exchange`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["ANSWER", "OUTCOME", "SLICE_S", "HostLeft", "Meeting"]
 
 OUTCOME = "outcome"
 ANSWER = 2.0
-"""Who does not answer within so many seconds is stopped or dying."""
+"""Seconds; a rank that does not answer within this time is stopped or dying."""
 
 SLICE_S = 0.3
-"""Seconds of waiting until a rank looks around."""
-# Where ranks are many each looks less often, so that looking around takes little of the
-# CPUs, and of the store's server.
+"""Seconds of waiting before a rank checks the others."""
+# With many ranks each checks less often, so that the checks take little CPU time of the
+# ranks and of the store's server.
 _LOOKS_PER_SECOND = 1000
 _LONGEST_SLICE_S = 5.0
 
@@ -32,15 +32,15 @@ _LONGEST_SLICE_S = 5.0
 class HostLeft(DistNetworkError):
     """The store was lost before rank 0 had come.
 
-    Where rank 0 hosts it, this may have been the store of the world before, which was
-    on its way out: to look for the next one is worth a try.
+    If rank 0 hosts the store, this may have been the store of the previous world, which
+    was about to end. Then a rank should look for the next one.
     """
 
 
 class Meeting:
     """One attempt of this rank to enter a world.
 
-    The arguments are `exchange`'s, and where this process listens.
+    The arguments are those of `exchange`, and where this process listens.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Meeting:
         self._deadline = start + self._limit
         self._world = 0  # not known yet
         self._rank_0: Introduction | None = None
-        """What it says of itself, once it has come."""
+        """The introduction of rank 0, after it has come."""
         self._is_called_off = False
         """Whether rank 0 has said that it gives up."""
 
     def hold(self) -> Roster:
-        """Meet; see `exchange`."""
+        """Meet the other ranks; see `exchange`."""
         self._world = self._worlds.add(f"join/{self._rank}", 1)
         self._attendance = attendance = Attendance(
             self._worlds, self._world, self._size, self._found
@@ -86,7 +86,7 @@ class Meeting:
         try:
             return self._meet()
         finally:
-            with suppress(DistError):  # the store may be gone, now that all have read
+            with suppress(DistError):  # all have read by now, so the store may be gone
                 self._copy.close()
 
     def _meet(self) -> Roster:
@@ -104,21 +104,21 @@ class Meeting:
         return Roster(identities, bytes.fromhex(outcome.token))
 
     def _slice_s(self) -> float:
-        """How long this rank waits until it looks around."""
+        """Return how long this rank waits before it checks the others."""
         return max(SLICE_S, min(self._size / _LOOKS_PER_SECOND, _LONGEST_SLICE_S))
 
     def _hear_of_rank_0(self) -> tuple[Outcome, Introduction]:
-        """Wait for what rank 0 says of this meeting.
+        """Wait for the outcome that rank 0 writes.
 
         Raises:
-            DistStoreError, ValueError: what rank 0 gave up for.
+            DistStoreError, ValueError: rank 0 gave up; the message has its reason.
         """
         attendance = self._attendance
         rank_0 = self._waiting.until(
             self._wait_for_rank_0, self._look_at_rank_0, attendance.who_is_missing
         )
         self._rank_0 = rank_0
-        if rank_0.world_size > self._size:  # it waits for ranks that there are not
+        if rank_0.world_size > self._size:  # it waits for ranks that do not exist
             raise self._other_size(0, rank_0.world_size)
         outcome = self._waiting.until(
             self._wait_for_outcome, self._look_at_rank_0, attendance.who_is_missing
@@ -143,13 +143,13 @@ class Meeting:
         text = self._store._get_within(OUTCOME, limit)
         if text:
             return Outcome.read(text)
-        if text is None:  # it did not wait until this rank had read it
+        if text is None:  # it did not wait for this rank to read
             return Outcome(problem="gave up")
-        self._waiting.pause(limit)  # that was another attempt's
+        self._waiting.pause(limit)  # it belonged to another attempt
         return None
 
     def _look_at_rank_0(self) -> None:
-        """See `_need`; where rank 0 is on this host, nothing is asked of the store."""
+        """See `_need`; if rank 0 is on this host, the store is not asked."""
         if self._rank_0 is not None:
             process = self._rank_0.identity
             if process.host == process_identity().host and is_alive(process):
@@ -160,7 +160,7 @@ class Meeting:
         """Refuse to wait for a rank that has died.
 
         Raises:
-            RankFailedError: its process, `dead_pid`, has ended.
+            RankFailedError: the rank's process, `dead_pid`, has ended.
         """
         if dead_pid is None:
             return
@@ -171,20 +171,20 @@ class Meeting:
         raise error
 
     def lost(self, error: DistNetworkError) -> DistNetworkError:
-        """The error of this rank where the store is lost."""
+        """Return the error of this rank after the loss of the store."""
         kind = HostLeft if self._rank_0 is None else DistNetworkError
         return kind(
             f"{self._subject} lost the store before all ranks had come: {error}"
         )
 
     def give_up(self, error: BaseException) -> None:
-        """Leave the meeting, because of `error`, as if this rank had not come.
+        """Leave the meeting because of `error`, as if this rank had not come.
 
-        Where rank 0 has called it off, it has left before this returns.
+        If rank 0 has called the meeting off, it has left before this returns.
         """
         if not self._world:
             return
-        with suppress(Exception):  # the store itself may be what failed
+        with suppress(Exception):  # the store itself may have failed
             self._leave(error)
             self._attendance.let_others_tell()
             self._worlds.add(f"join/{self._rank}", -1)
@@ -195,7 +195,7 @@ class Meeting:
         self._attendance.give_up(self._rank)
 
     def _let_rank_0_leave(self) -> None:
-        """Else this rank could come again while its answer is still awaited."""
+        """Wait for rank 0 to leave, so that it no longer awaits this rank."""
         for _ in poll(timedelta(seconds=ANSWER + 1), longest=0.1):
             if not self._store._look(OUTCOME):
                 return
@@ -207,10 +207,10 @@ class Meeting:
         )
 
     def _forget_the_world_before(self, *names: str) -> None:
-        """Delete its keys: every rank has left it, since all have come to this one."""
+        """Delete the keys of the previous world, which all ranks have left."""
         if self._world == 1:
             return
         before = PrefixStore(str(self._world - 1), self._worlds)
-        with suppress(NotImplementedError):  # a user's store need not be able to
+        with suppress(NotImplementedError):  # a user's store may not support this
             for name in (f"identity/{self._rank}", f"read/{self._rank}", *names):
                 before.delete_key(name)

@@ -1,9 +1,9 @@
-"""MpiJob: this process as a rank of MPI's, and `mpi://`, by which such ranks meet.
+"""MpiJob: this process as a rank of MPI, and `mpi://`, by which such ranks meet.
 
-MPI itself tells rank and size, and carries where the store is that rank 0 hosts, with
-the job's secret. MPI is begun when it is first asked for, by mpi4py, and ended as the
-program ends: not by a rank that an exception ends, for MPI would wait there for the
-others, who wait for this rank; mpiexec ends them when it has gone.
+MPI itself gives rank and size. It also carries the place of the store that rank 0
+hosts, with the job's secret. MPI begins on first use, by mpi4py, and ends with the
+program. A rank that an exception ends does not end MPI: MPI would wait there for the
+others, which wait for this rank. When this rank has gone, mpiexec ends the others.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ __all__ = [
     "meet_by_mpi",
 ]
 
-# What a process started by MPI's launchers has, by the size of its job. srun sets the
-# first of these, too, where it speaks that launcher's protocol.
+# Variables of processes that MPI's launchers start; these two give the size of the job.
+# srun also sets the first one if it uses that launcher's protocol.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 _MARKS = (*_SIZES, "PMI_RANK", "PMI_FD", "PMIX_RANK", "MPI_LOCALRANKID")
 _PLACE_BYTES = 512
@@ -45,14 +45,14 @@ _GOODBYE = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class MpiJob:
-    """MPI in this process, which has one. Its calls are made while `lock` is held."""
+    """MPI in this process, which has one. Callers hold `lock` while they call MPI."""
 
     mpi: Any
     """The module `mpi4py.MPI`."""
     world: Any
-    """All ranks that mpiexec started."""
+    """A communicator of all ranks that mpiexec started."""
     lock: AbstractContextManager[Any]
-    """Reentrant: a signal's handler may come amid a call."""
+    """Reentrant: a signal handler may run during a call."""
 
     @property
     def rank(self) -> int:
@@ -62,33 +62,33 @@ class MpiJob:
 
     @property
     def size(self) -> int:
-        """How many mpiexec started."""
+        """The number of ranks that mpiexec started."""
         size: int = self.world.Get_size()
         return size
 
     @property
     def library(self) -> str:
-        """MPI's name and version, in a line."""
+        """MPI's name and version, in one line."""
         return library_name(self.mpi)
 
     def failed(self, what: str, error: Exception) -> DistBackendError:
-        """The error that stands for MPI's own, with its text."""
+        """Return the error for an error of MPI, with its text."""
         return DistBackendError(f"{what}: {self.library} says: {error}")
 
 
 _job: MpiJob | None = None
 _begun_copy: tuple[Any, Any] | None = None
-"""Of the world, and MPI's request for it: a call that gave up on it left it begun."""
+"""The copy of the world and MPI's request for it, if an earlier call gave up on it."""
 
 
 def join_mpi_job(timeout: timedelta = default_pg_timeout) -> MpiJob:
-    """MPI, begun if it was not yet; for that all ranks have to come to it.
+    """Return MPI; begin it if necessary, for which all ranks have to come.
 
     Raises:
-        RuntimeError: it is not installed; or this process, one of several, was not
-            started by its mpiexec.
-        DistStoreError: some ranks did not come within `timeout`; it may be called
-            again.
+        RuntimeError: MPI is not installed; or this process is one of several that MPI's
+            mpiexec did not start.
+        DistStoreError: some ranks did not come within `timeout`; the call may be
+            repeated.
     """
     global _job
     if _job is None:
@@ -101,10 +101,10 @@ def join_mpi_job(timeout: timedelta = default_pg_timeout) -> MpiJob:
 
 
 def _check_start(environment: Mapping[str, str]) -> None:
-    """Refuse a rank that MPI cannot begin in.
+    """Refuse a rank in which MPI cannot begin.
 
-    One of a job of another launcher's, which MPI knows nothing of, or one that has used
-    Slurm's PMI.
+    Such a rank belongs to a job of another launcher, of which MPI does not know, or has
+    used Slurm's PMI.
     """
     if is_slurms_pmi_taken():
         raise RuntimeError(
@@ -168,7 +168,7 @@ def _check_library(mpi: Any, environment: Mapping[str, str]) -> None:
 
 
 def _copy_of_world(mpi: Any, timeout: timedelta) -> Any:
-    """All ranks in a communicator of our own, which no message of others reaches."""
+    """Return a communicator of all ranks that no message of other code reaches."""
     global _begun_copy
     _begun_copy = _begun_copy or mpi.COMM_WORLD.Idup()
     world, request = _begun_copy
@@ -187,10 +187,10 @@ def _copy_of_world(mpi: Any, timeout: timedelta) -> Any:
 
 
 def _end(mpi: Any, pid: int) -> None:
-    """End MPI, as the program ends, if the others end it too.
+    """End MPI at the end of the program, if the others end it too.
 
-    MPI would wait for a rank that does not without limit, and some libraries do so for
-    an operation that will never end.
+    MPI would wait without limit for a rank that does not end it. Some libraries also
+    wait for operations that will never end.
     """
     has_failed = getattr(sys, "last_value", None) is not None
     if os.getpid() != pid or mpi.Is_finalized() or has_failed or _job is None:
@@ -220,7 +220,7 @@ def meet_by_mpi(
 
 
 def _host(job: MpiJob, timeout: timedelta) -> Store:
-    """Rank 0: host a store, and tell the others where."""
+    """Host a store on rank 0, and tell the others its place."""
     if not settings.secret.get():
         os.environ[settings.secret.name] = os.urandom(32).hex()
     host = _own_address(job)
@@ -238,7 +238,7 @@ def _find(job: MpiJob, timeout: timedelta) -> Store:
 
 
 def _own_address(job: MpiJob) -> str:
-    """Where the other ranks reach rank 0: loopback, if all are on its host."""
+    """Return the address of rank 0 for others: loopback if all share its host."""
     for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"):
         if os.environ.get(name) == str(job.size):
             return "127.0.0.1"
@@ -246,7 +246,7 @@ def _own_address(job: MpiJob) -> str:
 
 
 def _broadcast(job: MpiJob, text: str, timeout: timedelta) -> str:
-    """What rank 0 says, on every rank."""
+    """Return the text of rank 0 on every rank."""
     place = bytearray(text.encode().ljust(_PLACE_BYTES, b"\0"))
     with job.lock:
         request = job.world.Ibcast([place, job.mpi.BYTE], 0)
@@ -260,7 +260,7 @@ def _broadcast(job: MpiJob, text: str, timeout: timedelta) -> str:
 
 
 def _ends(job: MpiJob, test: Callable[[], bool], timeout: timedelta) -> bool:
-    """Whether a request ends in time."""
+    """Return whether a request ends in time."""
     for _ in poll(timeout):
         with job.lock:
             if test():

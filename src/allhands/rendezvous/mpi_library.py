@@ -1,4 +1,4 @@
-"""Which MPI there is here, and whether it has begun, without beginning it."""
+"""Finds out which MPI is available and whether it has begun, without beginning it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ INSTALL = (
 
 
 def why_no_mpi() -> str:
-    """Why there is no MPI here, and what to install; empty where there is."""
+    """Return why MPI is not available, and what to install; empty if it is."""
     return "" if find_spec("mpi4py") else f"mpi4py is not installed; {INSTALL}"
 
 
-_LONGEST = 60  # seconds that it may take to load it; a tenth is usual
+_LONGEST = 60  # seconds for loading it; a tenth is usual
 
-# mpi4py looks for the library where it looks for its module, and loads it there: not
-# into this process, where libraries that MPI needs would handle signals from then on.
+# mpi4py finds its library together with its module, and then loads it. This must not
+# happen in this process: libraries that MPI needs would handle signals from then on.
 _SEARCH = """
 import sys
 from importlib.util import find_spec
@@ -45,9 +45,9 @@ sys.stdout.write(problem)
 
 
 def why_no_mpi_library() -> str:
-    """Why mpi4py has no MPI library to load; empty where there is one.
+    """Return why mpi4py has no MPI library to load; empty if there is one.
 
-    A process tries it, in a tenth of a second, unless this one has loaded it.
+    Another process tries it, in a tenth of a second, unless this process has loaded it.
     """
     problem = why_no_mpi()
     if problem or "mpi4py.MPI" in sys.modules:
@@ -57,7 +57,7 @@ def why_no_mpi_library() -> str:
 
 
 def _loading_problem() -> str:
-    """What a process says that loads it; empty where it does."""
+    """Return the problem of a process that loads it; empty if there is none."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _SEARCH, *sys.path],
@@ -76,22 +76,22 @@ def _loading_problem() -> str:
 
 
 def library_name(mpi: Any) -> str:
-    """The name and version of the library that `mpi`, mpi4py's module, has loaded."""
+    """Return the name and version of the library that mpi4py's module has loaded."""
     text = str(mpi.Get_library_version()).replace("\0", "").strip()
     head = text.partition("\n")[0].partition(",")[0]
     return " ".join(head.replace("Version:", "").split())
 
 
 def is_mpi_begun() -> bool:
-    """Whether an MPI library in this process has begun, by whomever, or even ended.
+    """Return whether an MPI library in this process has begun, or even ended.
 
-    One that is a part of some other library's file is not found.
+    A library inside the file of another library is not found.
     """
     return any(map(_has_begun, _mapped_libraries()))
 
 
 def _mapped_libraries() -> set[str]:
-    """The files in this process's memory that may be MPI libraries."""
+    """Return the files in this process's memory that may be MPI libraries."""
     with open("/proc/self/maps") as maps:
         paths = {line.rstrip("\n").partition("/")[2] for line in maps}
     names = ((f"/{path}", path.rpartition("/")[2]) for path in paths)
@@ -102,7 +102,7 @@ def _has_begun(path: str) -> bool:
     try:
         library = ctypes.CDLL(path, os.RTLD_NOLOAD | os.RTLD_LAZY)
         ask = library.MPI_Initialized
-    except (OSError, AttributeError):  # a part of MPI that has not this function
+    except (OSError, AttributeError):  # a part of MPI without this function
         return False
     flag = ctypes.c_int(0)
     ask(ctypes.byref(flag))

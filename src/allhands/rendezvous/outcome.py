@@ -1,4 +1,4 @@
-"""The outcome of a meeting: what rank 0 tells the others, as one value in the store."""
+"""Outcome: the result of a meeting, which rank 0 writes to the store as one value."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TOKEN_BYTES = 16
 
 
 class Outcome(NamedTuple):
-    """Why rank 0 gave up, or else what the others need.
+    """Why rank 0 gave up, or else the data that the others need.
 
     Attributes:
-        problem: why; empty where all have come.
-        token: of the job, in hexadecimal.
-        roster: all ranks, `composed`; empty where it is too long to be told each rank.
-        digest: of the roster that is elsewhere; see `host_copy`.
-        copy: the descriptor of rank 0's process that has it; -1: none has.
+        problem: why rank 0 gave up; empty if all have come.
+        token: the token of the job, in hexadecimal.
+        roster: all ranks, `composed`; empty if it is too long to send to each rank.
+        digest: the digest of a roster that is elsewhere; see `host_copy`.
+        copy: the descriptor in rank 0's process that has it; -1 if there is none.
     """
 
     problem: str = ""
@@ -30,15 +30,15 @@ class Outcome(NamedTuple):
     copy: int = -1
 
     def to_bytes(self) -> bytes:
-        """As the store has it."""
+        """Return the outcome as the value for the store."""
         return json.dumps(self).encode()
 
     @staticmethod
     def read(text: bytes) -> Outcome:
-        """The outcome that the store has.
+        """Parse the store's value.
 
         Raises:
-            DistStoreError: rank 0 wrote no such text.
+            DistStoreError: rank 0 did not write this value.
         """
         try:
             outcome = Outcome(*json.loads(text))

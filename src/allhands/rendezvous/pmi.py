@@ -1,15 +1,14 @@
 """Pmi: the connection to the process that started this rank, and its name service.
 
-The launchers of MPICH and its relatives, and `srun --mpi=pmi2`, leave each rank a
-socket (PMI_FD), at which they answer lines of text: version 1.1 of PMI, the process
-management interface. Of it this package uses the names that a rank publishes and
-others look up. These take no other rank's call, so nothing waits, and a time limit can
-be kept.
+The launchers of MPICH and related libraries, and `srun --mpi=pmi2`, leave each rank a
+socket (PMI_FD). There they answer lines of text in version 1.1 of PMI, the process
+management interface. This package uses only names that a rank publishes and others look
+up. These calls need no other rank, so nothing waits, and a time limit can be kept.
 
-MPI itself speaks PMI when it begins, on the same socket. So this package leaves the
-socket alone once MPI has begun. It says goodbye as the program ends, unless MPI has
-begun meanwhile, which does so itself: a launcher takes a rank that ends without a word
-for one that failed, and ends the others.
+MPI itself speaks PMI on the same socket when it begins. So this package does not use
+the socket after MPI has begun. A launcher takes a rank that ends without signing off
+for a failed one, and ends the others. So the package signs off when the program ends,
+unless MPI has begun, which signs off itself.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from allhands.rendezvous.mpi_library import is_mpi_begun
 __all__ = ["Pmi", "has_pmi", "pmi"]
 
 _VARIABLE = "PMI_FD"
-_LIMIT_S = 30.0  # that an answer may take; a launcher with much to do takes 0.1
+_LIMIT_S = 30.0  # for one answer; a busy launcher takes 0.1
 _GOODBYE_S = 1.0
 _LONGEST = 1000  # bytes of a line; launchers take 1,024
 _LONGEST_ANSWER = 1 << 16
 
 
 def has_pmi() -> bool:
-    """Whether there is such a launcher, and no MPI in this process that uses it."""
+    """Return whether there is such a launcher, and no MPI here that uses it."""
     if _pmi is not None:
         return _pmi.is_of_this_process
     fd = os.environ.get(_VARIABLE, "")
@@ -44,7 +43,7 @@ def has_pmi() -> bool:
 
 
 def pmi() -> Pmi:
-    """The connection of this process, which `has_pmi`.
+    """Return the connection of this process, for which `has_pmi` is true.
 
     Raises:
         DistStoreError: the launcher does not answer.
@@ -60,8 +59,8 @@ class Pmi:
     """A conversation of this process with its launcher. For one thread at a time."""
 
     def __init__(self, fd: int) -> None:
-        # A copy: MPI may close its own, and the number may be another file's then. No
-        # socket of Python's: that could set modes of it, which MPI's has as well.
+        # A copy: MPI may close its own, and the number may then mean another file. Not
+        # a socket of Python, which could set modes that MPI's descriptor shares.
         self._fd = os.dup(fd)
         self._pid = os.getpid()
         self._published: set[str] = set()
@@ -74,21 +73,21 @@ class Pmi:
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether it is not the one of a process that this one was forked from."""
+        """Whether this process made it, and not a process from which it was forked."""
         return self._pid == os.getpid()
 
     def publish(self, name: str, text: str) -> None:
-        """Let the ranks look up `text`, which has neither spaces nor line ends.
+        """Let ranks look up `text`, which has neither spaces nor line ends.
 
         Raises:
-            DistStoreError: the launcher refuses it, or does not answer.
+            DistStoreError: the launcher refuses the text, or does not answer.
         """
         answer = self._ask("publish_name", "publish_result", service=name, port=text)
         self._check("publish_name", answer)
         self._published.add(name)
 
     def look_up(self, name: str) -> str | None:
-        """What a rank has published; None: nothing yet.
+        """Return the text that a rank has published; None if none has.
 
         Raises:
             DistStoreError: the launcher does not answer.
@@ -97,11 +96,11 @@ class Pmi:
         return answer.get("port") if _is_good(answer) else None
 
     def leave(self) -> None:
-        """Take back what was published, and say goodbye, if MPI has not begun."""
+        """Withdraw published names and sign off, unless MPI has begun."""
         if not self.is_of_this_process or self._is_lost or is_mpi_begun():
             return
         self._limit_s = _GOODBYE_S
-        with suppress(DistStoreError):  # it has ended, or has no time for who goes
+        with suppress(DistStoreError):  # the launcher has ended, or has no time
             for name in self._published:
                 self._ask("unpublish_name", "unpublish_result", service=name)
             self._ask("finalize", "finalize_ack")
@@ -109,10 +108,10 @@ class Pmi:
         os.close(self._fd)
 
     def _ask(self, command: str, answer: str, **fields: str) -> dict[str, str]:
-        """Say a line; what the launcher answers.
+        """Send a line; return the launcher's answer.
 
         Raises:
-            DistStoreError: it does not, or anything else.
+            DistStoreError: it does not answer, or answers something else.
         """
         if self._is_lost:
             raise _no_answer(command, "an earlier answer did not come whole")
@@ -122,9 +121,9 @@ class Pmi:
             raise _no_answer(
                 command, f"the line has {len(line)} bytes; it may have {_LONGEST}"
             )
-        self._is_lost = True  # until the answer is there: the next one would get it
+        self._is_lost = True  # until the answer comes: the next question would get it
         try:
-            os.write(self._fd, line)  # a short one, which goes as a whole
+            os.write(self._fd, line)  # a short line, which is sent as a whole
             found = _fields_of(self._read_line())
         except OSError as error:
             raise _no_answer(command, str(error)) from error
@@ -159,12 +158,12 @@ _pmi: Pmi | None = None
 
 
 def _is_launchers(fd: int) -> bool:
-    """Whether this is the launcher's socket, and not a file that has its number now.
+    """Return whether this is the launcher's socket, not another file with its number.
 
-    A process between it and this one may have closed it.
+    A process between the launcher and this one may have closed it.
     """
     with suppress(OSError), socket.socket(fileno=os.dup(fd)) as found:
-        found.setblocking(True)  # as it was, also where new sockets have a limit
+        found.setblocking(True)  # as before, even if new sockets have a limit
         option = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         peer, _, _ = struct.unpack("3i", option)
         is_stream = found.type == socket.SOCK_STREAM
@@ -178,7 +177,7 @@ def _fields_of(line: str) -> dict[str, str]:
 
 
 def _is_good(answer: dict[str, str]) -> bool:
-    """Whether the launcher did it. Hydra says so by rc=0, Slurm by info=ok."""
+    """Return whether the launcher succeeded: Hydra says rc=0, Slurm info=ok."""
     return answer.get("rc", "0") == "0" and answer.get("info", "ok") == "ok"
 
 

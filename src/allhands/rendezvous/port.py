@@ -1,10 +1,10 @@
-"""The port at which ranks of other hosts reach this process.
+"""Port: where ranks of other hosts reach this process.
 
-A rank opens it before it meets the others, since it tells them where it listens; it
-lets somebody in only once all have met on more hosts than one, and only those who know
-the job's token. Where all are on one host it is closed then, and where that is known
-before, it is never opened. It lives as long as somebody holds it: the roster of a
-world, the groups made of that.
+A rank opens its port before it meets the others, because it tells them where it
+listens. The port accepts peers only after all ranks of several hosts have met, and only
+peers that know the job's token. If all ranks are on one host, the port is closed; if
+this is known before, it is never opened. The port lives as long as something holds it:
+the roster of a world, or the groups made from it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Port", "may_span_hosts", "open_port"]
 
 
 class Port(NamedTuple):
-    """A port, or why there is none where one may be needed.
+    """A port, or the reason why there is none although it may be needed.
 
     Attributes:
-        native: it, None where this process listens nowhere.
-        problem: why it does not, although it tried; matters only where the world turns
-            out to have ranks of other hosts.
+        native: the port; None if this process does not listen.
+        problem: why the process failed to listen. This matters only if the world has
+            ranks of other hosts.
     """
 
     native: _C.TcpPort | None = None
@@ -35,21 +35,21 @@ class Port(NamedTuple):
 
     @property
     def endpoints(self) -> str:
-        """Where it is, as the others are told."""
+        """Where the port is, in the form that the others get."""
         return ",".join(self.native.endpoints()) if self.native is not None else ""
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         if self.native is not None:
             self.native.close()
 
 
 def open_port(size: int, store: Store) -> Port:
-    """A port, if a world of `size` ranks that share `store` may have some elsewhere.
+    """Return a port if some of `size` ranks with this `store` may be elsewhere.
 
     Raises:
-        ValueError: what the user has set about it makes no sense.
-        DistBackendError: it is to encrypt, and there is no OpenSSL here.
+        ValueError: the user's settings for it are not valid.
+        DistBackendError: the settings ask for encryption, and there is no OpenSSL here.
     """
     first, last = settings.port_range.get() or (0, 0)
     places, silence = settings.advertise.get(), settings.heartbeat.get()
@@ -63,7 +63,8 @@ def open_port(size: int, store: Store) -> Port:
         )
     try:
         hosts = addresses_to_listen_at(store._route())
-        # The others can be told no more; it does not listen where nobody looks for it.
+        # The others can learn only so many; the process does not listen where nobody
+        # looks.
         places = places[: num_that_fit(host for host, _ in places)]
         hosts = hosts if places else hosts[: num_that_fit(hosts)]
         native = _C.TcpPort(
@@ -80,13 +81,13 @@ def open_port(size: int, store: Store) -> Port:
 
 
 def may_span_hosts(size: int, store: Store) -> bool:
-    """Whether some of `size` ranks that share `store` may be on other hosts.
+    """Return whether some of `size` ranks that share `store` may be on other hosts.
 
-    For all that is known here, before they have met.
+    The answer uses only what is known before the ranks have met.
     """
     if size == 1:
         return False
-    if settings.host_id.get():  # ranks that one launcher started may have several
+    if settings.host_id.get():  # ranks of one launcher may have several
         return True
     started = _number("WORLD_SIZE")
     local = _number("LOCAL_WORLD_SIZE")
@@ -101,6 +102,6 @@ def may_span_hosts(size: int, store: Store) -> bool:
 
 
 def _number(variable: str) -> int:
-    """What a launcher has set there; 0: nothing."""
+    """Return the number in a launcher's variable; 0 if it is not set."""
     text = os.environ.get(variable, "")
     return int(text) if text.isdecimal() else 0

@@ -1,7 +1,7 @@
-"""Presence: what tells the others that a rank died before it said who it is.
+"""Presence: tells the others that a rank died before it introduced itself.
 
-A rank that has found the store by its rank leaves a last will there (see TCPStore),
-until its world is complete. The others look for it while they wait for the rank.
+A rank that has found the store leaves a last will there (see TCPStore) until its world
+is complete. The others look for it while they wait for the rank.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from allhands.store.found import Found
 
 __all__ = ["died", "enter", "forget", "leave", "who_died"]
 
-_DIED = "default_pg/died/"  # where the world's other keys are, too
+_DIED = "default_pg/died/"  # the prefix of the world's other keys
 
 
 def enter(store: Store, rank: int) -> None:
-    """Have the others learn it if this process ends before `leave`."""
-    # Where the store has just been lost, the rank learns it when it needs the store.
+    """Let the others learn if this process ends before `leave`."""
+    # If the store has just been lost, the rank notices when it needs the store.
     with suppress(DistNetworkError, DistStoreError):
         store._leave_last_will(_key(rank), str(os.getpid()).encode())
 
 
 def leave(store: Store) -> None:
-    """From now on, this process may end."""
+    """Withdraw the last will: from now on, this process may end."""
     store._withdraw_last_will()
 
 
 def died(store: Store, rank: int) -> int | None:
-    """The pid of the process of `rank` if it ended before `leave`. Never waits.
+    """Return the pid of `rank` if it ended before `leave`. Never waits.
 
     Raises:
-        DistStoreError: no rank wrote what the store has of it.
+        DistStoreError: no rank wrote the value in the store.
     """
-    with suppress(NotImplementedError):  # a user's store, which keeps no last wills
+    with suppress(NotImplementedError):  # a user's store without last wills
         pid = look(store, _key(rank))
         if pid is not None and not pid.isdigit():
             raise DistStoreError(
@@ -48,13 +48,13 @@ def died(store: Store, rank: int) -> int | None:
 
 
 def who_died(store: Store, size: int) -> list[int]:
-    """The ranks of `size` whose process ended before `leave`; one request."""
+    """Return the ranks of `size` whose process ended before `leave`, in one request."""
     found = store._survey(_DIED, size)
     return [rank for rank, what in enumerate(found) if what == Found.SOME_VALUE]
 
 
 def forget(store: Store, rank: int) -> None:
-    """Have nobody learn any more that the process of `rank` ended."""
+    """Remove the note that the process of `rank` ended."""
     store.delete_key(_key(rank))
 
 

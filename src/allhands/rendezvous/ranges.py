@@ -1,4 +1,4 @@
-"""Ranks as texts give them, short also where they are many."""
+"""Texts for ranks that are short even for many ranks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MOST_PARTS = 12
 
 
 def in_ranges(ranks: Iterable[int]) -> str:
-    """The ranks as "[0, 2-38, 41]"; two in a row are no range.
+    """Return the ranks as "[0, 2-38, 41]"; two in a row are not a range.
 
     Args:
-        ranks: in the order in which they are told.
+        ranks: the ranks, in the order of the text.
     """
     runs: list[list[int]] = []
     for rank in ranks:
@@ -30,10 +30,10 @@ def in_ranges(ranks: Iterable[int]) -> str:
 
 
 def in_world(ranks: Sequence[int]) -> str:
-    """What errors say behind a group's name: " (ranks 1, 3 of the world)".
+    """Return the text after a group's name in errors: " (ranks 1, 3 of the world)".
 
-    Nothing where the ranks have the same numbers in the group. Of many the first ones,
-    and the last where all are at one distance.
+    It is empty if the ranks have the same numbers in the group. For many ranks it has
+    the first ones, and also the last one if all are at the same distance.
     """
     if list(ranks) == list(range(len(ranks))):
         return ""

@@ -1,4 +1,4 @@
-"""How rank 0 meets the others: it waits for all, and tells them the outcome."""
+"""MeetingOfRank0: rank 0 waits for all ranks, and tells them the outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from allhands.store.limits import poll
 
 __all__ = ["MeetingOfRank0"]
 
-# A longer roster goes to each host once: more work than to each rank, but fewer bytes.
+# A longer roster goes to each host once. This is more work than to each rank, but fewer
+# bytes.
 _SHORT_ROSTER = 1024
 
 
@@ -44,7 +45,7 @@ class MeetingOfRank0(Meeting):
     def _wait_for_all(self, limit: timedelta) -> list[Introduction] | None:
         self._store.wait(self._attendance.keys_of_all(), limit)
         said = self._attendance.introductions()
-        if said is None:  # who gave up may come again
+        if said is None:  # a rank that gave up may come again
             self._waiting.pause(limit)
         return said
 
@@ -66,7 +67,7 @@ class MeetingOfRank0(Meeting):
             self._need(rank, pid)
 
     def lost(self, error: DistNetworkError) -> DistNetworkError:
-        """The error of this rank where the store is lost: never `HostLeft`."""
+        """Return the error of this rank after loss of the store: never `HostLeft`."""
         return DistNetworkError(
             f"{self._subject} lost the store before all ranks had come: {error}"
         )
@@ -78,9 +79,10 @@ class MeetingOfRank0(Meeting):
         self._attendance.retract(OUTCOME)
 
     def _call_off(self, error: BaseException) -> None:
-        """Tell the ranks that have come; returns once they have heard it.
+        """Tell the ranks that have come; return when they have read it.
 
-        The store may go with this rank; then they could not even say who is missing.
+        The store may end with this rank; then the others could not even say who is
+        missing.
         """
         text = str(error)
         is_ours = text.startswith(self._subject)
@@ -95,19 +97,19 @@ class MeetingOfRank0(Meeting):
                 return
 
     def _dead(self) -> list[int]:
-        """Ranks that died; none where what rank 0 gives up for hides them."""
+        """Return the ranks that died; none if the reason to give up hides them."""
         try:
             return [*self._attendance.who_died()]
-        except DistStoreError:  # the store has of some rank what no rank writes
+        except DistStoreError:  # a rank's value in the store is not valid
             return []
 
     def _take_out_the_dead(self) -> None:
-        """Leave the meeting for ranks that could not, so that others may replace them.
+        """Leave the meeting for dead ranks, so that other processes may replace them.
 
-        The others have heard of them, and only rank 0 looks for their traces.
+        The others know of them, and only rank 0 looks for their traces.
         """
         attendance, worlds = self._attendance, self._worlds
         for rank in self._dead():
             attendance.take_out(rank)
-            if worlds.add(f"join/{rank}", 0) == self._world:  # it had come so far
+            if worlds.add(f"join/{rank}", 0) == self._world:  # it had come this far
                 worlds.add(f"join/{rank}", -1)

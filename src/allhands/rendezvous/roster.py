@@ -1,4 +1,4 @@
-"""Who the ranks of a world are, as every rank knows it and as one value in a store."""
+"""Roster: the processes of a world, as each rank knows them and as a stored value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Roster(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What tells its ranks from those of other worlds; a digest, no secret."""
+        """Distinguishes its ranks from other worlds' ranks; a digest, not a secret."""
         return self.token_for("record").hex()[:16]
 
     @property
@@ -35,7 +35,7 @@ class Roster(NamedTuple):
         return len({each.host for each in self.identities}) > 1
 
     def port_for(self, ranks: Sequence[int]) -> _C.TcpPort | None:
-        """What a group of `ranks` needs to span hosts; None where it is on one.
+        """Return the port for a group of `ranks` on several hosts; None on one host.
 
         Raises:
             DistNetworkError: some of the ranks do not listen.
@@ -59,7 +59,7 @@ class Roster(NamedTuple):
         )
 
     def token_for(self, *parts: object) -> bytes:
-        """A token that only members of this job can make, for what `parts` name."""
+        """Return a token for `parts` that only members of this job can make."""
         import hashlib  # some milliseconds that a mere import need not take
 
         key = hashlib.blake2b(key=self.token, digest_size=32)
@@ -68,7 +68,7 @@ class Roster(NamedTuple):
 
 
 def composed(identities: Sequence[Identity]) -> str:
-    """The identities as one value: each host once, then columns by rank."""
+    """Return the identities as one value: each host once, then columns by rank."""
     hosts = {each.host: 0 for each in identities}
     hosts = {host: number for number, host in enumerate(hosts)}
     columns = [
@@ -82,10 +82,10 @@ def composed(identities: Sequence[Identity]) -> str:
 
 
 def decomposed(text: str | bytes, size: int) -> list[Identity]:
-    """The identities of `size` ranks.
+    """Return the identities of `size` ranks.
 
     Raises:
-        DistStoreError: `text` is not what `composed` makes of so many.
+        DistStoreError: `text` is not a value of `composed` for this number.
     """
     try:
         hosts, numbers, *columns = json.loads(text)
@@ -102,7 +102,7 @@ def decomposed(text: str | bytes, size: int) -> list[Identity]:
 def _check(
     size: int, hosts: Any, numbers: Any, pids: Any, starts: Any, endpoints: Any
 ) -> None:
-    """Column by column, since each of thousands of ranks does it for all.
+    """Check column by column, because each of thousands of ranks checks all others.
 
     Raises:
         ValueError: no roster has these columns.

@@ -1,7 +1,8 @@
-"""SlurmTask: what srun says of a task, in its variables.
+"""SlurmTask: what srun says about a task, in its variables.
 
-Of several nodes it tells the names, in a short form, and how many tasks each has, but
-no port: one is derived from the numbers of job and step, as all tasks know them.
+For several nodes srun gives their names in a short form, and the number of tasks on
+each node, but no port. The port is derived from the numbers of job and step, which all
+tasks know.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ class SlurmTask:
     size: int
     local_rank: int
     local_size: int
-    """How many tasks its node has."""
+    """The number of tasks on its node."""
     step: str
-    """Which start of the step of which job."""
+    """The job, the step, and which start of it this is."""
     first_node: str
-    """Where rank 0 is; empty where all are on one node, or it is not said."""
+    """The host of rank 0; empty if it is not given."""
     port: int
     """Derived from `step`."""
 
 
 def read_task(environment: Mapping[str, str]) -> SlurmTask | None:
-    """This task of srun's; None of what srun has not started, as a batch script.
+    """Return this task of srun; None in a process that srun did not start.
 
     Raises:
-        ValueError: a list of nodes or of tasks is none.
+        ValueError: a list of nodes or of tasks is not valid.
     """
     numbers = [
         _number(environment, *names)
@@ -69,10 +70,10 @@ def read_task(environment: Mapping[str, str]) -> SlurmTask | None:
 
 
 def expand_nodes(text: str) -> list[str]:
-    """The names that Slurm's short form stands for, as "gpu[08-10,12],login".
+    """Return the names in Slurm's short form, such as "gpu[08-10,12],login".
 
     Raises:
-        ValueError: it is none.
+        ValueError: `text` is not such a form.
     """
     if not re.fullmatch(
         r"(?:[^\s,\[\]]|\[[^\[\]]*\])+(?:,(?:[^\s,\[\]]|\[[^\[\]]*\])+)*", text
@@ -80,7 +81,7 @@ def expand_nodes(text: str) -> list[str]:
         raise ValueError(f"Slurm's list of nodes is {text!r}, which is none")
     names: list[str] = []
     for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        parts = re.split(r"\[([^\]]*)\]", item)  # every second was in brackets
+        parts = re.split(r"\[([^\]]*)\]", item)  # every second part was in brackets
         choices = [_range(part) if i % 2 else [part] for i, part in enumerate(parts)]
         names.extend("".join(name) for name in itertools.product(*choices))
         if len(names) > _MOST_NODES:
@@ -89,10 +90,10 @@ def expand_nodes(text: str) -> list[str]:
 
 
 def expand_counts(text: str) -> list[int]:
-    """How many tasks each node has, as "4,1(x2)" says: [4, 1, 1].
+    """Return the number of tasks on each node: [4, 1, 1] for "4,1(x2)".
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: `text` is not such a list.
     """
     counts: list[int] = []
     for item in text.split(","):
@@ -104,7 +105,7 @@ def expand_counts(text: str) -> list[int]:
 
 
 def _range(text: str) -> list[str]:
-    """What stands in brackets: numbers and ranges of them, with leading zeros kept."""
+    """Return the numbers and ranges in brackets, with leading zeros."""
     numbers: list[str] = []
     for item in text.split(","):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", item)
@@ -128,6 +129,6 @@ def _text(environment: Mapping[str, str], *names: str) -> str:
 
 
 def _number(environment: Mapping[str, str], *names: str) -> int:
-    """The first of these that is set, a number; else -1."""
+    """Return the first of these variables that is set, as a number; else -1."""
     text = _text(environment, *names)
     return int(text) if text.isdecimal() else -1

@@ -1,4 +1,4 @@
-"""A rank's waits while the world meets: in slices, told of when long, never endless."""
+"""Waiting: a rank's waits while the world meets, in slices, reported when long."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """The waits of one rank, which has `limit` seconds, until `deadline`, for all.
+    """The waits of one rank, which together have `limit` seconds, until `deadline`.
 
     Args:
-        subject: how texts name the operation and the rank.
-        rank: of the world.
-        limit: in seconds.
-        deadline: by `time.monotonic()`.
-        slice_s: seconds of waiting until the rank looks around.
-        is_first_to_tell: whether this rank is to say whom all wait for.
+        subject: the name of the operation and the rank, for texts.
+        rank: the rank in the world.
+        limit: the limit in seconds.
+        deadline: a time of `time.monotonic()`.
+        slice_s: seconds of waiting before the rank checks the others.
+        is_first_to_tell: returns whether this rank reports for whom all wait.
     """
 
     def __init__(
@@ -50,12 +50,13 @@ class Waiting:
         look_around: Callable[[], None],
         missing: Callable[[], str],
     ) -> T:
-        """What `act` gives, called until that is not None.
+        """Call `act` until its result is not None; return the result.
 
         Args:
-            act: waits for as long as it is told; a RuntimeError says that this passed.
+            act: waits up to the given time; a RuntimeError says that this passed.
             look_around: called after each slice; may raise.
-            missing: what for; nothing, if that has come in the last moment.
+            missing: returns a text on what is missing; empty if it came at the last
+                moment.
 
         Raises:
             DistStoreError: the deadline passed first.
@@ -75,7 +76,7 @@ class Waiting:
                     self._tell(patience, missing)
         except (DistNetworkError, RankFailedError):
             raise
-        except RuntimeError as error:  # of a user's own store, too
+        except RuntimeError as error:  # also of a user's own store
             what = missing() if time.monotonic() >= self._deadline else ""
             if not what:
                 raise
@@ -85,7 +86,7 @@ class Waiting:
             ) from error
 
     def pause(self, limit: timedelta) -> None:
-        """Let a slice pass: what is awaited cannot be waited for in the store.
+        """Let a slice pass, because the store cannot wait for the awaited event.
 
         Raises:
             DistStoreError: the deadline has passed.
@@ -95,10 +96,10 @@ class Waiting:
             raise DistStoreError(f"{self._subject} has waited {self._limit:g} s")
 
     def _try(self, act: Callable[[timedelta], T | None]) -> T | None:
-        """What `act` gives until it is time to look around.
+        """Return the result of `act` within one slice.
 
         Raises:
-            RuntimeError: the store's, where the deadline has passed, too.
+            RuntimeError: an error of the store, also if the deadline has passed.
         """
         start = time.monotonic()
         limit = min(self._slice, max(self._deadline - start, 0.001))
