@@ -1,4 +1,4 @@
-"""DeviceMesh and what goes with it, at the path that torch.distributed has them."""
+"""DeviceMesh and related functions, at the module path of torch.distributed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what callers pass to make a mesh or a part of one."""
+"""Checks of the arguments for making a mesh or a part of one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def check_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """The names as a tuple, empty where there are none."""
+    """Return the names as a tuple, empty without names."""
     if names is None:
         return ()
     unique = (names,) if isinstance(names, str) else tuple(names)
@@ -54,10 +54,10 @@ def check_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
 
 
 def check_new_name(name: str, names: tuple[str, ...], mesh: object) -> None:
-    """Refuse a name for flattened dimensions that one of the `names` of `mesh` is.
+    """Refuse a name for flattened dimensions that is one of the `names` of `mesh`.
 
     Raises:
-        ValueError: it is one.
+        ValueError: the name is one of them.
     """
     if name in names:
         raise ValueError(
@@ -71,7 +71,7 @@ def check_is_line(ndim: int) -> None:
     """Refuse to choose among several dimensions.
 
     Raises:
-        RuntimeError: there is not just one.
+        RuntimeError: the number of dimensions is not 1.
     """
     if ndim != 1:
         raise RuntimeError(
@@ -83,10 +83,10 @@ def check_is_line(ndim: int) -> None:
 
 
 def check_is_inside(grid: Grid, mesh: Any) -> None:
-    """Refuse what only a rank of `mesh`, on `grid`, can do.
+    """Refuse an operation that only a rank of `mesh`, on `grid`, can do.
 
     Raises:
-        RuntimeError: this rank is not in it.
+        RuntimeError: this rank is not in the mesh.
     """
     if grid.place is None:
         raise RuntimeError(
@@ -98,11 +98,11 @@ def check_is_inside(grid: Grid, mesh: Any) -> None:
 def check_parts(
     sizes: Sequence[int], names: Sequence[str], size: int, what: str
 ) -> None:
-    """Refuse sizes and names of the parts of a dimension, `what`, that do not fit it.
+    """Refuse sizes and names of parts that do not fit the dimension `what`.
 
     Raises:
-        RuntimeError: not one name per size.
-        ValueError: the sizes do not multiply to `size`.
+        RuntimeError: there is not one name per size.
+        ValueError: the product of the sizes is not `size`.
     """
     if len(sizes) != len(names):
         raise RuntimeError(
@@ -120,7 +120,7 @@ def check_device_type(device_type: str) -> None:
     """Refuse the name of a single device.
 
     Raises:
-        RuntimeError: it is one, like "cuda:0".
+        RuntimeError: the name has an index, like "cuda:0".
     """
     if ":" in device_type:
         raise RuntimeError(
@@ -134,8 +134,8 @@ def check_ranks(ranks: npt.NDArray[np.int32]) -> None:
     """Refuse ranks that the world does not have.
 
     Raises:
-        RuntimeError: there are more of them than the world has.
-        ValueError: one is out of range or comes twice.
+        RuntimeError: there are more ranks than the world has.
+        ValueError: a rank is out of range or is given twice.
     """
     size = get_world_size()
     if ranks.size > size:
@@ -149,7 +149,7 @@ def check_ranks(ranks: npt.NDArray[np.int32]) -> None:
 def overrides_by_dim(
     by_dim: Mapping[int | str, Any], names: tuple[str, ...], ndim: int
 ) -> list[Override]:
-    """For each dimension its backend and options."""
+    """Return backend and options for each dimension."""
     left = dict(by_dim)
     found: list[Override] = []
     for axis in range(ndim):
@@ -169,7 +169,7 @@ def overrides_by_dim(
 
 
 def one_override(value: Any) -> Override:
-    """A backend's name, its options, or both."""
+    """Return the backend and options in `value`, which may have one or both."""
     if isinstance(value, tuple):
         backend, options = value
         return backend, options
@@ -177,10 +177,10 @@ def one_override(value: Any) -> Override:
 
 
 def _check_complete(groups: list[ProcessGroup], mesh: Any, names: Any) -> None:
-    """Refuse a list of groups that does not say how they lie.
+    """Refuse a list of groups without a description of their places.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the mesh or the names are missing or do not fit.
     """
     if not groups:
         raise ValueError("Expects at least one ProcessGroup to be passed")
@@ -196,11 +196,11 @@ def _check_complete(groups: list[ProcessGroup], mesh: Any, names: Any) -> None:
 
 
 def groups_and_mesh(group: Any, mesh: Any, names: Any) -> tuple[list[Any], Any]:
-    """The groups of a mesh, one per dimension, and its ranks.
+    """Return the groups of a mesh, one per dimension, and its ranks.
 
     Raises:
-        ValueError: the mesh of a single group is another than `mesh`; a list of groups
-            does not say how they lie.
+        ValueError: `mesh` differs from the ranks of a single group; or the places of a
+            list of groups are not described.
     """
     groups = [group] if isinstance(group, ProcessGroup) else list(group)
     for member in groups:
@@ -215,10 +215,10 @@ def groups_and_mesh(group: Any, mesh: Any, names: Any) -> tuple[list[Any], Any]:
 
 
 def check_lines(grid: Grid, groups: list[ProcessGroup]) -> None:
-    """Refuse groups that have other ranks than this rank's lines on the grid.
+    """Refuse groups whose ranks differ from this rank's lines on the grid.
 
     Raises:
-        ValueError: one has.
+        ValueError: the ranks of a group differ.
     """
     for axis, (layout, group) in enumerate(zip(grid.axes, groups, strict=True)):
         line, ranks = (
@@ -233,7 +233,7 @@ def check_lines(grid: Grid, groups: list[ProcessGroup]) -> None:
 
 
 def dim_named(name: str, by_name: Mapping[str, Dim]) -> Dim:
-    """The dimension of this name.
+    """Return the dimension with this name.
 
     Raises:
         KeyError: there is none.
@@ -247,10 +247,10 @@ def dim_named(name: str, by_name: Mapping[str, Dim]) -> Dim:
 
 
 def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:
-    """The dimensions of these names, which must be apart and in the grid's order.
+    """Return the dimensions with these names, disjoint and in the grid's order.
 
     Raises:
-        KeyError: there is no such dimension, or the order is another.
+        KeyError: there is no such dimension, or the order differs.
         RuntimeError: they overlap.
     """
     if not set(names) <= set(by_name):
@@ -271,20 +271,20 @@ def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:
 
 
 def check_apart(dims: Sequence[Dim], meshes: Sequence[object]) -> None:
-    """Refuse the dimensions of `meshes` that overlap.
+    """Refuse dimensions of `meshes` that overlap.
 
     Raises:
-        RuntimeError: two do.
+        RuntimeError: two dimensions overlap.
     """
     if overlap(dim.layout for dim in dims):
         raise RuntimeError(f"Cannot concatenate overlapping meshes: {[*meshes]}")
 
 
 def check_same_grid(grids: Sequence[Grid]) -> None:
-    """Refuse grids that have different ranks, or no grid.
+    """Refuse an empty list, or grids with different ranks.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no grid.
         RuntimeError: the ranks or their places differ.
     """
     if not grids:
@@ -298,11 +298,11 @@ def check_same_grid(grids: Sequence[Grid]) -> None:
 
 
 def index_of(key: int | str, names: tuple[str, ...], ndim: int) -> int:
-    """The index of a dimension, by index or name.
+    """Return the index of a dimension, given by index or name.
 
     Raises:
-        ValueError: there is no dimension of that name.
-        IndexError: there is no dimension of that index.
+        ValueError: there is no dimension with this name.
+        IndexError: there is no dimension with this index.
     """
     if isinstance(key, str):
         if key not in names:

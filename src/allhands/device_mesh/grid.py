@@ -1,9 +1,9 @@
-"""Grid: what a device mesh and those cut out of it share, and its dimensions.
+"""Grid: the data that a device mesh shares with meshes cut out of it.
 
-The ranks on an n-dimensional grid, and where this rank stands on it. A dimension of a
-mesh runs over one of the grid's axes, over a part of one, or over several that were
-flattened into one. Dimensions are for one thread at a time to make; the rest never
-changes.
+A Grid holds the ranks on an n-dimensional grid and the place of this rank. A dimension
+of a mesh runs over one axis of the grid, over a part of one, or over several that were
+flattened into one. Only one thread at a time may make dimensions. Everything else is
+immutable.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from allhands.ops.p2p import PROC_NULL
 __all__ = ["Dim", "Grid", "Override", "integers"]
 
 Override: TypeAlias = "tuple[str | None, Any]"
-"""The backend of a dimension's group, None for that of the world; its options."""
+"""The backend of a dimension's group, or None for the world's backend; its options."""
 
 
 class Dim(NamedTuple):
-    """A dimension of a mesh: where on the grid it runs, and its group."""
+    """A dimension of a mesh: its layout on the grid, and its group."""
 
     layout: Layout
     group: ProcessGroup | None
-    """None where this rank is not in the mesh, or groups were not asked for."""
+    """None if this rank is not in the mesh, or if the mesh has no groups."""
 
 
 class Grid:
-    """What a mesh and those cut out of it share: the ranks, and where this one is."""
+    """The ranks and this rank's place, shared by a mesh and meshes cut out of it."""
 
     def __init__(self, device_type: str, mesh: Any, rank: int) -> None:
         self.device_type = device_type
@@ -45,24 +45,24 @@ class Grid:
         ranks = integers(mesh)
         self.axes = axes_of(ranks.shape)
         self.ranks = ranks.ravel()
-        """By place."""
+        """The ranks by place."""
         self.flattened: dict[str, Dim] = {}
         found = np.flatnonzero(self.ranks == rank).tolist()
         self.place: int | None = found[0] if found else None
 
     @property
     def library(self) -> Library:
-        """Whose arrays `DeviceMesh.mesh` is made of: of those it was made of."""
+        """The array library of `DeviceMesh.mesh`: that of the original array."""
         return library_of(self._empty)
 
     def is_over_the_same(self, other: Grid) -> bool:
-        """Whether every place has the same rank as in `other`."""
+        """Return whether every place has the same rank as in `other`."""
         return self is other or np.array_equal(self.ranks, other.ranks)
 
     def ranks_along(self, layouts: Sequence[Layout]) -> npt.NDArray[np.int32]:
-        """The ranks along these layouts that go through this rank.
+        """Return the ranks along these layouts that go through this rank.
 
-        Through the first one on a rank that is not on the grid.
+        On a rank outside the grid, they go through the first rank.
         """
         along = places(layouts)
         here = self.place or 0
@@ -73,12 +73,12 @@ class Grid:
     def shifted(
         self, layout: Layout, here: int, displacement: int, periodic: bool
     ) -> tuple[int, int]:
-        """Along `layout` the rank from which things come to `here`, and where they go.
+        """Return the source and the destination of `here` in a shift along `layout`.
 
-        `PROC_NULL` where there is none; this rank is at the place `here`.
+        This rank is at the place `here`. A missing rank is `PROC_NULL`.
 
         Raises:
-            TypeError: `displacement` is no int.
+            TypeError: `displacement` is not an int.
         """
         try:
             distance = operator.index(displacement)
@@ -97,7 +97,7 @@ class Grid:
         return at(index - distance), at(index + distance)
 
     def flattened_within(self, layouts: Iterable[Layout]) -> dict[str, Dim]:
-        """The flattened dimensions that run over nothing but these."""
+        """Return the flattened dimensions that run only over these layouts."""
         here = places(layouts)
         return {
             name: dim
@@ -106,7 +106,7 @@ class Grid:
         }
 
     def make_dim(self, layout: Layout, name: str, override: Override) -> Dim:
-        """The dimension along `layout`, with its group or the default one."""
+        """Return the dimension along `layout`, with a new group or the default one."""
         if self.place is None:
             return Dim(layout, None)
         ranks = self.ranks_along([layout]).tolist()
@@ -127,16 +127,16 @@ class Grid:
 
 
 def _library_of(mesh: Any) -> Library:
-    """NumPy for nested lists."""
+    """Return the array library of `mesh`; NumPy for nested lists."""
     is_plain = isinstance(mesh, (int, Sequence))
     return library_of(np.empty(0) if is_plain else mesh, "mesh")
 
 
 def integers(mesh: Any) -> npt.NDArray[np.int32]:
-    """The ranks that a user's array or nested list holds.
+    """Return the ranks in a user's array or nested list.
 
     Raises:
-        TypeError: it holds something else.
+        TypeError: it holds other values.
     """
     ranks = np.asarray(mesh)
     if ranks.dtype.kind not in "iu":

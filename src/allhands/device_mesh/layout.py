@@ -1,9 +1,10 @@
-"""Layout: at which places of a grid a dimension of a mesh runs.
+"""Layout: the places of a grid over which a dimension of a mesh runs.
 
-A grid's ranks are numbered by their *places*, row by row. A layout is a tuple of runs,
-the outermost first, each of so many places at such a distance: `(Run(8, 1),)` is a row
-of eight, `(Run(2, 4), Run(2, 1))` goes 0, 1, 4, 5. Every layout is cut or joined from
-the axes of one grid, so a run of n at distance d is at `place // d % n`.
+The ranks of a grid are numbered by their *places*, row by row. A layout is a tuple of
+runs, the outermost first. Each run has a number of places and their distance: `(Run(8,
+1),)` is a row of eight, and `(Run(2, 4), Run(2, 1))` goes 0, 1, 4, 5. Every layout is
+cut or joined from the axes of one grid, so the index in a run of n places at distance d
+is `place // d % n`.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ Layout: TypeAlias = tuple[Run, ...]
 
 
 def axes_of(shape: Sequence[int]) -> list[Layout]:
-    """The layouts of the axes of a grid."""
+    """Return the layouts of the axes of a grid."""
     strides = (math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return [(Run(*run),) for run in zip(shape, strides, strict=True)]
 
 
 def size_of(layout: Layout) -> int:
-    """How many places it has."""
+    """Return the number of places of the layout."""
     return math.prod(run.size for run in layout)
 
 
 def places(layouts: Iterable[Layout]) -> npt.NDArray[np.int64]:
-    """All places of several layouts together, one axis for each, from place 0 on."""
+    """Return all places of several layouts, with one axis for each, from place 0 on."""
     found: Any = np.zeros((), np.int64)
     for layout in layouts:
         outer = found[..., np.newaxis]
@@ -64,7 +65,7 @@ def places(layouts: Iterable[Layout]) -> npt.NDArray[np.int64]:
 
 
 def position(layout: Layout, place: int) -> int:
-    """The index along `layout` of what is at `place`."""
+    """Return the index along `layout` of the rank at `place`."""
     index = 0
     for size, stride in layout:
         index = index * size + place // stride % size
@@ -72,7 +73,7 @@ def position(layout: Layout, place: int) -> int:
 
 
 def joined(layouts: Iterable[Layout]) -> Layout:
-    """One layout that runs over several, the last one fastest."""
+    """Return one layout that runs over several, the last one fastest."""
     runs: list[Run] = []
     for run in (run for layout in layouts for run in layout):
         if runs and run.size == 1:
@@ -86,13 +87,13 @@ def joined(layouts: Iterable[Layout]) -> Layout:
 
 
 def cut(layout: Layout, sizes: Sequence[int]) -> list[Layout] | None:
-    """Layouts of these sizes that `layout` runs over, the last one fastest.
+    """Return layouts of these sizes over which `layout` runs, the last one fastest.
 
-    None where there are none: a part would have to end within a run, and that does not
-    divide it.
+    Returns None if there are none, because a part would end within a run without
+    dividing it.
     """
     left = list(layout)
-    span = left[-1].stride  # of what has been cut off
+    span = left[-1].stride  # of the part that has been cut off
     parts: list[Layout] = []
     for size in reversed(sizes):
         part: list[Run] = []
@@ -112,7 +113,7 @@ def cut(layout: Layout, sizes: Sequence[int]) -> list[Layout] | None:
 
 
 def overlap(layouts: Iterable[Layout]) -> bool:
-    """Whether two of them have more than one place in common."""
+    """Return whether two of the layouts have more than one place in common."""
     runs = sorted(
         (run for layout in layouts for run in layout if run.size > 1),
         key=lambda run: run.stride,
@@ -124,6 +125,6 @@ def overlap(layouts: Iterable[Layout]) -> bool:
 
 
 def is_ascending(layouts: Iterable[Layout]) -> bool:
-    """Whether they lie in the order of the grid's axes, the outermost first."""
+    """Return whether they are in the order of the grid's axes, the outermost first."""
     strides = [run.stride for layout in layouts for run in layout]
     return strides == sorted(strides, reverse=True)

@@ -1,4 +1,4 @@
-"""`init_device_mesh`: the mesh of a shape over the whole world."""
+"""`init_device_mesh`: makes a mesh of a given shape over the whole world."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def init_device_mesh(
     mesh_dim_names: tuple[str, ...] | None = None,
     backend_override: Mapping[int | str, Any] | None = None,
 ) -> DeviceMesh:
-    """A mesh of the given shape with the ranks 0, 1, 2, ... in row-major order.
+    """Make a mesh of this shape with the ranks 0, 1, 2, ... in row-major order.
 
     Every rank of the world calls it, with the same arguments.
 
     Args:
-        device_type: "cpu", "cuda", ...: where the arrays will be. No index.
+        device_type: "cpu", "cuda", ...: the device type of the arrays, without an
+            index.
         mesh_shape: the number of ranks along each dimension.
         mesh_dim_names: a name for each dimension.
-        backend_override: by a dimension's index or name, the backend of its group, or
+        backend_override: for a dimension's index or name, the backend of its group, or
             the options for the world's backend, or both as a pair.
 
     Raises:
-        RuntimeError: as `DeviceMesh`; `backend_override` has no such dimension, or the
-            same one twice.
+        RuntimeError: see `DeviceMesh`; or `backend_override` names a dimension that
+            does not exist, or names one twice.
 
     Example:
         ```python

@@ -1,14 +1,16 @@
 """DeviceMesh: the ranks of the world on an n-dimensional grid, with a group per line.
 
-In a mesh of shape (2, 4) each rank is in one group along dimension 0, the ranks of its
-column, and in one along dimension 1, those of its row. Only these are made, and making
-them sends no message, so a mesh costs each rank as many groups as it has dimensions.
+In a mesh of shape (2, 4), each rank is in one group along dimension 0, with the ranks
+of its column, and in one along dimension 1, with those of its row. Each rank makes only
+these groups, and making them sends no message. So a mesh costs each rank as many groups
+as it has dimensions.
 
-A mesh made out of another, or out of parts of it, shares that one's groups: it is a
-view, which knows for each of its dimensions where on the whole grid it runs. Along an
-axis of the grid, a part of one, or several that were flattened into one.
+A mesh that is made from another one, or from parts of it, shares its groups. It is a
+view, which knows for each of its dimensions where on the whole grid it runs: along an
+axis of the grid, along a part of one, or along several that were flattened into one.
 
-Made by one thread at a time, in the same order on all its ranks; read from any.
+Only one thread at a time may make meshes, in the same order on all their ranks. Any
+thread may read them.
 """
 
 from __future__ import annotations
@@ -52,28 +54,30 @@ __all__ = ["DeviceMesh"]
 class DeviceMesh:
     """The ranks of the world, or some of them, on an n-dimensional grid.
 
-    Every rank of the mesh makes it with the same arguments; others may. `mesh` holds
-    global ranks. Along each dimension this rank is in one group, in which its rank is
-    its coordinate. A dimension over the whole world, in order, has the default group.
+    Every rank of the mesh makes it with the same arguments; other ranks may do so, too.
+    `mesh` holds global ranks. Along each dimension this rank is in one group, in which
+    its rank is its coordinate. A dimension over the whole world, in order, has the
+    default group.
 
-    Where there is no world, `init_process_group()` is called. In a `with` block of the
-    mesh `DeviceMesh.current()` returns it.
+    If there is no world, the call runs `init_process_group()`. Within a `with` block of
+    the mesh, `DeviceMesh.current()` returns it.
 
     Args:
-        device_type: "cpu", "cuda", ...: where the arrays will be. No index.
+        device_type: "cpu", "cuda", ...: the device type of the arrays, without an
+            index.
         mesh: an array or nested list of ranks.
         mesh_dim_names: a name for each dimension.
-        backend_override: for each dimension backend and options of its group.
-        _init_backend: False makes no groups.
-        _rank: whose view of the mesh it is, where there is no world.
+        backend_override: for each dimension, the backend and options of its group.
+        _init_backend: if False, no groups are made.
+        _rank: the rank whose view of the mesh this is, if there is no world.
         _layout: not used.
         _rank_map: not used.
         _root_mesh: not used.
 
     Raises:
-        RuntimeError: more ranks than the world has; names that are not unique or not
-            one per dimension; a device type with an index.
-        ValueError: a rank comes twice or is out of range.
+        RuntimeError: the mesh has more ranks than the world; the names are not unique,
+            or there is not one per dimension; the device type has an index.
+        ValueError: a rank is given twice or is out of range.
         TypeError: `mesh` is missing, or does not hold integers.
 
     Example:
@@ -112,7 +116,7 @@ class DeviceMesh:
             self._make_groups(0, backend_override or [(None, None)] * ndim)
 
     def _make_groups(self, first: int, overrides: Sequence[Override]) -> None:
-        """Give the dimensions from `first` on groups of these backends."""
+        """Make groups with these backends for the dimensions from `first` on."""
         dims = list(self._dims)
         for axis, override in enumerate(overrides, first):
             label = self._names[axis] if self._names else f"dim_{axis}"
@@ -120,7 +124,7 @@ class DeviceMesh:
         self._dims = tuple(dims)
 
     def _view(self, dims: Sequence[Dim], names: tuple[str, ...]) -> DeviceMesh:
-        """A mesh of some dimensions of the same grid."""
+        """Return a mesh of some dimensions of the same grid."""
         view = object.__new__(DeviceMesh)
         view._grid, view._dims, view._names = self._grid, tuple(dims), names
         return view
@@ -133,10 +137,10 @@ class DeviceMesh:
         *,
         mesh_dim_names: Sequence[str] | None = None,
     ) -> DeviceMesh:
-        """A mesh of groups that exist already: one per dimension, in that order.
+        """Make a mesh from existing groups: one per dimension, in this order.
 
-        For a single group `mesh` may be left out; for a list of groups `mesh` and
-        `mesh_dim_names` are needed.
+        For a single group, `mesh` may be omitted. For a list of groups, `mesh` and
+        `mesh_dim_names` are required.
 
         Raises:
             ValueError: an argument is missing, or `mesh` has other ranks than a group.
@@ -157,7 +161,7 @@ class DeviceMesh:
 
     @staticmethod
     def current() -> DeviceMesh:
-        """The mesh of the innermost `with` block of this thread.
+        """Return the mesh of the innermost `with` block of this thread.
 
         Raises:
             RuntimeError: there is none.
@@ -180,19 +184,20 @@ class DeviceMesh:
 
     @property
     def device_type(self) -> str:
-        """Where the arrays will be: "cpu", "cuda", ..."""
+        """The device type of the arrays: "cpu", "cuda", ..."""
         return self._grid.device_type
 
     @property
     def mesh_dim_names(self) -> tuple[str, ...] | None:
-        """The names of the dimensions; None where none were given."""
+        """The names of the dimensions; None if there are none."""
         return self._names or None
 
     @property
     def mesh(self) -> Any:
-        """The global ranks: a new array of int32, of NumPy, or torch's if it was given.
+        """The global ranks as a new int32 array, of torch if made from a tensor.
 
-        In a mesh cut out of another, those that can be reached from this rank.
+        Otherwise it is a NumPy array. In a mesh cut out of another, these are the ranks
+        that this rank can reach.
         """
         return self._grid.library.from_numpy(self._ranks().copy())
 
@@ -207,7 +212,7 @@ class DeviceMesh:
         return tuple(size_of(dim.layout) for dim in self._dims)
 
     def size(self, mesh_dim: int | str | None = None) -> int:
-        """The number of ranks, in all or along a dimension.
+        """Return the number of ranks, in total or along a dimension.
 
         Raises:
             IndexError, KeyError: there is no such dimension.
@@ -221,25 +226,25 @@ class DeviceMesh:
         return get_rank()
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """Where this rank is along each dimension; None where it is not in the mesh."""
+        """Return this rank's index along each dimension; None outside the mesh."""
         place = self._grid.place
         if place is None:
             return None
         return tuple(position(dim.layout, place) for dim in self._dims)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This rank's position along a dimension: its rank in that group.
+        """Return this rank's position along a dimension: its rank in that group.
 
         Raises:
-            RuntimeError: this rank is not in the mesh, or it has several dimensions and
-                none is named.
+            RuntimeError: this rank is not in the mesh, or the mesh has several
+                dimensions and none is named.
             IndexError, KeyError: there is no such dimension.
         """
         dim = self._dim(mesh_dim)
         return position(dim.layout, self._place())
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
-        """This rank's group along a dimension, by index or name.
+        """Return this rank's group along a dimension, given by index or name.
 
         Raises:
             RuntimeError: this rank is not in the mesh, the mesh has several dimensions
@@ -253,10 +258,10 @@ class DeviceMesh:
         return dim.group
 
     def get_all_groups(self) -> list[ProcessGroup]:
-        """This rank's groups, one per dimension.
+        """Return this rank's groups, one per dimension.
 
         Raises:
-            RuntimeError: as for `get_group`.
+            RuntimeError: see `get_group`.
         """
         return [self.get_group(index) for index in range(self.ndim)]
 
@@ -267,15 +272,16 @@ class DeviceMesh:
         *,
         periodic: bool = False,
     ) -> tuple[int, int]:
-        """The ranks to receive from and to send to along a dimension, for `sendrecv`.
+        """Return the source and destination along a dimension, for `sendrecv`.
 
-        What every rank has moves `displacement` places on, backwards where that is
-        negative: MPI's `Cart_shift`. Both are global ranks; beyond an edge
-        `PROC_NULL`, with `periodic` the ranks of the other end. No message is sent.
+        The data of every rank moves by `displacement` places, backwards if this is
+        negative, as with MPI's `Cart_shift`. Both results are global ranks. Beyond an
+        edge they are `PROC_NULL`, or with `periodic` the ranks at the other end. The
+        call sends no message.
 
         Raises:
-            RuntimeError, IndexError, KeyError: as for `get_local_rank`.
-            TypeError: `displacement` is no int.
+            RuntimeError, IndexError, KeyError: see `get_local_rank`.
+            TypeError: `displacement` is not an int.
 
         Example:
             ```python
@@ -287,12 +293,12 @@ class DeviceMesh:
         return self._grid.shifted(layout, self._place(), displacement, periodic)
 
     def abort(self) -> None:
-        """Break this rank's groups along all dimensions, for every member of them.
+        """Break this rank's groups along all dimensions, for all of their members.
 
-        Whoever waits in one gets an error at once, and so does every further operation,
-        see `ProcessGroup.abort`. A dimension over the whole world may have the default
-        group. Nothing happens on a rank outside the mesh, or to a mesh without groups.
-        From any thread.
+        A rank that waits in such a group gets an error at once, and so does every
+        further operation, see `ProcessGroup.abort`. A dimension over the whole world
+        may have the default group. On a rank outside the mesh, or for a mesh without
+        groups, the call does nothing. Any thread may call it.
 
         Example:
             ```python
@@ -304,13 +310,14 @@ class DeviceMesh:
                 dim.group.abort("DeviceMesh.abort() was called")
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
-        """The mesh of some dimensions, named in their order, through this rank.
+        """Return the mesh of some dimensions, named in their order, through this rank.
 
-        Makes no groups. Names of dimensions made by `flatten` are known too.
+        The call makes no groups. It also accepts names of dimensions that `flatten`
+        made.
 
         Raises:
-            RuntimeError: the mesh has no names, or a dimension comes twice.
-            KeyError: there is no such dimension, or the order is another.
+            RuntimeError: the mesh has no names, or a dimension is named twice.
+            KeyError: there is no such dimension, or the order differs.
 
         Example:
             ```python
@@ -335,12 +342,12 @@ class DeviceMesh:
     def flatten(
         self, mesh_dim_name: str | None = None, backend_override: Any = None
     ) -> DeviceMesh:
-        """The same ranks in one dimension, with a group of all of them.
+        """Return a mesh of the same ranks in one dimension, with a group of all.
 
-        Every rank of the mesh calls it. The new dimension is called `mesh_dim_name`, by
-        default "dp_tp" for ("dp", "tp"), by which the mesh can be sliced from now on;
-        the same call again gives the same group. `backend_override` as in
-        `init_device_mesh`, for one dimension.
+        Every rank of the mesh calls it. The name of the new dimension is
+        `mesh_dim_name`, by default "dp_tp" for ("dp", "tp"). From then on the mesh can
+        be sliced by this name. The same call again gives the same group.
+        `backend_override` is as in `init_device_mesh`, for one dimension.
 
         Raises:
             RuntimeError: the mesh has no names.
@@ -372,18 +379,19 @@ class DeviceMesh:
         mesh_dim_names: Sequence[str],
         backend_override: Mapping[int | str, Any] | None = None,
     ) -> DeviceMesh:
-        """The same ranks with the dimension `dim` cut into several, each with a group.
+        """Return a mesh with the dimension `dim` cut into several, each with a group.
 
-        Every rank of the mesh calls it. The parts have the sizes and names given, in
-        row-major order, and their groups the backends of `backend_override`, as in
+        Every rank of the mesh calls it. The parts have the given sizes and names, in
+        row-major order. Their groups have the backends of `backend_override`, as in
         `init_device_mesh`. The other dimensions keep their groups.
 
         Raises:
-            RuntimeError: the mesh has no names, or names are not unique or not one per
-                size.
-            ValueError: there is no dimension of that name, `mesh_sizes` do not multiply
-                to its size, or it was flattened and they do not fit the parts.
-            IndexError: there is no dimension of that index.
+            RuntimeError: the mesh has no names, or the new names are not unique, or
+                there is not one per size.
+            ValueError: there is no dimension with this name; the product of
+                `mesh_sizes` is not its size; or the dimension was flattened and
+                `mesh_sizes` do not fit its parts.
+            IndexError: there is no dimension with this index.
 
         Example:
             ```python
@@ -414,16 +422,16 @@ class DeviceMesh:
 
     @staticmethod
     def concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
-        """The mesh of all dimensions of several meshes, in their order.
+        """Return the mesh of all dimensions of several meshes, in their order.
 
-        They are cut out of one mesh, or of several with the same ranks at the same
-        places. Makes no groups; the new mesh has the ranks that can be reached from
-        this one.
+        The meshes must be cut out of one mesh, or out of several with the same ranks at
+        the same places. The call makes no groups. The new mesh has the ranks that this
+        rank can reach.
 
         Raises:
             ValueError: the list is empty.
-            RuntimeError: the meshes are of different ranks, one has no names, a name
-                comes twice, or they overlap.
+            RuntimeError: the meshes have different ranks, one has no names, a name
+                occurs twice, or the meshes overlap.
 
         Example:
             ```python
@@ -440,7 +448,7 @@ class DeviceMesh:
         names = [name for mesh in device_mesh_list for name in mesh._names]
         return device_mesh_list[0]._view(dims, check_names(names, len(dims)))
 
-    # torch.distributed's names for them
+    # The names in torch.distributed
     _flatten = flatten
     _unflatten = unflatten
     _concatenate = concatenate
@@ -456,7 +464,7 @@ class DeviceMesh:
         return f"DeviceMesh({shape}, {self.device_type!r}, stride={stride})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether ranks and their places, names and device type are the same."""
+        """Return whether ranks, places, names and device type are equal."""
         if not isinstance(other, DeviceMesh):
             return NotImplemented
         return self._key() == other._key()
@@ -471,7 +479,7 @@ class DeviceMesh:
         return self._grid.ranks_along([dim.layout for dim in self._dims])
 
     def _by_name(self) -> dict[str, Dim]:
-        """Dimensions by name, also flattened ones that lie within this mesh."""
+        """Return dimensions by name, with flattened ones that lie within this mesh."""
         own = dict(zip(self._names, self._dims, strict=True))
         return own | self._grid.flattened_within(dim.layout for dim in self._dims)
 
@@ -486,11 +494,11 @@ class DeviceMesh:
         return self._dims[index_of(key, self._names, self.ndim)]
 
     def _place(self) -> int:
-        """Where this rank is on the grid."""
+        """Return this rank's place on the grid."""
         check_is_inside(self._grid, self)
         assert self._grid.place is not None
         return self._grid.place
 
 
 _active: ContextVar[tuple[DeviceMesh, ...]] = ContextVar("allhands_mesh", default=())
-"""The meshes whose `with` blocks this thread is in."""
+"""The meshes of the `with` blocks that this thread is in."""

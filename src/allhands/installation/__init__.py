@@ -1,4 +1,4 @@
-"""The installation: what it and this host offer, as `allhands info` tells."""
+"""The installation: what it and this host offer, as shown by `allhands info`."""
 
 from __future__ import annotations
 

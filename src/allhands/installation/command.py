@@ -1,4 +1,4 @@
-"""The command: what there is here, and by which ways data would go."""
+"""The command `allhands info`: shows what is available, and by which ways data goes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SIZES = tuple(1 << power for power in (3, 16, 18, 20, 24, 26))
 
 
 def main(args: Sequence[str]) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     given = _parser().parse_args(args)
     if given.json:
         sys.stdout.write(json.dumps(describe(can_read_peers), indent=1) + "\n")
@@ -71,13 +71,13 @@ def main(args: Sequence[str]) -> int:
 
 
 def can_read_peers() -> bool:
-    """Whether this host lets processes of one user read each other's memory."""
+    """Return whether processes of one user may read each other's memory here."""
     end, other = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(other)
-            os.read(end, 1)  # until the parent has looked, or is gone
+            os.read(end, 1)  # until the parent has looked or ended
         finally:
             os._exit(0)
     try:
@@ -89,7 +89,7 @@ def can_read_peers() -> bool:
 
 
 def _tuning_source(ranks: int) -> str:
-    """Where the sizes come from at which data goes another way."""
+    """Return the source of the sizes at which data takes another way."""
     tuned = read_tuned()
     cpus = len(os.sched_getaffinity(0))
     folder = figures_folder()
@@ -163,7 +163,7 @@ def _way(op: str, size: int, given: argparse.Namespace, reads: bool) -> str:
 
 
 def _overview(given: argparse.Namespace, reads: bool) -> Table:
-    """A line per operation, a column per size."""
+    """Return a table with one row per operation and one column per size."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for size in _SIZES:
@@ -175,7 +175,7 @@ def _overview(given: argparse.Namespace, reads: bool) -> Table:
 
 
 def _choices(given: argparse.Namespace, reads: bool) -> Table:
-    """The rows of one operation: what is taken, what is not, and why."""
+    """Return the rows of one operation: which way is taken, which is not, and why."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column(f"{given.ways}, {readable_size(given.size)}", no_wrap=True)
     table.add_column("")

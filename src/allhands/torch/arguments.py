@@ -1,4 +1,4 @@
-"""What torch's methods are told, in the words of a communicator."""
+"""Converts the arguments of torch's methods to those of a communicator."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _OPS = {getattr(c10d.ReduceOp, op.name): op for op in RedOpType}
 
 
 def reduce_op_of(opts: Any) -> RedOpType | ReduceOp:
-    """The reduce operation of an options object, or which `opts` is itself.
+    """Return the reduce operation of an options object, or `opts` itself if it is one.
 
-    None: a sum, as torch's default.
+    None means a sum, torch's default.
     """
     chosen = getattr(opts, "reduceOp", opts)
-    if chosen is None or chosen == _SUM:  # as in most calls
+    if chosen is None or chosen == _SUM:  # the usual case
         return RedOpType.SUM
     kind = chosen if isinstance(chosen, c10d.ReduceOp.RedOpType) else chosen.op
     op = _OPS[kind]
@@ -39,19 +39,19 @@ def reduce_op_of(opts: Any) -> RedOpType | ReduceOp:
 
 
 def limit_of(opts: Any, timeout: timedelta | None = None) -> timedelta | None:
-    """The time limit of an operation; None for the group's, which torch says by -1."""
+    """Return the time limit; None means the group's, which torch writes as -1."""
     limit = getattr(opts, "timeout", timeout)
     return None if limit is None or limit < _NONE else limit
 
 
 def root_of(opts: Any, root: int | None) -> int:
-    """The root as a rank of the group, from an options object or given as `root`."""
+    """Return the root as a group rank, from an options object or from `root`."""
     chosen = getattr(opts, "rootRank", opts) if root is None else root
     return 0 if chosen is None else int(chosen)
 
 
 def one(tensors: Any, tensor: Any = None) -> torch.Tensor:
-    """`tensor` where it is given, else the tensor or the only one of a list."""
+    """Return `tensor` if given, else the tensor or the only tensor of a list."""
     if tensor is not None:
         return tensor
     if isinstance(tensors, list) and len(tensors) == 1:
@@ -67,12 +67,12 @@ def one(tensors: Any, tensor: Any = None) -> torch.Tensor:
 
 
 def one_list(tensors: Any) -> list[torch.Tensor]:
-    """The list of tensors, or the only one of a list of lists; empty off the root."""
+    """Return the list of tensors, or the only list of a list; empty on other ranks."""
     if len(tensors) == 1 and not isinstance(tensors[0], torch.Tensor):
         return list(tensors[0])
     return list(tensors)
 
 
 def as_known(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor`, 8-bit floats as their bytes, which is all that the engine knows."""
+    """Return `tensor`; 8-bit floats as bytes, because the engine does not know them."""
     return tensor.view(torch.uint8) if tensor.dtype in _EIGHT_BIT_FLOATS else tensor

@@ -1,4 +1,4 @@
-"""The native engine as one of the backends of a group of torch's."""
+"""AllhandsBackend: the native engine as one of several backends of a torch group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CAN_BE_MADE", "AllhandsBackend"]
 def _can_be_made() -> bool:
     try:
         c10d.Backend(0, 1)
-    except TypeError:  # no constructor defined
+    except TypeError:  # there is no constructor
         return False
     return True
 
@@ -38,14 +38,14 @@ def _no(_: Any) -> bool:
     return False
 
 
-_Backend: Any = c10d.Backend  # whether torch is installed here or not, to type checkers
+_Backend: Any = c10d.Backend  # for type checkers, whether or not torch is installed
 
 
 @uncompiled
 class AllhandsBackend(_Backend):  # type: ignore[misc]
-    """What serves the CPU tensors of one of torch's groups.
+    """Serves the CPU tensors of a group of torch.
 
-    Whatever torch asks of it `group` does. As thread-safe as that.
+    It passes every call of torch on to `group`, and is as thread-safe as `group`.
 
     Args:
         group: an `AllhandsProcessGroup` of the same ranks, or a proxy of one.
@@ -59,9 +59,9 @@ class AllhandsBackend(_Backend):  # type: ignore[misc]
 
     @classmethod
     def for_torch(cls, group: Any) -> AllhandsBackend:
-        """One that torch owns, with its group, until it has ended.
+        """Return a backend that lives, with its group, until torch shuts it down.
 
-        torch's C++ may hold it without its Python part, which has the methods.
+        torch's C++ may hold the object without its Python part, which has the methods.
         """
         backend = cls(group)
         _in_use.add(backend)
@@ -83,23 +83,23 @@ class AllhandsBackend(_Backend):  # type: ignore[misc]
 
     @property
     def options(self) -> Any:
-        """Name and timeout; torch copies them for groups that are split from this."""
+        """The name and the timeout; torch copies them for groups that it splits off."""
         return self._options
 
     def split(
         self, store: Any, ranks: Sequence[int], options: Any
     ) -> AllhandsBackend | None:
-        """Of a group of `ranks`, where this rank is one of them."""
+        """Return the backend of a group of `ranks`, or None if this rank is not one."""
         timeout: timedelta = options._timeout
         part = self.group.part(store, list(ranks), timeout, options.group_name)
         return part and AllhandsBackend.for_torch(part)
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
-        """No: tensors are in memory of this process."""
+        """Return False: tensors are in the memory of this process."""
         return False
 
     supports_splitting = property(lambda _: True)
-    # What torch would look for in C++, and that in Python again, without end.
+    # torch would look for these in C++, which looks in Python again, without end.
     supports_coalescing = property(_no)
     supports_reconfigure = property(_no)
     supports_shrinking = property(_no)

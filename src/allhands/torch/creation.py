@@ -1,4 +1,4 @@
-"""How torch makes its groups of this backend."""
+"""Makes groups of this backend for torch."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from allhands.torch.native_group import AllhandsProcessGroup
 __all__ = ["create"]
 
 _MAKER = "_new_process_group_helper"
-_OLDEST, _NEWEST = (2, 13), (2, 15)  # what the tests run with
+_OLDEST, _NEWEST = (2, 13), (2, 15)  # the versions that the tests use
 _RECORDER = "TORCH_FR_BUFFER_SIZE"
 
 
 def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBackend:
-    """What torch calls for each group that names this backend, on each member.
+    """Make a group; torch calls this on each member of a group that names this backend.
 
     Returns:
-        The group itself: torch's functions call it without a way through torch's C++.
-        A backend for a group of torch's where that has other backends, too, or is to
-        write its operations down for torch's flight recorder.
+        The group itself, which torch's functions call directly, not through torch's
+        C++. Or a backend for a group of torch, if the group also has other backends or
+        records its operations for torch's flight recorder.
 
     Raises:
-        TypeError: the `pg_options` are no `NativeOptions`.
-        ValueError: it is to serve another device than the CPU; there is no such rank.
+        TypeError: the `pg_options` are not `NativeOptions`.
+        ValueError: the backend is to serve another device than the CPU, or the rank
+            does not exist.
         RuntimeError: there are other backends, and this torch cannot combine them.
     """
     if not isinstance(pg_options, NativeOptions | None):
@@ -45,10 +46,10 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
     backends = _backends_by_device()
     _check(backends)
     rank, size = options.group_rank, options.group_size
-    if not 0 <= rank < size:  # whom torch does not check, the others would wait for
+    if not 0 <= rank < size:  # torch does not check it, and the others would wait
         raise ValueError(f"rank must be in [0, {size}), got {rank}")
     store = options.store
-    if options.global_ranks_in_group:  # its name may come again in a later world
+    if options.global_ranks_in_group:  # its name may occur again in a later world
         members = hashed(options.global_ranks_in_group)
         store = torch.distributed.PrefixStore(members, store)
     group = AllhandsProcessGroup(
@@ -61,15 +62,17 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
     if len(backends) > 1 or is_recorded:
-        group._set_group_name(options.group_id)  # torch names its own around it
+        # torch names only its own group around it
+        group._set_group_name(options.group_id)
         return AllhandsBackend.for_torch(group)
     return group
 
 
 def _reduce_order(pg_options: NativeOptions | None) -> str:
-    """Where these do not say it, that of torch's default group, if it is one of ours.
+    """Return the given order; by default that of torch's default group, if native.
 
-    Its members have that alike; torch does not tell of which group another is made.
+    All members of the default group have the same order. torch does not say from which
+    group another one is made.
     """
     if pg_options is not None and pg_options.reduce_order is not None:
         return pg_options.reduce_order
@@ -104,9 +107,10 @@ def _check(backends: dict[str, str]) -> None:
 
 
 def _backends_by_device() -> dict[str, str]:
-    """All backends of the group that is being made.
+    """Return all backends of the group that is being made.
 
-    torch does not tell it to one of them; a variable of its own function does.
+    torch does not pass them to a single backend, so they are read from a local variable
+    of torch's function.
     """
     frame: FrameType | None = sys._getframe()
     while frame is not None:

@@ -1,4 +1,4 @@
-"""Data-parallel training of a torch module on a group of this package's."""
+"""Data-parallel training of a torch module on a group of this package."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ __all__ = ["DistributedDataParallel"]
 
 
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):  # type: ignore[misc]
-    """torch's module of that name, whose ranks are those of a group of `allhands`.
+    """torch's module of the same name, on the ranks of a group of `allhands`.
 
-    Every rank wraps a module of the same parameters; making it copies those of rank 0
-    to all. `backward()` averages the gradients over the ranks, in buckets and while it
-    computes, and has done so when it returns: `parameter.grad` has the same bits on
-    every rank. What torch can do with such a module it can do with this one
-    (`no_sync`, `join`, `register_comm_hook`).
+    Every rank wraps a module with the same parameters. The constructor copies the
+    parameters of rank 0 to all ranks. `backward()` averages the gradients over the
+    ranks, in buckets and while it computes. When it returns, `parameter.grad` has the
+    same bits on every rank. Everything that torch does with its own module also works
+    with this one (`no_sync`, `join`, `register_comm_hook`).
 
     Args:
-        module: of this rank; its parameters are on the CPU.
+        module: the module of this rank, with parameters on the CPU.
         device_ids: None for modules on the CPU.
-        output_device: the same.
+        output_device: None for modules on the CPU.
         dim: not used, as in torch.
         broadcast_buffers: whether each forward pass copies rank 0's buffers to all.
         process_group: a group of `allhands`, or of torch; by default all ranks.
         bucket_cap_mb: size of a bucket in MiB.
         find_unused_parameters: whether some parameters may get no gradient in a step.
         check_reduction: not used, as in torch.
-        gradient_as_bucket_view: whether gradients lie in the buckets, which spares a
-            copy.
+        gradient_as_bucket_view: whether gradients are views of the buckets, which saves
+            a copy.
         static_graph: whether each step uses the same parameters in the same order.
-        **options: what torch's version has beyond these, such as `init_sync`.
+        **options: further parameters of torch's class, such as `init_sync`.
 
     Raises:
-        ValueError: no world, or this rank is not in the group.
+        ValueError: there is no world, or this rank is not in the group.
         RuntimeError: torch has a world of its own; modules differ between ranks.
-        RankFailedError: in the forward or backward pass: a rank died.
-        DistBackendError: there: one did not come.
+        RankFailedError: a rank died; the forward or backward pass raises it.
+        DistBackendError: a rank did not come; the forward or backward pass raises it.
 
     Example:
         ```python
@@ -70,7 +70,7 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):  # typ
         has_mesh = process_group is None and options.get("device_mesh") is not None
         if not is_torchs and not has_mesh:
             process_group = lend(member_of(process_group))
-        if not broadcast_buffers:  # newer versions of torch warn of either value
+        if not broadcast_buffers:  # newer versions of torch warn of both values
             options["broadcast_buffers"] = False
         super().__init__(
             module,
@@ -78,7 +78,7 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):  # typ
             output_device=output_device,
             dim=dim,
             process_group=process_group,
-            # torch's own default, which it also is by number, has a small first bucket
+            # None is torch's default, 25 with a small first bucket
             bucket_cap_mb=None if bucket_cap_mb == 25 else bucket_cap_mb,
             find_unused_parameters=find_unused_parameters,
             check_reduction=check_reduction,

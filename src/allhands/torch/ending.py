@@ -1,4 +1,4 @@
-"""The end of groups of torch.distributed that a program leaves to its own end."""
+"""Ends groups of torch.distributed that a program leaves open at its end."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class _Group(Protocol):
 
 
 open_groups: weakref.WeakSet[_Group] = weakref.WeakSet()
-"""Those that have met and whose objects are there."""
+"""The groups that have met and still exist."""
 
 
 @atexit.register
 def _end_groups() -> None:
-    """For a program that did not: no thread of theirs may need the GIL any more.
+    """End the groups of a program that did not, so that no thread needs the GIL later.
 
-    That takes 10 s at most; where an exception ends the program, half a second: the
-    others are to learn soon that this rank is no more.
+    This takes at most 10 s. If an exception ends the program, it takes at most half a
+    second, because the others should soon learn that this rank has ended.
     """
-    error = getattr(sys, "last_value", None)  # an exception that nobody caught
+    error = getattr(sys, "last_value", None)  # an uncaught exception
     failure = None if error is None else (headline(error), told(error))
     grace = GOODBYE_OF_THE_FAILED if failure else LONGEST_GOODBYE
     end = time.monotonic() + grace.total_seconds()
@@ -41,5 +41,5 @@ def _end_groups() -> None:
 
 
 def _end_group(group: _Group, end: float, failure: tuple[str, str] | None) -> None:
-    with suppress(DistError):  # nobody is left to hear it
+    with suppress(DistError):  # nobody is left to receive it
         group.end(max(0.0, end - time.monotonic()), failure)

@@ -1,8 +1,8 @@
-"""The native engine in Gloo's place, for programs that say "gloo".
+"""The native engine in place of Gloo, for programs that name "gloo".
 
-torch makes a group of that name by calling one class, which it looks up in its module
-each time; another class stands there then. What the program asks of the group is as
-before: its backend is called gloo.
+torch makes a group of Gloo by calling one class, which it looks up in its module each
+time. This module puts another class there. Everything else that the program sees of the
+group stays the same: its backend is called gloo.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["GlooProcessGroup", "replace_gloo"]
 
 @uncompiled
 class GlooProcessGroup(AllhandsProcessGroup):
-    """A group that torch takes for one of Gloo's; see `AllhandsProcessGroup`.
+    """A group that torch takes for a Gloo group; see `AllhandsProcessGroup`.
 
-    torch's Python goes on to call its backend gloo. torch's C++, as DDP's logger, would
-    look for Gloo itself behind that name, so it is told the engine's.
+    torch's Python code still calls its backend gloo. torch's C++ code, such as DDP's
+    logger, would look for Gloo itself behind this name, so it gets the engine's name.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class GlooProcessGroup(AllhandsProcessGroup):
             )
         super().__init__(store, rank, size, timeout, settings.reduce_order.get())
         self.options = SimpleNamespace()
-        """Where torch notes what the group is."""
+        """torch writes notes about the group here."""
 
     def _like_this(
         self, store: Any, rank: int, size: int, timeout: timedelta
@@ -51,13 +51,13 @@ class GlooProcessGroup(AllhandsProcessGroup):
 
 
 def replace_gloo() -> None:
-    """Have this process's later groups of the backend gloo run on the native engine.
+    """Let later groups of the backend gloo run on the native engine.
 
-    Nothing happens unless ALLHANDS_REPLACE_GLOO says so.
+    The call does nothing unless ALLHANDS_REPLACE_GLOO is set.
 
     Raises:
-        RuntimeError: there is a GPU: of a group that serves it by another backend the
-            CPU's part could not be replaced alone.
+        RuntimeError: there is a GPU. If another backend of a group serves it, the part
+            for the CPU cannot be replaced alone.
     """
     if not settings.replace_gloo.get():
         return

@@ -15,13 +15,13 @@ __all__ = ["Guest"]
 
 
 class Guest:
-    """See `VisibleGroup`. It is held by the group, which it does not hold.
+    """See `VisibleGroup`. A torch group holds its Guest, which does not hold the group.
 
     Args:
-        group: that of torch.
-        communicator: what carries out its operations.
+        group: the group of torch.
+        communicator: carries out the group's operations.
         global_ranks: the members' ranks in torch's world.
-        is_world: whether these are all, and the group is torch's default.
+        is_world: whether these are all ranks, and the group is torch's default.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class Guest:
         self.communicator = communicator
 
     def _look(self) -> None:
-        """Learn what torch has set by now."""
+        """Read what torch has set by now."""
         group = self._group()
-        if group is not None:  # or who looks now is the last to hold this
+        if group is not None:  # otherwise only the caller still holds this
             self._desc, self._timeout = group.group_desc, group.timeout
 
     @property
@@ -53,7 +53,7 @@ class Guest:
 
     @property
     def timeout(self) -> timedelta:
-        """Limit of operations that are given none."""
+        """The limit of operations without a limit of their own."""
         self._look()
         return self._timeout
 
@@ -62,9 +62,9 @@ class Guest:
         return self._rank
 
     def size(self) -> int:
-        """How many ranks the group has."""
+        """The number of ranks in the group."""
         return len(self.global_ranks)
 
     def global_rank(self, group_rank: int) -> int:
-        """The rank in torch's world of the process that is `group_rank` here."""
+        """Return the rank in torch's world of the process that is `group_rank` here."""
         return self.global_ranks[group_rank]

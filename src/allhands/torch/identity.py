@@ -1,4 +1,4 @@
-"""What torch knows of a group beside its operations."""
+"""GroupIdentity: what torch knows of a group besides its operations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NAME = "allhands"
 class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
     """A group with its store, its names, and the device that it serves.
 
-    The methods bear the names that torch's Python or its C++ calls.
+    The methods have the names that torch's Python or C++ code calls.
 
     Args:
-        store: what the members share.
+        store: the store that the members share.
         rank: this process's rank in the group.
-        size: how many ranks the group has.
+        size: the number of ranks in the group.
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
@@ -34,7 +34,7 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
         self._group_desc = "undefined"
 
     def _register_cpu(self) -> None:
-        """Enter a backend for CPU tensors, where this torch takes one."""
+        """Register a backend for CPU tensors, if this torch accepts one."""
         if CAN_BE_MADE:  # it must not hold the group, which holds it
             self._backend = AllhandsBackend(weakref.proxy(self))
             kind = torch.distributed.ProcessGroup.BackendType.CUSTOM
@@ -45,7 +45,7 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
         _device_types = property(lambda _: [torch.device("cpu")])
 
         def _get_backend(self, device: torch.device) -> GroupIdentity:
-            """Of one's CPU tensors, itself."""
+            """Return this group for CPU tensors."""
             if torch.device(device).type != "cpu":
                 raise RuntimeError(
                     f"group {self._group_name!r} has no backend for tensors of device "
@@ -55,7 +55,7 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
 
     @property
     def group_name(self) -> str:
-        """By which torch knows the group."""
+        """The name by which torch knows the group."""
         return self._group_name
 
     @property
@@ -64,7 +64,7 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
         return self._group_desc
 
     def get_group_store(self) -> Any:
-        """What the members share."""
+        """Return the store that the members share."""
         return self._torch_store
 
     def getBackendName(self) -> str:
@@ -80,17 +80,19 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
         return self._group_desc
 
     def _set_group_name(self, name: str) -> None:
-        """Call it `name`, and meet the other members.
+        """Set the name, and meet the other members.
 
         Raises:
-            DistStoreError: some did not come within the timeout; names them.
-            DistBackendError: one is on another host.
+            DistStoreError: some members, which the message names, did not come within
+                the timeout.
+            DistBackendError: members are on several hosts, and some do not listen for
+                the others.
         """
         self._group_name = name
         self._meet()
 
     def _meet(self) -> None:
-        raise NotImplementedError  # the subclass knows how
+        raise NotImplementedError  # the subclass implements it
 
     def _set_group_desc(self, desc: str) -> None:
         self._group_desc = desc

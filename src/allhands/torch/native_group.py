@@ -1,4 +1,4 @@
-"""A group of torch.distributed whose operations the native engine carries out."""
+"""AllhandsProcessGroup: a group of torch.distributed on the native engine."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ __all__ = ["AllhandsProcessGroup"]
 
 @uncompiled
 class AllhandsProcessGroup(ParentGroup):
-    """A process group of torch's on the native engine, for CPU tensors.
+    """A process group of torch on the native engine, for CPU tensors.
 
-    The members meet in `store` when the group gets its name, which torch gives it last.
-    Ranks are ranks of the group. Any thread may use it, if the members agree on the
-    order of operations. Operations return a handle; where `opts.asyncOp` is false they
-    have ended by then, and the handle knows no outputs.
+    The members meet in `store` when the group gets its name, which torch sets last.
+    Ranks are ranks of the group. Any thread may use the group if the members agree on
+    the order of operations. Operations return a handle. If `opts.asyncOp` is False, the
+    operation has already ended, and the handle has no outputs.
 
     Args:
-        store: what the members share.
+        store: the store that the members share.
         rank: this process's rank in the group.
-        size: how many ranks the group has.
-        timeout: limit of its operations.
-        reduce_order: see `allhands.NativeOptions`; for its parts and what it is merged
-            into, too.
-        world_ranks: the members' ranks in torch's world, where it is known.
+        size: the number of ranks in the group.
+        timeout: the limit of its operations.
+        reduce_order: see `allhands.NativeOptions`; also for groups split from it or
+            merged from it.
+        world_ranks: the members' ranks in torch's world, if known.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AllhandsProcessGroup(ParentGroup):
         self.reduce_order = reduce_order
         self._world_ranks = world_ranks
         self._num_collectives = 0
-        # Reentrant: a signal's handler may end the group.
+        # Reentrant: a signal handler may end the group.
         self._lock = threading.RLock()
         self._engine: Communicator | None = None
         self._links: HostLinks | None = None
@@ -181,7 +181,7 @@ class AllhandsProcessGroup(ParentGroup):
     def all_gather_single_coalesced(
         self, outputs: list[Any], inputs: list[Any], opts: Any = None
     ) -> TorchWork:
-        """`all_gather_single` of each pair, as one operation."""
+        """Run `all_gather_single` for each pair, as one operation."""
         return self._submit("all_gather_single_coalesced", outputs, inputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -222,7 +222,7 @@ class AllhandsProcessGroup(ParentGroup):
     def reduce_scatter_single_coalesced(
         self, outputs: list[Any], inputs: list[Any], opts: Any = None
     ) -> TorchWork:
-        """`reduce_scatter_single` of each pair, as one operation."""
+        """Run `reduce_scatter_single` for each pair, as one operation."""
         return self._submit(
             "reduce_scatter_single_coalesced",
             *(outputs, inputs, opts),
@@ -298,7 +298,7 @@ class AllhandsProcessGroup(ParentGroup):
         opts: Any = None,
         timeout: timedelta | None = None,
     ) -> TorchWork:
-        """See `allhands.all_to_all_single`; no split sizes: equal ones."""
+        """See `allhands.all_to_all_single`; without split sizes they are equal."""
         work = self._communicator.all_to_all_single(
             output,
             input,
@@ -311,14 +311,14 @@ class AllhandsProcessGroup(ParentGroup):
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> TorchWork:
-        """See `allhands.barrier`; devices do not matter here."""
+        """See `allhands.barrier`; devices have no effect here."""
         work = self._communicator.barrier(*self._terms(opts, timeout))
         return self._started(work, [])
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """`barrier` that names the ranks which do not come, in either form all."""
+        """Run a `barrier` whose error names all ranks that do not come."""
         self._communicator.barrier(limit_of(timeout, timeout), False)
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> TorchWork:
@@ -334,7 +334,7 @@ class AllhandsProcessGroup(ParentGroup):
         return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
-        """See `allhands.irecv`; from any rank."""
+        """See `allhands.irecv`; receives from any rank."""
         tensor = one(tensors)
         work = self._communicator.irecv(as_known(tensor), None, check_tag(tag), None)
         return self._started(work, [tensor])
@@ -345,7 +345,7 @@ class AllhandsProcessGroup(ParentGroup):
         return AllhandsProcessGroup(store, rank, size, timeout, self.reduce_order)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the time limit of later operations that are given none."""
+        """Set the time limit of later operations without a limit of their own."""
         self._timeout = as_timedelta(timeout)
         with self._lock:
             if self._engine is not None:
@@ -355,20 +355,20 @@ class AllhandsProcessGroup(ParentGroup):
         self.set_timeout(timeout)
 
     def abort(self) -> None:
-        """Break the group for every member; whoever waits in it gets an error."""
+        """Break the group for every member; ranks that wait in it get an error."""
         engine = self._engine
         if engine is not None:
             engine.abort("abort() was called")
 
     def shutdown(self) -> None:
-        """Finish what is under way, for 10 s at most, and leave; again: nothing."""
+        """Finish operations for at most 10 s, and leave; a second call does nothing."""
         self.end(LONGEST_GOODBYE.total_seconds())
 
     def end(self, grace: float, failure: tuple[str, str] | None = None) -> None:
-        """`shutdown` that waits `grace` seconds at most.
+        """Run `shutdown` with a limit of `grace` seconds.
 
-        The other members are told of the `failure` that ends this one, if one does:
-        what `Communicator.note_failure` takes.
+        If a `failure` ends this rank, it is reported to the other members. It has the
+        arguments of `Communicator.note_failure`.
         """
         with self._lock:
             engine, self._engine = self._engine, None
@@ -378,21 +378,22 @@ class AllhandsProcessGroup(ParentGroup):
             try:
                 engine.close(min(to_seconds(self._timeout), grace))
             finally:
-                guest, self._guest = self._guest, None  # which has the engine
+                guest, self._guest = self._guest, None  # it holds the engine
                 if guest is not None:
                     current().remove_guest(guest)
 
-    # What follows is torch's own: names that its Python or its C++ calls.
+    # The rest is for torch: methods that its Python or C++ code calls.
 
     def _set_sequence_number_for_group(self) -> None:
-        """Nothing to do: all members count alike."""
+        """Do nothing: all members count alike."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self._num_collectives
 
     def _start_coalescing(self, device: Any = None) -> None:
         with self._lock:
-            if self._block is None:  # or one that an exception left is begun again
+            # an exception may have left a block, which then begins anew
+            if self._block is None:
                 self._num_blocks += 1
         self._blocks.works = []
 
@@ -406,7 +407,7 @@ class AllhandsProcessGroup(ParentGroup):
 
     @property
     def _block(self) -> list[Work] | None:
-        """What this thread has started since its `_start_coalescing`."""
+        """The works that this thread has started since its `_start_coalescing`."""
         return getattr(self._blocks, "works", None) if self._num_blocks else None
 
     @property
@@ -447,7 +448,7 @@ class AllhandsProcessGroup(ParentGroup):
         )
         self._engine = content_checked(NativeCommunicator(options), options)
         open_groups.add(self)
-        if self._world_ranks:  # or nobody knows who the members are
+        if self._world_ranks:  # otherwise the members are unknown
             ranks = tuple(self._world_ranks)
             self._guest = Guest(self, self._engine, ranks, is_world)
             world.add_guest(self._guest)
@@ -457,7 +458,7 @@ class AllhandsProcessGroup(ParentGroup):
     def _terms(
         self, opts: Any, timeout: timedelta | None
     ) -> tuple[timedelta | None, bool]:
-        """Of a collective that is called: its limit, and whether a wait will follow."""
+        """Return the limit of a collective, and whether a wait will follow."""
         self._num_collectives += 1
         is_async = getattr(opts, "asyncOp", True) or self._num_blocks != 0
         return limit_of(opts, timeout), is_async
@@ -465,7 +466,7 @@ class AllhandsProcessGroup(ParentGroup):
     def _submit(
         self, op: str, output: list[Any], input: list[Any], opts: Any, **more: Any
     ) -> TorchWork:
-        """The same of one without a method of its own."""
+        """Start a collective that has no method of its own."""
         self._num_collectives += 1
         call = Call(op, output, input, limit_of(opts), True, **more)
         return self._started(self._communicator.submit(call), output)
@@ -480,7 +481,7 @@ class AllhandsProcessGroup(ParentGroup):
 
     @cached_property
     def _overlaps(self) -> bool:
-        """Whether the ranks leave a CPU each to operations under way, as they began."""
+        """Whether ranks, at their start, left a CPU each for operations under way."""
         threads_each: int = torch.get_num_threads() + 1
         size: int = self.size()
         return size * threads_each <= len(os.sched_getaffinity(0))

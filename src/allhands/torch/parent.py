@@ -1,4 +1,4 @@
-"""Groups that are made of a group, and of several."""
+"""ParentGroup: a group from which other groups are made, alone or with others."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ __all__ = ["ParentGroup"]
 
 @uncompiled
 class ParentGroup(GroupIdentity):
-    """A group that can be split, and merged with others."""
+    """A group that can be split, and merged with other groups."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(store, rank, size)
         self._timeout = timeout
         self._world_ranks: Sequence[int] = ()
-        """The members' ranks in torch's world; empty where it is not known."""
+        """The members' ranks in torch's world; empty if unknown."""
         self._splits: Counter[tuple[int, ...]] = Counter()
 
     @property
     def timeout(self) -> timedelta:
-        """Limit of operations that are given none."""
+        """The limit of operations without a limit of their own."""
         return self._timeout
 
     def part(
         self, store: Any, ranks: list[int], timeout: timedelta, name: str
     ) -> ParentGroup | None:
-        """A group of `ranks`, in their order; None where this rank is not among them.
+        """Make a group of `ranks`, in this order; None if this rank is not among them.
 
-        Each of them calls it. `store` is for that group alone.
+        Each of the ranks calls it. `store` is for the new group alone.
 
         Raises:
-            ValueError: there are none, one comes twice, or is not of this group.
+            ValueError: there are no ranks, one is given twice, or one is not in this
+                group.
         """
         if not ranks or len({*ranks} & {*range(self.size())}) != len(ranks):
             raise ValueError(
@@ -68,10 +69,10 @@ class ParentGroup(GroupIdentity):
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> ParentGroup | None:
-        """`part` with a name and a store of its own; each of `ranks` calls.
+        """Make a `part` with its own name and store; each of `ranks` calls it.
 
-        Others may call at the same time with other ranks. `group_name`, if given, is
-        unlike those of all other parts.
+        Other ranks may call it at the same time for other groups. If `group_name` is
+        given, it must differ from the names of all other parts.
         """
         key = tuple(ranks)
         self._splits[key] += 1
@@ -93,17 +94,18 @@ class ParentGroup(GroupIdentity):
     ) -> ParentGroup:
         """Join this group with groups of other worlds to one group of `size` ranks.
 
-        Every rank of every group calls it with the same `store`, one that all of them
-        reach and that serves one merge at a time. The ranks of each old group follow
-        each other in their old order; first come those of the group that came first.
-        It returns when all groups have come. The old groups stay. Where it fails, it
-        does so on every rank that has come, and may be tried again.
+        Every rank of every group calls it with the same `store`. All groups must reach
+        the store, and it may serve only one merge at a time. The ranks of each old
+        group are consecutive and keep their order. The ranks of the group that came
+        first have the lowest numbers. The call returns when all groups have come. The
+        old groups stay. If the merge fails, it fails on every rank that has come, and
+        may be tried again.
 
         Raises:
             DistStoreError: some groups did not come within `timeout`; a rank that came
                 gave up or could not use the store.
-            ValueError: the groups have more than `size` ranks together, or do not agree
-                about it.
+            ValueError: the groups have more than `size` ranks in total, or pass
+                different sizes.
         """
         limit = timeout or self._timeout
         ours, own = TorchStore(store), (self.rank(), self.size())
@@ -123,4 +125,4 @@ class ParentGroup(GroupIdentity):
     def _like_this(
         self, store: Any, rank: int, size: int, timeout: timedelta
     ) -> ParentGroup:
-        raise NotImplementedError  # the subclass knows how
+        raise NotImplementedError  # the subclass implements it

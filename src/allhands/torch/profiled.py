@@ -1,4 +1,4 @@
-"""Operations as torch's profiler shows them."""
+"""Operations as events of torch's profiler."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["ProfiledCommunicator", "profiler_events"]
 
 
 class ProfiledCommunicator(FrontCommunicator):
-    """Makes events of a profile of the operations that `communicator` carries out.
+    """Makes profiler events of the operations that `communicator` carries out.
 
-    See `profiler_events`; they have the name of the `backend`.
+    See `profiler_events`; the names of these events begin with `backend`.
     """
 
     def __init__(self, communicator: Communicator, backend: str) -> None:
@@ -43,19 +43,19 @@ _num_blocks: Counter[World] = Counter()
 
 @contextmanager
 def profiler_events() -> Iterator[None]:
-    """Within the `with` block each operation is an event of `torch.profiler`.
+    """Show each operation in a `with` block as an event of `torch.profiler`.
 
-    It shows the operations that the rank issues by this package's own functions, in
-    all its groups and from any thread. Those of torch.distributed on backend `allhands`
-    are such events without it. The names are like Gloo's: `allhands:all_reduce`. An
-    event lasts until the operation has ended. It has the shapes of the tensors that the
-    operation reads if the profile records shapes and the operation is not asynchronous;
-    torch takes none for others. An object collective shows the operations that it is
-    made of.
+    The profile then shows the operations that the rank issues by this package's own
+    functions, in all its groups and from any thread. Operations of torch.distributed on
+    backend `allhands` are events even without such a block. The names are like Gloo's:
+    `allhands:all_reduce`. An event lasts until the operation has ended. It has the
+    shapes of the tensors that the operation reads if the profile records shapes and the
+    operation is not asynchronous; torch accepts shapes for no others. An object
+    collective shows the operations of which it consists.
 
-    Within the block an operation takes some 4 us longer, and some 10 us while a profile
-    is taken. Other ranks need not know of it. The block begins and ends while none of
-    this rank's operations is under way.
+    Within the block an operation takes about 4 us longer, and about 10 us longer while
+    a profile is taken. Other ranks need no such block. Begin and end the block only
+    while none of this rank's operations is under way.
 
     Example:
         ```python
@@ -85,7 +85,7 @@ def _count(world: World, more: int) -> None:
 def _submit(communicator: Communicator, call: Call, backend: str = NAME) -> Work | None:
     if not profiler._is_profiler_enabled:
         return communicator.submit(call)
-    # Under whose name torch shows the forms of an operation.
+    # torch shows all forms of an operation under one name.
     shown = call.op.removesuffix("_coalesced").removesuffix("_single")
     name = f"{backend}:{shown}"
     if not call.async_op:

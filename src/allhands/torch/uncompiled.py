@@ -1,4 +1,4 @@
-"""What torch.compile leaves as it is."""
+"""Marks classes that torch.compile must not trace."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from torch._C._dynamo import eval_frame
 __all__ = ["uncompiled"]
 
 _SKIP = eval_frame._FrameAction.SKIP
-_AS_IT_IS = eval_frame._FrameExecStrategy(_SKIP, _SKIP)  # and what it calls
+# also for all code that it calls
+_AS_IT_IS = eval_frame._FrameExecStrategy(_SKIP, _SKIP)
 
 _T = TypeVar("_T")
 
 
 def uncompiled(cls: type[_T]) -> type[_T]:
-    """Have torch.compile run the class's methods, and what they call, as they are.
+    """Let torch.compile run the class's methods, and what they call, without tracing.
 
-    It would trace them where a compiled program calls them, and fail at the native
-    engine. A mark on their code costs calls nothing, unlike `torch.compiler.disable`,
-    which wraps them.
+    torch.compile would trace the methods in a compiled program, and fail at the native
+    engine. A mark on their code costs a call nothing. `torch.compiler.disable` would
+    wrap the methods.
     """
     for member in vars(cls).values():
         method = member.fget if isinstance(member, property) else member

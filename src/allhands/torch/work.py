@@ -1,4 +1,4 @@
-"""Handles of operations, as torch and its C++ take them."""
+"""TorchWork: handles of operations in the form that torch and its C++ code need."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ _BACKWARD = torch.autograd.graph._engine_run_backward.__code__
 
 
 class _Caller(Enum):
-    """Who asks for a future."""
+    """The code that asks for a future."""
 
     REDUCER = auto()
-    """torch's C++ in a backward pass, which waits for it as the pass ends."""
+    """torch's C++ code in a backward pass, which awaits it at the end of the pass."""
     HOOK = auto()
     """Python code that a backward pass calls."""
     OTHER = auto()
 
 
 def _caller() -> _Caller:
-    """Who is two frames up; calls of torch's C++ have the pass itself there.
+    """Return who is two frames up; for torch's C++ code this is the pass itself.
 
-    Or nothing: a pass of `torch.distributed.autograd` runs in a thread of torch's C++.
+    There may be no such frame: a pass of `torch.distributed.autograd` runs in a thread
+    of torch's C++.
     """
     caller = sys._getframe(1).f_back
     if caller is None or torch._C._current_graph_task_id() == -1:
@@ -51,7 +52,7 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
     Args:
         work: the engine's handle.
         outputs: the tensors that the operation writes.
-        overlaps: whether there is a CPU on which it can run beside this thread.
+        overlaps: whether a CPU is free to run it beside this thread.
     """
 
     def __init__(self, work: Work, outputs: list[Any], overlaps: bool = True) -> None:
@@ -62,52 +63,53 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
         self._future: Any = None
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
-        """See `allhands.Work.wait`; carries the operation out, if it has not begun."""
+        """See `allhands.Work.wait`; carries out the operation if it has not begun."""
         return self._work.wait(timeout)
 
     def synchronize(self) -> None:
-        """`wait()`."""
+        """Call `wait()`."""
         self._work.wait()
 
     def block_current_stream(self) -> None:
-        """`wait()`: CPU memory has no streams."""
+        """Call `wait()`: CPU memory has no streams."""
         self._work.wait()
 
     def is_completed(self) -> bool:
-        """Whether the operation has ended, well or not."""
+        """Return whether the operation has ended, well or not."""
         return self._work.is_completed()
 
     def is_success(self) -> bool:
-        """Whether it has ended well."""
+        """Return whether the operation has succeeded."""
         return self._work.is_success()
 
     def exception(self) -> BaseException | None:
-        """What it raised."""
+        """Return the operation's error."""
         return self._work.exception()
 
     def result(self) -> list[Any]:
-        """The tensors that it wrote."""
-        self._work.result()  # raises where they are not there
+        """Return the tensors that the operation wrote."""
+        self._work.result()  # raises if there are none
         return self._outputs
 
     def source_rank(self) -> int:
-        """The group rank that a receive got its data from."""
+        """Return the group rank of the sender of a receive's data."""
         return self._work.source_rank()
 
     _source_rank = source_rank
 
     def get_future(self) -> Any:
-        """A `torch.futures.Future` of the tensors; the same one on every call.
+        """Return a `torch.futures.Future` of the tensors; the same one on every call.
 
-        For a communication hook in Python it has ended: its callbacks run in order with
-        the backward pass then, so what they start comes in one order on every rank. For
-        DDP's reducer it ends with the pass, which raises its error: a future's would
-        lose its type in C++. That of the reducer has none.
+        For a communication hook in Python, the operation has ended. So the callbacks of
+        the hook run in order with the backward pass, and operations that they start
+        have the same order on every rank. For DDP's reducer, the operation ends with
+        the pass, and the pass raises its error. The future for the reducer holds no
+        error, because the error would lose its type in C++.
         """
         if self._future is None:
             caller = _caller()
             if caller is _Caller.HOOK:
-                with suppress(DistError):  # it is the future's
+                with suppress(DistError):  # the future has the error
                     self._work.wait()
             ended: Any = torch.futures.Future()
             is_reducers = caller is _Caller.REDUCER
@@ -121,7 +123,7 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
         return self._future
 
     def _end_with_pass(self) -> None:
-        """Have the autograd engine wait before the reducer does, and raise after it."""
+        """Let the autograd engine wait before the reducer, and raise after it."""
         if self._overlaps:
             self._work._hurry()
         else:
@@ -148,4 +150,4 @@ def _raise(error: DistError) -> None:
 
 
 ENDED = TorchWork(CombinedWork([], []), [])
-"""Of any operation that ended well before its call returned."""
+"""The handle of any operation that succeeded before its call returned."""

@@ -1,11 +1,11 @@
-"""Groups of this package's world for torch.distributed: one world, two APIs.
+"""Lends groups of this package's world to torch.distributed: one world, two APIs.
 
-torch keeps tables of its groups: which is the default one, what each is called, whose
-ranks are in it. A group of ours is entered there, the group of all ranks first, as
-torch's default. Nothing is sent, and no second communicator is made: operations of both
-APIs are carried out by one, in the order in which the program makes them.
+torch keeps tables of its groups: the default group, the names, and the ranks. This
+module enters groups of this package there; the group of all ranks comes first, as
+torch's default. It sends no message and makes no second communicator. One communicator
+carries out the operations of both APIs, in the order in which the program issues them.
 
-Making and ending them is for one thread at a time, as for our groups.
+As for other groups, only one thread at a time may make and end them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = ["process_group"]
 
 @uncompiled
 class LentProcessGroup(AllhandsProcessGroup):
-    """A group of this package's as torch takes it; `process_group` makes these.
+    """A group of this package in torch's form; `process_group` makes these.
 
-    It ends with the group that it lends, and leaves that as it is when torch ends it.
+    It ends with the group that it lends. If torch ends it, that group stays.
 
     Args:
-        group: whose operations it carries out.
-        store: what torch makes further groups with.
+        group: the group whose operations it carries out.
+        store: the store with which torch makes further groups.
     """
 
     def __init__(self, group: ProcessGroup, store: LentStore) -> None:
@@ -62,56 +62,56 @@ class LentProcessGroup(AllhandsProcessGroup):
                 f"allhands.is_initialized(), allhands.torch.process_group() lends a "
                 f"group again"
             )
-        # Within `profiler_events` the group's own communicator makes them.
+        # Within `profiler_events`, the group's own communicator makes the events.
         if profiler._is_profiler_enabled and current().around is None:
             return ProfiledCommunicator(self.lent.communicator, self.getBackendName())
         return self.lent.communicator
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the time limit of later operations that are given none, in both APIs."""
+        """Set the limit of later operations without their own limit, in both APIs."""
         super().set_timeout(timeout)
         self.lent.set_timeout(timeout)
 
     def _meet(self) -> None:
-        """Nothing to do: the members have met."""
+        """Do nothing: the members have met."""
 
     def abort(self) -> None:
         """Break the group for every member, in both APIs."""
         self.lent.abort()
 
     def end(self, grace: float, failure: tuple[str, str] | None = None) -> None:
-        """Give the group back; it goes on to serve the functions of `allhands`."""
+        """Give the group back; it still serves the functions of `allhands`."""
         self._is_closed = True
 
 
 def process_group(group: Group = None) -> Any:
-    """`group` as a process group of torch's: for DDP, DTensor, torch's functions.
+    """Return `group` as a process group of torch, for DDP, DTensor and functions.
 
-    Both APIs use one communicator: a call of either counts as one of the group's, and
-    ranks agree on the order of all of them. Nothing is sent, so only members of `group`
-    need to call it. Called again it returns the same object.
+    Both APIs use one communicator: calls of both count as calls on the group, and the
+    ranks must agree on the order of all of them. The call sends nothing, so only
+    members of `group` need to make it. Called again, it returns the same object.
 
-    The first call makes the group of all ranks torch's default group: from then on
-    `torch.distributed.is_initialized()` is true, and its functions, `DeviceMesh`,
-    `DTensor` and `DistributedSampler` work without more. Groups that torch makes by
-    itself (`new_group`, meshes of several dimensions) have engines of their own, and
+    The first call makes the group of all ranks torch's default group. From then on
+    `torch.distributed.is_initialized()` is True, and torch's functions, `DeviceMesh`,
+    `DTensor` and `DistributedSampler` work without further calls. Groups that torch
+    makes itself (`new_group`, meshes of several dimensions) have their own engines, and
     meet through the world's store.
 
-    `allhands.destroy_process_group` ends what it lent, and with the world all of
-    torch's groups. `torch.distributed.destroy_process_group` ends torch's groups; the
-    world stays, and this function lends its groups again.
+    `allhands.destroy_process_group` ends the lent group, and with the world all of
+    torch's groups. `torch.distributed.destroy_process_group` ends torch's groups. The
+    world stays, and this function can lend its groups again.
 
     Args:
         group: by default the group of all ranks.
 
     Returns:
-        A `torch.distributed.ProcessGroup`; on ranks outside of `group` torch's
+        A `torch.distributed.ProcessGroup`; on ranks outside of `group`, torch's
         `GroupMember.NON_GROUP_MEMBER`.
 
     Raises:
-        RuntimeError: torch has a world of its own, or this thread's world is not that
-            of the process.
-        ValueError: no world, no such group, or a merged one.
+        RuntimeError: torch has its own world, or this thread's world is not that of the
+            process.
+        ValueError: there is no world or no such group, or it is a merged group.
 
     Example:
         ```python
@@ -126,7 +126,7 @@ def process_group(group: Group = None) -> Any:
     _check_world(world, whole)
     if not torch.distributed.is_initialized():
         if not hasattr(torch.distributed.Backend, NAME.upper()):
-            allhands_torch.register()  # torch loads no entry points
+            allhands_torch.register()  # torch loads no entry points here
         name = c10d._process_group_name([], use_hashed_name=False)
         c10d._update_default_pg(_lend(whole, LentStore(world.store), name))
     if member is OUTSIDER:
@@ -159,7 +159,7 @@ def _lend_part(group: ProcessGroup, world: World) -> LentProcessGroup:
 
 
 def _lent_for(group: ProcessGroup) -> LentProcessGroup | None:
-    """What torch has of `group`."""
+    """Return torch's object for `group`, or None."""
     for theirs in c10d._world.pg_map:
         if isinstance(theirs, LentProcessGroup) and theirs.lent is group:
             return theirs
@@ -167,7 +167,7 @@ def _lent_for(group: ProcessGroup) -> LentProcessGroup | None:
 
 
 def _lend(group: ProcessGroup, store: LentStore, name: str) -> LentProcessGroup:
-    """Enter `group` in torch's tables."""
+    """Enter `group` into torch's tables."""
     lent = LentProcessGroup(group, store)
     lent._set_group_name(name)
     lent._set_group_desc(group.group_desc)
@@ -185,7 +185,7 @@ def _lend(group: ProcessGroup, store: LentStore, name: str) -> LentProcessGroup:
 
 
 def _take_back(group: ProcessGroup) -> None:
-    """Strike `group` from torch's tables; with the world, all that is there."""
+    """Remove `group` from torch's tables; with the world, all groups there."""
     lent = _lent_for(group)
     if lent is None:
         return
