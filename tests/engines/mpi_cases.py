@@ -109,3 +109,47 @@ def test_a_message_of_no_whole_number_of_elements_is_refused():
         dist.barrier()
 
     run_ranks(3, body)
+
+
+PLAIN = ("i4", "i8", "u4", "u8", "f4", "f8")
+OPS = {"SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 300_000])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_plain_arrays_are_reduced_with_those_that_are_not(size, count):
+    def body(rank):
+        communicator = dist.group.WORLD.communicator
+        for number, dtype in enumerate(PLAIN):
+            for name, function in OPS.items():
+                op = getattr(dist.ReduceOp, name)
+                inputs = [(np.arange(count) + r) % 5 for r in range(size)]
+                plain = inputs[rank].astype(dtype)
+                assert communicator._plain.arguments(plain, op) is not None
+                strided = np.repeat(plain, 2)[::2]
+                here = strided if rank == number % size else plain
+                dist.all_reduce(here, op)
+                expected = function.reduce([each.astype(dtype) for each in inputs])
+                assert np.array_equal(here, expected), (dtype, name)
+
+    run_ranks(size, body)
+
+
+def test_a_plain_reduction_that_is_interrupted_ends_that_of_the_others():
+    class Interrupted:
+        def Iallreduce(self, *_):
+            raise KeyboardInterrupt
+
+    def body(rank):
+        group = dist.new_group()
+        if rank == 0:
+            group.communicator._comm = Interrupted()
+            with pytest.raises(KeyboardInterrupt):
+                dist.all_reduce(np.ones(1), group=group)
+        text = "all_reduce #1 was interrupted by KeyboardInterrupt"
+        for _ in range(2):
+            with pytest.raises(dist.DistBackendError, match=text):
+                dist.all_reduce(np.ones(1), group=group)
+        dist.barrier()
+
+    run_ranks(3, body)

@@ -30,6 +30,7 @@ LEFT_OUT = {
     "the errors have another text": ["a_probe_whose_time_is_over", "who_left_ends"],
     "a rank that waits for itself waits until its limit": ["messages_to_oneself"],
     "MPICH has no tag 2**31 - 1": ["what_the_package_sends_itself"],
+    "the ranks of the test are processes of its own": ["a_peer_that_dies_ends"],
     "the test looks into the memory of another rank": ["only_one_rank_calls"],
 }
 TUTORIAL = """

@@ -189,22 +189,30 @@ class PolledCommunicator(Communicator):
             work = start(call, limit)
             self._pending.add(work)
             return work
-        except _REFUSALS:
+        except BaseException as error:
+            self._note_interrupted(error, call.op, call.peer)
             raise
-        except self.library_error as error:
-            raise self.library_failed(self._subject(call), error) from error
-        except BaseException as error:  # Ctrl-C: the library may have begun
-            abandon_memory(error)
-            self._abort_interrupted(self._subject(call), error)
-            raise
+
+    def _note_interrupted(
+        self, error: BaseException, op: str, peer: int | None = None
+    ) -> None:
+        """Handle `error`, which came while the library began an operation.
+
+        Raises:
+            DistBackendError: it is the library's own.
+        """
+        if isinstance(error, _REFUSALS):
+            return
+        sequence = self._num_collectives if op in _COLLECTIVES else 0
+        subject = Subject(op, sequence, peer)
+        if isinstance(error, self.library_error):
+            raise self.library_failed(subject, error) from error
+        abandon_memory(error)  # Ctrl-C: the library may have begun
+        self._abort_interrupted(subject, error)
 
     def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
         """Return the functions that start the message operations of this library."""
         return {"send": self._send, "recv": self._recv}
-
-    def _subject(self, call: Call) -> Subject:
-        sequence = self._num_collectives if call.op in _COLLECTIVES else 0
-        return Subject(call.op, sequence, call.peer)
 
     def _abort_interrupted(self, subject: Subject, error: BaseException) -> str:
         """Break the group for the others; return the reason, for this rank."""
