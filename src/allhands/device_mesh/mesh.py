@@ -6,8 +6,7 @@ these groups, and making them sends no message. So a mesh costs each rank as man
 as it has dimensions.
 
 A mesh that is made from another one, or from parts of it, shares its groups. It is a
-view, which knows for each of its dimensions where on the whole grid it runs: along an
-axis of the grid, along a part of one, or along several that were flattened into one.
+view, which knows the layout of each of its dimensions on the whole grid.
 
 Only one thread at a time may make meshes, in the same order on all their ranks. Any
 thread may read them.
@@ -54,10 +53,9 @@ __all__ = ["DeviceMesh"]
 class DeviceMesh:
     """The ranks of the world, or some of them, on an n-dimensional grid.
 
-    Every rank of the mesh makes it with the same arguments; other ranks may do so, too.
-    `mesh` holds global ranks. Along each dimension this rank is in one group, in which
-    its rank is its coordinate. A dimension over the whole world, in order, has the
-    default group.
+    Every rank of the mesh makes it with the same arguments; other ranks may, too. Along
+    each dimension this rank is in one group, in which its rank is its coordinate. A
+    dimension over the whole world, in order, has the default group.
 
     If there is no world, the call runs `init_process_group()`. Within a `with` block of
     the mesh, `DeviceMesh.current()` returns it.
@@ -65,7 +63,7 @@ class DeviceMesh:
     Args:
         device_type: "cpu", "cuda", ...: the device type of the arrays, without an
             index.
-        mesh: an array or nested list of ranks.
+        mesh: an array or nested list of global ranks.
         mesh_dim_names: a name for each dimension.
         backend_override: for each dimension, the backend and options of its group.
         _init_backend: if False, no groups are made.
@@ -196,8 +194,7 @@ class DeviceMesh:
     def mesh(self) -> Any:
         """The global ranks as a new int32 array, of torch if made from a tensor.
 
-        Otherwise it is a NumPy array. In a mesh cut out of another, these are the ranks
-        that this rank can reach.
+        Else it is NumPy's. In a mesh cut out of another: the ranks within reach.
         """
         return self._grid.library.from_numpy(self._ranks().copy())
 
@@ -312,8 +309,7 @@ class DeviceMesh:
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
         """Return the mesh of some dimensions, named in their order, through this rank.
 
-        The call makes no groups. It also accepts names of dimensions that `flatten`
-        made.
+        The call makes no groups. It also accepts names that `flatten` gave.
 
         Raises:
             RuntimeError: the mesh has no names, or a dimension is named twice.
