@@ -28,18 +28,21 @@ PRELUDE = """
 
 FLOW = """
     try:
-        for turn in range(10**9):
-            {call}
-            if turn == 1:
-                say("under way")
+        with dist.debug.faults("{faults}"):
+            for turn in range(10**9):
+                if turn == 2:
+                    give(time.monotonic())
+                {call}
+                if turn == 1:
+                    say("under way")
     except (KeyboardInterrupt, dist.DistError) as error:
         give((time.monotonic(), type(error).__name__, getattr(error, "ranks", None)))
         os._exit(0)
 """
 
 
-def flow(operation):
-    return PRELUDE + FLOW.format(call=CALLS[operation])
+def flow(operation, faults=""):
+    return PRELUDE + FLOW.format(call=CALLS[operation], faults=faults)
 
 
 pytestmark = pytest.mark.parametrize("operation", CALLS)
@@ -100,13 +103,15 @@ def test_arrays_are_their_owners_once_a_call_has_raised(operation, monkeypatch):
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_rank_that_dies_is_named_within_a_second(operation, dead):
-    with Processes(2, flow(operation)) as job:
+    source = flow(operation, f"rank={dead},nth=3,after=3ms,do=kill")
+    with Processes(2, source) as job:
         check_death_is_named(job, dead)
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_runs_into_the_others_timeout(operation, stopped):
-    source = flow(operation).replace("None", "timedelta(seconds=3)", 1)
+    source = flow(operation, f"rank={stopped},nth=3,after=3ms,do=stop")
+    source = source.replace("None", "timedelta(seconds=3)", 1)
     with Processes(2, source) as job:
         check_stop_meets_the_limit(job, stopped, 3)
 

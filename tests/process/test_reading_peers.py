@@ -97,22 +97,17 @@ def test_a_host_that_refuses_one_rank(monkeypatch):
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_rank_that_dies_is_named(dead):
-    source = """
+    source = f"""
         x = np.ones(1 << 20)
-        said = False
         try:
-            while True:
-                dist.broadcast(x, 0)
-                if not said:
-                    say("reads")
-                    said = True
+            with dist.debug.faults("rank={dead},nth=2,after=1ms,do=kill"):
+                while True:
+                    dist.broadcast(x, 0)
         except dist.RankFailedError as error:
             give(error.ranks)
             os._exit(0)
     """
     with Processes(2, source) as ranks:
-        assert ranks.read(dead) == "reads"
-        ranks.ranks[dead].kill()
         codes = [0, 0]
         codes[dead] = -signal.SIGKILL
         assert ranks.join(codes=codes)[1 - dead] == [dead]

@@ -24,8 +24,10 @@ _AROUND = (
 )
 """What is no `Call`; most of them Python carries out, with some of the others."""
 _ON_STORES = tuple(f"{STORE}{request}" for request in REQUESTS)
-_KEYS = ("rank", "op", "group", "nth", "attempt", "do")
+_KEYS = ("rank", "op", "group", "nth", "attempt", "after", "do")
 _DEEDS = ("kill", "stop", "raise", "drop-link")
+_BY_THE_CALLER = ("delay", "raise")
+"""Actions of the calling thread itself, which no other thread can take for it."""
 _MOST_CODE = 255  # the highest code that a process can give its parent
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _MOST_SECONDS = threading.TIMEOUT_MAX
@@ -72,6 +74,7 @@ def _fault(item: str) -> Fault:
         first=first,
         last=last,
         attempt=_number("attempt", told["attempt"]) if "attempt" in told else None,
+        after=_seconds("after=", told["after"]) if "after" in told else 0.0,
     )
 
 
@@ -83,6 +86,11 @@ def _check_together(told: dict[str, str], do: str) -> None:
         )
     if op.startswith(STORE) and "group" in told:
         raise ValueError(f"op={op} is of no group; leave group={told['group']} out")
+    if do in _BY_THE_CALLER and "after" in told:
+        raise ValueError(
+            f"do={do} is done before the operation begins; leave "
+            f"after={told['after']} out"
+        )
 
 
 def _deed(text: str) -> Fault:
@@ -92,18 +100,27 @@ def _deed(text: str) -> Fault:
         return Fault(do, peer=_number("drop-link", value))
     if do == "exit" and colon:
         return Fault(do, code=_exit_code(value))
+    if do == "delay" and colon:
+        return Fault(do, seconds=_seconds("do=delay:", value))
     if text in _DEEDS:
         return Fault(text)
-    found = re.fullmatch(r"delay:(\d+(?:\.\d+)?)(us|ms|s)", text, re.ASCII)
+    raise ValueError(
+        f"do={text} is not {', '.join(_DEEDS)}, exit with a code, as exit:3, or "
+        f"delay with a time, as delay:200ms"
+    )
+
+
+def _seconds(before: str, text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text, re.ASCII)
     if found is None:
         raise ValueError(
-            f"do={text} is not {', '.join(_DEEDS)}, exit with a code, as exit:3, or "
-            f"delay with a time, as delay:200ms"
+            f"{before}{text} is no time with its unit, as {before}200ms; units are "
+            f"{', '.join(_UNITS)}"
         )
     seconds = float(found[1]) * _UNITS[found[2]]
     if seconds > _MOST_SECONDS:
-        raise ValueError(f"do={text} is more than {_MOST_SECONDS:.0f}s")
-    return Fault("delay", seconds=seconds)
+        raise ValueError(f"{before}{text} is more than {_MOST_SECONDS:.0f}s")
+    return seconds
 
 
 def _exit_code(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Faults on demand: what a rank does to itself before one of its operations begins.
+"""Faults on demand: what a rank does to itself at one of its operations.
 
 They are for tests of a program's behaviour when a rank dies, stops, is slow, raises, or
 loses its connections to other hosts. Faults count the operations of one rank in the
@@ -46,6 +46,8 @@ class Fault:
     first: int = 1
     last: int = NO_END
     """The first and last operation to which it applies, counted from 1."""
+    after: float = 0.0
+    """Seconds after the operation begins; 0 means just before it begins."""
     attempt: int | None = None
     """The launcher's start of the ranks, from 0; None means every start."""
 
@@ -98,7 +100,11 @@ class Faults:
             InjectedError: a fault asks for it.
         """
         for fault, number in self._due(rank, group, op):
-            self._do(fault, rank, f"rank {rank}, {op}, call {number}", drop_link)
+            where = f"rank {rank}, {op}, call {number}"
+            if fault.after:
+                self._do_later(fault, rank, where, drop_link)
+            else:
+                self._do(fault, rank, where, drop_link)
 
     def _due(self, rank: int, group: Sequence[str], op: str) -> list[tuple[Fault, int]]:
         due = []
@@ -109,6 +115,21 @@ class Faults:
                     if fault.first <= number <= fault.last:
                         due.append((fault, number))
         return due
+
+    def _do_later(
+        self,
+        fault: Fault,
+        rank: int,
+        where: str,
+        drop_link: Callable[[int | None], int],
+    ) -> None:
+        """Do it in another thread, because this one has an operation to carry out."""
+
+        def wait_and_do() -> None:
+            time.sleep(fault.after)
+            self._do(fault, rank, f"{where}, after {fault.after:g}s", drop_link)
+
+        threading.Thread(target=wait_and_do, name="allhands fault", daemon=True).start()
 
     def _do(
         self,

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,6 +12,7 @@ from allhands.backends.fault_text import parse
 from allhands.backends.faults import Fault, Faults
 from allhands.errors import InjectedError
 from harness.documents import ROOT
+from harness.ranks import LIMIT
 
 
 def test_what_a_text_asks_for():
@@ -25,6 +27,8 @@ def test_what_a_text_asks_for():
     assert (one.do, one.peer, all_.peer) == ("drop-link", 3, None)
     [fault] = parse("op=store.compare_set,nth=2-,do=raise", "it")
     assert fault.op == "store.compare_set"
+    [fault] = parse("after=1.5ms,do=stop", "it")
+    assert fault.after == 0.0015
     [none, some] = parse("do=exit:0;do=exit:255", "it")
     assert (none.do, none.code, some.code) == ("exit", 0, 255)
     assert parse(" ; ", "it") == ()
@@ -49,8 +53,12 @@ def test_what_a_text_asks_for():
         ("do=drop-link,op=init_process_group", "do=drop-link cuts connections betwe"),
         ("do=raise,op=store.get,group=dp", "op=store.get is of no group; leave group"),
         ("do=raise,op=store.gte", "there is no op 'store.gte', perhaps store.get"),
-        ("do=delay:5", "do=delay:5 is not kill"),
-        ("do=delay:1e5s", "do=delay:1e5s is not kill"),
+        ("do=delay:5", "do=delay:5 is no time with its unit, as do=delay:200ms; uni"),
+        ("do=delay:1e5s", "do=delay:1e5s is no time with its unit"),
+        ("do=kill,after=5", "after=5 is no time with its unit, as after=200ms; units "),
+        ("do=kill,after=99999999999s", "after=99999999999s is more than 92"),
+        ("do=raise,after=1s", "do=raise is done before the operation begins; leave a"),
+        ("do=delay:1s,after=1s", "do=delay is done before the operation begins; leav"),
         ("do=delay:99999999999s", "do=delay:99999999999s is more than 92"),
         ("do=kill,nth=0", "nth=0 counts from 1, the first not above the last"),
         ("do=kill,nth=5-4", "nth=5-4 counts from 1"),
@@ -102,6 +110,25 @@ def test_a_link_is_dropped_by_who_has_them(capfd):
         f"do=drop-link ({count} connections cut)"
         for number, count in ((1, 0), (2, 2))
     ]
+
+
+def test_what_is_asked_for_later_happens_beside_the_operation(capfd):
+    begin = threading.Event()
+
+    def drop(_):
+        assert begin.wait(LIMIT)
+        return 1
+
+    asked = Faults(parse("nth=2,after=1us,do=drop-link", "it"))
+    for _ in range(3):
+        asked.meet(0, ["0"], "send", drop)
+    assert asked.num_done == 0
+    [other] = [each for each in threading.enumerate() if each.name == "allhands fault"]
+    begin.set()
+    other.join(LIMIT)
+    assert asked.num_done == 1
+    told = "rank 0, send, call 2, after 1e-06s: do=drop-link (1 connections cut)\n"
+    assert capfd.readouterr().err.endswith(told)
 
 
 def test_requests_to_stores_are_met_by_their_names_alone():
