@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from allhands import settings
-from allhands.elastic import DefaultLogsSpecs
+from allhands.elastic import DefaultLogsSpecs, Std, parse_words
 from allhands.launcher.launching import Launch, check_numbers
 from allhands.launcher.meeting import meeting_of
 from allhands.launcher.num_ranks import determine_local_world_size
@@ -71,6 +71,12 @@ def _launch(args: argparse.Namespace) -> Launch:
         monitor_interval=args.monitor_interval,
         shutdown_timeout=args.shutdown_timeout,
         logs=DefaultLogsSpecs(args.log_dir or None, args.redirects, args.tee, shown),
+        filters={
+            Std.OUT: parse_words(args.duplicate_stdout_filters),
+            Std.ERR: parse_words(args.duplicate_stderr_filters),
+        },
+        virtual_local_rank=args.virtual_local_rank,
+        ending_signals=args.signals_to_handle,
         preload=preload_of(args),
         dumps=args.dumps,
     )

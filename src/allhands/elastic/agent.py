@@ -27,7 +27,7 @@ from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.output import Screen
 from allhands.elastic.report import headline, report, report_from_elsewhere, some
-from allhands.elastic.signals import ending_signals
+from allhands.elastic.signals import SignalPipe
 from allhands.elastic.worker_group import WorkerGroup
 
 __all__ = ["Agent", "Outcome"]
@@ -57,7 +57,7 @@ class Agent:
     def __init__(
         self,
         job: Job,
-        signals: int | None = None,
+        signals: SignalPipe | None = None,
         nodes: Nodes | None = None,
         explain: Callable[[str], str] | None = None,
         error_file: str = "",
@@ -66,7 +66,7 @@ class Agent:
 
         Args:
             job: what to run.
-            signals: a descriptor that yields the numbers of signals to the launcher.
+            signals: those to the launcher.
             nodes: the launchers of the job, where it has several nodes.
             explain: what is wrong by the flight records in that file, in a line; it is
                 asked where the job has one node.
@@ -217,7 +217,7 @@ class Agent:
             while screen.is_clogged:
                 events.select()
                 screen.flush()
-                if self._signals is not None and ending_signals(self._signals):
+                if self._signals is not None and self._signals.read()[0]:
                     return
 
 

@@ -73,11 +73,12 @@ def _num_served(place: Place) -> int:
 
 
 def _num_of(job: Job, rank: int, std: Std) -> int:
-    """The pipe of a stream and the file that it is copied to; no file alone."""
+    """The pipe of a stream and the files that it is copied to; no file alone."""
     to_file = job.logs.to_file(rank, std)
     if not job.logs.to_console(rank, std):
         return 0 if to_file else 1
-    return 2 if to_file else 1
+    is_filtered = bool(job.filters.get(std)) and job.logs.is_teed(rank, std)
+    return 1 + to_file + is_filtered
 
 
 def _is_within(count: int, limit: int) -> bool:

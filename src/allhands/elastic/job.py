@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import quote
 
 from allhands import settings
 from allhands.elastic.error_file import ERROR_FILE
-from allhands.elastic.logs import DefaultLogsSpecs
+from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.place import Place
+from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
 
 __all__ = ["Job", "Preload"]
 
@@ -53,6 +54,11 @@ class Job:
     dumps: str = ""
     """A folder of this run alone, within that where the files with its flight records
     go; empty: the ranks are not asked for any."""
+    filters: Mapping[Std, Sequence[str]] = field(default_factory=dict)
+    """Words by stream: its lines with one of them also go to one file for all ranks, on
+    ranks where `logs.tee` has the stream."""
+    virtual_local_rank: bool = False
+    """Whether each rank sees one GPU, as the first, and LOCAL_RANK 0."""
     preload: Preload | None = None
     """Needs a command that starts Python and is the same on every rank."""
     inherited: Callable[[int], Sequence[int]] | None = None
@@ -97,6 +103,9 @@ class Job:
             settings.job_mark.name: mark,
             settings.store.name: str(self._store),
         }
+        if self.virtual_local_rank:
+            environment["LOCAL_RANK"] = "0"
+            environment[VISIBLE_GPUS] = gpu_of(local_rank, base.get(VISIBLE_GPUS))
         if self.dumps:
             environment[settings.dumps.name] = self.dump_directory(attempt)
         if self.num_workers > 1:
@@ -110,7 +119,8 @@ class Job:
         self, attempt: int, mark: str, base: Mapping[str, str]
     ) -> dict[str, str]:
         """What the environments of all ranks have in common."""
-        environment = self.environment(0, attempt, mark, base)
+        common = replace(self, virtual_local_rank=False)
+        environment = common.environment(0, attempt, mark, base)
         return {k: v for k, v in environment.items() if k not in _OF_ONE_RANK}
 
     @property
@@ -130,8 +140,14 @@ class Job:
             name += f"_node_{self.place.node}"
         return os.path.join(os.path.dirname(self.dumps), f"{name}.json")
 
+    def filtered_file(self, std: Std, attempt: int) -> str:
+        """The file for lines with one of `filters`, of all ranks."""
+        name = "filtered_stdout.log" if std is Std.OUT else "filtered_stderr.log"
+        return os.path.join(self._log_folder(attempt), name)
+
     def log_directory(self, local_rank: int, attempt: int) -> str:
         """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""
-        return os.path.join(
-            self.logs.log_dir or "", self.run_id, f"attempt_{attempt}", str(local_rank)
-        )
+        return os.path.join(self._log_folder(attempt), str(local_rank))
+
+    def _log_folder(self, attempt: int) -> str:
+        return os.path.join(self.logs.log_dir or "", self.run_id, f"attempt_{attempt}")

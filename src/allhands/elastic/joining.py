@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.node_meeting import compose, enter, join, leave, reach
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.place import Place, places
-from allhands.elastic.signals import taken_signals
+from allhands.elastic.signals import ENDING_SIGNALS, SignalPipe, taken_signals
 from allhands.store import PrefixStore, Store, TCPStore
 
 __all__ = ["Joined", "alone", "among"]
@@ -37,18 +37,22 @@ class Joined(NamedTuple):
     run_id: str
     store_port: int
     master_port: int
-    signals: int | None
-    """A descriptor that yields the numbers of signals to this process, see
-    `taken_signals`. Until there was a meeting, they ended it."""
+    signals: SignalPipe | None
+    """Signals to this process, see `taken_signals`. Until there was a meeting, they
+    ended it."""
     nodes: Nodes | None
     """The launchers, where the job has several nodes."""
 
 
 @contextmanager
 def alone(
-    address: str, master_port: int, num_workers: int, run_id: str
+    address: str,
+    master_port: int,
+    num_workers: int,
+    run_id: str,
+    ending: Collection[int] = ENDING_SIGNALS,
 ) -> Iterator[Joined]:
-    """Have the store of a job with one node.
+    """Have the store of a job with one node; the signals `ending` end it.
 
     Raises:
         DistNetworkError: it cannot listen at `address`, another process listens at
@@ -56,15 +60,23 @@ def alone(
     """
     # Hosted here, so that it outlives every rank.
     store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)
-    with _kept_free(address, master_port) as kept, taken_signals() as signals:
+    with _kept_free(address, master_port) as kept, taken_signals(ending) as signals:
         run_id = run_id or uuid.uuid4().hex
         place = Place.alone(num_workers)
         yield Joined(place, run_id, store.port, kept, signals, None)
 
 
 @contextmanager
-def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
+def among(
+    address: str,
+    port: int,
+    me: Node,
+    limit: float,
+    ending: Collection[int] = ENDING_SIGNALS,
+) -> Iterator[Joined]:
     """Meet the launchers of the other nodes, and keep in touch with them.
+
+    The signals `ending` end the job.
 
     Raises:
         DistNetworkError: node 0 cannot listen at `address` and `port`; some did not
@@ -84,7 +96,7 @@ def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
             store = PrefixStore("launchers", served)
             enter(store, me)
             roster = compose(store, me, master_port, limit, patience, _say)
-            with _in_touch(store, roster, me.rank, port) as joined:
+            with _in_touch(store, roster, me.rank, port, ending) as joined:
                 yield joined
         return
     store = PrefixStore("launchers", reach(address, port, me, limit, patience, _say))
@@ -94,18 +106,18 @@ def among(address: str, port: int, me: Node, limit: float) -> Iterator[Joined]:
     except BaseException:
         leave(store, me)
         raise
-    with _in_touch(store, roster, me.rank, port) as joined:
+    with _in_touch(store, roster, me.rank, port, ending) as joined:
         yield joined
 
 
 @contextmanager
 def _in_touch(
-    store: Store, roster: NodeRoster, rank: int, port: int
+    store: Store, roster: NodeRoster, rank: int, port: int, ending: Collection[int]
 ) -> Iterator[Joined]:
     place = places(roster.nodes)[rank]
     silence = _SILENCE * settings.heartbeat.get()
     with (
-        taken_signals() as signals,
+        taken_signals(ending) as signals,
         Nodes(store, roster, rank, silence, signals) as nodes,
     ):
         yield Joined(place, roster.run_id, port, roster.master_port, signals, nodes)

@@ -69,7 +69,7 @@ class DefaultLogsSpecs:
 
     def to_file(self, local_rank: int, std: Std) -> bool:
         """Whether this stream of this rank is written to a file."""
-        return bool(std & (self._of(self.redirects, local_rank))) or self._is_teed(
+        return bool(std & (self._of(self.redirects, local_rank))) or self.is_teed(
             local_rank, std
         )
 
@@ -77,9 +77,10 @@ class DefaultLogsSpecs:
         """Whether this stream of this rank is shown on the console."""
         if self.local_ranks_filter and local_rank not in self.local_ranks_filter:
             return False
-        return not self.to_file(local_rank, std) or self._is_teed(local_rank, std)
+        return not self.to_file(local_rank, std) or self.is_teed(local_rank, std)
 
-    def _is_teed(self, local_rank: int, std: Std) -> bool:
+    def is_teed(self, local_rank: int, std: Std) -> bool:
+        """Whether this stream of this rank goes to a file and to the console."""
         return bool(std & self._of(self.tee, local_rank))
 
     @staticmethod

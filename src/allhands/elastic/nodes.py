@@ -26,7 +26,7 @@ from allhands.elastic.course import Course
 from allhands.elastic.entry import Entry, Kind
 from allhands.elastic.failure import signal_name
 from allhands.elastic.node import NodeRoster
-from allhands.elastic.signals import ending_signals
+from allhands.elastic.signals import SignalPipe
 from allhands.elastic.signs import BEAT, Watch, lost
 from allhands.errors import DistNetworkError, DistStoreError
 from allhands.store import Store
@@ -54,7 +54,7 @@ class Nodes:
         roster: the nodes.
         rank: this one.
         silence: after how many seconds without a sign of life a node is lost.
-        signals: a descriptor that yields the numbers of signals to the launcher.
+        signals: those to the launcher.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Nodes:
         roster: NodeRoster,
         rank: int,
         silence: float,
-        signals: int | None = None,
+        signals: SignalPipe | None = None,
     ) -> None:
         self.course = Course(len(roster.nodes))
         self.rank = rank
@@ -197,7 +197,7 @@ class Nodes:
 
     def _signals_that_came(self) -> list[int]:
         """Those that end a job, since the last time; never waits."""
-        return [] if self._signals is None else ending_signals(self._signals)
+        return [] if self._signals is None else self._signals.read()[0]
 
     # The two threads
 

@@ -5,28 +5,67 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-__all__ = ["ENDING_SIGNALS", "PASSED_ON_SIGNALS", "ending_signals", "taken_signals"]
+__all__ = ["ENDING_SIGNALS", "SignalPipe", "parse_signals", "taken_signals"]
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""They end the job."""
-PASSED_ON_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-"""They go to the ranks, and change nothing here."""
+"""They end the job, unless the user has chosen others."""
+_PASSED_ON_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+# They cannot be handled; and that of ended children is the launcher's own.
+_UNFIT_SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD)
 
 
-def ending_signals(signals: int) -> list[int]:
-    """Those that end the job, of what the descriptor `signals` has; never waits."""
-    try:
-        return [number for number in os.read(signals, 64) if number in ENDING_SIGNALS]
-    except BlockingIOError:
-        return []
+class SignalPipe:
+    """Signals to this process, as a descriptor yields their numbers."""
+
+    def __init__(self, fd: int, ending: Collection[int] = ENDING_SIGNALS) -> None:
+        """Make one.
+
+        Args:
+            fd: it yields a byte for each signal, and does not block.
+            ending: those that end the job.
+        """
+        self._fd, self._ending = fd, frozenset(ending)
+
+    def fileno(self) -> int:
+        """The descriptor, for a selector."""
+        return self._fd
+
+    def read(self) -> tuple[list[int], list[int]]:
+        """The signals that have come: those that end the job, those for the ranks.
+
+        The latter, SIGUSR1 and SIGUSR2, change nothing here. It never waits.
+        """
+        try:
+            came = os.read(self._fd, 64)
+        except BlockingIOError:
+            return [], []
+        ending = [number for number in came if number in self._ending]
+        others = [n for n in came if n in _PASSED_ON_SIGNALS and n not in self._ending]
+        return ending, others
+
+
+def parse_signals(text: str) -> tuple[signal.Signals, ...]:
+    """Read names with commas between them, such as `SIGTERM,SIGUSR1`.
+
+    Raises:
+        ValueError: one is no name of a signal that a process can handle.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = {s.name: s for s in signal.Signals if s not in _UNFIT_SIGNALS}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"{unknown[0]!r} is no signal that can be handled; want names with commas "
+            "between them, such as SIGTERM,SIGINT,SIGUSR1"
+        )
+    return tuple(known[name] for name in names)
 
 
 @contextmanager
-def taken_signals() -> Iterator[int | None]:
-    """A descriptor that yields the numbers of those that are sent to this process.
+def taken_signals(ending: Collection[int]) -> Iterator[SignalPipe | None]:
+    """Have those that are sent to this process; `ending` are those that end the job.
 
     None outside the main thread, where signals are left alone.
     """
@@ -38,7 +77,7 @@ def taken_signals() -> Iterator[int | None]:
         os.set_blocking(end, False)
     before = {
         number: signal.signal(number, lambda *_: None)
-        for number in (*ENDING_SIGNALS, *PASSED_ON_SIGNALS)
+        for number in {*ending, *_PASSED_ON_SIGNALS}
         # nohup: the ranks are to outlive the terminal, too.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     }
@@ -46,7 +85,7 @@ def taken_signals() -> Iterator[int | None]:
     before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
-        yield reading
+        yield SignalPipe(reading, ending)
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from allhands.elastic.filtered_log import FilteredLog
 from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.output import RankOutput, Screen
@@ -228,6 +229,10 @@ class Worker:
             sinks.append(RankOutput(screen, self.rank, colour=screen.is_live))
         if log is not None:
             sinks.append(log)
+        words = self._job.filters.get(std)
+        if words and logs.is_teed(rank, std):
+            path = self._job.filtered_file(std, self._attempt)
+            sinks.append(FilteredLog(path, self.rank, words))
         if std is Std.ERR:
             sinks.append(self._tail)
         ours, theirs = os.pipe()

@@ -5,9 +5,9 @@ single rank, for the console, or for a file.
 
 When a rank fails, the others are stopped: SIGTERM to their process groups, and after
 `Job.shutdown_timeout` seconds SIGKILL. SIGTERM, SIGINT, SIGHUP and SIGQUIT to the
-launcher are passed on in place of SIGTERM, with the same limit; a second SIGINT kills
-at once. SIGUSR1 and SIGUSR2 go to the ranks (not to what these have started) and
-change nothing here.
+launcher, or those that the user has chosen, are passed on in place of SIGTERM, with the
+same limit; a second SIGINT kills at once. SIGUSR1 and SIGUSR2 go to the ranks (not to
+what these have started) and change nothing here, unless the user has chosen them.
 
 Where the job has more nodes, a failure or a signal here ends it there, and the other
 way round.
@@ -36,7 +36,7 @@ from allhands.elastic.output import Screen
 from allhands.elastic.preloaded import Preloaded
 from allhands.elastic.records import ENDED_WELL, Records
 from allhands.elastic.report import report
-from allhands.elastic.signals import ENDING_SIGNALS, PASSED_ON_SIGNALS
+from allhands.elastic.signals import SignalPipe
 from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
 
@@ -98,11 +98,11 @@ class WorkerGroup:
         self._streams = selectors.EpollSelector()
         self._pidfds: dict[int, int] = {}  # by rank; empty where the kernel has none
 
-    def run(self, signals: int | None) -> None:
+    def run(self, signals: SignalPipe | None) -> None:
         """Start the ranks; return when all have ended, with all that they started.
 
         Args:
-            signals: a descriptor that yields the numbers of signals to the launcher.
+            signals: those to the launcher.
 
         Raises:
             OSError: a rank could not be started (those before it are ended).
@@ -111,7 +111,7 @@ class WorkerGroup:
         guard = Guard(settings.job_mark.name, mark)
         try:
             if signals is not None:
-                self._on_readable(signals, lambda: self._take_signals(signals))
+                self._on_readable(signals.fileno(), lambda: self._take_signals(signals))
             if self._nodes is not None:
                 self._on_readable(self._nodes.fileno(), self._follow_nodes)
                 self._follow_nodes()
@@ -335,7 +335,7 @@ class WorkerGroup:
             return
         if cause.kind is Kind.SIGNALED:
             self.ended_by = cause.number
-            is_passed_on = cause.number in ENDING_SIGNALS
+            is_passed_on = cause.number != signal.SIGPIPE  # of a console that is gone
             self._stop(cause.number if is_passed_on else signal.SIGTERM)
         elif not cause.is_secondary:
             self._stop(signal.SIGTERM)
@@ -453,13 +453,13 @@ class WorkerGroup:
 
     # Signals to the launcher
 
-    def _take_signals(self, signals: int) -> None:
-        for number in os.read(signals, 64):
-            if number in PASSED_ON_SIGNALS:
-                for worker in self._running:
-                    worker.send(number, to_group=False)
-            elif number in ENDING_SIGNALS:
-                self._end_by(number)
+    def _take_signals(self, signals: SignalPipe) -> None:
+        ending, passed_on = signals.read()
+        for number in passed_on:
+            for worker in self._running:
+                worker.send(number, to_group=False)
+        for number in ending:
+            self._end_by(number)
 
     def _end_by(self, number: int) -> None:
         now = time.monotonic()

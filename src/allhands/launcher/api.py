@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from allhands.elastic import DefaultLogsSpecs, Outcome
+from allhands.elastic import DefaultLogsSpecs, Outcome, Std, parse_signals
 from allhands.elastic.failure import signal_name
 from allhands.elastic.multiprocessing import SignalException
 from allhands.elastic.multiprocessing.errors import ChildFailedError
@@ -75,6 +75,14 @@ class LaunchConfig:
     metrics_cfg: dict[str, str] = field(default_factory=dict)
     local_addr: str | None = None
     event_log_handler: str = "null"
+    signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+    """Signals to this process that end the ranks and the job."""
+    duplicate_stdout_filters: list[str] | None = None
+    """Lines of stdout with one of these also go to one file, on ranks where
+    `logs_specs.tee` has stdout."""
+    duplicate_stderr_filters: list[str] | None = None
+    virtual_local_rank: bool = False
+    """Whether LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the rank's own GPU."""
     shutdown_timeout: float | None = None
     """Seconds that ranks get to end before they are killed. None: 30."""
 
@@ -186,7 +194,20 @@ def _launch(
         monitor_interval=config.monitor_interval,
         shutdown_timeout=_SHUTDOWN_TIMEOUT if limit is None else limit,
         logs=config.logs_specs or DefaultLogsSpecs(),
+        filters={
+            Std.OUT: config.duplicate_stdout_filters or [],
+            Std.ERR: config.duplicate_stderr_filters or [],
+        },
+        virtual_local_rank=config.virtual_local_rank,
+        ending_signals=_ending_signals(config),
     )
+
+
+def _ending_signals(config: LaunchConfig) -> Sequence[signal.Signals]:
+    try:
+        return parse_signals(config.signals_to_handle)
+    except ValueError as error:
+        raise ValueError(f"LaunchConfig.signals_to_handle: {error}") from None
 
 
 def _check(config: LaunchConfig) -> None:

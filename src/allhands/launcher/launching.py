@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +20,9 @@ from allhands.backends.tuned import find_figures
 from allhands.debug.job_record import read_job
 from allhands.debug.verdict import verdict
 from allhands.elastic import (
+    ENDING_SIGNALS,
     ERROR_FILE,
+    VISIBLE_GPUS,
     Agent,
     DefaultLogsSpecs,
     Job,
@@ -28,9 +30,11 @@ from allhands.elastic import (
     Node,
     Outcome,
     Preload,
+    Std,
     alone,
     among,
     folder_within,
+    gpu_of,
 )
 from allhands.launcher.meeting import Meeting
 
@@ -52,6 +56,9 @@ class Launch:
     monitor_interval: float = 0.1
     shutdown_timeout: float = 30.0
     logs: DefaultLogsSpecs = field(default_factory=DefaultLogsSpecs)
+    filters: Mapping[Std, Sequence[str]] = field(default_factory=dict)
+    virtual_local_rank: bool = False
+    ending_signals: Collection[int] = ENDING_SIGNALS
     preload: Preload | None = None
     dumps: str = ""
     """The folder for flight records of a failed attempt; empty: none are kept."""
@@ -69,10 +76,13 @@ class Launch:
                 does it, who has the lines then.
 
         Raises:
+            ValueError: `filters` are for a stream that `logs.tee` has on no rank, or
+                there are fewer GPUs than ranks that need one.
             DistNetworkError: the store cannot listen at the address or port that was
                 asked for, or cannot be reached there.
             OSError: the program cannot be started.
         """
+        self._check()
         if self.num_workers > 1:
             find_figures()
         with (
@@ -86,13 +96,31 @@ class Launch:
             agent.tell(outcome.lines if tells_end else ())
             return outcome
 
+    def _check(self) -> None:
+        if self.virtual_local_rank:
+            gpu_of(self.num_workers - 1, os.environ.get(VISIBLE_GPUS))
+        ranks = range(self.num_workers)
+        for std, words in self.filters.items():
+            if words and not any(self.logs.is_teed(rank, std) for rank in ranks):
+                name = "stdout" if std is Std.OUT else "stderr"
+                raise ValueError(
+                    f"filters for {name} are given ({', '.join(words)}), and no rank's "
+                    f"{name} goes to a file and to the console: have it there by tee "
+                    "(--tee 3)"
+                )
+
     def _met(self) -> AbstractContextManager[Joined]:
         """Join the job: its store, and the place of this node in it."""
         meeting = self.meeting
         if meeting.num_nodes == 1:
             os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
-            address, port = meeting.address, meeting.port
-            return alone(address, port, self.num_workers, self.run_id)
+            return alone(
+                meeting.address,
+                meeting.port,
+                self.num_workers,
+                self.run_id,
+                self.ending_signals,
+            )
         me = Node(
             rank=meeting.node_rank,
             num_nodes=meeting.num_nodes,
@@ -103,7 +131,8 @@ class Launch:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
-        return among(meeting.address, meeting.port, me, meeting.limit)
+        ending = self.ending_signals
+        return among(meeting.address, meeting.port, me, meeting.limit, ending)
 
     def _job(self, joined: Joined, dumps: str) -> Job:
         return Job(
@@ -118,6 +147,8 @@ class Launch:
             monitor_interval=self.monitor_interval,
             shutdown_timeout=self.shutdown_timeout,
             logs=_with_folder(self.logs),
+            filters=self.filters,
+            virtual_local_rank=self.virtual_local_rank,
             preload=self.preload,
             dumps=dumps,
             inherited=self.inherited,

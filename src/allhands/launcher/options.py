@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from allhands.elastic import Std, parse_std
+from allhands.elastic import ENDING_SIGNALS, Std, parse_signals, parse_std
 
 __all__ = ["get_args_parser"]
 
@@ -68,6 +68,11 @@ def _add_ranks(add: _Adder) -> None:
         help="ranks of this node: a number, auto, cpu or gpu (default 1)",
     )
     add("--role", default="default", help="ROLE_NAME of the ranks")
+    add(
+        "--virtual-local-rank",
+        action="store_true",
+        help="LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the rank's own GPU",
+    )
     add("--rdzv-id", default="", help="the run's id (default: a random one)")
     add(
         "--start-method",
@@ -103,6 +108,14 @@ def _add_failures(add: _Adder) -> None:
         help="seconds that ranks get to end after SIGTERM before SIGKILL (default 30)",
     )
     add(
+        "--signals-to-handle",
+        type=_signals,
+        default=ENDING_SIGNALS,
+        metavar="SIGNALS",
+        help="signals that end the ranks and the job (default: SIGTERM,SIGINT,SIGHUP,"
+        "SIGQUIT)",
+    )
+    add(
         "--monitor-interval",
         type=float,
         default=0.1,
@@ -133,6 +146,14 @@ def _add_output(add: _Adder) -> None:
         help="streams to files and to the console",
     )
     add("--local-ranks-filter", default="", help="show only these ranks, such as 0,2")
+    for name in "stdout", "stderr":
+        add(
+            f"--duplicate-{name}-filters",
+            default="",
+            metavar="WORDS",
+            help=f"lines of {name} with one of these (a,b) also go to one file; "
+            "needs --tee",
+        )
 
 
 def _add_nodes(add: _Adder) -> None:
@@ -165,7 +186,15 @@ def _add_nodes(add: _Adder) -> None:
 
 
 def _streams(text: str) -> Any:
+    return _parsed(parse_std, text)
+
+
+def _signals(text: str) -> Any:
+    return _parsed(parse_signals, text)
+
+
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
     try:
-        return parse_std(text)
+        return parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

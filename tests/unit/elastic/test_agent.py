@@ -9,6 +9,7 @@ from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.output import Screen
 from allhands.elastic.place import Place
+from allhands.elastic.signals import SignalPipe
 
 JOB = Job(
     command=lambda local_rank: ["true"],
@@ -28,7 +29,7 @@ def test_the_last_lines_wait_for_a_reader_until_a_signal_ends_that():
     reading, writing = os.pipe()
     signals, to_signals = os.pipe()
     os.set_blocking(signals, False)
-    agent = Agent(JOB, signals)
+    agent = Agent(JOB, SignalPipe(signals))
     screen = Screen(writing, False)
     agent._screens = {Std.ERR: screen}
     lines = [f"line {number}" for number in range(50_000)]

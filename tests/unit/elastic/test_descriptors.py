@@ -3,9 +3,15 @@
 import os
 from dataclasses import replace
 
+import pytest
+
 from allhands.elastic.descriptors import num_held
 from allhands.elastic.job import Job
+from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.elastic.output import Screen
 from allhands.elastic.place import Place
+from allhands.elastic.start import executing
+from allhands.elastic.worker import Worker
 from allhands.rendezvous import presence
 from allhands.store import TCPStore
 
@@ -38,3 +44,21 @@ def test_what_ranks_hold_at_the_store_while_they_meet_is_counted():
 def test_node_0_counts_the_ranks_of_all_nodes():
     far = ALONE.place._replace(world_size=RANKS + 100, num_nodes=2)
     assert num_held(replace(ALONE, place=far)) - num_held(ALONE) == 204
+
+
+@pytest.mark.parametrize("tee", [Std.NONE, Std.OUT, Std.ALL])
+def test_what_a_ranks_streams_take_is_counted(tmp_path, tee):
+    job = replace(
+        ELSEWHERE,
+        command=lambda local_rank: ["/bin/cat"],
+        logs=DefaultLogsSpecs(str(tmp_path), tee=tee),
+        filters={Std.OUT: ["word"]},
+    )
+    screens = dict.fromkeys((Std.OUT, Std.ERR), Screen(1, False))
+    before = num_open()
+    worker = Worker(job, 1, 0, "mark", screens, executing(None))
+    held = num_open() - before
+    worker.close_streams()
+    worker.reap()
+    assert num_open() == before
+    assert RANKS * (held + 1) == num_held(job)  # and a descriptor to wait on

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from allhands.elastic.job import Job
 from allhands.elastic.logs import DefaultLogsSpecs
 from allhands.elastic.place import Place
@@ -26,6 +28,17 @@ def test_environment_overrides_what_was_there():
     assert environment["TORCHELASTIC_RESTART_COUNT"] == "1"
     assert environment["TORCHELASTIC_MAX_RESTARTS"] == "2"
     assert base["RANK"] == "9"
+
+
+def test_modules_that_are_loaded_for_all_ranks_see_all_gpus_of_the_launcher():
+    job = replace(JOB, virtual_local_rank=True)
+    base = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+    own = job.environment(2, 0, "mark", base)
+    assert (own["LOCAL_RANK"], own["CUDA_VISIBLE_DEVICES"]) == ("0", "6")
+    shared = job.shared_environment(0, "mark", base)
+    assert shared["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+    assert "LOCAL_RANK" not in shared
+    assert "CUDA_VISIBLE_DEVICES" not in job.shared_environment(0, "mark", {})
 
 
 def test_log_directory():

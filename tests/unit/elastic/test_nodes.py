@@ -10,6 +10,7 @@ import pytest
 from allhands.elastic.entry import Entry, Kind
 from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.nodes import Nodes
+from allhands.elastic.signals import SignalPipe
 from allhands.elastic.signs import BEAT
 from allhands.errors import DistNetworkError
 from allhands.store import HashStore
@@ -72,7 +73,7 @@ def test_a_signal_ends_the_wait_for_the_others(store):
             os.write(to_signals, bytes([signal.SIGUSR1, signal.SIGTERM]))
 
     pressing = threading.Thread(target=press_on)
-    with node_0(store, 200.0, signals):
+    with node_0(store, 200.0, SignalPipe(signals)):
         pressing.start()
         begin = time.monotonic()
     took = time.monotonic() - begin
