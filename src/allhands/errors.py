@@ -9,6 +9,8 @@
     ├── DistNetworkError                 a connection could not be made or was lost
     └── DistStoreError                   a store call failed or timed out
         └── QueueEmptyError              queue_pop(block=False) on an empty queue
+    DistError also has ChildFailedError: ranks that this process started have failed,
+    see `elastic.multiprocessing.errors`.
     InjectedError (RuntimeError)         a fault on demand, see `debug.faults`
     RemoteError (Exception)              never raised: the cause of a RankFailedError
 

@@ -12,7 +12,6 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing import spawn
 from types import TracebackType
 from typing import Any
 
@@ -88,6 +87,8 @@ def run_rank(call: int, result: int) -> None:
         call: the descriptor of the file with the function and its arguments.
         result: that of the file for the result.
     """
+    from multiprocessing import spawn  # here: `allhands run` does without
+
     global _is_importing
     os.ftruncate(result, 0)  # of a rank before a restart
     with _opened(call, "rb") as file:
