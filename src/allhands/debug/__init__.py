@@ -1,4 +1,4 @@
-"""What helps to find out what a program of many ranks is doing."""
+"""Functions that help to find out what a program of many ranks is doing."""
 
 from __future__ import annotations
 

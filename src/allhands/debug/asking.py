@@ -1,9 +1,9 @@
-"""Asking the ranks of a job that runs on this host for their records.
+"""Asks the ranks of a running job on this host for their records.
 
-By SIGUSR2, and only those that are known to answer it (see
-`allhands.elastic.record_memory`): nobody else is sent a signal. Once its world has met
-a rank says there which one that is; before, what it was started with, by its
-environment, says which job it is of.
+It asks by SIGUSR2, and only processes that are known to answer this signal (see
+`allhands.elastic.record_memory`); no other process gets a signal. After its world has
+met, a rank publishes its world there. Before, the environment with which it was started
+says to which job it belongs.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", RUN_ID)
 
 
 def ranks_of(job: str) -> list[int]:
-    """The processes that are the ranks of `job` here and can be asked.
+    """Return the processes on this host that are ranks of `job` and can be asked.
 
     Args:
-        job: the run id that their launcher was given (`--rdzv-id`); where no job here
-            has it, the process id of one of them, or of what has started them.
+        job: the run id of their launcher (`--rdzv-id`); if no job here has this id, the
+            process id of a rank or of its launcher.
 
     Raises:
-        ValueError: there are none, or `job` is empty.
+        ValueError: there are no such processes, or `job` is empty.
     """
-    if not job:  # which all processes have that are of no job
+    if not job:  # all processes outside a job have this
         raise ValueError(
             "a job's name is empty; want a process id, or what --rdzv-id was"
         )
@@ -71,7 +71,7 @@ def ranks_of(job: str) -> list[int]:
 
 
 def _ranks_around(pid: int, unknown: str) -> list[int]:
-    """Of the job of that process; `unknown` is what else its number is not."""
+    """Return the ranks of the job of process `pid`; `unknown` begins an error."""
     if why := why_unseen(pid):
         raise ValueError(f"{unknown}, and {why}")
     if not answers(pid):
@@ -97,11 +97,11 @@ def _meeting_of(pid: int) -> tuple[str, ...]:
 
 
 def ask(pids: Iterable[int], limit: float) -> JobRecord:
-    """Have these processes write their records, and read them.
+    """Let these processes write their records, and read them.
 
     Args:
         pids: the processes.
-        limit: seconds that they have to answer; more where many share a CPU.
+        limit: seconds that they have to answer; more if many share a CPU.
 
     Raises:
         ValueError: none of them answers.
@@ -120,11 +120,11 @@ def ask(pids: Iterable[int], limit: float) -> JobRecord:
 
 
 def ask_ranks(ranks: Mapping[int, Identity], limit: float) -> JobRecord:
-    """The records of ranks of this process's world, and why others have none.
+    """Return the records of ranks of this world, and why other ranks have none.
 
     Args:
-        ranks: which, and their processes.
-        limit: seconds that they have together.
+        ranks: the ranks and their processes.
+        limit: seconds that all of them together have.
     """
     endings = {rank: _why_not(each) for rank, each in ranks.items()}
     asked = {rank: ranks[rank].pid for rank, why in endings.items() if not why}
@@ -141,7 +141,7 @@ def ask_ranks(ranks: Mapping[int, Identity], limit: float) -> JobRecord:
 
 
 def _why_not(process: Identity) -> str:
-    """Why that process cannot be asked; empty: it can."""
+    """Return why the process cannot be asked; empty if it can."""
     me = process_identity()
     if process.host != me.host:
         return ELSEWHERE
@@ -153,19 +153,19 @@ def _why_not(process: Identity) -> str:
 
 
 def _answers(pids: Collection[int], limit: float) -> dict[int, Dump]:
-    """Those that come within `limit` seconds, by process."""
+    """Return the records that come within `limit` seconds, by process."""
     before = {pid: record_in(pid) for pid in pids}
     for pid in before:
         _send(pid)
     told: dict[int, Any] = {}
     end = time.monotonic() + limit
-    is_last = False  # what came in time counts, however long it takes to read
+    is_last = False  # a timely answer counts, however long it takes to read
     while len(told) < len(before) and not is_last:
         is_last = time.monotonic() >= end
         for pid in before.keys() - told.keys():
             text = record_in(pid)
             if text != before[pid]:
-                with suppress(ValueError, RecursionError):  # it does not end yet
+                with suppress(ValueError, RecursionError):  # it is still incomplete
                     told[pid] = json.loads(text)
         if not is_last:
             time.sleep(_PAUSE)
@@ -174,7 +174,7 @@ def _answers(pids: Collection[int], limit: float) -> dict[int, Dump]:
 
 
 def _send(pid: int) -> None:
-    """Ask the process, and no other that has got its number meanwhile."""
+    """Ask the process, and no other that has its number by now."""
     with suppress(OSError):  # it has ended
         process = os.pidfd_open(pid)
         try:
@@ -185,7 +185,7 @@ def _send(pid: int) -> None:
 
 
 def _read(told: Any) -> Dump | None:
-    """None: it is no record."""
+    """Return the record, or None if `told` is not one."""
     with suppress(ValueError, RecursionError):
         return Dump.of(told)
     return None
@@ -203,7 +203,7 @@ def _endings(dumps: Sequence[Dump], silent: Iterable[int]) -> dict[int, str]:
 
 
 def _rank_of(pid: int) -> int | None:
-    """As the process says, or as it was started; None: nothing tells."""
+    """Return the rank that the process names, or was started with; or None."""
     mark = mark_of(pid)
     if mark is not None:
         return mark.rank
@@ -213,5 +213,5 @@ def _rank_of(pid: int) -> int | None:
 
 
 def _why(pid: int) -> str:
-    """Why that process gives no record."""
+    """Return why the process gives no record."""
     return HALTED if is_halted(pid) else NO_ANSWER

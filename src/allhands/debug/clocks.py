@@ -1,10 +1,10 @@
-"""Clocks: how far the clock of each host is ahead of another's, as operations tell.
+"""Clocks: how far the clock of each host is ahead of another's, judging by operations.
 
-Nobody leaves some collectives before all have come. So what one host had on its clock
-when its last rank came was not later than what another had when its first rank left,
-which bounds the difference of both clocks from either side. Within these bounds the
-ends, where they are timed, are taken for one moment: all ranks learn of it at once but
-for the way between hosts.
+No rank leaves certain collectives before all have come. So the time on one host's clock
+when its last rank came is not later than the time on another host's clock when its
+first rank left. This bounds the difference of the two clocks from both sides. Within
+these bounds, the measured ends of a collective count as one moment: all ranks learn of
+the end at once, except for the latency between hosts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["Visit", "clocks"]
 
 
 class Visit(NamedTuple):
-    """A host in a collective that nobody leaves before all have come.
+    """A host in a collective that no rank leaves before all have come.
 
-    Nanoseconds since 1970 by the host's clock; 0: that is not known.
+    Times are nanoseconds since 1970 by the host's clock; 0 if unknown.
     """
 
     came: int
-    """When its last rank did."""
+    """When its last rank came."""
     left: int
-    """When its first rank had left, at the latest."""
+    """The latest time at which its first rank had left."""
     ended: int
     """When its first rank left."""
 
@@ -33,14 +33,14 @@ class Visit(NamedTuple):
 def clocks(
     hosts: Iterable[str], visits: Sequence[Mapping[str, Visit]]
 ) -> dict[str, int]:
-    """How far each host's clock is ahead of the first one's, in nanoseconds.
+    """Return how far each host's clock is ahead of the first host's, in nanoseconds.
 
     Args:
-        hosts: all; the first one counts.
-        visits: of each collective the hosts that were in it.
+        hosts: all hosts; the first one is the reference.
+        visits: for each collective, the hosts that took part.
 
     Returns:
-        By host; 0 for those that met neither the first nor one that did.
+        The difference by host; 0 for hosts with no chain of meetings to the first one.
     """
     first, *others = dict.fromkeys(hosts)
     ahead, known = {first: 0}, [first]
@@ -57,7 +57,7 @@ def clocks(
 def _difference(
     one: str, other: str, visits: Iterable[Mapping[str, Visit]]
 ) -> int | None:
-    """How far `other` is ahead of `one`; None: they never met."""
+    """Return how far `other` is ahead of `one`; None if they never met."""
     both = [(visit[one], visit[other]) for visit in visits if {one, other} <= {*visit}]
     least = [b.came - a.left for a, b in both if a.left]
     most = [b.left - a.came for a, b in both if b.left]
@@ -65,7 +65,7 @@ def _difference(
     if not (least and most):
         return int(median(ends)) if ends else None
     low, high = max(least), min(most)
-    if low > high:  # one of the clocks was set meanwhile, or runs faster
+    if low > high:  # a clock was set meanwhile, or runs faster
         middles = [(low + high) // 2 for low, high in zip(least, most, strict=False)]
         return int(median(ends or middles))
     return min(high, max(low, int(median(ends)))) if ends else (low + high) // 2

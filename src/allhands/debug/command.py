@@ -1,6 +1,6 @@
 """`allhands debug`: reads the flight records of a job and says what is wrong.
 
-Records are files, or the answers of a job that still runs.
+The records are files, or the answers of a running job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command; 0: nothing is wrong, 1: something is, 2: no record can be read."""
+    """Run the command; return 0 if nothing is wrong, 1 if so, 2 without records."""
     given = _parser().parse_args(args)
     try:
         job = gather(given)
@@ -41,7 +41,7 @@ def main(args: Sequence[str] | None = None) -> int:
     else:
         nothing = "nothing is wrong, as far as these records go"
         sys.stdout.write(f"{nothing if found is None else found.line}\n")
-        console = Console(markup=False, emoji=False)  # names are what programs say
+        console = Console(markup=False, emoji=False)  # names come from programs
         console.print(ranks_table(job.dumps, job.endings))
         if given.stats:
             console.print(stats_table({dump.rank: dump for dump in job.dumps}))

@@ -1,7 +1,7 @@
-"""Dump: what one rank knew of its operations at one moment, as JSON tells it.
+"""Dump: what one rank knew of its operations at one moment, parsed from JSON.
 
-The fields that torch's flight recorder has too are called as there; see
-docs/reference/flight-record.md. What it says is checked as it is read.
+Fields that torch's flight recorder also has have the same names; see
+docs/reference/flight-record.md. All values are checked while they are read.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 SCHEMA = 1
-"""Of the files; another number is another meaning."""
+"""The version of the files; another number means another schema."""
 NO_ANSWER = "does not answer: it is in native code that lets no signal through"
 NOT_HERE = "no process of it that answers was found on this host"
 ELSEWHERE = "is on another host"
-"""Of ranks without a record, of which no more is known."""
+"""Reasons why a rank has no record."""
 ENDED = "has ended"
-"""Of a rank whose process is gone, nobody here knows how."""
+"""A rank whose process has ended in an unknown way."""
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan", "exscan")
-"""How the operations are called that have a reduce operation."""
+"""The prefixes of operations that have a reduce operation."""
 _WAITING = ("scheduled", "started")
 _END = 1 << 63
 
@@ -52,10 +52,10 @@ class Group:
     name: str
     desc: str
     ranks: tuple[int, ...]
-    """Of the world, by rank of the group."""
+    """World ranks, by group rank."""
 
     def is_world(self, size: int) -> bool:
-        """Whether its ranks are numbered as those of a world of `size`."""
+        """Return whether its ranks have the same numbers as in a world of `size`."""
         return self.ranks == tuple(range(size))
 
     def __str__(self) -> str:
@@ -69,28 +69,28 @@ class Entry:
     group: str
     op: str
     number: int
-    """Which collective of the group, or which message of the rank there."""
+    """The number of the collective in the group, or of the rank's message there."""
     state: str
-    """"scheduled", "started", "completed", "failed"; "ended": it is not known how."""
+    """"scheduled", "started", "completed", "failed"; or "ended" in an unknown way."""
     is_message: bool
     dtype: str
     count: int
     reduce_op: str
     partner: int
-    """Root or peer, a rank of the group; -1: none, or any source."""
+    """The root or peer, a group rank; -1 for none, or for any source."""
     tag: int
     is_async: bool
     created: int
     """Nanoseconds since 1970."""
     started: int | None = None
     ended: int | None = None
-    """The same; None: not yet, or not timed."""
+    """Nanoseconds since 1970; None if not yet, or not measured."""
     thread: int = 0
-    """Whose call it is."""
+    """The thread of the call."""
     frames: tuple[Place, ...] = ()
-    """Where the call is, the innermost first; empty where nobody waits in it."""
+    """The place of the call, innermost first; empty if no thread waits in it."""
     is_waited_for: bool = False
-    """Whether somebody waited for what its group had begun and not ended."""
+    """Whether a thread waited for this group's operations under way."""
 
     @property
     def is_under_way(self) -> bool:
@@ -99,12 +99,12 @@ class Entry:
 
     @property
     def num_bytes(self) -> int:
-        """Of the elements on which the ranks agree."""
+        """The bytes of the elements on which the ranks agree."""
         return self.count * _width(self.dtype)
 
     @property
     def place(self) -> Place | None:
-        """The line of the call, where it is known."""
+        """The line of the call, if known."""
         return self.frames[0] if self.frames else None
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ class Thread:
     name: str
     is_main: bool
     inside: str
-    """The function of allhands that it is in; empty: none."""
+    """The function of allhands in which it is; empty if none."""
     frames: tuple[Place, ...]
 
     def __str__(self) -> str:
@@ -147,9 +147,9 @@ class Failure:
     type: str
     message: str
     ranks: tuple[int, ...]
-    """Of the world: what its `ranks` say."""
+    """World ranks: the `ranks` of the exception."""
     group: str
-    """Whose operation failed; empty: of none."""
+    """The group whose operation failed; empty if none."""
     frames: tuple[Place, ...]
 
 
@@ -166,20 +166,20 @@ class Dump:
     """Nanoseconds since 1970."""
     groups: Mapping[str, Group]
     entries: tuple[Entry, ...]
-    """By the time when each was issued."""
+    """Sorted by the time of issue."""
     threads: tuple[Thread, ...]
     failure: Failure | None = None
     world: str = ""
-    """The same on all ranks of a world and on no other's; empty: it is not told."""
+    """The same on all ranks of a world and on no others; empty if unknown."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """As it was read."""
+    """The JSON as it was read."""
 
     @classmethod
     def of(cls, told: Any) -> Dump:
-        """Read the JSON object of one rank.
+        """Parse the JSON object of one rank.
 
         Raises:
-            ValueError: it is none, or of another schema.
+            ValueError: it is not such an object, or has another schema.
         """
         try:
             if told["schema"] != SCHEMA:
@@ -205,32 +205,32 @@ class Dump:
             ) from error
 
     def group_of(self, name: str) -> Group:
-        """The group called `name`, also where the record does not have it."""
+        """Return the group with this name, even if the record does not have it."""
         known = self.groups.get(name)
         return known or Group(name, "", tuple(range(self.world_size)))
 
     def age(self, entry: Entry) -> float:
-        """Seconds from when `entry` was issued to when this was written."""
+        """Return the seconds from the issue of `entry` to this record."""
         return max(0.0, (self.time - entry.created) / 1e9)
 
     @property
     def main_thread(self) -> Thread | None:
-        """Where the program itself was."""
+        """The main thread, which shows where the program itself was."""
         return next((thread for thread in self.threads if thread.is_main), None)
 
 
 @cache
 def _width(dtype: str) -> int:
-    """Bytes of an element: of "float32", "bfloat16", "float8_e5m2", "bool"."""
+    """Return the bytes of an element of "float32", "bfloat16", "float8_e5m2"."""
     bits = re.search(r"\d+", dtype)
     return int(bits[0]) // 8 if bits else 1
 
 
 def integer(value: Any, least: int = -_END) -> int:
-    """`value`, an integer from `least` on.
+    """Return `value`, an integer from `least` on.
 
     Raises:
-        TypeError: it is none, or has more than 64 bits.
+        TypeError: it is not such an integer, or has more than 64 bits.
     """
     if not isinstance(value, int):
         raise TypeError(f"{value!r:.40} is no number")

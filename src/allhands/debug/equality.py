@@ -1,4 +1,4 @@
-"""check_equal: whether all ranks have the same value, as parameters before training."""
+"""check_equal: checks that all ranks have the same value, such as parameters."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _NOTHING = "nothing"
 def check_equal(
     value: Any, group: Group = None, *, timeout: timedelta | None = None
 ) -> None:
-    """Raise on every rank of `group` where `value` is not the same on all of them.
+    """Raise an error on every rank of `group` if `value` differs between them.
 
     Every rank of `group` calls it. `value` is an array of any layout, a number, text,
-    bytes, None, or a dict, list or tuple of such, also nested: the state of a model, of
-    an optimizer, of a random generator, a configuration. It is the same where its parts
-    have the same names, dtypes, shapes and bits. Only hashes are exchanged, by an
-    `all_gather_object`, and by a second one where they differ.
+    bytes, None, or a dict, list or tuple of these, also nested: the state of a model,
+    an optimizer or a random generator, or a configuration. Two values are the same if
+    their parts have the same names, dtypes, shapes and bits. The ranks exchange only
+    hashes, by one `all_gather_object`, and by a second one if the hashes differ.
 
     Raises:
-        ContentMismatchError: it is not the same; names the parts, and the ranks that
-            have something else than most.
-        TypeError: a part of it is nothing of all this.
+        ContentMismatchError: the values differ. The message names the parts, and the
+            ranks that differ from the majority.
+        TypeError: a part of `value` has another type.
 
     Example:
         ```python
@@ -69,7 +69,7 @@ def check_equal(
 
 
 def _difference(of_each: list[dict[str, str]]) -> tuple[str, list[int]]:
-    """What to say of it, and the odd ranks."""
+    """Return a text about the differences, and the ranks that differ."""
     names = list(dict.fromkeys(name for parts in of_each for name in parts))
     texts, ranks = [], set[int]()
     for name in names:
@@ -90,7 +90,7 @@ def _difference(of_each: list[dict[str, str]]) -> tuple[str, list[int]]:
 
 
 def _parts(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Each part with its name and what it is: its dtype, shape and hash, or itself."""
+    """Yield the name and description of each part: dtype, shape and hash, or itself."""
     if isinstance(value, Mapping):
         yield f"{name}{{}}", f"{len(value)} keys"
         for key, part in value.items():

@@ -1,8 +1,9 @@
-"""Why a wait took too long: what the ranks that did not come do, as they say.
+"""Explains why a wait took too long: what the ranks that did not come are doing.
 
-Who gives up asks them as `allhands debug` does. So only those of this host are asked,
-and few of them: first whom this rank waits for, then for whom these wait in turn. Those
-who waited with it, and hear of the end from it, hear the reason from it, too.
+The rank that gives up asks the others as `allhands debug` does. So it asks only ranks
+of this host, and few of them: first the ranks for which it waits, then the ranks for
+which these wait in turn. Ranks that waited with it, and learn from it that the wait
+ended, also learn the reason from it.
 """
 
 from __future__ import annotations
@@ -28,35 +29,35 @@ _WAITED = re.compile(r"timed out: waited (\d+(?:\.\d+)?) s")
 _TELLER = re.compile(
     r" on group '([^']*)'(?: \([^)]*\))?:.*?\brank (\d+) (?:\(this process\)|reports)"
 )
-_LEAST_WAIT = 1.0  # seconds; who waits for less looks again and again
-_MOST = 8  # ranks that are asked
-_LIMIT = 0.3  # seconds that they have together, by which the error comes later
-_EARLIER = 10**9  # nanoseconds by which it may have given up before this rank heard
-_PAUSE = 0.02  # seconds between looks whether who asks has heard
-_PAUSE_EACH = 0.001  # seconds for every rank that does so
+_LEAST_WAIT = 1.0  # seconds; a rank that waits for less looks again and again
+_MOST = 8  # the most ranks to ask
+_LIMIT = 0.3  # seconds for all of them; the error comes later by this time
+_EARLIER = 10**9  # nanoseconds; it may have given up so long before this rank heard
+_PAUSE = 0.02  # seconds between looks whether the asking rank has an answer
+_PAUSE_EACH = 0.001  # seconds for every rank that looks
 
 
 def is_worth_asking(error: CollectiveTimeoutError) -> bool:
-    """Whether the wait that was given up was long, as its text says.
+    """Return whether the wait was long, judging by the error's text.
 
-    A program that looks for a message for some milliseconds, and does so again and
-    again, shall neither wait for longer nor disturb its peers.
+    If a program repeatedly looks for a message for some milliseconds, this must neither
+    lengthen its waits nor disturb its peers.
     """
     told = _WAITED.search(str(error))
     return told is not None and float(told[1]) >= _LEAST_WAIT
 
 
 def teller_of(error: CollectiveTimeoutError) -> tuple[str, int]:
-    """The group in which a rank gave up, and which rank of it that is.
+    """Return the group in which a rank gave up, and the group rank that did.
 
-    As the text of `error` says; -1: it says of none.
+    The text of `error` has both; the rank is -1 if it does not.
     """
     told = _TELLER.search(str(error))
     return (told[1], int(told[2])) if told else ("", -1)
 
 
 def explanation(mine: Dump, world: Sequence[Identity]) -> str:
-    """What holds up the rank that gave up a wait: "why: ..."; empty: it is not known.
+    """Return what holds up the rank that gave up: "why: ..."; empty if unknown.
 
     Args:
         mine: the record of this rank, which fails by waiting.
@@ -82,12 +83,12 @@ def explanation(mine: Dump, world: Sequence[Identity]) -> str:
 
 
 def explanation_of(teller: Identity, group: str, size: int) -> str:
-    """What the one that gave up found out; empty: nothing, or nothing in time.
+    """Return the reason that the rank which gave up has found; empty if none in time.
 
     Args:
-        teller: its process.
-        group: in which it did.
-        size: the number of ranks that may be looking for it.
+        teller: the process of that rank.
+        group: the group in which it gave up.
+        size: the number of ranks that may look at once.
     """
     heard, end = time.time_ns(), time.monotonic() + 2 * _LIMIT
     pause = max(_PAUSE, size * _PAUSE_EACH)
@@ -102,6 +103,6 @@ def explanation_of(teller: Identity, group: str, size: int) -> str:
 
 
 def _is_here(process: Identity) -> bool:
-    """Whether it can be asked: another process of this host, which lives."""
+    """Return whether it can be asked: another live process of this host."""
     me = process_identity()
     return process.host == me.host and process.pid != me.pid and is_alive(process)

@@ -1,4 +1,4 @@
-"""JobRecord: what the ranks of a job know or knew, and how to read it from files."""
+"""JobRecord: what the ranks of a job know or knew; reads it from files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from allhands.elastic.records import BEGINNING
 
 __all__ = ["JobRecord", "read_job"]
 
-_LONGEST = 1 << 28  # characters of what is read at once: the record of a rank
+_LONGEST = 1 << 28  # characters read at once: the record of a rank
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,19 @@ class JobRecord:
     """What is known of a job. Immutable."""
 
     dumps: Sequence[Dump]
-    """By rank; some may be missing."""
+    """Sorted by rank; some may be missing."""
     endings: Mapping[int, str]
-    """How ranks ended, as their launcher noted it, or why they have no record."""
+    """How ranks ended according to their launcher, or why they have no record."""
 
 
 def read_job(paths: Iterable[str | os.PathLike[str]]) -> JobRecord:
-    """The records in files of one rank or of a job, and in folders of such.
+    """Read the records in files of a rank or of a job, and in folders of files.
 
-    Of several of one rank the last counts.
+    If there are several of one rank, the last one counts.
 
     Raises:
-        ValueError: a file is no record; it is named. Also: there are none.
-        OSError: it cannot be read.
+        ValueError: a file, which the message names, is not a record; or there are none.
+        OSError: a file cannot be read.
     """
     dumps: dict[int, Dump] = {}
     endings: dict[int, str] = {}
@@ -53,7 +53,7 @@ def read_job(paths: Iterable[str | os.PathLike[str]]) -> JobRecord:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without Python's collector, which takes longer to go through what is read."""
+    """Disable Python's garbage collector, which would take longer than reading."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -68,18 +68,16 @@ def _files(path: str) -> Sequence[str]:
         return [path]
     names = sorted(name for name in os.listdir(path) if name.endswith(".json"))
     paths = [os.path.join(path, name) for name in names]
-    return [
-        each for each in paths if os.path.isfile(each)
-    ]  # a pipe would be waited for
+    return [each for each in paths if os.path.isfile(each)]  # reading a pipe would wait
 
 
 def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
-    """The records in `file`; adds to `endings` what it says of these."""
+    """Yield the records in `file`; add its information to `endings`."""
     try:
         with open(file, encoding="utf-8") as stream:
             for told in _objects(stream):
                 if isinstance(told, dict) and "traceEvents" in told:
-                    continue  # what `allhands trace` made of such
+                    continue  # an output of `allhands trace`
                 is_of_a_job = isinstance(told, dict) and "ranks" in told
                 yield from map(Dump.of, told["ranks"] if is_of_a_job else [told])
                 if is_of_a_job and isinstance(told.get("endings"), dict):
@@ -90,7 +88,7 @@ def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
 
 
 def _objects(stream: TextIO) -> Iterator[Any]:
-    """What a file has: one JSON object, or those that `elastic.records` wrote."""
+    """Yield the objects of a file: one JSON object, or those of `elastic.records`."""
     line = _limited(stream.readline(_LONGEST + 1))
     if line != BEGINNING:
         yield json.loads(_limited(line + stream.read(_LONGEST + 1 - len(line))))

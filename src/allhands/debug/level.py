@@ -1,8 +1,8 @@
-"""The debug level: how much a program asks to be told.
+"""The debug level: how much information a program asks for.
 
-It is kept and handed out, for programs and backends that look at it, and is part of the
-log's level where TORCH_CPP_LOG_LEVEL is INFO. The native engine finds mismatched calls
-at every level, at no cost, so no level makes it check more.
+The package stores the level for programs and backends that read it. If
+TORCH_CPP_LOG_LEVEL is INFO, it is a part of the log's level. The native engine finds
+mismatched calls at every level, at no cost, so no level adds a check.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _VARIABLE = "TORCH_DISTRIBUTED_DEBUG"
 
 
 def get_debug_level() -> DebugLevel:
-    """The level that was set, at first that of `set_debug_level_from_env`.
+    """Return the level, which is initially that of `set_debug_level_from_env`.
 
     Raises:
-        ValueError: as `set_debug_level_from_env`, where nothing was set before.
+        ValueError: see `set_debug_level_from_env`, if no level was set before.
 
     Example:
         ```python
@@ -40,12 +40,12 @@ def get_debug_level() -> DebugLevel:
 def set_debug_level(level: DebugLevel) -> None:
     """Set the level of this process.
 
-    It is kept for programs and backends that look at it. Where `TORCH_CPP_LOG_LEVEL` is
-    INFO, it also says how much [the log](#the-log) has. The native engine checks the
-    same at every level.
+    The package stores it for programs and backends that read it. If
+    `TORCH_CPP_LOG_LEVEL` is INFO, it also sets how much [the log](#the-log) contains.
+    The native engine makes the same checks at every level.
 
     Raises:
-        TypeError: `level` is no `DebugLevel`.
+        TypeError: `level` is not a `DebugLevel`.
 
     Example:
         ```python
@@ -64,7 +64,7 @@ def set_debug_level_from_env() -> None:
     """Set the level that TORCH_DISTRIBUTED_DEBUG names: OFF (or unset), INFO, DETAIL.
 
     Raises:
-        ValueError: it has another value.
+        ValueError: the variable has another value.
 
     Example:
         ```python

@@ -1,9 +1,9 @@
-"""Meetings: who came when to each collective of a group, as all ranks' records tell.
+"""Meetings: when each rank came to each collective of a group, from all ranks' records.
 
-A rank that has come waits until the last one has, or until it may leave without that
-one, as the root of a broadcast may. Times are by the clock of each host. Those of
-several hosts are set right by the operations that nobody leaves before all have come:
-their ends, where they are timed, are taken for one moment.
+A rank that has come waits until the last one has come, or until it may leave without
+that rank, as the root of a broadcast may. Times are those of each host's clock. The
+clocks of several hosts are corrected by operations that no rank leaves before all have
+come: their ends, if measured, count as one moment.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ __all__ = ["Arrival", "Meeting", "arrivals_of", "clocks_of", "meetings"]
 
 
 class Arrival(NamedTuple):
-    """A collective that has ended, on one rank; times are nanoseconds since 1970."""
+    """An ended collective on one rank; times are nanoseconds since 1970."""
 
     number: int
     op: str
     num_bytes: int
     came: int
     ended: int
-    """0: not timed."""
+    """0: not measured."""
     left_by: int
-    """When it had ended at the latest; 0: that is not known."""
+    """The latest time at which it had ended; 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """A collective that has ended on all ranks. Immutable; ranks are those given."""
+    """A collective that has ended on all ranks. Immutable; ranks are the given ones."""
 
     op: str
     num_bytes: int
     last: int
     """The rank that came last."""
     lateness: float
-    """Seconds from when the last but one came."""
+    """Seconds by which it came after the rank before it."""
     waits: Mapping[int, float]
-    """Seconds that each rank waited for the last."""
+    """Seconds for which each rank waited for the last one."""
     durations: tuple[float, ...]
-    """Seconds from when a rank came to its end there, where that is timed."""
+    """Seconds from the coming of each rank to its end there, if measured."""
     transfer: float | None
-    """Seconds from when the last came to the mean of the ends; None: not timed."""
+    """Seconds from the last coming to the mean of the ends; None if not measured."""
     first_came: int
     last_came: int
     """Nanoseconds since 1970."""
 
 
 def arrivals_of(dump: Dump) -> dict[str, list[Arrival]]:
-    """What the record has of collectives, by the group's name."""
+    """Return the collectives of the record, by the name of the group."""
     found, later = dict[str, list[Arrival]](), dict[int, int]()
     for entry in reversed(dump.entries):
         if entry.started is None:
@@ -76,12 +76,12 @@ def meetings(
     hosts: Mapping[int, str],
     most: int | None = None,
 ) -> list[Meeting]:
-    """What all ranks have on record, by number.
+    """Return the collectives that all ranks have on record, by number.
 
     Args:
-        arrivals: of each rank of a group.
-        hosts: where each rank is.
-        most: how many of them, the last ones; None: all.
+        arrivals: those of each rank of a group.
+        hosts: the host of each rank.
+        most: the number of collectives, the last ones; None means all.
     """
     by_number = {
         rank: {arrival.number: arrival for arrival in found}
@@ -123,9 +123,10 @@ def _meeting(row: Mapping[int, Arrival], ahead: Mapping[int, int]) -> Meeting:
 
 
 def clocks_of(dumps: Sequence[Dump]) -> dict[str, int]:
-    """How far the clock of each host is ahead of the first one's, in nanoseconds."""
+    """Return how far each host's clock is ahead of the first host's, in nanoseconds."""
     rows: dict[tuple[str, str, tuple[int, ...], int], dict[int, Arrival]] = {}
-    hosts: dict[str, dict[int, str]] = {}  # of each world: a rank may be elsewhere next
+    # for each world: a rank may be elsewhere in the next
+    hosts: dict[str, dict[int, str]] = {}
     for dump in dumps:
         hosts.setdefault(dump.world, {})[dump.rank] = dump.host
         for name, found in arrivals_of(dump).items():
@@ -140,14 +141,14 @@ def _clocks(
     names: Sequence[str],
     rows: Sequence[tuple[Mapping[int, Arrival], Mapping[int, str]]],
 ) -> dict[str, int]:
-    """Of these hosts, by collectives and where each rank was then."""
+    """Return the clocks of these hosts, from collectives and their ranks' hosts."""
     is_needed = len(set(names)) > 1
     visits = [_visits(row, hosts) for row, hosts in rows] if is_needed else []
     return clocks(names, visits)
 
 
 def _visits(row: Mapping[int, Arrival], hosts: Mapping[int, str]) -> dict[str, Visit]:
-    """The hosts in a collective; none, where a rank may leave before all have come."""
+    """Return the hosts in a collective; none if a rank may leave before others come."""
     by_host: dict[str, list[Arrival]] = {}
     for rank, arrival in row.items():
         if end_together(arrival.op):

@@ -1,4 +1,4 @@
-"""faults: what is to go wrong within a `with` block, for tests of a user's own."""
+"""faults: makes operations go wrong within a `with` block, for tests of users."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["faults"]
 
 @contextmanager
 def faults(text: str) -> Iterator[Faults]:
-    """Let operations of this rank go wrong, as `text` says, within a `with` block.
+    """Let operations of this rank go wrong within a `with` block, as `text` says.
 
-    `text` is as in [`ALLHANDS_FAULTS`](#faults-on-demand), and is counted from the
-    block's beginning. Any rank may have such a block, with a text of its own, before or
-    after `init_process_group`; no operation may be under way as it begins or ends.
-    Blocks may be nested. A persistent operation meets what goes wrong where it was
-    prepared within the block.
+    `text` has the form of [`ALLHANDS_FAULTS`](#faults-on-demand); operations are
+    counted from the beginning of the block. Any rank may have such a block, with its
+    own text, before or after `init_process_group`. No operation may be under way when
+    the block begins or ends. Blocks may be nested. A persistent operation meets faults
+    only if it was prepared within the block.
 
     Yields:
-        What was asked for; its `num_done` says how often it has come to pass here.
+        The faults; `num_done` says how often they have happened here.
 
     Raises:
-        ValueError: `text` cannot be read, or cannot come to pass in this world.
-        InjectedError: an operation in the block raises it where `text` says so.
+        ValueError: `text` cannot be parsed, or its faults cannot happen in this world.
+        InjectedError: an operation in the block raises it if `text` says so.
 
     Example:
         ```python

@@ -1,7 +1,7 @@
-"""OperationLog: the operations of a rank in its log, those that fail or all.
+"""OperationLog: logs the operations of a rank, either those that fail or all.
 
-It watches only while the level asks for it: from `debug` on those that fail, with
-`trace` each one as it begins and ends.
+It watches only if the level asks for it: from `debug` on it logs failing operations,
+and with `trace` the begin and end of each operation.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SUBSYSTEM = "operations"
 
 
 class OperationLog:
-    """An observer that says what it is told. Thread-safe.
+    """An observer that logs the operations. Thread-safe.
 
-    There is one for all worlds: which rank of which world this is may change.
+    All worlds share one, because the rank and world of the process may change.
     """
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ _log = OperationLog()
 
 
 def listen() -> None:
-    """Have each rank that this process becomes say what is asked for."""
+    """Let each rank that this process becomes log what the level asks for."""
     when_this_is_a_rank(_begin)
 
 
 def watch_if_asked() -> None:
-    """Begin or stop to watch this rank's operations, as the level now is."""
+    """Begin or stop to watch this rank's operations, according to the level."""
     world = current()
     is_asked = is_said(LogLevel.DEBUG)
     if is_asked and world.observer is None:

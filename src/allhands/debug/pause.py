@@ -1,4 +1,4 @@
-"""breakpoint: the Python debugger on one rank while the others wait for it."""
+"""breakpoint: the Python debugger on one rank, while the others wait."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _num_skipped: Counter[tuple[int, str, int]] = Counter()
 
 
 def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> None:
-    """Stop in the debugger on the global `rank`; the other ranks wait until it goes on.
+    """Stop in the debugger on the global `rank`; the other ranks wait for it.
 
     Every rank of the world calls it. The debugger (pdb) reads this process's standard
-    input, also in a child of multiprocessing, and begins in the caller's frame;
-    `continue` lets all ranks go on. `allhands run` gives its standard input to the
-    first rank of each host, so the others cannot stop under it.
+    input, also in a child of multiprocessing, and begins in the caller's frame.
+    `continue` lets all ranks continue. `allhands run` gives its standard input to the
+    first rank of each host, so other ranks cannot stop under it.
 
     Args:
         rank: the rank to stop on.
-        skip: do nothing on the first so many calls from the same line.
-        timeout_s: how many seconds the others wait; None: the group's timeout.
+        skip: the number of first calls from the same line that do nothing.
+        timeout_s: seconds for which the others wait; None means the group's timeout.
 
     Raises:
         CollectiveTimeoutError: the session took longer.
@@ -55,7 +55,7 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> 
 
 
 def _is_skipped(rank: int, skip: int, caller: FrameType) -> bool:
-    """Whether this call is one of the first `skip` from its line."""
+    """Return whether this call is one of the first `skip` from its line."""
     line = (rank, caller.f_code.co_filename, caller.f_lineno)
     if _num_skipped[line] >= skip:
         return False
@@ -64,7 +64,7 @@ def _is_skipped(rank: int, skip: int, caller: FrameType) -> bool:
 
 
 def _debugger(greeting: str) -> pdb.Pdb:
-    """A debugger that goes up from here to the caller of `breakpoint` by itself."""
+    """Return a debugger that moves up from here to the caller of `breakpoint`."""
     if os.path.samestat(os.fstat(0), os.stat(os.devnull)):
         raise RuntimeError(
             "breakpoint: this process has no standard input (it is /dev/null) for the "

@@ -1,7 +1,7 @@
-"""Records as torch's flight recorder writes them: a pickle per rank.
+"""Writes records in the form of torch's flight recorder: a pickle per rank.
 
-Its analyser knows torch's operations alone, so what torch has none of goes as the
-operation that it is nearest to; and no state but its three.
+torch's analyser knows only torch's operations. So operations that torch does not have
+are written as the nearest one, and states as one of its three.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _NEAREST = {
 
 
 def write_pickles(dumps: Iterable[Dump], folder: str) -> None:
-    """Write `folder`/rank_<n> of each; `torchfrtrace --prefix rank_ folder` reads them.
+    """Write `folder`/rank_<n> for each; `torchfrtrace --prefix rank_ folder` reads it.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: the files cannot be written.
     """
     os.makedirs(folder, exist_ok=True)
     for dump in dumps:

@@ -1,4 +1,4 @@
-"""Processes of this host: who started whom, and with which environment."""
+"""The processes of this host: their parents and their environments."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from allhands.elastic.process_state import process_state
 __all__ = ["RUN_ID", "descendants", "environment_of", "processes", "why_unseen"]
 
 RUN_ID = "TORCHELASTIC_RUN_ID"
-"""What has the run id of a job in the environment of its ranks."""
+"""The environment variable with the run id of a job."""
 
 
 def processes() -> list[int]:
-    """All that there are."""
+    """Return all processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def why_unseen(pid: int) -> str:
-    """Why nothing can be learned of the process; empty: it may be read."""
+    """Return why the process cannot be inspected; empty if it can."""
     if not os.path.exists(f"/proc/{pid}"):
         return f"there is no process {pid}"
     if not os.access(f"/proc/{pid}/fd", os.R_OK):
@@ -28,20 +28,20 @@ def why_unseen(pid: int) -> str:
 
 
 def descendants(pid: int) -> list[int]:
-    """The process, what it has started, what these have, and so on."""
+    """Return the process and all of its descendants."""
     children = dict[int, list[int]]()
     for other in processes():
         told = process_state(other)
         if told is not None:
             children.setdefault(told.parent, []).append(other)
     found = [pid]
-    for each in found:  # which grows meanwhile
+    for each in found:  # the list grows meanwhile
         found += children.get(each, ())
     return found
 
 
 def environment_of(pid: int, names: Sequence[str]) -> tuple[str, ...]:
-    """What the environment that the process was started with says of these names."""
+    """Return these variables in the environment with which the process was started."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = file.read().decode(errors="replace").split("\0")

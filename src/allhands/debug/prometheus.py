@@ -1,4 +1,4 @@
-"""prometheus: what `stats` returns, in the text format that Prometheus reads."""
+"""prometheus: the result of `stats` in the text format that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -64,22 +64,23 @@ _GAUGES: Sequence[_Gauge] = (
 
 
 def prometheus(told: Sequence[OperationStats], **labels: str) -> str:
-    """What `stats` returned, as text for Prometheus.
+    """Return the result of `stats` as text for Prometheus.
 
-    It waits for nobody. Write it where the node exporter finds it (`*.prom` in the
-    folder of its textfile collector), push it, or serve it; from one rank, as all have
-    the same. All are gauges, for they are of the last calls: `allhands_calls`,
-    `allhands_bytes`, `allhands_transfer_seconds` and `allhands_call_seconds` (by
-    `quantile`, 0.5 and 0.99) by `op`; `allhands_waiting_seconds` and
-    `allhands_times_last` by `op` and `rank`. What was not timed is left out.
+    The call waits for no rank. Write the text where the node exporter finds it
+    (`*.prom` in the folder of its textfile collector), push it, or serve it. Do so from
+    one rank, because all have the same figures. All metrics are gauges, because they
+    cover the last calls: `allhands_calls`, `allhands_bytes`,
+    `allhands_transfer_seconds` and `allhands_call_seconds` (by `quantile`, 0.5 and
+    0.99) by `op`; `allhands_waiting_seconds` and `allhands_times_last` by `op` and
+    `rank`. Values that were not measured are left out.
 
     Args:
-        told: what `stats` returned.
-        **labels: of all of them, such as `job="train7"` or `group="dp"`.
+        told: the result of `stats`.
+        **labels: labels for all metrics, such as `job="train7"` or `group="dp"`.
 
     Raises:
-        ModuleNotFoundError: there is no package `prometheus-client`.
-        ValueError: a label is called `op`, `rank` or `quantile`.
+        ModuleNotFoundError: the package `prometheus-client` is not installed.
+        ValueError: a label is named `op`, `rank` or `quantile`.
 
     Example:
         ```python
@@ -101,10 +102,10 @@ def prometheus(told: Sequence[OperationStats], **labels: str) -> str:
 def prometheus_of_groups(
     told: Iterable[tuple[tuple[str, str], Sequence[OperationStats]]],
 ) -> str:
-    """The same of several groups, each by its name and description.
+    """Return the text for several groups, each with its name and description.
 
     Raises:
-        ModuleNotFoundError: there is no package `prometheus-client`.
+        ModuleNotFoundError: the package `prometheus-client` is not installed.
     """
     return _text("metrics", ["group", "desc"], list(told))
 
@@ -113,7 +114,7 @@ _Labelled: TypeAlias = tuple[tuple[str, ...], Sequence[OperationStats]]
 
 
 def _text(asked: str, names: Sequence[str], told: Sequence[_Labelled]) -> str:
-    """What all of these say, by labels of these `names`."""
+    """Return the text for all of these, with labels of these `names`."""
     try:
         from prometheus_client import CollectorRegistry, generate_latest
     except ModuleNotFoundError as error:
@@ -129,7 +130,7 @@ def _text(asked: str, names: Sequence[str], told: Sequence[_Labelled]) -> str:
 
 
 class _Told:
-    """What a registry asks for metrics."""
+    """The collector of a registry."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = list(metrics)

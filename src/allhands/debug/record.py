@@ -1,4 +1,4 @@
-"""dump: what this rank's flight recorder has, with where its threads are."""
+"""dump: returns this rank's flight record, and where its threads are."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from allhands.groups.world import World, current
 
 __all__ = ["dump", "told_now", "write"]
 
-_VERSION = "2.10"  # of torch's record, whose fields these are
+_VERSION = "2.10"  # of torch's record, which has these fields
 _GROUP = re.compile(r"(?:on|of) group '([^']*)'")
-_RAISING_NS = 10**9  # that a call takes at most between its failure and its exception
+_RAISING_NS = 10**9  # the longest time between a failure and its exception
 _writes = count()
 
 
 def dump(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What this rank's last operations were, how they stand, and where it is now.
+    """Return this rank's last operations, their states, and where the rank is now.
 
-    Of any rank, at any time, from any thread; it waits for nobody. The result is plain
-    data for `json`, described in the [flight record](flight-record.md);
-    `allhands debug` reads those of all ranks and says what is wrong.
+    Any rank may call it at any time, from any thread; it waits for no rank. The result
+    is plain data for `json`, described in the [flight record](flight-record.md).
+    `allhands debug` reads the records of all ranks and says what is wrong.
 
     Args:
-        path: a file that it is written to as well, as JSON. Where one is, it is
-            replaced at once, so a reader never sees half of it; links are followed.
-            What is there and no regular file, as `/dev/stdout` or a pipe that somebody
-            reads, is written to and stays.
+        path: a file to which the record is also written, as JSON. An existing file is
+            replaced atomically, so a reader never sees half of it; links are followed.
+            If the path is not a regular file, such as `/dev/stdout` or a pipe with a
+            reader, the record is written into it.
 
     Raises:
         OSError: `path` cannot be written.
@@ -66,16 +66,16 @@ def told_now(
     interrupted: FrameType | None = None,
     most: int | None = None,
 ) -> dict[str, Any]:
-    """The record of `world`, for `reason`.
+    """Return the record of `world`, for `reason`.
 
     Args:
-        world: this rank's.
-        reason: as docs/reference/flight-record.md lists them.
-        error: what goes wrong.
-        traceback: of `error`; None while it is not raised yet.
-        interrupted: where this thread was before it was made to ask.
-        most: how many operations of each group, the last ones; None: all. Those that
-            have not ended well are there in any case.
+        world: the world of this rank.
+        reason: one of the reasons in docs/reference/flight-record.md.
+        error: the failure, if there is one.
+        traceback: the traceback of `error`; None while it is not raised yet.
+        interrupted: where this thread was before it was asked.
+        most: the number of operations of each group, the last ones; None means all.
+            Operations that have not succeeded are always included.
     """
     frames = sys._current_frames()
     if interrupted is not None:
@@ -83,8 +83,8 @@ def told_now(
     try:
         return _seen(world, reason, error, traceback, frames, most)
     finally:
-        # It has the frame of this function itself: a cycle would keep the locals of
-        # all threads until the next collection.
+        # It contains the frame of this function itself: a cycle would keep the locals
+        # of all threads until the next collection.
         frames.clear()
 
 
@@ -121,7 +121,7 @@ def _seen(
 
 
 def _place(entries: list[dict[str, Any]], frames: Mapping[int, FrameType]) -> None:
-    """Say where the operation is called that fails now, in this thread."""
+    """Note the place of the call of the operation that fails now in this thread."""
     here = threading.get_ident()
     failed = [
         told for told in entries if told["state"] == "failed" and told["thread"] == here
@@ -134,9 +134,9 @@ def _place(entries: list[dict[str, Any]], frames: Mapping[int, FrameType]) -> No
 def _take_back_failures(
     entries: list[dict[str, Any]], frames: Mapping[int, FrameType], now: int
 ) -> None:
-    """A call that is about to raise is still waited in, for all that its caller knows.
+    """Show a call that is about to raise as waiting, as its caller still sees it.
 
-    By `entries`, from the first to the last, it has just failed.
+    According to `entries`, which are sorted, it has just failed.
     """
     last = {told["thread"]: told for told in entries}
     for thread, told in last.items():
@@ -251,7 +251,7 @@ def _profiling_name(group: VisibleGroup, kept: dict[str, Any]) -> str:
 def _sizes(
     group: VisibleGroup, kept: dict[str, Any]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Sizes of inputs and outputs, as far as all ranks agree on them."""
+    """Return the sizes of inputs and outputs, as far as all ranks agree on them."""
     one, many = [[kept["count"]]], [[kept["count"]]] * group.size()
     op, is_root = kept["op"], kept["partner"] == group.rank()
     if op in ("all_gather", "gather"):
@@ -304,10 +304,10 @@ def _error(
 
 
 def write(told: dict[str, Any], path: str) -> None:
-    """Put `told` at `path`, at once; into what is there and no regular file.
+    """Write `told` to `path` atomically, or into a path that is not a regular file.
 
     Raises:
-        OSError: it cannot be written, to `path`; nothing is left of it in a file.
+        OSError: `path` cannot be written; no partial file is left.
     """
     text = json.dumps(told)
     try:
@@ -316,25 +316,25 @@ def write(told: dict[str, Any], path: str) -> None:
             _replace(target, text)
         else:
             with open(path, "w", encoding="utf-8", opener=_open_at_once) as file:
-                os.set_blocking(file.fileno(), True)  # for the one who reads
+                os.set_blocking(file.fileno(), True)  # for the reader
                 file.write(text)
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
 
 
 def _is_replaceable(path: str, target: str) -> bool:
-    """Whether nothing is at `path`, or a regular file whose name is `target`."""
+    """Return whether `path` does not exist, or is a regular file named `target`."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return True
-    # /dev/stdout leads to what may have no name.
+    # /dev/stdout may lead to a file without a name.
     is_named = os.path.exists(target) and os.path.samestat(found, os.stat(target))
     return stat.S_ISREG(found.st_mode) and is_named
 
 
 def _replace(target: str, text: str) -> None:
-    # No two share one: a signal or a thread may write to the same path meanwhile.
+    # Unique: a signal or a thread may write to the same path meanwhile.
     part = f"{target}.{os.getpid()}.{next(_writes)}.part"
     try:
         with open(part, "w", encoding="utf-8") as file:
@@ -347,5 +347,5 @@ def _replace(target: str, text: str) -> None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Of a pipe that nobody reads: an error, no wait."""
+    """Open a pipe without a reader: this raises an error instead of waiting."""
     return open_at_once(path, (flags | os.O_NOCTTY) & ~os.O_CREAT)

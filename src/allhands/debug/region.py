@@ -1,4 +1,4 @@
-"""record_comm: a name for what a program is doing, where people look for it."""
+"""record_comm: names a region of a program in errors and profiles."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["record_comm"]
 
 @contextmanager
 def record_comm(name: str) -> Iterator[None]:
-    """Call the communication of a `with` block, or of a decorated function, `name`.
+    """Name the communication of a `with` block, or of a decorated function.
 
-    Where torch is loaded, its profiler shows a range of that name around the block. An
-    error between ranks that leaves the block carries the name as a note (Python 3.11 or
-    later); one that `Work.wait()` raises after the block does not.
+    If torch is loaded, its profiler shows a range with this name around the block. An
+    error between ranks that leaves the block has the name as a note (Python 3.11 or
+    later). An error that `Work.wait()` raises after the block does not.
 
     Example:
         ```python

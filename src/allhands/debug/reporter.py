@@ -1,8 +1,8 @@
-"""Reporter: has a rank's record where others look for it, when there is reason to.
+"""Reporter: writes a rank's record to the places where others look for it.
 
-On SIGUSR2 it is put where `allhands debug` finds it. With a folder in ALLHANDS_DUMPS it
-is written there, too: then, when an operation fails, and when an exception ends the
-program.
+On SIGUSR2 it writes the record where `allhands debug` finds it. If ALLHANDS_DUMPS names
+a folder, it also writes the record there: on SIGUSR2, when an operation fails, and when
+an exception ends the program.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from allhands.rendezvous.roster import Roster
 
 __all__ = ["answer_already", "listen"]
 
-_LEAST_PAUSE = 1.0  # seconds between two that are written by themselves
+_LEAST_PAUSE = 1.0  # seconds between two automatic records
 
 
 class _Reporter:
@@ -50,25 +50,25 @@ class _Reporter:
         self._is_answering = False
         self._last_failure: weakref.ref[BaseException] | None = None
         self._last_time = float("-inf")
-        # Who waits for this rank may give up and ask it while its main thread, which
-        # then answers, does so itself.
+        # A rank that waits for this one may give up and ask while this rank's main
+        # thread, which then answers, gives up itself.
         self._giving_up: CollectiveTimeoutError | None = None
         self._gave_up: tuple[float, dict[str, Any]] | None = None
 
     def on_failure(self, error: BaseException, traceback: TracebackType | None) -> None:
-        """See to it that people learn of `error`, and why it came."""
+        """Report `error` and its reason."""
         if isinstance(error, CollectiveTimeoutError) and traceback is None:
             is_main = threading.current_thread() is threading.main_thread()
             self._giving_up = error if is_main else None
             try:
-                with suppress(Exception):  # the rest is to be told in any case
+                with suppress(Exception):  # the rest must be reported in any case
                     self._explain(error)
             finally:
                 self._giving_up = None
         self._record(error, traceback)
 
     def _explain(self, error: CollectiveTimeoutError) -> None:
-        """Have the text of `error`, a wait that took too long, say why it did."""
+        """Add to the text of `error`, a wait that took too long, the reason for it."""
         world, (name, teller) = current(), teller_of(error)
         group = next((g for g in world.visible_groups() if g.group_name == name), None)
         roster = world.known_roster
@@ -85,7 +85,7 @@ class _Reporter:
         self._gave_up = time.monotonic(), told["error"]
         why = told["error"]["why"] = explanation(Dump.of(told), processes)
         _add_reason(error, why)
-        # Those who waited with it need not ask again.
+        # Ranks that waited with it need not ask again.
         self._is_answering = True
         try:
             self._memory.write(json.dumps(told))
@@ -93,7 +93,7 @@ class _Reporter:
             self._is_answering = False
 
     def _record(self, error: BaseException, traceback: TracebackType | None) -> None:
-        """Write what was when `error` came; of many in a row the first."""
+        """Write the state at `error`; of several in a row only the first."""
         folder = settings.dumps.get()
         is_of_a_group = isinstance(error, DistBackendError)
         if not folder or (traceback is None and not is_of_a_group):
@@ -104,8 +104,8 @@ class _Reporter:
         is_soon = traceback is None and now < self._last_time + _LEAST_PAUSE
         if is_told or is_soon:
             return
-        # Its traceback has the arrays of all calls on the way; only those of Python's
-        # own classes cannot be held weakly, and of these one ends the program.
+        # Its traceback holds the arrays of all calls below. Only Python's own classes
+        # cannot be referenced weakly, and an error of these ends the program.
         self._last_failure = weakref.ref(error) if is_of_a_group else None
         self._last_time = now
         reason = "failure" if traceback is None else "exception"
@@ -113,19 +113,19 @@ class _Reporter:
         write(told, _path_in(folder, told))
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Write what is now."""
+        """Write the current state."""
         if self._is_answering:
-            return  # who asks now gets the same record
+            return  # the asking process gets the same record
         self._is_answering = True
         try:
-            # Whatever is wrong, the program that was interrupted goes on.
+            # Whatever happens, the interrupted program continues.
             with suppress(Exception):
                 self._answer(self._told(frame))
         finally:
             self._is_answering = False
 
     def _told(self, interrupted: FrameType | None) -> dict[str, Any]:
-        """What is now, or that this rank gives up a wait, or has just done so."""
+        """Return the current state, with a wait that this rank gives or gave up."""
         told = told_now(current(), "signal", self._giving_up, None, interrupted)
         since, error = self._gave_up or (float("-inf"), None)
         if told["error"] is None and time.monotonic() < since + _LEAST_PAUSE:
@@ -134,22 +134,22 @@ class _Reporter:
 
     def _answer(self, told: dict[str, Any]) -> None:
         if self._memory is not None:
-            with suppress(OSError):  # the folder may have room
+            with suppress(OSError):  # the folder may have space
                 self._memory.write(json.dumps(told))
         folder = settings.dumps.get()
         if not folder:
             return
         path = _path_in(folder, told)
         if time.monotonic() < self._last_time + _LEAST_PAUSE and os.path.exists(path):
-            # What failed just now says more of it than what comes next. It is the
-            # answer, and who waits for one sees by its time that it has come.
+            # A recent failure says more than later states. It is the answer, and its
+            # new time shows a waiting reader that it has come.
             os.utime(path)
         else:
             write(told, path)
 
     def answer(self) -> None:
-        """Answer SIGUSR2 from now on, unless the program has a handler of its own."""
-        # Python does not know of handlers that are not its own, as faulthandler's.
+        """Answer SIGUSR2 from now on, unless the program has its own handler."""
+        # Python does not know of other handlers, such as that of faulthandler.
         is_free = signal.getsignal(
             signal.SIGUSR2
         ) is signal.SIG_DFL and not has_handler(os.getpid(), signal.SIGUSR2)
@@ -160,7 +160,7 @@ class _Reporter:
                 signal.signal(signal.SIGUSR2, self.on_signal)
 
     def tell_world(self, roster: Roster, rank: int) -> None:
-        """Let who finds this rank find the others of the host, and know which it is."""
+        """Publish the world and rank, so that tools find the host's other ranks."""
         watched = flight_memory.here()
         if watched is not None:
             size = len(roster.identities)
@@ -170,7 +170,7 @@ class _Reporter:
                 self._memory.mark(Mark(roster.mark, rank))
 
     def answer_no_more(self) -> None:
-        """A forked child is no rank, unless it becomes one."""
+        """Reset a forked child, which is no rank unless it becomes one."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -185,13 +185,13 @@ def _add_reason(error: BaseException, why: str) -> None:
 
 
 def _path_in(folder: str, told: dict[str, Any]) -> str:
-    """Where a record goes; there is the folder then."""
+    """Return the path of a record in the folder, which is made if necessary."""
     os.makedirs(folder, exist_ok=True)
     return os.path.join(folder, f"rank_{told['rank']}.json")
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    """`error`, and those of which it came."""
+    """Return `error` and the errors that caused it."""
     chain: list[BaseException] = []
     while error is not None and error not in chain:
         chain.append(error)
@@ -203,7 +203,7 @@ _reporter = _Reporter()
 
 
 def listen() -> None:
-    """Have failures and signals of this process told, for as long as it lives."""
+    """Report failures and signals of this process from now on."""
     failures.set_listener(_reporter.on_failure)
     answer_already()
     when_this_is_a_rank(_reporter.answer)
@@ -212,7 +212,7 @@ def listen() -> None:
 
 
 def answer_already() -> None:
-    """Answer before this begins to be a rank, where that and the folder are known."""
-    # The launcher has the setting, too, where its user has set it.
+    """Answer before this process is a rank, if its rank and the folder are known."""
+    # The launcher also has the setting if its user has set it.
     if settings.dumps.get() and "RANK" in os.environ:
         _reporter.answer()

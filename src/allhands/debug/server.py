@@ -35,30 +35,30 @@ __all__ = ["serve_if_asked", "start_debug_server", "stop_debug_server"]
 _LOOPBACK = "127.0.0.1"
 _EVERYWHERE = ("", "0.0.0.0", "::")
 _ANSWER_S = 2.0
-_LONGEST_S = 100.0  # after which a page that waits for answers would be cut off
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,256}")  # RFC 6750, and an address has it
+_LONGEST_S = 100.0  # a page that waits longer would be cut off
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,256}")  # RFC 6750; also valid in an address
 
 
 class _Page(NamedTuple):
-    """What is served, and where."""
+    """A served page and its address."""
 
     listener: Listener
     url: str
     """Without the token."""
     token: str
     mark: str
-    """Of the world whose ranks it shows; empty: its ranks are not known."""
+    """The mark of the world that it shows; empty if its ranks are unknown."""
 
 
 class _Server:
-    """The page of this process; for any thread."""
+    """The page of this process; any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._page: _Page | None = None
 
     def start(self, serve: Callable[[], _Page]) -> _Page:
-        """The page, which is there then; `serve` makes it where there is none."""
+        """Return the page; `serve` makes it if there is none."""
         with self._lock:
             if self._page is None:
                 self._page = serve()
@@ -66,13 +66,13 @@ class _Server:
             return self._page
 
     def stop_for(self, roster: Roster, known: Roster | None) -> None:
-        """The ranks of `roster` have met: of a world that is none, no page is there.
+        """Stop the page of another world, now that the ranks of `roster` have met.
 
-        So of one that could not be made once its ranks had met.
+        That may be a world that could not be made after its ranks had met.
 
         Args:
-            roster: of the world that is being made.
-            known: of one that there is already.
+            roster: the roster of the world that is being made.
+            known: the roster of an existing world, if any.
         """
         page = self._page
         kept = {each.mark for each in (roster, known) if each is not None}
@@ -80,7 +80,7 @@ class _Server:
             self.stop()
 
     def stop(self) -> None:
-        """No page is there then."""
+        """Stop the page, if there is one."""
         with self._lock:
             page, self._page = self._page, None
         if page is not None:
@@ -88,7 +88,7 @@ class _Server:
             page.listener.close()
 
     def forget(self) -> None:
-        """A forked child serves nothing."""
+        """Forget the page in a forked child, which serves nothing."""
         page = self._page
         atexit.unregister(self.stop)
         self.__init__()  # type: ignore[misc]  # the lock may have been taken, too
@@ -114,37 +114,37 @@ def start_debug_server(
 ) -> str | None:
     """Serve a page that shows this job in a browser, from the first rank of each host.
 
-    Any ranks may call it, all or one, at any time while there is a world; it waits for
-    nobody. On the rank of each host that has the lowest number a thread serves the page
-    then; on others nothing happens. Where it is served already, that stays as it is.
-    See [the debug page](#the-debug-page) for what is on it, and whom it disturbs. It
-    ends with `stop_debug_server`, with the world, and with the process; a forked child
-    does not serve it.
+    Any number of ranks may call it at any time while there is a world; it waits for no
+    rank. On each host, a thread of the rank with the lowest number then serves the
+    page. On other ranks the call does nothing, and so it does if the page is already
+    served. [The debug page](#the-debug-page) describes what it shows, and which ranks
+    it disturbs. It ends with `stop_debug_server`, with the world, and with the process.
+    A forked child does not serve it.
 
     Args:
-        port: where; 0: any port that is free.
-        worker_port: torch's. Not used: here ranks listen nowhere.
-        start_method: torch's. Not used: here no other process is started.
-        dump_dir: torch's, as are `dump_interval` and `enabled_dumps`. Must be None:
-            `ALLHANDS_DUMPS` and `ALLHANDS_TRACE` have records written.
+        port: the port; 0 means any free port.
+        worker_port: a parameter of torch. Not used: here ranks do not listen.
+        start_method: a parameter of torch. Not used: here no other process is started.
+        dump_dir: a parameter of torch, as are `dump_interval` and `enabled_dumps`. It
+            must be None: `ALLHANDS_DUMPS` and `ALLHANDS_TRACE` write records.
         dump_interval: see `dump_dir`.
         enabled_dumps: see `dump_dir`.
-        handlers: torch's. Must be None.
-        fetch_timeout: seconds that the other ranks have to answer, each time that the
-            page asks them, 100 at most; more where many share a CPU.
-        host: the address at which it is served. Beyond loopback all goes unencrypted,
-            the token too.
-        token: what a client has to know, 16 characters or more; None: that of
-            `ALLHANDS_DEBUG_TOKEN`, or else a new one.
+        handlers: a parameter of torch. It must be None.
+        fetch_timeout: seconds that the other ranks have to answer each time that the
+            page asks them, at most 100; more if many share a CPU.
+        host: the address of the page. Beyond loopback all data is unencrypted, also the
+            token.
+        token: the secret that a client needs, with 16 characters or more. None means
+            that of `ALLHANDS_DEBUG_TOKEN`, or else a new one.
 
     Returns:
-        The page's address with its token, for the one who is to see it, by the name of
-        the machine where `host` is all of its addresses; None on a rank that serves
-        none.
+        The page's address with its token. If `host` means all addresses, it has the
+        name of the machine. None on a rank that serves no page.
 
     Raises:
-        ValueError: there is no world yet, or an argument cannot be.
-        DistNetworkError: nothing can be served there, as where another has the port.
+        ValueError: there is no world yet, or an argument is not valid.
+        DistNetworkError: the page cannot be served there, for example because the port
+            is in use.
 
     Example:
         ```python
@@ -185,9 +185,9 @@ def start_debug_server(
 
 
 def stop_debug_server() -> None:
-    """Serve the debug page no more; a page that is open shows what it has.
+    """Stop serving the debug page; an open page keeps what it shows.
 
-    Of this rank alone, and from any thread; where nothing is served, nothing happens.
+    This affects only this rank. Any thread may call it. Without a page it does nothing.
 
     Example:
         ```python
@@ -207,7 +207,7 @@ def _checked(token: str) -> str:
 
 
 def _first_here(roster: Roster | None) -> int:
-    """The rank that serves this host's page; rank 0 where the others are not known."""
+    """Return the rank that serves this host's page; 0 if the others are unknown."""
     if roster is None:
         return 0
     return _ranks_here(roster)[0]
@@ -226,7 +226,7 @@ def _serve(
     token: str,
     limit: float,
 ) -> _Page:
-    # Some tens of milliseconds that others need not take.
+    # It takes tens of milliseconds, which other programs need not spend.
     from allhands.debug.page.answers import Answers
     from allhands.debug.page.job_view import JobView
     from allhands.debug.page.listener import Connection, Listener
@@ -252,11 +252,11 @@ def _serve(
         listener.start()
     except BaseException as error:
         listener.close()
-        if isinstance(error, RuntimeError):  # there is no thread left
+        if isinstance(error, RuntimeError):  # no thread is left
             raise _unserved(host, port, OSError(errno.EAGAIN, str(error))) from error
         raise
     shown = f"[{host}]" if ":" in host else host
-    if host in _EVERYWHERE:  # which is no address that a browser can go to
+    if host in _EVERYWHERE:  # a browser cannot open this address
         shown = socket.gethostname()
     return _Page(listener, f"http://{shown}:{listener.port}/", token, mark)
 
@@ -273,7 +273,7 @@ def _unserved(host: str, port: int, error: OSError) -> DistNetworkError:
 
 
 def _serve_as_set(roster: Roster, rank: int) -> None:
-    """Where the setting asks for it; whatever is wrong, the program goes on."""
+    """Serve the page if the setting asks for it; errors do not stop the program."""
     _server.stop_for(roster, current().known_roster)
     try:
         place = settings.debug_server.get()
@@ -301,7 +301,7 @@ def _end_with(group: VisibleGroup) -> None:
 
 
 def serve_if_asked() -> None:
-    """Have pages of the worlds of this process served where the setting asks for it."""
+    """Serve pages of this process's worlds if the setting asks for it."""
     when_the_ranks_have_met(_serve_as_set)
     when_a_group_has_ended(_end_with)
     os.register_at_fork(after_in_child=_server.forget)

@@ -1,4 +1,4 @@
-"""What the commands are told of a job: files of records, or jobs that run."""
+"""The command-line arguments that name a job: files of records, or running jobs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def gather(given: argparse.Namespace) -> JobRecord:
-    """What files have, and what jobs answer.
+    """Return the records in files, and the answers of jobs.
 
     Raises:
-        ValueError: a file is no record, nobody answers, or there is nothing.
+        ValueError: a file is not a record, no process answers, or there are no records.
         OSError: a file cannot be read.
     """
     files = [name for name in given.records if os.path.exists(name)]
@@ -51,7 +51,7 @@ def gather(given: argparse.Namespace) -> JobRecord:
 
 
 def seconds(text: str) -> float:
-    """The argument `text` as a number of seconds."""
+    """Parse `text` as a number of seconds."""
     number = float(text)
     if not number >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")

@@ -1,8 +1,8 @@
-"""Spans: from when to when each operation of a job took place, as the records tell.
+"""Spans: the begin and end of each operation of a job, according to the records.
 
-An end that is not on record, as of a blocking call of few elements, is taken for the
-earliest that it can have been: when all had come without whom the rank does not leave,
-and no later than when the same thread went on with something else.
+An end may be missing from the record, as for a blocking call of few elements. Then the
+earliest possible end is used: the time when all ranks had come that the rank needs in
+order to leave, but no later than the next operation of the same thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """What messages take that come in order."""
+    """A sequence of messages that arrive in order."""
 
     world: str
     group: str
@@ -43,45 +43,47 @@ class Span:
     """One operation on one rank. Times are nanoseconds since 1970."""
 
     rank: int
-    """Of the world, as all ranks here."""
+    """A world rank, as all ranks here."""
     world: str
     entry: Entry
     group: Group
     begin: int
     end: int
-    """After `begin`."""
+    """Later than `begin`."""
     last: int | None = None
-    """Who came last of those for whom this rank had to wait; None: it need not wait,
-    or that is not known."""
+    """The last of the ranks for which this rank had to wait.
+
+    None if it need not wait, or if this is unknown.
+    """
     waited_until: int = 0
-    """When that rank came."""
+    """The time when that rank came."""
 
     @property
     def key(self) -> Key:
-        """Which collective it is; of a message nothing."""
+        """Identifies a collective; it has no meaning for a message."""
         return Key(self.world, self.group.name, self.group.ranks, self.entry.number)
 
     @property
     def peer(self) -> int | None:
-        """Root or peer; None: none, or any source."""
+        """The root or peer; None for none, or for any source."""
         at = self.entry.partner
         return self.group.ranks[at] if 0 <= at < len(self.group.ranks) else None
 
     @property
     def awaited(self) -> Iterable[int]:
-        """Without whose coming the rank does not leave this collective."""
+        """The ranks that must come before this rank can leave the collective."""
         root = self.peer
         whom = needed_in(self.entry.op, root == self.rank)
         return whom.among(self.group.ranks, self.rank, root)
 
 
 def spans_of(dumps: Sequence[Dump], ahead: Mapping[str, int]) -> list[Span]:
-    """The operations that have begun, by the time when they did.
+    """Return the operations that have begun, sorted by their begin.
 
     Args:
-        dumps: the ranks' records.
-        ahead: how far the clock of each host is ahead of the first one's, in
-            nanoseconds; it is taken from all times.
+        dumps: the records of the ranks.
+        ahead: how far the clock of each host is ahead of the first host's, in
+            nanoseconds. This is subtracted from all times.
     """
     found = [span for dump in dumps for span in _of_rank(dump, ahead.get(dump.host, 0))]
     for met in by_collective(found).values():
@@ -97,7 +99,7 @@ def spans_of(dumps: Sequence[Dump], ahead: Mapping[str, int]) -> list[Span]:
 
 
 def by_collective(spans: Iterable[Span]) -> dict[Key, list[Span]]:
-    """Those of the same collective."""
+    """Return the spans by collective."""
     found: dict[Key, list[Span]] = {}
     for span in spans:
         if not span.entry.is_message:
@@ -106,8 +108,8 @@ def by_collective(spans: Iterable[Span]) -> dict[Key, list[Span]]:
 
 
 def _of_rank(dump: Dump, ahead: int) -> Iterator[Span]:
-    """With ends as late as they can have been."""
-    gone_on: dict[int, int] = {}  # when each thread did
+    """Yield the spans of a rank, with the latest possible ends."""
+    gone_on: dict[int, int] = {}  # when each thread continued
     for entry in reversed(dump.entries):
         if entry.started is None:
             continue
@@ -136,17 +138,17 @@ def _say_for_whom(span: Span, came: Mapping[int, int]) -> None:
 
 
 def _bound(span: Span, earliest: int) -> None:
-    """Bring an end forward that is not on record."""
+    """Move an end that is not on record to the earliest possible time."""
     if span.entry.ended is None and not span.entry.is_under_way:
         span.end = max(span.begin + 1, min(span.end, earliest))
 
 
 def links(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
-    """Each send with the recv that got it, as far as that is certain.
+    """Yield each send with the recv that received it, as far as this is certain.
 
-    Messages from one rank to another with one tag come in order. So it is certain where
-    both ranks have all messages of the group on record, until one failed or was taken
-    from whomever it came.
+    Messages from one rank to another with one tag arrive in order. So the pairs are
+    certain if both ranks have all messages of the group on record, up to the first one
+    that failed or was received from any source.
     """
     sent: dict[_Way, list[Span]] = {}
     received: dict[_Way, list[Span]] = {}
@@ -158,7 +160,7 @@ def links(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
 
 
 def _whole_logs(spans: Iterable[Span]) -> Iterator[list[Span]]:
-    """All messages of a rank in a group, in order, where none is missing."""
+    """Yield all messages of a rank in a group, in order, if none is missing."""
     logs: dict[tuple[str, str, tuple[int, ...], int], list[Span]] = {}
     for span in spans:
         if span.entry.is_message:
@@ -171,7 +173,7 @@ def _whole_logs(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def _by_way(log: Sequence[Span], op: str) -> dict[_Way, list[Span]]:
-    """Those of one rank that are known to be the first ones of their way."""
+    """Return one rank's messages that are certainly the first of their sequence."""
     found: dict[_Way, list[Span]] = {}
     unclear = set[int]()  # tags
     for span in log:

@@ -1,4 +1,4 @@
-"""Stragglers: a rank for which the others wait again and again, as the records tell."""
+"""Stragglers: ranks for which the others wait repeatedly, according to the records."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from allhands.debug.meetings import Meeting, arrivals_of, meetings
 
 __all__ = ["Straggler", "met_in_groups", "worst_straggler"]
 
-# Whoever is last a bit more often than others, or by no more than a scheduler makes of
-# it, is none.
+# A rank is no straggler if it is last only a little more often than others, or later by
+# no more than a scheduler causes.
 _LEAST_MET = 20
 _MOST_MET = 200
 _LEAST_SHARE_OF_CALLS = 0.8
@@ -30,9 +30,9 @@ class Straggler:
     times_last: int
     num_met: int
     lateness: float
-    """Seconds after the last but one, the median."""
+    """The median of the seconds by which it came after the rank before it."""
     share: float
-    """Of the time in which all that came to pass."""
+    """The share of the time that the others waited for it."""
 
     def __str__(self) -> str:
         return (
@@ -45,9 +45,9 @@ class Straggler:
 def met_in_groups(
     dumps: Mapping[int, Dump], most: int | None = None
 ) -> Iterator[tuple[Group, list[Meeting]]]:
-    """The groups of whose ranks all left a record, with their last collectives.
+    """Yield the groups for which all ranks have a record, with their last collectives.
 
-    With `most` of each so many at most.
+    With `most`, each group has at most this number of collectives.
     """
     by_rank = {rank: arrivals_of(dump) for rank, dump in dumps.items()}
     groups = {
@@ -63,7 +63,7 @@ def met_in_groups(
 
 
 def worst_straggler(dumps: Mapping[int, Dump]) -> Straggler | None:
-    """The one for which others wait most; None: there is none."""
+    """Return the straggler for which others wait most; None if there is none."""
     found = [_straggler(group, met) for group, met in met_in_groups(dumps, _MOST_MET)]
     return max(
         (each for each in found if each is not None),

@@ -1,4 +1,4 @@
-"""The records of a job for people: a line per rank, what it was doing."""
+"""Tables of a job's records for people: one row per rank with its current action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["cells_of", "figures_of", "ranks_table", "stats_table"]
 
 
 def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
-    """A line for each rank of the world, also for one that left no record."""
+    """Return a table with one row for each rank of the world, also without a record."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("rank", justify="right", no_wrap=True)
     for head in ("state", "operation", "group"):
@@ -36,7 +36,7 @@ def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
 
 
 def stats_table(dumps: Mapping[int, Dump]) -> Table:
-    """A line for each operation of each group: how long it took, who came last."""
+    """Return a table with one row per operation and group: times, and who came last."""
     table = Table(box=SIMPLE_HEAD)
     for head in ("group", "operation"):
         table.add_column(head, no_wrap=True)
@@ -50,7 +50,7 @@ def stats_table(dumps: Mapping[int, Dump]) -> Table:
 
 
 def figures_of(told: OperationStats) -> Sequence[str]:
-    """Calls, MB, p50, p99, transfer, the longest wait, and who was last most often."""
+    """Return calls, MB, p50, p99, transfer, longest wait, and the usual last rank."""
     slowest = max(told.times_last, key=lambda rank: told.times_last[rank])
     return (
         str(told.count),
@@ -69,7 +69,7 @@ def _seconds(value: float | None) -> str:
 
 
 def cells_of(dump: Dump, ending: str | None) -> Sequence[str]:
-    """State, operation, group, for how long, and where, of a rank with a record."""
+    """Return state, operation, group, duration and place of a rank with a record."""
     entry = _current(dump)
     state = _state(dump, entry)
     if ending is not None and dump.failure is None:
@@ -90,15 +90,15 @@ def _operation(entry: Entry) -> str:
 
 
 def _short(place: Place) -> str:
-    """From the folder of whoever reads it, where that is shorter."""
-    with suppress(ValueError):  # there is no way from there
+    """Return the path relative to the reader's folder, if this is shorter."""
+    with suppress(ValueError):  # there is no relative path
         near = os.path.relpath(place.filename)
         return min(f"{near}:{place.line}", str(place), key=len)
     return str(place)
 
 
 def _current(dump: Dump) -> Entry | None:
-    """What it waits in, or failed in, or did last."""
+    """Return the operation in which the rank waits or failed, or else its last one."""
     under_way = [entry for entry in dump.entries if entry.is_under_way]
     if under_way:
         return min(under_way, key=lambda entry: entry.is_async)

@@ -1,8 +1,9 @@
-"""A job's records as a trace: a timeline of its ranks, in Chrome's trace-event format.
+"""Makes a trace of a job's records: a timeline of its ranks in Chrome's trace format.
 
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU says
-what the fields mean; Perfetto (https://ui.perfetto.dev) and chrome://tracing show it.
-A rank is a process, each of its groups a thread or, where operations overlap, several.
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+describes the fields. Perfetto (https://ui.perfetto.dev) and chrome://tracing show such
+files. A rank is a process in the trace. Each of its groups is a thread, or several if
+operations overlap.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ __all__ = ["trace"]
 
 
 class _Tracks:
-    """Which thread of its rank's process shows an operation.
+    """Assigns operations to threads of their rank's process.
 
-    Those of one thread may not overlap in part, so each goes to the first that is free.
+    Operations of one thread must not overlap partly, so each goes to the first free
+    thread.
     """
 
     def __init__(self) -> None:
@@ -30,7 +32,7 @@ class _Tracks:
         """By rank and thread."""
 
     def place(self, span: Span) -> int:
-        """The thread of `span`, which begins no earlier than those before."""
+        """Return the thread of `span`; it begins no earlier than previous spans."""
         kind = "messages" if span.entry.is_message else "collectives"
         name = f"{span.group.desc or span.group.name}: {kind}"
         whose = (span.rank, f"{span.group.name} {span.group.ranks} {kind}")
@@ -49,12 +51,12 @@ class _Tracks:
 def trace(
     dumps: Sequence[Dump], endings: Mapping[int, str], ahead: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What to write as JSON.
+    """Return the trace, to be written as JSON.
 
     Args:
-        dumps: the ranks' records.
+        dumps: the records of the ranks.
         endings: how ranks ended, or why they have no record.
-        ahead: how far each host's clock is ahead of the first one's, in nanoseconds.
+        ahead: how far each host's clock is ahead of the first host's, in nanoseconds.
     """
     spans = spans_of(dumps, ahead)
     zero = min(
@@ -104,7 +106,7 @@ def _about(rank: int, what: str, **told: str | int) -> dict[str, Any]:
 
 
 def _slices(span: Span, thread: int, zero: int) -> Iterator[dict[str, Any]]:
-    """The operation, and in it how long the rank waited for the last."""
+    """Yield the operation, and within it the rank's wait for the last rank."""
     where = {"ph": "X", "pid": span.rank, "tid": thread}
     yield {
         **where,
@@ -114,7 +116,7 @@ def _slices(span: Span, thread: int, zero: int) -> Iterator[dict[str, Any]]:
         "dur": _microseconds(span.end - span.begin),
         "args": _arguments(span),
     }
-    begin = span.begin + 1  # where an arrow begins, it does at the operation
+    begin = span.begin + 1  # arrows that begin here must belong to the operation
     if span.last is not None and span.waited_until > begin:
         yield {
             **where,
@@ -158,7 +160,7 @@ def _arguments(span: Span) -> dict[str, Any]:
 def _flows(
     spans: Sequence[Span], threads: Mapping[int, int], zero: int
 ) -> Iterator[dict[str, Any]]:
-    """Arrows: from each rank that came to the next one, and from a send to its recv."""
+    """Yield arrows from each rank that came to the next, and from sends to recvs."""
     ways = [
         [(span, span.begin) for span in met]
         for met in by_collective(spans).values()
@@ -166,7 +168,7 @@ def _flows(
     ]
     for sent, got in links(spans):
         at = max(sent.begin, got.begin)
-        if at < got.end:  # else the clocks are not that exact
+        if at < got.end:  # otherwise the clocks are not exact enough
             ways.append([(sent, sent.begin), (got, at)])
     for number, way in enumerate(ways, start=1):
         op = way[0][0].entry.op  # all ends of an arrow have one name

@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command; 0: the trace is written, 2: it cannot be."""
+    """Run the command; return 0 if the trace is written, 2 if it cannot be."""
     given = _parser().parse_args(args)
     try:
         job = _gather(given)
@@ -43,7 +43,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _gather(given: argparse.Namespace) -> JobRecord:
-    """What ranks wrote all the time, and what records and jobs have."""
+    """Return the job from the logs of ranks, records and running jobs."""
     logs = [log for name in given.records for log in logs_in(name)]
     given.records = [name for name in given.records if not logs_in(name)]
     dumps, lost, empty = read_logs(logs)

@@ -1,9 +1,9 @@
-"""TraceLog: the file in which a rank writes all its operations, one a line, as JSON.
+"""TraceLog: the file to which a rank writes all its operations, one JSON line each.
 
-The first line says whose it is. Then a line says of each group its ranks, before the
-first of its operations, and of each operation what the flight record has of it: when it
-is found to have begun, and again once it has ended. What was lost has a line, too. So
-what is there can be read wherever the file ends; a line that does not is left out.
+The first line names the rank. Each group has a line with its ranks before its first
+operation. Each operation has a line with its flight record when it has begun, and
+another one when it has ended. Lost operations have a line, too. So the file can be read
+wherever it ends; an incomplete last line is ignored.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ __all__ = ["Logs", "TraceLog", "logs_in", "read_logs"]
 
 _SUFFIX = ".jsonl"
 _FORMAT = 1
-_MOST_BYTES = 1 << 28  # about a million operations, of which nobody sees more at once
+_MOST_BYTES = 1 << 28  # about a million operations, more than anybody looks at
 
 
 class TraceLog:
-    """What is written of a rank in one world; for one thread at a time."""
+    """The log of a rank in one world; for one thread at a time."""
 
     def __init__(self, folder: str, head: Mapping[str, Any]) -> None:
-        """A new file in `folder`, which is made.
+        """Make a new file in `folder`, and the folder if necessary.
 
         Args:
-            folder: where.
-            head: `rank`, `world_size`, `host`, `pid`, and the `world`, a text that is
-                the same on all its ranks and no other world's.
+            folder: the folder.
+            head: `rank`, `world_size`, `host`, `pid`, and `world`, a text that is the
+                same on all ranks of the world and differs from other worlds.
 
         Raises:
-            OSError: there can be none.
+            OSError: the file cannot be made.
         """
         os.makedirs(folder, exist_ok=True)
         name = f"trace_{head['world']}_rank_{head['rank']}{_SUFFIX}"
@@ -53,10 +53,10 @@ class TraceLog:
             raise
 
     def add(self, told: Iterable[Mapping[str, Any]]) -> None:
-        """Write a line of each; they are in the kernel's hands when this returns.
+        """Write one line for each; on return the kernel has them.
 
         Raises:
-            OSError: the disk is full, or the file as large as it may become.
+            OSError: the disk is full, or the file has reached its largest size.
         """
         text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in told)
         rest = memoryview(text.encode())
@@ -67,12 +67,12 @@ class TraceLog:
             rest = rest[os.write(self._fd, rest) :]
 
     def close(self) -> None:
-        """Nothing is written any more."""
+        """Close the file."""
         os.close(self._fd)
 
 
 def logs_in(path: str) -> list[str]:
-    """The files of ranks in a folder, or that file; none: `path` is something else."""
+    """Return the logs in a folder, or the log itself; empty if `path` is neither."""
     if not os.path.isdir(path):
         return [path] if path.endswith(_SUFFIX) and os.path.exists(path) else []
     names = sorted(name for name in os.listdir(path) if name.endswith(_SUFFIX))
@@ -81,7 +81,7 @@ def logs_in(path: str) -> list[str]:
 
 @dataclass
 class _Read:
-    """What one file says."""
+    """The content of one file."""
 
     dump: Dump
     entries: dict[tuple[str, bool, int], Entry]
@@ -89,7 +89,7 @@ class _Read:
 
     @property
     def latest(self) -> int:
-        """The last time in it."""
+        """The last time in the file."""
         return max((entry.ended or entry.started or 0) for entry in self.all)
 
     @property
@@ -98,33 +98,34 @@ class _Read:
 
 
 class Logs(NamedTuple):
-    """What files of ranks have."""
+    """The content of several files."""
 
     dumps: list[Dump]
-    """As records."""
+    """The records."""
     lost: dict[int, int]
-    """How many operations each rank lost that lost any."""
+    """The number of operations that each rank lost, if any."""
     empty: list[str]
-    """Files of ranks that died before they had said whose it is."""
+    """Files of ranks that died before they had written the first line."""
 
 
 def read_logs(paths: Sequence[str]) -> Logs:
-    """What is in these files.
+    """Read these files.
 
     Raises:
-        ValueError: one is no such file; it is named.
-        OSError: it cannot be read.
+        ValueError: a file, which the message names, is not a log.
+        OSError: a file cannot be read.
     """
     found = {path: _read(path) for path in paths}
     empty = [path for path, one in found.items() if one is None]
     read = [one for one in found.values() if one is not None]
-    # What has not ended goes on until all that is known of its world does.
+    # Operations that have not ended last until the end of all that is known of their
+    # world.
     latest: dict[str, int] = {}
     for one in read:
         if one.entries:
             world = one.dump.world
             latest[world] = max(one.latest, latest.get(world, 0))
-    # Nothing of a world in which nothing has begun takes place before all else.
+    # A world in which nothing has begun must not come before everything else.
     least = min(latest.values(), default=0)
     lost: dict[int, int] = {}
     for one in read:
@@ -142,7 +143,7 @@ def read_logs(paths: Sequence[str]) -> Logs:
 
 
 def _read(path: str) -> _Read | None:
-    """None: not even its first line is there as a whole."""
+    """Return the content; None if the first line is not complete."""
     try:
         with open(path, encoding="utf-8", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -173,7 +174,7 @@ def _read(path: str) -> _Read | None:
 
 
 def _objects(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Of each line what it has, but for a last one that does not end."""
+    """Yield the object of each line, except an incomplete last one."""
     for line in lines:
         if not line.endswith("\n"):
             return

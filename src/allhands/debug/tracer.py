@@ -1,10 +1,9 @@
-"""Tracer: writes all operations of a rank while it runs, where ALLHANDS_TRACE says so.
+"""Tracer: writes all operations of a rank while it runs, if ALLHANDS_TRACE is set.
 
-The flight recorder, which is always on, keeps the last operations of each group; a
-thread takes them from there every tenth of a second, or as seldom as it must so as to
-take its share of a CPU and no more. So no operation waits for it, and what a rank does
-until shortly before its death is in the file. Operations that come faster are lost, and
-counted.
+The flight recorder, which is always on, keeps the last operations of each group. A
+thread reads them every tenth of a second, or less often to keep to its share of a CPU.
+So no operation waits for it, and the file has the operations of a rank until shortly
+before its death. Operations that come too fast are lost and counted.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from allhands.rendezvous.roster import Roster
 __all__ = ["trace_if_asked"]
 
 _LEAST_PAUSE = 0.1  # seconds
-_SHARE = 0.02  # of a CPU, which it takes at most
+_SHARE = 0.02  # of a CPU, the most that it takes
 
 
 class _Reading:
@@ -40,17 +39,17 @@ class _Reading:
         self._is_message = is_message
         self._num_slots = num_slots  # of the recorder
         self._last = 0
-        """All up to here have been seen, or are open."""
+        """All operations up to here have been seen, or are open."""
         self._open: dict[int, dict[str, Any] | None] = {}
-        """What has not ended, as it was written; None: not yet, or not seen."""
+        """Operations that have not ended, as written; None if not written or seen."""
 
     @property
     def after(self) -> int:
-        """All up to this number have been written once and for all."""
+        """All operations up to this number are written completely."""
         return min(self._open) - 1 if self._open else self._last
 
     def news(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """What to write, now that these are there."""
+        """Yield the lines to write for these entries."""
         there = {
             told["sequence"]: told
             for told in entries
@@ -61,7 +60,7 @@ class _Reading:
         for number, written in before.items():
             if number in there:
                 yield from self._news_of(number, there[number], written)
-            elif written is not None:  # it has ended since, and was written over
+            elif written is not None:  # it has ended since, and was overwritten
                 yield {**written, "state": "ended"}
             else:
                 num_lost += 1
@@ -70,12 +69,12 @@ class _Reading:
             yield from self._news_of(number, there[number], None)
         if new:
             begun = [n for n in there if there[n]["state"] != "scheduled"]
-            # Up to here all others have been written over.
+            # All others up to here have been overwritten.
             gone = max(self._last, max(begun, default=0) - self._num_slots)
             num_lost += gone - self._last - sum(number <= gone for number in new)
             for number in range(gone + 1, new[-1]):
                 if number not in there:
-                    self._open[number] = None  # it may be being written just now
+                    self._open[number] = None  # it may be being written now
             self._last = new[-1]
         if num_lost:
             yield {"lost": num_lost}
@@ -105,13 +104,13 @@ class _Tracer:
         self._thread: threading.Thread | None = None
 
     def forget(self) -> None:
-        """A forked child writes nothing, and has no such thread."""
+        """Reset a forked child, which writes nothing and has no such thread."""
         if self._log is not None:
             self._log.close()
         self.__init__()  # type: ignore[misc]  # the lock may have been taken, too
 
     def begin(self, roster: Roster, rank: int) -> None:
-        """Write from now on, if the setting says where."""
+        """Write from now on, if the setting names a folder."""
         folder = settings.trace.get()
         if not folder:
             return
@@ -119,7 +118,7 @@ class _Tracer:
             _say(rank, folder, f"{settings.record_length.name}=0 keeps no operation")
             return
         head = {
-            "world": roster.token_for("trace").hex()[:16],  # a digest, no secret
+            "world": roster.token_for("trace").hex()[:16],  # a digest, not a secret
             "rank": rank,
             "world_size": len(roster.identities),
             "host": socket.gethostname(),
@@ -131,7 +130,7 @@ class _Tracer:
             _say(rank, folder, error.strerror or str(error))
             return
         with self._lock:
-            self._finish()  # of a world that was never made
+            self._finish()  # of a world that was never completed
         self._join()
         self._log, self._readings, self._rank = log, {}, rank
         self._stop = threading.Event()
@@ -140,7 +139,7 @@ class _Tracer:
         )
         try:
             thread.start()
-        except RuntimeError as error:  # there is no thread left
+        except RuntimeError as error:  # no thread is left
             with self._lock:
                 self._finish()
             _say(rank, folder, str(error))
@@ -154,18 +153,18 @@ class _Tracer:
             began = time.thread_time()
             for group in world.visible_groups():
                 with self._lock:
-                    if world.is_visible(group):  # or `end` has taken the rest
+                    if world.is_visible(group):  # otherwise `end` has taken the rest
                         self._take(group)
             took = time.thread_time() - began
             pause = max(_LEAST_PAUSE, took / _SHARE)
 
     def _take(self, group: VisibleGroup) -> None:
-        """Write what is new of `group`. With the lock."""
+        """Write the news of `group`. The caller holds the lock."""
         if self._log is None:
             return
         name, lines = group.group_name, list[dict[str, Any]]()
         if name not in self._readings:
-            # As the recorder, it rounds up to a power of two.
+            # Like the recorder, it rounds up to a power of two.
             num_slots = 1 << (settings.record_length.get() - 1).bit_length()
             self._readings[name] = (
                 _Reading(False, num_slots),
@@ -185,7 +184,7 @@ class _Tracer:
             self._finish()
 
     def _finish(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._stop.set()
         if self._log is not None:
             self._log.close()
@@ -194,18 +193,18 @@ class _Tracer:
     def _join(self) -> None:
         """Wait until the thread has ended.
 
-        It must not be in the core when the interpreter ends, which ends the thread
-        there, and so the process.
+        The thread must not be in the core when the interpreter ends: the interpreter
+        would end the thread there, and thus the process.
         """
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
 
     def end(self, group: VisibleGroup) -> None:
-        """`group` is shut down; the world's is so after all others."""
+        """Write the rest of `group`, which is shut down; the world comes last."""
         with self._lock:
             self._take(group)
-            self._take(group)  # what was missing the first time is lost
+            self._take(group)  # entries missing the first time are lost
             self._readings.pop(group.group_name, None)
             if group.is_world:
                 self._finish()
@@ -225,7 +224,7 @@ _tracer = _Tracer()
 
 
 def trace_if_asked() -> None:
-    """Have the worlds of this process traced where the setting asks for it."""
+    """Trace the worlds of this process if the setting asks for it."""
     when_the_ranks_have_met(_tracer.begin)
     when_a_group_has_ended(_tracer.end)
     os.register_at_fork(after_in_child=_tracer.forget)

@@ -1,9 +1,9 @@
-"""What is wrong with a job, in one line, from the records of its ranks.
+"""The verdict: what is wrong with a job, in one line, from the records of its ranks.
 
-The first failure that no other one explains decides what is asked: an exception of
-the program, ranks that called different things, a wait that took too long, or a rank
-that is gone. Where nothing failed, only who has waited for long counts, or who came
-last again and again. Records may be missing.
+It examines the first failure that no other failure explains: an exception of the
+program, ranks that called different things, a wait that took too long, or a rank that
+is gone. If nothing failed, it looks only for ranks that have waited long, or that came
+last repeatedly. Records may be missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from allhands.elastic.records import ENDED_WELL
 __all__ = ["LEAST_WAIT", "Verdict", "held_up", "ranks_text", "verdict"]
 
 LEAST_WAIT = 5.0
-"""Seconds; nobody is blamed for a rank that has waited less and has not failed."""
+"""Seconds; a rank that has waited less and has not failed accuses no other rank."""
 _OURS = (
     *("RankFailedError", "CollectiveMismatchError", "CollectiveTimeoutError"),
     "DistBackendError",
@@ -41,7 +41,7 @@ Kind: TypeAlias = Literal[
     "failure",
     "straggler",
 ]
-"""Of a verdict; "failure": an operation failed, and no more is known."""
+"""The kind of a verdict; "failure": an operation failed for an unknown reason."""
 _UNKNOWN = (ELSEWHERE, NO_ANSWER, NOT_HERE)
 _NOT_DEAD = (ENDED_WELL, *_UNKNOWN)
 _LONGEST = 900
@@ -49,13 +49,13 @@ _LONGEST = 900
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong, and who is to blame. Immutable."""
+    """What is wrong, and which ranks are to blame. Immutable."""
 
     kind: Kind
     ranks: tuple[int, ...]
-    """Of the world."""
+    """World ranks."""
     line: str
-    """For people: who, what, and where, on one line."""
+    """For people: which ranks, what, and where, on one line."""
 
 
 def verdict(
@@ -63,11 +63,11 @@ def verdict(
     endings: Mapping[int, str] | None = None,
     least_wait: float = LEAST_WAIT,
 ) -> Verdict | None:
-    """What the records tell; None: nothing is wrong as far as they go.
+    """Return the verdict; None if nothing is wrong, as far as the records show.
 
     Args:
-        dumps: one of each rank that left one.
-        endings: how ranks ended, as far as somebody knows: "killed by SIGKILL".
+        dumps: the record of each rank that left one.
+        endings: how ranks ended, if known: "killed by SIGKILL".
         least_wait: seconds; see `LEAST_WAIT`.
     """
     case = _Case({dump.rank: dump for dump in dumps}, endings or {})
@@ -89,10 +89,10 @@ def verdict(
 def held_up(
     dumps: Mapping[int, Dump], endings: Mapping[int, str], waiting: Dump
 ) -> str:
-    """Who keeps the rank `waiting`, which gave up, from going on; empty: it is unknown.
+    """Return what keeps the rank `waiting`, which gave up, from continuing; or "".
 
     Args:
-        dumps: of `waiting` and of those that it waited for, as far as there are any.
+        dumps: the records of `waiting` and of the ranks for which it waited, if any.
         endings: as for `verdict`.
         waiting: one of `dumps`, of a rank that fails by waiting.
     """
@@ -100,20 +100,20 @@ def held_up(
     ring = cycle(waits(dumps, 0.0), dumps)
     if ring:
         return _of_ring(ring).line
-    # Who waits for a moment only is on its way.
+    # A rank that has waited only for a moment is on its way.
     longest = max((waiting.age(entry) for entry in waiting.entries), default=0.0)
     return _line("; ".join(case.reasons(waits(dumps, longest / 2), waiting.rank)))
 
 
 class _Case:
-    """The records of a job, and the questions to them."""
+    """The records of a job, and the questions about them."""
 
     def __init__(self, dumps: Mapping[int, Dump], endings: Mapping[int, str]) -> None:
         self.dumps = dumps
         self.endings = endings
 
     def first_failure(self) -> Dump | None:
-        """The earliest that is not by another rank's end, if there is one."""
+        """Return the earliest failure that is not due to another rank's end, if any."""
         failed = [dump for dump in self.dumps.values() if dump.failure is not None]
 
         def order(dump: Dump) -> tuple[bool, int]:
@@ -159,7 +159,7 @@ class _Case:
         return Verdict("mismatch", tuple(sorted(calls)), _line(text))
 
     def _calls(self, dump: Dump, failure: Failure) -> dict[int, str]:
-        """What each rank called, of the world: as the error says, or the records."""
+        """Return the call of each world rank, from the error or the records."""
         group = dump.group_of(failure.group)
         told = {
             group.ranks[int(rank)]: call
@@ -177,14 +177,14 @@ class _Case:
         }
 
     def _where(self, rank: int) -> str:
-        """The line of a rank's call that failed, in brackets."""
+        """Return the line of a rank's failed call, in brackets."""
         dump = self.dumps.get(rank)
         if dump is None:
             return " (no record)"
         return _at(dump.failure.frames) if dump.failure else ""
 
     def of_dead(self) -> Verdict | None:
-        """Of ranks that are known to have failed, and could not write how."""
+        """Return the verdict on ranks that failed and could not write a record."""
         dead = sorted(
             rank
             for rank, ending in self.endings.items()
@@ -211,7 +211,7 @@ class _Case:
         return self._of_blockers(guilty, waiting)
 
     def reasons(self, found: Mapping[int, Wait], rank: int) -> Iterable[str]:
-        """Why `rank` cannot go on, as far as it is known, link by link."""
+        """Yield why `rank` cannot continue, as far as known, link by link."""
         awaited = found[rank].awaited if rank in found else frozenset[int]()
         for other in sorted(awaited & found.keys()):
             yield f"rank {other} waits in {found[other]}"
@@ -221,15 +221,15 @@ class _Case:
                 yield self._blocker(other, waiting)[1]
 
     def _blockers(self, found: Mapping[int, Wait]) -> tuple[list[int], list[Wait]]:
-        """Ranks that others wait for and that wait for nobody; and who does.
+        """Return ranks that are awaited and wait for no rank, and the waits for them.
 
-        Those of whom more is known than that they left no record come first.
+        Ranks of which more is known than a missing record come first.
         """
         known, unknown = set[int](), set[int]()
         for wait in found.values():
             free = wait.awaited - found.keys()
             (known if wait.is_known else unknown).update(free)
-        # Of one that left no record it is not known that it does not wait, too.
+        # A rank without a record may be waiting, too.
         guilty = known & self.dumps.keys() or known or unknown
         waiting = [wait for wait in found.values() if wait.awaited & guilty]
         return sorted(guilty), waiting
@@ -245,7 +245,7 @@ class _Case:
         return Verdict(kinds[0], tuple(guilty), _line(text))
 
     def _blocker(self, rank: int, waiting: Sequence[Wait]) -> tuple[Kind, str]:
-        """The kind of what `rank` does instead of coming, and in words."""
+        """Return the kind of what `rank` does instead of coming, and a description."""
         dump = self.dumps.get(rank)
         if dump is None:
             return self._unseen(rank)
@@ -268,7 +268,7 @@ class _Case:
         return kind, f"rank {rank}: {ending}"
 
     def of_rest(self, first: Dump | None) -> Verdict | None:
-        """Of failures by which nobody can be seen to wait."""
+        """Return the verdict on failures that show no waits."""
         if first is None or first.failure is None:
             return None
         text = f"rank {first.rank} raised {first.failure.type}: {first.failure.message}"
@@ -277,7 +277,7 @@ class _Case:
         )
 
     def of_straggler(self) -> Verdict | None:
-        """Of a rank that comes, but makes the others wait each time."""
+        """Return the verdict on a rank that comes, but always late."""
         straggler = worst_straggler(self.dumps)
         if straggler is None:
             return None
@@ -287,7 +287,7 @@ class _Case:
 
 
 def _is_by_loss(dump: Dump) -> bool:
-    """Whether what failed there only followed from another rank's end."""
+    """Return whether the failure only followed from another rank's end."""
     return dump.failure is not None and dump.failure.type == "RankFailedError"
 
 
@@ -309,7 +309,7 @@ def _failed(dump: Dump, group: str) -> list[Entry]:
 
 
 def _other_tag(dump: Dump, rank: int, waiting: Sequence[Wait]) -> str:
-    """That `rank` sent to one that waits for a message, but by another tag."""
+    """Return a remark if `rank` sent to a waiting rank with another tag."""
     for wait in waiting:
         entry, group = wait.entry, wait.group
         if entry.op == "send" or not entry.is_message or entry.tag == ANY_TAG:
@@ -333,7 +333,7 @@ def _at(frames: Sequence[Place]) -> str:
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """Of ranks in order: "rank 3", "ranks 0, 2", "ranks 0-6"."""
+    """Return sorted ranks as text: "rank 3", "ranks 0, 2", "ranks 0-6"."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     parts: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""stats: who waits for whom in the operations of a group, from the flight record."""
+"""stats: how ranks waited for each other in a group, from the flight record."""
 
 from __future__ import annotations
 
@@ -21,47 +21,50 @@ __all__ = ["OperationStats", "operation_stats", "stats"]
 
 @dataclass(frozen=True)
 class OperationStats:
-    """The calls of one operation of a group, as all its ranks have them on record.
+    """The calls of one operation of a group, from the records of all its ranks.
 
-    Immutable. Times are in seconds, ranks those of the world.
+    Immutable. Times are in seconds, and ranks are world ranks.
     """
 
     op: str
     count: int
-    """How many calls were counted."""
+    """The number of counted calls."""
     num_bytes: int
-    """Of all of them: of the elements on which the ranks agree."""
+    """The bytes of all these calls: of the elements on which the ranks agree."""
     waiting: Mapping[int, float]
-    """By rank how long it waited, in all, for those that came later."""
+    """For each rank, how long it waited in total for ranks that came later."""
     transfer: float | None
-    """How long the calls took in all once the last rank had come, ends not timed left
-    out; None where none is, as of less than 1,024 elements."""
+    """The total time of the calls after the last rank had come.
+
+    It excludes calls whose end was not measured. None if no end was, as for less than
+    1,024 elements.
+    """
     p50: float | None
-    """A call, from when a rank came to its end there: the median, over all ranks."""
+    """The median time of a call on a rank, from its coming to its end."""
     p99: float | None
-    """All but one in a hundred take no longer."""
+    """All but one percent of the calls take no longer."""
     times_last: Mapping[int, int]
-    """By rank how often it came last."""
+    """For each rank, how often it came last."""
 
 
 def stats(
     group: Group = None, *, timeout: timedelta | None = None
 ) -> list[OperationStats]:
-    """How long the ranks of `group` waited for each other in its last collectives.
+    """Return how long ranks of `group` waited for each other in its last collectives.
 
-    Every rank of `group` calls it, and all get the same. Each reads its flight record,
-    which keeps the last 2,048 collectives (`ALLHANDS_RECORD_LENGTH`), and they exchange
-    what is in it; no operation takes longer for it. A collective counts where it has
-    ended on all ranks. The exchange is an `all_gather_object`, whose collectives are on
-    record when it is called again. Messages are not counted. A backend other than the
-    native one has no record, and gets an empty list.
+    Every rank of `group` calls it, and all get the same result. Each rank reads its
+    flight record, which keeps the last 2,048 collectives (`ALLHANDS_RECORD_LENGTH`),
+    and the ranks exchange the contents. No operation takes longer for it. A collective
+    counts if it has ended on all ranks. The exchange is an `all_gather_object`, whose
+    collectives are on record in the next call. Messages do not count. Backends other
+    than the native one have no record, and give an empty list.
 
     Returns:
-        One for each operation, that for which the ranks waited longest first.
+        One entry for each operation, sorted by the ranks' waits, the longest first.
 
     Raises:
         ValueError: this rank is not in the group.
-        DistBackendError: as `all_gather_object`.
+        DistBackendError: see `all_gather_object`.
 
     Example:
         ```python
@@ -84,7 +87,7 @@ def stats(
 
 
 def operation_stats(met: Sequence[Meeting]) -> list[OperationStats]:
-    """`met` by operation, that for which the ranks waited longest first."""
+    """Return statistics by operation, sorted by the ranks' waits, the longest first."""
     by_op: dict[str, list[Meeting]] = {}
     for meeting in met:
         by_op.setdefault(meeting.op, []).append(meeting)
@@ -110,7 +113,7 @@ def _of(op: str, met: Sequence[Meeting]) -> OperationStats:
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:
-    """The least of sorted `values` that so large a share does not exceed."""
+    """Return the least of the sorted `values` that this share does not exceed."""
     if not values:
         return None
     return values[min(len(values) - 1, int(share * len(values)))]

@@ -1,8 +1,8 @@
-"""Who waits for whom, as the ranks' records tell.
+"""Waits: which rank waits for which, according to the records.
 
 A rank waits in an operation that has not ended, or that has just failed because another
-rank did not come. For whom follows from the error, from what the other ranks' records
-have of the same operation, or, of a message, from its peer.
+rank did not come. The rank for which it waits follows from the error, from the other
+ranks' records of the same operation, or, for a message, from its peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from allhands.debug.whom import awaited_in
 
 __all__ = ["Wait", "cycle", "waits"]
 
-# Failures by which a rank tells that it waited.
+# Failures that show that a rank waited.
 _BY_WAITING = ("CollectiveTimeoutError", "RankFailedError")
 _Reached: TypeAlias = Mapping[int, Mapping[str, int]]
 """How far each rank with a record has come; see `_reached`."""
@@ -30,9 +30,9 @@ class Wait:
     entry: Entry
     group: Group
     awaited: frozenset[int]
-    """Of the world; those of whom it is known where that is known of any."""
+    """World ranks. If something is known of some of them, only those."""
     is_known: bool
-    """False: these are only the ranks that left no record."""
+    """False: these are only ranks without a record."""
 
     def __str__(self) -> str:
         where = f" ({self.entry.place})" if self.entry.place else ""
@@ -44,9 +44,9 @@ def _numbered(entry: Entry) -> str:
 
 
 def waits(dumps: Mapping[int, Dump], least_seconds: float) -> dict[int, Wait]:
-    """What each rank waits in that does, by rank.
+    """Return the wait of each waiting rank, by rank.
 
-    A rank counts that has failed by waiting, or waited for `least_seconds`.
+    A rank counts if it failed by waiting, or has waited for `least_seconds`.
     """
     reached = {rank: _reached(dump) for rank, dump in dumps.items()}
     found = (_wait_of(dump, reached, least_seconds) for dump in dumps.values())
@@ -54,7 +54,7 @@ def waits(dumps: Mapping[int, Dump], least_seconds: float) -> dict[int, Wait]:
 
 
 def _reached(dump: Dump) -> dict[str, int]:
-    """The last collective that the rank has issued, by group."""
+    """Return the last collective that the rank has issued, by group."""
     numbers: dict[str, int] = {}
     for entry in dump.entries:
         if not entry.is_message:
@@ -67,7 +67,7 @@ def _wait_of(dump: Dump, reached: _Reached, least: float) -> Wait | None:
     failed = _failed_by_waiting(dump)
     if failed is not None:
         assert dump.failure is not None
-        # Its peer may wait, too, where the error names who gave up first.
+        # The peer may wait, too, if the error names the rank that gave up first.
         if failed.is_message and failed.partner >= 0:
             return _of_entry(dump, failed, reached)
         group = dump.group_of(failed.group)
@@ -102,10 +102,11 @@ def _of_entry(dump: Dump, entry: Entry, reached: _Reached) -> Wait | None:
     others = [rank for rank in group.ranks if rank != dump.rank]
     if entry.is_message:
         if not 0 <= entry.partner < len(group.ranks):
-            return None  # any source: nobody in particular
+            return None  # any source: no particular rank
         others = [group.ranks[entry.partner]]
         return Wait(dump.rank, entry, group, frozenset(others), True)
-    # Without the others it may leave; but these, too, may pass on what it needs.
+    # The rank could leave without the other ranks, but these may pass on data that it
+    # needs.
     for some in (_awaited(dump.rank, entry, group), others):
         late = [r for r in some if r in reached and not _has_come(reached[r], entry)]
         if late:
@@ -117,7 +118,7 @@ def _of_entry(dump: Dump, entry: Entry, reached: _Reached) -> Wait | None:
 
 
 def _awaited(rank: int, entry: Entry, group: Group) -> list[int]:
-    """For whom the rank waits first in a collective."""
+    """Return the ranks for which the rank waits first in a collective."""
     at = entry.partner
     root = group.ranks[at] if 0 <= at < len(group.ranks) else None
     if rank not in group.ranks:
@@ -127,12 +128,12 @@ def _awaited(rank: int, entry: Entry, group: Group) -> list[int]:
 
 
 def _has_come(numbers: Mapping[str, int], entry: Entry) -> bool:
-    """Whether the rank that has come so far has issued this collective, too."""
+    """Return whether a rank that has come so far has issued this collective."""
     return entry.group in numbers and numbers[entry.group] >= entry.number
 
 
 def cycle(found: Mapping[int, Wait], dumps: Mapping[int, Dump]) -> Sequence[Wait]:
-    """The shortest ring of ranks each of which waits for the next; empty: none."""
+    """Return the shortest cycle of ranks that wait for each other; empty if none."""
     best: list[Wait] = []
     for start in sorted(found):
         ring = _ring(start, found, dumps)
@@ -144,7 +145,7 @@ def cycle(found: Mapping[int, Wait], dumps: Mapping[int, Dump]) -> Sequence[Wait
 def _ring(
     start: int, found: Mapping[int, Wait], dumps: Mapping[int, Dump]
 ) -> list[Wait]:
-    """The shortest way from `start` back to it."""
+    """Return the shortest way from `start` back to it."""
     ways: list[list[int]] = [[start]]
     seen: set[int] = set()
     while ways:
@@ -164,7 +165,7 @@ def _ring(
 def _waits_meanwhile(
     rank: int, wait: Wait, found: Mapping[int, Wait], dumps: Mapping[int, Dump]
 ) -> bool:
-    """Whether `rank` was waiting before the one that waits for it gave up."""
+    """Return whether `rank` waited before the rank that waits for it gave up."""
     other = found.get(rank)
     if other is None or other.entry.created > dumps[wait.rank].time:
         return False

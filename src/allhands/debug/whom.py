@@ -1,8 +1,9 @@
-"""Whom: for which ranks a rank waits in a collective, by what it does there.
+"""Whom: for which ranks a rank waits in a collective, depending on its role.
 
-All need all where each has something of each; others only the root, where that gives,
-or nobody, where it takes; a prefix only those before. So who is late does not keep
-everybody, and is not to be blamed for everything.
+If each rank gets data of each other rank, all need all. Otherwise ranks need only the
+root if it gives data, or no rank if it takes data. In a prefix operation a rank needs
+only the ranks before it. So a late rank does not hold up every other rank, and is not
+to blame for everything.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ _FROM_LOWER_RANKS = ("scan", "exscan")
 
 
 class Whom(Enum):
-    """Ranks of a group, as one of them sees it."""
+    """A set of ranks of a group, as one of them sees it."""
 
     ALL = auto()
     ROOT = auto()
     LOWER = auto()
-    """Those before it."""
+    """The ranks before it."""
     NOBODY = auto()
 
     def among(self, ranks: Sequence[int], rank: int, root: int | None) -> Sequence[int]:
-        """Which of the `ranks` of a group; with `rank` itself where all are."""
+        """Return which of a group's `ranks` these are; ALL includes `rank` itself."""
         if self is Whom.ALL:
             return ranks
         if self is Whom.ROOT:
@@ -37,12 +38,12 @@ class Whom(Enum):
 
 
 def end_together(op: str) -> bool:
-    """Whether nobody leaves the collective before all have come."""
-    return op.startswith(_FOR_ALL)  # with its other forms: all_gather_single
+    """Return whether no rank leaves the collective before all have come."""
+    return op.startswith(_FOR_ALL)  # also other forms: all_gather_single
 
 
 def needed_in(op: str, is_root: bool) -> Whom:
-    """Without whose coming a rank, or the root, does not leave the collective."""
+    """Return the ranks that must come before a rank, or the root, can leave."""
     if end_together(op):
         return Whom.ALL
     if op.startswith(_FROM_THE_ROOT):
@@ -53,9 +54,9 @@ def needed_in(op: str, is_root: bool) -> Whom:
 
 
 def awaited_in(op: str, is_root: bool) -> Whom:
-    """For whom a rank may be waiting that is still in the collective.
+    """Return the ranks for which a rank that is still in the collective may wait.
 
-    As for `needed_in`, and a root that gives, for all to take it.
+    It is `needed_in`; in addition, a root that gives data waits for all to take it.
     """
     needed = needed_in(op, is_root)
     if needed is Whom.NOBODY and not op.startswith(_TO_THE_ROOT):

@@ -1,4 +1,4 @@
-"""The debug page: a job in a browser, as one of its ranks sees it.
+"""The debug page: shows a job in a browser, as one of its ranks sees it.
 
 `allhands.debug.server` starts and ends it.
 """

@@ -1,4 +1,4 @@
-"""Answers: what the debug page has, by path."""
+"""Answers: the contents of the debug page, by path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from allhands.elastic.records import lines_of
 __all__ = ["Answer", "Answers"]
 
 T = TypeVar("T")
-_FRESH_S = 1.0  # for which an answer of the ranks serves others that ask, too
+_FRESH_S = 1.0  # an answer of the ranks serves all requests within this time
 _FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
@@ -29,28 +29,28 @@ _FILES = {
 
 
 class Answer(NamedTuple):
-    """What is sent."""
+    """The content of a response."""
 
     kind: str
-    """Its media type."""
+    """The media type."""
     body: bytes
     file: str = ""
-    """The name by which it is to be kept; empty: it is to be shown."""
+    """The file name for saving it; empty if it is to be shown."""
 
     @classmethod
     def of_text(cls, text: str) -> Answer:
-        """A line for people."""
+        """Return an answer with a line of text."""
         body = f"{text}\n".encode(errors="replace")
         return cls("text/plain; charset=utf-8", body)
 
     @classmethod
     def of_data(cls, told: Any, file: str = "") -> Answer:
-        """`told` as JSON."""
+        """Return an answer with `told` as JSON."""
         return cls("application/json", json.dumps(told).encode(), file)
 
 
 class _Shared(Generic[T]):
-    """What `find` has found within the last second, for all who ask."""
+    """The result of `find` within the last second, shared by all requests."""
 
     def __init__(self, find: Callable[[], T]) -> None:
         self._find = find
@@ -66,9 +66,9 @@ class _Shared(Generic[T]):
             return self._found[1]
 
     def tidy(self) -> bool:
-        """Let go of what nobody will be given; whether something is left. Waits not."""
+        """Drop an old result; return whether one is left. Never waits."""
         if not self._lock.acquire(blocking=False):
-            return True  # something is being found
+            return True  # a result is being found
         try:
             if self._found is not None and self._is_old(self._found):
                 self._found = None
@@ -96,11 +96,11 @@ class Answers:
         }
 
     def tidy(self) -> bool:
-        """Let go of what nobody will be given; whether something is left."""
+        """Drop old results; return whether some are left."""
         return any([self._record.tidy(), self._rows.tidy()])
 
     def open_to_all(self, path: str) -> Answer | None:
-        """What is the same for every job; None: that is not at this path."""
+        """Return the answer at a path that is the same for every job; None if none."""
         if path not in _FILES:
             return None
         name, kind = _FILES[path]
@@ -108,7 +108,7 @@ class Answers:
             return Answer(kind, file.read())
 
     def to_the_trusted(self, path: str) -> Answer | None:
-        """What is of this job; None: there is nothing at this path."""
+        """Return the answer at a path of this job; None if there is none."""
         find = self._paths.get(path)
         return None if find is None else find()
 

@@ -1,4 +1,4 @@
-"""What the debug page shows of a job's records, as plain data for JSON."""
+"""The facts of a job's records that the debug page shows, as plain data for JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_DRAWN, _MOST_DRAWN_EACH = 4000, 200  # in the timeline
 
 
 def facts_of(view: JobView, job: JobRecord) -> dict[str, Any]:
-    """Everything that is known of it."""
+    """Return all facts."""
     found = verdict(job.dumps, job.endings)
     return {
         "rank": view.rank,
@@ -45,16 +45,16 @@ def facts_of(view: JobView, job: JobRecord) -> dict[str, Any]:
 def stats_of(
     job: JobRecord,
 ) -> Iterator[tuple[tuple[str, str], list[OperationStats]]]:
-    """The figures of each group of whose ranks all have a record here.
+    """Yield the figures of each group for which all ranks have a record here.
 
-    With its name and description.
+    Each comes with the group's name and description.
     """
     for group, met in met_in_groups({dump.rank: dump for dump in job.dumps}):
         yield (group.name, group.desc), operation_stats(met)
 
 
 def _silent(view: JobView, job: JobRecord) -> Iterator[dict[str, Any]]:
-    """Ranks without a record, those together that have none for the same reason."""
+    """Yield the ranks without a record, grouped by reason."""
     told = {dump.rank for dump in job.dumps}
     by_reason = dict[str, list[int]]()
     for rank in range(view.size):
@@ -113,7 +113,7 @@ def _operation(dump: Dump, entry: Entry) -> dict[str, Any]:
 
 
 def _groups(dumps: Sequence[Dump]) -> list[dict[str, Any]]:
-    """Each group once, with how far each of its ranks has come."""
+    """Return each group once, with the progress of each of its ranks."""
     found = dict[tuple[str, tuple[int, ...]], dict[str, Any]]()
     for dump in dumps:
         last = dict[str, list[int]]()  # issued, ended
@@ -139,10 +139,10 @@ def _groups(dumps: Sequence[Dump]) -> list[dict[str, Any]]:
 
 
 def _timeline(job: JobRecord) -> dict[str, Any]:
-    """The last operations, as `allhands trace` tells them."""
+    """Return the last operations in the form of `allhands trace`."""
     most = max(1, min(_MOST_DRAWN_EACH, _MOST_DRAWN // len(job.dumps)))
     cut = [dump for dump in job.dumps if len(dump.entries) > most]
-    # Before, something is missing.
+    # Before this time, operations are missing.
     begin = max((dump.entries[-most].created for dump in cut), default=0)
     dumps = [
         replace(

@@ -1,7 +1,7 @@
 """JobView: the ranks of a world as one of them sees them.
 
-What they are doing is read in their flight memory, which disturbs nobody; their records
-are asked for by SIGUSR2. Both is of the ranks of this host.
+It reads what the ranks are doing in their flight memory, which disturbs no rank. It
+asks for their records by SIGUSR2. Both cover only the ranks of this host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOKING_S = 1.0  # for shares of the time
 
 
 class JobView:
-    """See the module; for any threads."""
+    """See the module; any thread may use it."""
 
     def __init__(
         self,
@@ -37,24 +37,24 @@ class JobView:
         mark: str,
         limit: float,
     ) -> None:
-        """The view of one rank.
+        """Make the view of one rank.
 
         Args:
-            world: its world.
-            rank: which it is.
-            size: how many ranks there are.
-            ranks: the processes of those that are known.
-            mark: what tells ranks of this world from those of others.
-            limit: seconds that ranks have to answer; more where many share a CPU.
+            world: the world of the rank.
+            rank: the rank.
+            size: the number of ranks.
+            ranks: the processes of known ranks.
+            mark: distinguishes ranks of this world from those of others.
+            limit: seconds that ranks have to answer; more if many share a CPU.
         """
         self.rank, self.size = rank, size
         self._world, self._ranks = world, ranks
         self._mark, self._limit = mark, limit
 
     def record(self) -> JobRecord:
-        """What all ranks of this host have on record now, and why others have none."""
+        """Return the current records of this host's ranks, and why others have none."""
         told = told_now(self._world, "asked for")
-        # While the world is being made it has not been told yet which rank this is.
+        # While the world is being made, the record does not know the rank yet.
         told = {**told, "rank": self.rank, "world_size": self.size}
         others = {rank: each for rank, each in self._ranks.items() if rank != self.rank}
         host = process_identity().host
@@ -64,9 +64,9 @@ class JobView:
         return replace(answers, dumps=dumps)
 
     def rows(self) -> list[Row]:
-        """What each rank of this host has been doing in the last second.
+        """Return what each rank of this host did in the last second.
 
-        Of one that has ended that it has.
+        For a rank that has ended, the row says so.
         """
         host = process_identity().host
         found = jobs([each.pid for each in self._ranks.values() if each.host == host])

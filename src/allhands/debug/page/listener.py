@@ -1,9 +1,9 @@
-"""Listener: takes connections, and has a thread of its own answer each of them.
+"""Listener: accepts connections; a thread of its own answers each of them.
 
-Nobody who connects is trusted: there are few connections at a time, and each has a
-limited time to say what it wants. Where all are in use, the oldest one that has its
-answer goes, or else the oldest that has not said yet what it wants. While nobody is
-connected the listener sleeps.
+No client is trusted. The number of connections is limited, and each has a limited time
+for its request. If all are in use, the oldest connection that has its answer is cut
+off, or else the oldest without a request. While there are no connections, the listener
+sleeps.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ __all__ = ["Connection", "Listener"]
 
 _MOST = 16  # connections
 _READ_S = 5.0  # for a request
-_ANSWER_S = 120.0  # for its answer, which may have to be asked for, and go a long way
-_ROOM_S = 1.0  # for a thread to find that its connection has ended
+_ANSWER_S = 120.0  # for its answer, which may need other ranks and a slow network
+_ROOM_S = 1.0  # for a thread to notice that its connection has ended
 _BACKLOG = 32
-_PAUSE = 0.1  # seconds; where there are no descriptors or threads, until there may be
-_END_S = 3.0  # for what is being answered when the listener closes
-_LINGER_S = 0.5  # until a client has read its answer and closes; others may need it
-_TIDY_S = 1.0  # between looks for what is of no use any more, while there is some
+_PAUSE = 0.1  # seconds to wait for descriptors or threads
+_END_S = 3.0  # for answers under way when the listener closes
+# until the client has read its answer and closes; others may need the connection
+_LINGER_S = 0.5
+_TIDY_S = 1.0  # between looks for old results, while there are some
 _DRAINED = 1 << 16  # bytes at a time
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = (
@@ -40,17 +41,17 @@ _BUSY = (
 
 @dataclass(eq=False)
 class Connection:
-    """Somebody who has connected. Changed by its thread, under the listener's lock."""
+    """A connection of a client. Its thread changes it, under the listener's lock."""
 
     socket: socket.socket
     deadline: float
     is_reading: bool = True
-    """Whether it has not said yet what it wants, and may."""
+    """Whether its request has not come yet, and may come."""
     is_answered: bool = False
-    """Whether it has got what it wanted, and has not closed yet."""
+    """Whether it has its answer and has not closed yet."""
 
     def cut_off(self) -> None:
-        """Its thread then finds that it has ended."""
+        """End the connection, which its thread then notices."""
         self.is_reading = self.is_answered = False
         self.deadline = math.inf
         with suppress(OSError):  # it has ended by itself
@@ -67,17 +68,17 @@ class Listener:
         answer: Callable[[Connection], None],
         tidy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Listen from now on; nobody is answered before `start`.
+        """Listen from now on; answers begin with `start`.
 
         Args:
-            host: an address of this machine, or a name of one.
-            port: 0: any that is free.
-            answer: called in a thread of each connection, which it need not close.
-            tidy: called after it; lets go of what is of no use any more, and says
-                whether more will be. It must not wait.
+            host: an address or name of this machine.
+            port: the port; 0 means any free port.
+            answer: called in a thread of each connection; it need not close it.
+            tidy: called after it; drops old results, and returns whether more will
+                become old. It must not wait.
 
         Raises:
-            OSError: nobody can listen there.
+            OSError: it is impossible to listen there.
         """
         [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -85,7 +86,7 @@ class Listener:
         self._answer, self._tidy = answer, tidy
         self._socket = socket.socket(family, kind, protocol)
         try:
-            # Connections that have ended do not keep the port from the next job.
+            # Ended connections must not keep the port from the next job.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind(address)
             self._socket.listen(_BACKLOG)
@@ -94,7 +95,7 @@ class Listener:
             self._socket.close()
             raise
         self.port: int = self._socket.getsockname()[1]
-        self._lock = threading.Condition()  # notified when one has been closed
+        self._lock = threading.Condition()  # notified when a connection has been closed
         self._open = dict[Connection, threading.Thread]()  # the oldest first
         self._is_closed = threading.Event()
         self._thread = threading.Thread(
@@ -102,22 +103,22 @@ class Listener:
         )
 
     def start(self) -> None:
-        """Answer from now on.
+        """Begin to answer.
 
         Raises:
-            RuntimeError: there is no thread for it.
+            RuntimeError: no thread is available.
         """
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more; who is being answered is cut off.
+        """Stop answering; cut off connections under way.
 
-        No thread is left, but for one that has been at its answer for seconds: one that
-        was in the core when the interpreter ends would end the process by SIGABRT.
+        No thread is left, except one that has taken seconds for its answer. A thread
+        that is in the core when the interpreter ends would end the process by SIGABRT.
         """
         self._is_closed.set()
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # which wakes the thread
+            self._socket.shutdown(socket.SHUT_RDWR)  # this wakes the thread
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
@@ -130,13 +131,13 @@ class Listener:
             thread.join(max(0.0, end - time.monotonic()))
 
     def forget(self) -> None:
-        """In a forked child, which has the descriptors and none of the threads."""
+        """Release the descriptors in a forked child, which has none of the threads."""
         for each in (self._socket, *(one.socket for one in list(self._open))):
             with suppress(OSError):  # it was closed
                 os.close(each.detach())
 
     def has_read(self, connection: Connection) -> None:
-        """It has said what it wants, and gets its answer now."""
+        """Note that the request has come and its answer begins."""
         with self._lock:
             if connection.is_reading:
                 connection.is_reading = False
@@ -151,13 +152,13 @@ class Listener:
             try:
                 self._take()
             except BlockingIOError:
-                continue  # somebody's time was over, or they have gone again
+                continue  # a deadline passed, or the client has gone again
             except OSError as error:
                 if error.errno in _SCARCE:
                     self._is_closed.wait(_PAUSE)
 
     def _patience(self) -> float | None:
-        """Milliseconds until there is something to do; None: there is nothing."""
+        """Return the milliseconds until something is due; None if nothing is."""
         with self._lock:
             first = min((each.deadline for each in self._open), default=math.inf)
         if self._tidy():
@@ -190,7 +191,7 @@ class Listener:
             self._open[connection] = thread
         try:
             thread.start()
-        except RuntimeError:  # there is none left
+        except RuntimeError:  # no thread is left
             with self._lock:
                 del self._open[connection]
             _refuse(accepted)
@@ -209,7 +210,7 @@ class Listener:
 
     def _serve(self, connection: Connection) -> None:
         try:
-            with suppress(OSError):  # who asked is gone, or was cut off
+            with suppress(OSError):  # the client has gone or was cut off
                 self._answer(connection)
                 with self._lock:
                     connection.is_reading, connection.is_answered = False, True
@@ -229,7 +230,7 @@ def _refuse(accepted: socket.socket) -> None:
 
 
 def _end(connection: socket.socket, linger: float) -> None:
-    """Let what was sent arrive: to close while something is unread would drop it."""
+    """Let sent data arrive: closing with unread data would drop it."""
     connection.shutdown(socket.SHUT_WR)
     rest, end = linger, time.monotonic() + linger
     while rest >= 0:

@@ -1,10 +1,9 @@
-"""PageRequest: one request to the debug page, as HTTP has it.
+"""PageRequest: one HTTP request to the debug page.
 
-All is read and nothing changed: GET and HEAD. The page itself, its style and its script
-are the same for everybody; all that is of the job is for those who have the token, in
-an Authorization header, which no other page can have a browser send. Under another name
-than the machine's own (DNS rebinding) nobody is answered. Errors repeat nothing of what
-was sent, and nothing is logged.
+Requests only read: GET and HEAD. The page itself, its style and its script are the same
+for everybody. All data of the job needs the token in an Authorization header, which no
+other page can make a browser send. A request under another name than the machine's own
+(DNS rebinding) is refused. Errors repeat nothing of the request, and nothing is logged.
 """
 
 from __future__ import annotations
@@ -48,24 +47,25 @@ _PROBLEMS = {
 
 @cache
 def _whole_name() -> str:
-    """This machine's, with its domain; it may have to be asked for, and stays."""
+    """Return this machine's name with its domain, which may need a look-up; cached."""
     return socket.getfqdn().lower()
 
 
 class Site(NamedTuple):
-    """What requests are to."""
+    """What requests are sent to."""
 
     listener: Listener
     host: str
-    """As it was asked to listen."""
+    """The host at which it was asked to listen."""
     token: str
     answers: Answers
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """See the module; of one connection, which then ends."""
+    """See the module; it serves one connection, which then ends."""
 
-    # Of a line that has none; by the base class's own, 0.9, errors had no head.
+    # For a line without a version. With the base class's 0.9, errors would have no
+    # head.
     default_request_version = "HTTP/1.0"
 
     def __init__(self, connection: Connection, site: Site) -> None:
@@ -73,14 +73,14 @@ class PageRequest(BaseHTTPRequestHandler):
         super().__init__(connection.socket, None, None)  # type: ignore[arg-type]
 
     def version_string(self) -> str:
-        """What the Server header says."""
+        """Return the text of the Server header."""
         return "allhands"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: what is asked for is nobody else's business."""
+        """Do nothing: requests are private."""
 
     def parse_request(self) -> bool:
-        """Whether it can be answered; an error has been sent where it cannot."""
+        """Return whether the request can be answered; else an error has been sent."""
         if not super().parse_request():
             return False
         self._site.listener.has_read(self._connection)
@@ -99,18 +99,18 @@ class PageRequest(BaseHTTPRequestHandler):
         named = self.headers.get_all("Host", [])
         try:
             [name] = (urlsplit(f"//{each}").hostname or "" for each in named)
-        except ValueError:  # none, several, or no name
+        except ValueError:  # none, several, or not a name
             return False
         if name in ("localhost", socket.gethostname().lower(), self._site.host.lower()):
             return True
         try:
-            ipaddress.ip_address(name)  # which no server of names can make its own
+            ipaddress.ip_address(name)  # no name server can claim an address
         except ValueError:
             return name == _whole_name()
         return True
 
     def do_GET(self) -> None:
-        """Send what is at this path."""
+        """Send the content at this path."""
         path = self.path.partition("?")[0]
         answers = self._site.answers
         try:
@@ -119,7 +119,7 @@ class PageRequest(BaseHTTPRequestHandler):
                 self.send_error(HTTPStatus.UNAUTHORIZED)
                 return
             answer = answer or answers.to_the_trusted(path)
-        except Exception as error:  # told to whom it is of use; the rank goes on
+        except Exception as error:  # goes to the client; the rank continues
             self._send(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 Answer.of_text(f"{type(error).__name__}: {error}"),
@@ -140,7 +140,7 @@ class PageRequest(BaseHTTPRequestHandler):
     def send_error(
         self, code: int, message: str | None = None, explain: str | None = None
     ) -> None:
-        """Say that it cannot be had; what the base class would repeat is left out."""
+        """Send an error, without the text that the base class would repeat."""
         status = HTTPStatus(code)
         self._send(status, Answer.of_text(_PROBLEMS.get(status, status.phrase)))
 

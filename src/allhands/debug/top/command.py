@@ -1,4 +1,4 @@
-"""`allhands top`: what the ranks of a job on this host do, again and again."""
+"""`allhands top`: shows repeatedly what the ranks of a job on this host do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST, _MOST = 0.1, 3600.0  # seconds
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command; 0, or 2 where no job can be watched."""
+    """Run the command; return 0, or 2 if no job can be watched."""
     given = _parser().parse_args(args)
     given.sort = next(key for key, (head, _) in KEYS.items() if head == given.sort)
     is_live = not (given.once or given.json)
@@ -36,7 +36,7 @@ def main(args: Sequence[str] | None = None) -> int:
             f"one table, --json for programs\n"
         )
         return 2
-    # As Ctrl-C: the terminal is left as it was.
+    # Handled like Ctrl-C: the terminal is restored.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _run(Watch(job_of(given.job)), given, is_live)
@@ -46,9 +46,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 0
     except OSError as error:
-        # What is left of the output is not tried again.
+        # The rest of the output is not tried again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # who reads has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader has ended
             return 0
         sys.stderr.write(f"allhands top: {error}\n")
         return 2
@@ -77,7 +77,7 @@ def _run(watch: Watch, given: argparse.Namespace, is_live: bool) -> None:
             table = table_of(
                 sorted_rows(rows, given.sort), given.sort, console.size.width
             )
-            # Where nobody reads any more, rich would end the process by itself.
+            # Without a reader, rich itself would end the process.
             with console.capture() as text:
                 console.print(Text(headline(watch, rows)), soft_wrap=True)
                 console.print(table)

@@ -1,8 +1,8 @@
 """Tally: what a rank did between two moments, by counters and by looks.
 
-Operations and bytes are counted by the ranks themselves. In what share of the time a
-rank was in an operation is what share of the looks found it there: to read a clock at
-the beginning and the end of each operation would make the short ones slower.
+The ranks themselves count operations and bytes. The share of time that a rank spent in
+operations is the share of looks that found it in one. Reading a clock at the begin and
+end of each operation would slow down short operations.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from allhands.debug.top.memory import GroupView
 
 __all__ = ["Counts", "Figures", "Tally"]
 
-_MOST_GONE = 64  # groups of a rank that are told apart when they are there no more
+_MOST_GONE = 64  # former groups of a rank that are counted separately
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one rank did since the figures before. Immutable."""
+    """The figures of one rank since the previous ones. Immutable."""
 
     num_operations: int
-    """Since it has its groups, those that were destroyed while it was watched too."""
+    """In all groups of the rank, also those destroyed while it was watched."""
     num_bytes: int
     operations_per_second: float
     bytes_per_second: float
     in_communication: float
-    """Shares of the time, from 0 to 1: in operations of any kind,"""
+    """The share of time, from 0 to 1, in operations of any kind."""
     waiting: float
-    """there for a rank that had not come,"""
+    """The share of time in operations, waiting for a rank that had not come."""
     awaited: float
-    """and while others waited for it, who itself waited for nobody."""
+    """The share of time in which others waited for it while it waited for no rank."""
 
 
 class Counts:
-    """What one rank has begun in all groups that it has had when it was looked at."""
+    """The operations that one rank has begun, in all groups seen so far."""
 
     def __init__(self) -> None:
         self._by_group = dict[tuple[int, int], tuple[int, int]]()
-        """The one that was seen last is the last; those that are gone, too."""
+        """Sorted by the time of the last look, with former groups."""
         self._before = 0, 0
-        """Of groups that are gone for long."""
+        """The sum for groups that ended long ago."""
 
     def update(self, groups: Collection[GroupView]) -> None:
-        """These are there now; of a group that is gone what it had last counts."""
+        """Update from the current groups; a former group keeps its last counts."""
         for group in groups:
             begun = group.num_collectives + group.num_messages
             key = group.key, group.generation
             self._by_group.pop(key, None)
             self._by_group[key] = begun, group.num_bytes
-        # One that was being changed while it was read comes again.
+        # A group that was being changed during the look comes again.
         while len(self._by_group) > len(groups) + _MOST_GONE:
             count, size = self._by_group.pop(next(iter(self._by_group)))
             self._before = self._before[0] + count, self._before[1] + size
@@ -65,7 +65,7 @@ class Counts:
 
 
 class Tally:
-    """What was counted and seen of all ranks of a job."""
+    """The counts and looks of all ranks of a job."""
 
     def __init__(self) -> None:
         self._counts = dict[int, Counts]()
@@ -78,7 +78,7 @@ class Tally:
         self._waiting, self._awaited = Counter[int](), Counter[int]()
 
     def add(self, look: Look) -> None:
-        """Count what was seen."""
+        """Count the observations of a look."""
         self.num_looks += 1
         for rank, groups in look.views.items():
             self._update(rank, groups)
@@ -91,7 +91,7 @@ class Tally:
     def figures(
         self, views: dict[int, Collection[GroupView]], seconds: float
     ) -> dict[int, Figures]:
-        """Of the `seconds` since this was called last; then it begins anew.
+        """Return the figures of the `seconds` since the last call; start anew.
 
         The first time there are no rates yet: they are 0.
         """

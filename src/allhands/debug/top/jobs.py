@@ -1,4 +1,4 @@
-"""The jobs on this host whose ranks can be watched, and the one that is meant."""
+"""The jobs on this host whose ranks can be watched, and the selection of one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST = 44  # characters of a command line
 
 @dataclass(frozen=True)
 class WatchedRank:
-    """A rank of this host. Immutable; its file is whoever's that has it."""
+    """A rank of this host. Immutable; the owner of the object also owns its file."""
 
     pid: int
     header: Header
@@ -29,9 +29,9 @@ class WatchedRank:
 
 
 def jobs(pids: Sequence[int] | None = None) -> dict[str, list[WatchedRank]]:
-    """The ranks of each world, by its name; of all processes, or of these.
+    """Return the ranks of each world, by its name, among all processes or `pids`.
 
-    Of several processes that say that they are the same rank it has the first.
+    If several processes claim to be the same rank, only the first one counts.
     """
     found = dict[str, dict[int, WatchedRank]]()
     for pid in processes() if pids is None else pids:
@@ -51,16 +51,16 @@ def jobs(pids: Sequence[int] | None = None) -> dict[str, list[WatchedRank]]:
 
 
 def job_of(job: str | None) -> list[WatchedRank]:
-    """The ranks of that job here.
+    """Return the ranks of a job on this host.
 
     Args:
-        job: its run id, or a process id: of a rank, or of what has started the ranks.
-            None: the only one that there is.
+        job: its run id, or a process id of a rank or of a process that started the
+            ranks. None means the only job.
 
     Raises:
-        ValueError: there is none, or there are several, or `job` is empty.
+        ValueError: there is no such job, or there are several, or `job` is empty.
     """
-    if job == "":  # which all ranks have whose launcher was given none
+    if job == "":  # all ranks without a run id have this
         raise ValueError(
             "a job's name is empty; want a process id, or what --rdzv-id was"
         )

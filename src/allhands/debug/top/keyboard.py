@@ -1,4 +1,4 @@
-"""Keyboard: keys as they are pressed, while the terminal shows none of them."""
+"""Keyboard: reads keys as they are pressed, without an echo in the terminal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Keyboard"]
 
 
 class Keyboard:
-    """The keys of stdin; none where that is no terminal."""
+    """The keys of stdin; none if stdin is not a terminal."""
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else -1
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Within the block keys come at once; the terminal is then as it was."""
+        """Get keys at once within the block; restore the terminal after it."""
         if self._fd < 0:
             yield
             return
@@ -34,7 +34,7 @@ class Keyboard:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
 
     def wait(self, seconds: float) -> str:
-        """What is pressed within so many seconds; nothing: no key was."""
+        """Return the keys pressed within this time; empty if there were none."""
         if self._fd < 0:
             time.sleep(seconds)
             return ""

@@ -1,9 +1,9 @@
-"""A look: what all ranks of a job do at one moment, and who waits for whom.
+"""Look: what all ranks of a job do at one moment, and which rank waits for which.
 
-The ranks go on while they are read, so they are read twice. An operation that is the
-same both times was under way at the moment between the two; a rank that had not come to
-it the second time had not come to it then. Of operations that ended meanwhile nobody
-can say that they wait.
+The ranks continue while they are read, so they are read twice. An operation that is the
+same both times was under way at the moment between the two. A rank that had not come to
+it at the second reading had not come at that moment. Operations that ended between the
+readings show no waits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from allhands.debug.whom import Whom, awaited_in
 __all__ = ["Look", "Views", "is_communicating"]
 
 Views = Mapping[int, Collection[GroupView]]
-"""By rank of the world."""
+"""By world rank."""
 
 
 def is_communicating(groups: Collection[GroupView]) -> bool:
-    """Whether a thread of the rank is in an operation, or waits for one."""
+    """Return whether a thread of the rank is in an operation, or waits for one."""
     return any(
         group.num_waiting or any(not each.is_async for each in group.under_way)
         for group in groups
@@ -30,21 +30,22 @@ def is_communicating(groups: Collection[GroupView]) -> bool:
 
 @dataclass(frozen=True)
 class Look:
-    """All ranks of a job at one moment, by their rank in the world. Immutable."""
+    """All ranks of a job at one moment, by world rank. Immutable."""
 
     views: Views
     waits: Mapping[int, frozenset[int]]
-    """By each rank that waits: those that have not come. Never empty."""
+    """For each waiting rank, the ranks that have not come. Never empty."""
     culprits: frozenset[int]
-    """Those for which others wait, and who wait for nobody themselves."""
+    """The ranks for which others wait while they wait for no rank."""
 
     @classmethod
     def of(
         cls, first: Views, second: Views, halted: Collection[int] = frozenset()
     ) -> Look:
-        """Of what was read of all ranks, and then again; `halted` are stopped or dead.
+        """Make a look from two readings of all ranks; `halted` are stopped or dead.
 
-        These wait for nobody, and do not go on with what they have begun.
+        Halted ranks wait for no rank, and do not continue the operations that they have
+        begun.
         """
         meeting = _Meeting(second, halted)
         waits = {
@@ -58,12 +59,12 @@ class Look:
 
 
 class _Meeting:
-    """What the ranks had come to when they were read again."""
+    """How far the ranks had come at the second reading."""
 
     def __init__(self, views: Views, halted: Collection[int]) -> None:
         self._halted = halted
         self._groups: dict[int, dict[int, int]] = {}
-        """By key of a group: which rank of the world is which of the group's."""
+        """By the key of a group: the world rank of each group rank."""
         self._views: dict[tuple[int, int], GroupView] = {}
         for rank, groups in views.items():
             for group in groups:
@@ -72,7 +73,7 @@ class _Meeting:
         self._late: dict[tuple[int, int], frozenset[int]] = {}
 
     def awaited_by(self, rank: int, groups: Collection[GroupView]) -> frozenset[int]:
-        """For whom the rank waits that was found in these."""
+        """Return the ranks for which this rank waits; `groups` is its first reading."""
         found = [
             awaited
             for group in groups
@@ -82,7 +83,7 @@ class _Meeting:
         return frozenset[int]().union(*found) - {rank} if found else frozenset()
 
     def _steady(self, rank: int, group: GroupView) -> Iterator[Operation]:
-        """What the rank has been in all the time, and its caller waits for."""
+        """Yield the awaited operations that the rank was in at both readings."""
         again = self._views.get((group.key, rank))
         if again is None:
             return
@@ -107,7 +108,7 @@ class _Meeting:
         return late & {root} if whom is Whom.ROOT else frozenset()
 
     def _late_for(self, key: int, number: int) -> frozenset[int]:
-        """Once for all ranks that are in it: with all of them it would be n^2."""
+        """Computed once for all ranks of the collective; per rank it would take n^2."""
         if (key, number) not in self._late:
             self._late[key, number] = frozenset(
                 rank
@@ -127,7 +128,7 @@ class _Meeting:
     def _awaited_by_message(
         self, rank: int, group: GroupView, operation: Operation
     ) -> frozenset[int]:
-        """Its peer, where that is known and has not begun the other half."""
+        """Return the peer, if it is known and has not begun the other half."""
         peer = self._groups[group.key].get(operation.partner)
         if peer is None or peer == rank:
             return frozenset()

@@ -1,9 +1,9 @@
 """The flight memory of another process, read from outside.
 
-See csrc/allhands/base/flight_memory.hpp for its layout. The process writes while this
-reads, and may be broken, or no rank at all: all that is read is checked, and what does
-not fit is left out. It is read by pread(2), never mapped: a file that becomes shorter
-then ends what is read and not the reader.
+csrc/allhands/base/flight_memory.hpp describes its layout. The process writes during the
+reading, and may be broken, or not a rank at all. So all data is checked, and data that
+does not fit is left out. The memory is read by pread(2) and never mapped: if the file
+becomes shorter, only the data ends, and not the reader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SLOT = struct.Struct("<QQQQQQQq")
 _MOST_SLOTS = 1 << 30
 _MOST_RANKS = 1 << 24
 
-_WRITING, _STARTED = 1, 3  # what is beyond has ended
+_WRITING, _STARTED = 1, 3  # higher states have ended
 # How many slots are read before and after the last record: of collectives, which run
 # one after the other, and of messages, of which older ones may not have ended yet.
 _AROUND = ((2, 4), (24, 8))
@@ -39,7 +39,7 @@ _MESSAGES = ["message", "send", "recv", "probe", *["message"] * 252]
 
 
 class Header(NamedTuple):
-    """Which rank of which world a process is."""
+    """The world and rank of a process."""
 
     world: str
     rank: int
@@ -56,10 +56,10 @@ class Operation(NamedTuple):
     op: str
     is_async: bool
     partner: int
-    """Root or peer, a rank of the group; -1: none, or any."""
+    """The root or peer, a group rank; -1 for none, or for any."""
     started: int
     ended: int
-    """By `_C.ticks_now()`; 0: not yet, or not known."""
+    """By `_C.ticks_now()`; 0 if not yet, or unknown."""
 
 
 class GroupView(NamedTuple):
@@ -72,13 +72,13 @@ class GroupView(NamedTuple):
     rank: int
     size: int
     num_collectives: int
-    """Begun so far; the last one's number."""
+    """The number begun so far, which is the number of the last one."""
     num_messages: int
     num_bytes: int
     num_waiting: int
-    """Threads that wait for a message, or for what was begun without waiting."""
+    """Threads that wait for a message or for an asynchronous operation."""
     operations: tuple[Operation, ...]
-    """Those under way, and the last of each kind."""
+    """The operations under way, and the last of each kind."""
 
     @property
     def under_way(self) -> Iterator[Operation]:
@@ -105,7 +105,7 @@ class _Row(NamedTuple):
 
 
 def open_memory(pid: int) -> FlightFile | None:
-    """That of process `pid`; None: it shows none, or not to this user."""
+    """Open the memory of process `pid`; None if there is none for this user."""
     path, _ = memory_file(pid, _NAME)
     with suppress(OSError):
         if path:
@@ -123,13 +123,13 @@ class FlightFile:
         self._fd = fd
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the file."""
         os.close(self._fd)
 
     def header(self) -> Header | None:
-        """None: the process is no rank yet, or this is no flight memory."""
+        """Return the header; None if the process is no rank yet or has no memory."""
         first, second = self._read(_HEADER.size, 0), self._read(_HEADER.size, 0)
-        # Between the two it may have made a group, which is no matter.
+        # Between the two it may have made a group, which does not matter.
         if len(first) < _HEADER.size or first[24:] != second[24:]:
             return None
         told = _HEADER.unpack(first)
@@ -141,7 +141,7 @@ class FlightFile:
         return Header(_text(world), rank, size, _text(host))
 
     def groups(self) -> list[GroupView]:
-        """What it has of its groups now."""
+        """Return the current groups of the process."""
         return [
             view
             for row in self._rows()
@@ -166,7 +166,7 @@ class FlightFile:
             *self._ring(row.collectives_at, num_slots, row.num_collectives, False),
             *self._ring(row.messages_at, num_slots, row.num_messages, True),
         )
-        # The counters may be behind for a moment, or be set back.
+        # The counters may lag for a moment, or be set back.
         last = [0, 0]
         for each in operations:
             last[each.is_message] = max(last[each.is_message], each.number)
@@ -186,7 +186,7 @@ class FlightFile:
     def _ring(
         self, at: int, num_slots: int, last: int, is_message: bool
     ) -> list[Operation]:
-        """Those under way near its end, and the last one."""
+        """Return the operations under way near the end of a ring, and the last one."""
         if at == 0 or num_slots == 0 or last == 0:
             return []
         behind, ahead = _AROUND[is_message]
@@ -209,7 +209,7 @@ class FlightFile:
     def _slots(
         self, at: int, num_slots: int, begin: int, count: int
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """From index `begin` on, by their indexes; beyond the end from the first."""
+        """Yield `count` slots from index `begin` on, around the end, with indexes."""
         before_end = min(count, num_slots - begin)
         for first, some in ((begin, before_end), (0, count - before_end)):
             read = (
@@ -219,7 +219,7 @@ class FlightFile:
             yield from enumerate(_SLOT.iter_unpack(whole), first)
 
     def _read(self, size: int, at: int) -> bytes:
-        """As much as there is; of nonsense nothing."""
+        """Read as much as there is; nothing for an invalid range."""
         try:
             return os.pread(self._fd, size, at)
         except (OSError, OverflowError):
@@ -229,7 +229,7 @@ class FlightFile:
 def _operation(told: tuple[int, ...], is_message: bool) -> Operation:
     mark, _, started, ended, _, what, _, _ = told
     state = mark & 7
-    if state == _WRITING:  # the rest is of the one before
+    if state == _WRITING:  # the other fields are those of the previous record
         return Operation(mark >> 3, is_message, True, "", False, -1, 0, 0)
     partner = what >> 32
     return Operation(
@@ -245,6 +245,6 @@ def _operation(told: tuple[int, ...], is_message: bool) -> Operation:
 
 
 def _text(read: bytes) -> str:
-    """What a person may read of it: no controls of a terminal."""
+    """Return the text for people, without control characters."""
     text = read.partition(b"\0")[0].decode(errors="replace")
     return "".join(each if each.isprintable() else "?" for each in text)

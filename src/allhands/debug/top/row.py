@@ -1,4 +1,4 @@
-"""Row: what one rank does, as the table and the JSON of `allhands top` have it."""
+"""Row: what one rank does, for the table and the JSON of `allhands top`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MOST_AWAITED = 8
 
 
 class Clock:
-    """Turns times of flight records into seconds; the longer it lives, the better."""
+    """Converts times of flight records to seconds; its precision grows with its age."""
 
     def __init__(self) -> None:
         self._ticks, self._time = _C.ticks_now(), time.monotonic()
 
     def seconds_since(self, ticks: int) -> float | None:
-        """None: of a time that is not known, or when nothing has been measured yet."""
+        """Return the seconds since `ticks`; None if unknown or not yet measurable."""
         now, elapsed = _C.ticks_now(), time.monotonic() - self._time
         if ticks == 0 or now <= self._ticks or elapsed <= 0:
             return None
@@ -39,12 +39,12 @@ class Current:
     op: str
     group: str
     sequence: int
-    """Number of the collective in its group; of a message, among those of the rank."""
+    """The number of the collective in its group, or of the message of the rank."""
     peer: int | None
-    """The other rank of a message, in the group; None: any, or it is no message."""
+    """The other rank of a message, in the group; None if any, or not a message."""
     is_under_way: bool
     seconds: float | None
-    """Since it began; of one that has ended since then, at most. None: not known."""
+    """Since its begin, or at most since its end; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Row:
     state: str
     """`computes`, `transfers`, `waits`, `stopped`, `left` or `dead`."""
     waits_for: tuple[int, ...]
-    """The first ranks of this host that have not come where this one waits."""
+    """The first ranks of this host for which this rank waits."""
     num_awaited: int
     operation: Current | None
     figures: Figures
     cpu: float
-    """CPUs in use, 1.0: one all the time."""
+    """CPUs in use; 1.0 is one CPU all the time."""
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the row for programs."""
         told = asdict(self)
         figures = told.pop("figures")
         return {**told, **figures}
@@ -80,7 +80,7 @@ def row_of(
     cpu: float,
     clock: Clock,
 ) -> Row:
-    """`state`: of a rank that does not run; else empty, and the look says."""
+    """Make a row; `state` is that of a rank that does not run, else empty."""
     awaited = look.waits.get(rank, frozenset[int]())
     found = _current(look.views[rank])
     current = None if found is None else _told(*found, clock)
@@ -100,7 +100,7 @@ def row_of(
 
 
 def row_of_dead(rank: int, pid: int, host: str) -> Row:
-    """Of one of which nothing is left."""
+    """Make the row of a rank of which nothing is left."""
     figures = Figures(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
     return Row(rank, pid, host, "dead", (), 0, None, figures, 0.0)
 
@@ -113,14 +113,14 @@ def _is_waited_for(group: GroupView, operation: Operation) -> bool:
 def _current(
     groups: Collection[GroupView],
 ) -> tuple[GroupView, Operation] | None:
-    """That which its caller waits for; else one that is under way; else the last."""
+    """Return the operation that its caller waits for, or one under way, or the last."""
     found = [(group, each) for group in groups for each in group.operations]
     return max(
         found,
         key=lambda pair: (
             _is_waited_for(*pair),
             pair[1].is_under_way,
-            # Of those under way the oldest: the others are in their turn after it.
+            # The oldest of those under way: the others come after it.
             -pair[1].started if pair[1].is_under_way else pair[1].started,
         ),
         default=None,

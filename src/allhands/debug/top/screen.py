@@ -1,4 +1,4 @@
-"""Screen: the live table, and the keys that sort it."""
+"""Screen: the live table, with keys that sort it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from allhands.debug.top.watch import Watch
 __all__ = ["headline", "show"]
 
 _HELP = "  ".join(f"{key} {head}" for key, (head, _) in KEYS.items())
-_LINES_AROUND = 6  # what stands above and below the rows
+_LINES_AROUND = 6  # lines above and below the rows
 
 
 def show(watch: Watch, interval: float, key: str) -> None:
-    """Until `q` is pressed, Ctrl-C, or no rank is left."""
+    """Show the table until `q`, Ctrl-C, or the end of all ranks."""
     console, keyboard = Console(), Keyboard()
     with (
         keyboard.reading(),
@@ -45,7 +45,7 @@ def show(watch: Watch, interval: float, key: str) -> None:
 
 
 def _rows_of(watch: Watch, keyboard: Keyboard, seconds: float) -> list[Row]:
-    """The first, after a short while."""
+    """Return the first rows after a short while."""
     end = time.monotonic() + seconds
     while (rest := end - time.monotonic()) > 0:
         keyboard.wait(min(rest, watch.pause()))
@@ -54,7 +54,7 @@ def _rows_of(watch: Watch, keyboard: Keyboard, seconds: float) -> list[Row]:
 
 
 def headline(watch: Watch, rows: Sequence[Row]) -> str:
-    """Whose table it is, and who is not in it."""
+    """Return whose table this is, and how many ranks are missing in it."""
     elsewhere = watch.world_size - len(rows)
     text = f"{len(rows)} of {watch.world_size} ranks on {watch.host}"
     return f"{text}; {elsewhere} elsewhere, or not yet here" if elsewhere > 0 else text

@@ -22,7 +22,7 @@ KEYS: dict[str, tuple[str, Callable[[Row], Any]]] = {
     "s": ("state", lambda row: row.state),
     "r": ("rank", lambda row: row.rank),
 }
-"""What rows are sorted by, by the key that asks for it; the head of its column."""
+"""By key: the head of a column, and the value by which it sorts rows."""
 
 _WIDTHS = {
     "rank": 4,
@@ -36,13 +36,13 @@ _WIDTHS = {
     "late": 4,
     "CPU": 5,
 }
-"""Characters in a terminal of 80."""
+"""Characters in a terminal of 80 columns."""
 _LEFT = ("state", "operation", "group")
 _STYLES = {"dead": "bold red", "stopped": "bold red", "waits": "yellow", "left": "dim"}
 
 
 def sorted_rows(rows: Sequence[Row], key: str) -> list[Row]:
-    """By the key's column, the worst first; those that do not run before all others.
+    """Sort by the key's column, the worst first; ranks that do not run come first.
 
     Raises:
         KeyError: there is no such key.
@@ -60,11 +60,11 @@ def sorted_rows(rows: Sequence[Row], key: str) -> list[Row]:
 
 
 def table_of(rows: Sequence[Row], key: str, width: int) -> Table:
-    """A line for each of the rows, as wide as the terminal.
+    """Return a table with a line for each row, as wide as the terminal.
 
-    The head of the column by which they are sorted is marked.
+    The head of the column by which the rows are sorted is marked.
     """
-    # What there is more is for the longest names.
+    # Additional width goes to the longest names.
     more = max(0, width - 80)
     widths = {**_WIDTHS, "group": 6 + more // 3, "operation": 19 + more - more // 3}
     marked, _ = KEYS[key]
@@ -127,7 +127,7 @@ def _seconds(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """At most five characters, up to 999 T."""
+    """Return at most five characters, up to 999 T."""
     for unit in ("", "k", "M", "G"):
         if value < 999.5:
             return f"{value:.3g}{unit}"

@@ -1,7 +1,7 @@
-"""Watch: looks at the ranks of a job again and again, and says what they do.
+"""Watch: looks at the ranks of a job repeatedly, and reports what they do.
 
-A look costs the ranks a few cache misses and this process some 30 us per rank. It takes
-at most a twentieth of its own time for them: with many ranks it looks less often.
+A look costs the ranks a few cache misses, and this process about 30 us per rank. Looks
+take at most a twentieth of this process's time: with many ranks there are fewer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from allhands.elastic.process_state import ProcessState, process_state
 __all__ = ["Watch"]
 
 _LOOKS = 20.0  # per second, or less
-_SHARE = 20.0  # times as long as a look it does nothing
-_SEARCHES = 5.0  # seconds between searches for ranks that are not there yet, or more
+_SHARE = 20.0  # the pause after a look, as a multiple of its duration
+_SEARCHES = 5.0  # seconds between searches for missing ranks, or more
 _SHARE_OF_SEARCHES = 100.0
 
 
@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def num_looks(self) -> int:
-        """Since the last `rows`."""
+        """The number of looks since the last `rows`."""
         return self._tally.num_looks
 
     @property
@@ -57,30 +57,30 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Look no more."""
+        """Close the files."""
         for each in self._ranks.values():
             each.file.close()
 
     def look_for(self, seconds: float) -> None:
-        """At the ranks, so long; until none is left."""
+        """Look at the ranks for this time, or until none is left."""
         end = time.monotonic() + seconds
         while not self.has_ended and (rest := end - time.monotonic()) > 0:
             time.sleep(min(rest, self.pause()))
             self.look()
 
     def pause(self) -> float:
-        """Seconds until the next look; by chance, so as to meet no beat of the job."""
+        """Return the seconds until the next look; random, out of step with the job."""
         return random.uniform(0.5, 1.5) * max(1 / _LOOKS, _SHARE * self._cost)
 
     def look(self) -> None:
-        """See what the ranks are doing."""
+        """Look at what the ranks are doing."""
         self._look = self._look_now()
         self._tally.add(self._look)
 
     def _look_now(self) -> Look:
         begin = time.monotonic()
         first = self._views()
-        # Where nothing is under way nobody waits.
+        # Without operations under way no rank waits.
         is_quiet = not any(
             any(group.under_way) for groups in first.values() for group in groups
         )
@@ -93,7 +93,7 @@ class Watch:
         return {rank: each.file.groups() for rank, each in self._ranks.items()}
 
     def rows(self) -> list[Row]:
-        """What each rank is doing, by rank, and its figures since the last rows."""
+        """Return a row for each rank, with its figures since the last rows."""
         self._search()
         self._look_at_processes()
         self._look = self._look_now()
@@ -114,7 +114,7 @@ class Watch:
         ]
 
     def _search(self) -> None:
-        """Find ranks that have come since."""
+        """Find ranks that have come since the last search."""
         begin = time.monotonic()
         if len(self._ranks) == self.world_size or begin < self._last_search + _SEARCHES:
             return
@@ -160,7 +160,7 @@ class Watch:
         return "stopped" if told.is_stopped else ""
 
     def _cpu_share(self, rank: int, seconds: float) -> float:
-        """CPUs that it has had; 0 where that is not known yet."""
+        """Return the CPUs that it used; 0 if this is not known yet."""
         told = self._processes[rank]
         if told is None:
             return 0.0
