@@ -1,5 +1,7 @@
 """ALLHANDS_FAULTS in jobs of the launcher."""
 
+import pytest
+
 from harness.launcher import environment, launch, program
 from harness.ranks import Processes
 
@@ -81,7 +83,14 @@ def test_a_dropped_link_goes_on_where_it_was():
     assert where in ranks.stderr[1]
 
 
-def test_a_rank_dies_at_a_request_to_a_store(tmp_path):
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("op=store.set,nth=2", "store.set, call 2"),
+        ("op=store.get,after=50ms", "store.get, call 1, after 0.05s"),
+    ],
+)
+def test_a_rank_dies_at_or_in_a_request_to_a_store(tmp_path, fault, told):
     text = """
         import allhands as dist
 
@@ -90,11 +99,12 @@ def test_a_rank_dies_at_a_request_to_a_store(tmp_path):
         if dist.get_rank() == 1:
             store.set("here", "1")
             store.set("ready", "1")
+            store.get("what nobody sets")
         store.get("ready")
     """
     path = program(tmp_path, text)
-    faults = environment(ALLHANDS_FAULTS="rank=1,op=store.set,nth=2,do=kill")
+    faults = environment(ALLHANDS_FAULTS=f"rank=1,{fault},do=kill")
     done = launch("-n2", "--shutdown-timeout=1", path, env=faults)
     assert done.returncode != 0
-    assert "fault on demand: rank 1, store.set, call 2: do=kill\n" in done.stderr
+    assert f"fault on demand: rank 1, {told}: do=kill\n" in done.stderr
     assert "rank 1 failed: killed by SIGKILL" in done.stderr

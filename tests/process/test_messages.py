@@ -141,9 +141,9 @@ def test_what_was_posted_before_the_end_still_arrives(count):
         if rank == 0:
             dist.isend(np.full({count}, 7), 1)
         else:
-            time.sleep(1)
             data = np.zeros({count}, int)
-            dist.recv(data, 0)
+            with dist.debug.faults("do=delay:1s"):
+                dist.recv(data, 0)
             give(int(data.sum()))
     """
     with Processes(2, source) as job:
