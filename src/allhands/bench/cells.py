@@ -1,7 +1,7 @@
-"""What is measured: a cell is one operation at one size, in one form, on some ranks.
+"""The cells: a cell is one operation at one size, in one form, on a number of ranks.
 
-Sizes and bus bandwidth follow nccl-tests (doc/PERFORMANCE.md there): the size of an
-operation is the bytes of the larger buffer that a rank passes.
+Sizes and bus bandwidth are defined as in nccl-tests (doc/PERFORMANCE.md there): the
+size of an operation is the number of bytes of the larger buffer that a rank passes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MODES = ("sync", "async", "persistent")
 
 
 class Part(Enum):
-    """How much of a cell's elements a buffer holds."""
+    """The part of a cell's elements that a buffer holds."""
 
     NONE = "none"
     SHARE = "one rank's share"
@@ -48,11 +48,13 @@ class Part(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """What the benchmark knows of one operation.
+    """The properties of an operation that the benchmark needs.
 
-    An operation without input works in place, on its output. `root_only` names the
-    buffer that only rank 0 passes. Bytes per second times `bus_factor` of the number of
-    ranks is bus bandwidth.
+    An operation without input works in place, on its output. Only rank 0 passes the
+    buffer
+    that `root_only` names. The bus bandwidth is the bytes per second times `bus_factor`
+    of
+    the number of ranks.
     """
 
     input: Part
@@ -95,9 +97,11 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of the results; `size` in bytes is as asked for, see `num_bytes`.
+    """One line of the results; `size` is the bytes asked for (see `num_bytes`).
 
-    The ranks are on so many `hosts`, the first ones on the first, as many on each.
+    The ranks are spread over `hosts` hosts, the same number on each and the first ranks
+    on
+    the first host.
     """
 
     ranks: int
@@ -110,17 +114,17 @@ class Cell:
 
     @property
     def operation(self) -> Operation:
-        """What is known of the operation."""
+        """The properties of the cell's operation."""
         return OPERATIONS[self.op]
 
     @property
     def collective(self) -> str:
-        """The operation, whether its shares are one array or a list of arrays."""
+        """The operation's name, whether shares are in one array or in a list."""
         return self.op.removesuffix("_single")
 
     @property
     def count(self) -> int:
-        """Elements of the larger buffer: at least one, and for every rank one share."""
+        """Elements of the larger buffer: at least one; with shares, one per rank."""
         if self.op == "barrier":
             return 0
         count = max(1, self.size // DTYPES[self.dtype])
@@ -136,14 +140,17 @@ class Cell:
 
     @property
     def num_operations(self) -> int:
-        """Operations that one timed call makes: a ping and a pong are two."""
+        """The number of operations in one timed call: a ping and a pong are two."""
         return 2 if self.op == "send_recv" else 1
 
     def partner(self, rank: int) -> int | None:
-        """Who exchanges messages with `rank`; None: nobody, it is one too many.
+        """Return the rank that exchanges messages with `rank`; None if there is none.
 
-        On one host neighbours do, 0 and 1, 2 and 3; on several the first half of the
-        ranks with the second, so that the two are on different hosts.
+        On one host neighbours are partners, ranks 0 and 1, 2 and 3. On several hosts
+        each rank
+        of the first half has its partner in the second half, so that the two are on
+        different
+        hosts.
         """
         half = 1 if self.hosts == 1 else self.ranks // 2
         partner = rank + half if rank // half % 2 == 0 else rank - half
@@ -159,7 +166,7 @@ def all_cells(
     sizes: Sequence[int],
     hosts: int = 1,
 ) -> Iterator[Cell]:
-    """The cells of one number of ranks; a barrier has neither size, dtype nor array."""
+    """Yield the cells of one number of ranks; a barrier has no size, dtype or array."""
     for op in ops:
         if op == "barrier":
             for mode in modes:
@@ -173,10 +180,10 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `8`, `16K`, `1M` or `1G` (also `1MiB`).
+    """Return the number of bytes that `8`, `16K`, `1M` or `1G` (also `1MiB`) means.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is none of these.
     """
     number = text.strip().upper().removesuffix("B").removesuffix("I")
     unit = number[-1:] if number[-1:] in ("K", "M", "G") else ""
@@ -187,7 +194,7 @@ def parse_size(text: str) -> int:
 
 
 def readable_size(num_bytes: int) -> str:
-    """`num_bytes` in the largest unit that divides it."""
+    """Return `num_bytes` in the largest unit that divides it."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if num_bytes >= size and num_bytes % size == 0:
             return f"{num_bytes // size} {unit}"

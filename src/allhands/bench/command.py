@@ -1,4 +1,4 @@
-"""`allhands bench`: its command line, its tables and the files that it writes."""
+"""The command line of `allhands bench`, its tables and the files that it writes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _OTHERS = [name for name in PEERS if name != OURS]
 _OPS = "all_reduce,broadcast,all_gather_single,reduce_scatter_single,send_recv,barrier"
 _SIZES = "8,1K,16K,256K,1M,16M,64M"
 _RANKS = [2, 4]  # on this host
-_TAKEN = {  # options that what is measured instead takes
+_TAKEN = {  # options that may go with --torch and with --scale
     "torch": ("ranks", "rounds", "json"),
     "scale": ("rounds", "json", "plot"),
 }
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--arrays", ARRAYS, "numpy"),
         ("--modes", MODES, "sync"),
     ):
-        shown = default.replace(",", ", ")  # where a help text may be broken
+        shown = default.replace(",", ", ")  # a help text may be broken after a comma
         text = f"all, or of: {', '.join(known)} (default: {shown})"
         add(name, type=_some(known), default=default, help=text)
     for name, kind, default, text in (
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(convert: Callable[[str], T]) -> Callable[[str], list[T]]:
-    """Reads a list with commas, each entry once."""
+    """Return a function that reads a list with commas and keeps each entry once."""
     return lambda text: list(dict.fromkeys(convert(x) for x in text.split(",")))
 
 
@@ -237,7 +237,7 @@ def _picture(text: str) -> Path:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = _parser()
     options = parser.parse_args(args)
     console = Console()
@@ -279,7 +279,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 
 def _problem_of_hosts(options: argparse.Namespace) -> str:
-    """Why this cannot be measured on the hosts asked for; empty: nothing is known."""
+    """Say why the hosts asked for cannot be measured; empty if no reason is known."""
     hosts = options.hosts
     if hosts is None:
         for peer in options.peers or []:
@@ -299,7 +299,7 @@ def _problem_of_hosts(options: argparse.Namespace) -> str:
 
 
 def _check_taken(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exits where --torch or --scale cannot be, or got what has no meaning for it."""
+    """Exit if --torch or --scale cannot run, or does not go with another option."""
     if options.torch and (problem := PEERS["gloo"].missing()):
         parser.error(f"--torch: {problem}")
     defaults = vars(parser.parse_args([]))
@@ -313,7 +313,7 @@ def _check_taken(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _train(options: argparse.Namespace, console: Console) -> None:
-    """Steps of training, a table for each number of ranks."""
+    """Measure steps of training, and print a table for each number of ranks."""
     find_figures()
     machine = describe()
     measured = {}
@@ -331,7 +331,7 @@ def _train(options: argparse.Namespace, console: Console) -> None:
 
 
 def _grow(options: argparse.Namespace, console: Console) -> None:
-    """What more ranks cost; where one number fails, what those before it did."""
+    """Measure what more ranks cost; after a failure show what was measured before."""
     find_figures()
     machine = {**describe(), "versions": {"allhands": version("allhands")}}
     rows: list[Scale] = []
@@ -358,7 +358,7 @@ def _grow(options: argparse.Namespace, console: Console) -> None:
 
 
 def _show(options: argparse.Namespace, console: Console) -> None:
-    """What an earlier run kept of the cells that are asked for."""
+    """Show the cells asked for from the record of an earlier run."""
     machine, kept = options.source
     wanted = {
         cell
@@ -424,7 +424,7 @@ def _measure(
     console: Console,
     machine: dict[str, Any],
 ) -> list[list[Result]]:
-    """All results; a table is shown once the first cell of the next one is there."""
+    """Measure all cells; a table is printed when the first cell of the next is done."""
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -464,7 +464,7 @@ def _print_machine(console: Console, machine: dict[str, Any]) -> None:
 
 
 def _title(machine: dict[str, Any]) -> str:
-    """What the figures depend on."""
+    """Describe the machine and the versions, which the figures depend on."""
     used = ", ".join(map(str, machine["affinity"]))
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
     return (
@@ -475,7 +475,7 @@ def _title(machine: dict[str, Any]) -> str:
 
 
 def _limits(limits: dict[str, Any]) -> Iterator[str]:
-    """What the machine can do at best, in words."""
+    """Describe in words what the machine can do at best."""
     copies = [
         f"{rate / 1e9:.3g} GB/s at {readable_size(size)}"
         for size, rate in limits["copy"].items()

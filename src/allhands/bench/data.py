@@ -1,9 +1,10 @@
 """The arrays of one rank for one cell: filled, checked, and cleared for timing.
 
-Every array is NumPy's, whatever library the peer wants to see it through, and in memory
-of its own (`fresh_zeros`), so that all peers and all cells have the same kind of it,
-unless shared arrays are measured. Values repeat with a small period: a few elements say
-what millions must be, and sums stay exact in every dtype.
+Every array is a NumPy array in memory of its own (`fresh_zeros`), whatever library the
+peer wraps it for. So all peers and all cells have arrays of the same kind; shared
+arrays
+are the exception, where these are measured. Values repeat with a small period: a few
+elements then say what millions must be, and sums stay exact in every dtype.
 """
 
 from __future__ import annotations
@@ -24,38 +25,42 @@ Allocate = Callable[[int, np.dtype[Any]], np.ndarray[Any, Any]]
 
 _MOVED = 61  # period of values that are only moved; prime, so that a shift shows
 _LEAST_HUGE = 4 << 20  # bytes from which on NumPy asks for huge pages
-_REDUCED = 5  # of values that are summed: the sum of 25 ranks still fits int8
+_REDUCED = 5  # period of values that are summed: the sum of 25 ranks still fits int8
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The dtype; bfloat16 is that of ml_dtypes.
+    """Return the dtype of this name; bfloat16 is the one of ml_dtypes.
 
     Raises:
-        ImportError: it needs ml_dtypes, which is not installed.
+        ImportError: the dtype needs ml_dtypes, which is not installed.
     """
     if name == "bfloat16":
-        importlib.import_module("ml_dtypes")  # registers it
+        importlib.import_module("ml_dtypes")  # the import registers bfloat16
     return np.dtype(name)
 
 
 def fresh_zeros(count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """As `np.zeros`, in pages fresh from the kernel, as a process's first array has.
+    """Return zeros as `np.zeros` does, but always in pages fresh from the kernel.
 
-    What malloc uses again lies in huge pages or in small ones, as chance has it. That
-    alone makes an all_reduce of 16 MiB take 1.0 to 1.3 times as long.
+    The first array of a process has such pages. Memory that malloc uses again may be in
+    huge pages or in small ones, by chance. That alone makes an all_reduce of 16 MiB
+    take 1.0
+    to 1.3 times as long.
     """
     num_bytes = count * dtype.itemsize
     memory = mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if num_bytes >= _LEAST_HUGE:
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # the kernel may have none
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8).view(dtype)
 
 
 class Data:
-    """`input` and `output` of one rank; None where the operation has none there.
+    """`input` and `output` of one rank; None if the rank passes no such array.
 
-    All ranks call `allocate` alike, also for an array that only the root passes.
+    Every rank calls `allocate` the same number of times, also for an array that only
+    the
+    root passes.
     """
 
     def __init__(self, cell: Cell, rank: int, allocate: Allocate = fresh_zeros) -> None:
@@ -82,7 +87,7 @@ class Data:
         return self.cell.count // self.cell.ranks
 
     def fill(self) -> None:
-        """Values that differ from rank to rank; call the operation next, once."""
+        """Fill in values that differ between ranks; then call the operation, once."""
         if self.output is not None:
             values = self._values(self.rank) if self.input is None else self._values(0)
             _repeat(self.output, values)
@@ -90,10 +95,10 @@ class Data:
             _repeat(self.input, self._values(self.rank))
 
     def check(self) -> None:
-        """Look at what the operation left.
+        """Check the result of the operation.
 
         Raises:
-            ValueError: it is not what the operation must leave.
+            ValueError: the result is wrong.
         """
         if self.output is None:
             return
@@ -103,17 +108,17 @@ class Data:
                 raise ValueError(f"{self.cell.op}: wrong result on rank {self.rank}")
 
     def clear(self) -> None:
-        """Zeros: sums of them stay what they are, however many calls follow."""
+        """Fill with zeros: their sums stay zero, however many calls follow."""
         for array in (self.input, self.output):
             if array is not None:
                 array.fill(0)
 
     def _values(self, rank: int, offset: int = 0) -> np.ndarray[Any, Any]:
-        """A period of what `rank` fills in, from the element at `offset`."""
+        """Return one period of what `rank` fills in, from the element at `offset`."""
         return (np.arange(self._period) + offset + 7 * rank) % self._period
 
     def _expected(self) -> list[tuple[int, int, np.ndarray[Any, Any]]]:
-        """Where the output has which period."""
+        """Return which range of the output must hold which period."""
         op, rank = self.cell.collective, self.rank
         share, count = self.share, self.cell.count
         ranks = range(self.cell.ranks)
@@ -133,7 +138,8 @@ class Data:
             ]
         if op == "scatter":
             return [(0, share, self._values(0, rank * share))]
-        partner = self.cell.partner(rank)  # who has none keeps what was filled in
+        # a rank without a partner keeps what was filled in
+        partner = self.cell.partner(rank)
         return [(0, count, self._values(partner or 0))]
 
 

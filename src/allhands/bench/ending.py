@@ -1,4 +1,4 @@
-"""How the commands that measure end: an exit code, and on stderr why."""
+"""How the commands that measure end: with an exit code, and the reason on stderr."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _INTERRUPTED = 130  # the exit code of shells for Ctrl-C
 
 
 def carried_out(prog: str, act: Callable[[], None], lost: str = "") -> int:
-    """The exit code of command `prog` after `act()`; SIGTERM ends it as Ctrl-C does.
+    """Call `act` for the command `prog` and return the command's exit code.
 
-    `lost` says what an interrupted one leaves undone.
+    SIGTERM interrupts the command just as Ctrl-C does. `lost` says what an interrupted
+    command leaves undone.
     """
-    # As Ctrl-C, so that nothing is left behind.
+    # Handled as Ctrl-C, SIGTERM lets the `finally` blocks clean up.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         act()

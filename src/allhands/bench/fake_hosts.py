@@ -1,14 +1,15 @@
 """Fake hosts: network namespaces of this machine, each as good as a host of its own.
 
-A host has its own network (address 10.99.0.1 and up, on a bridge that all share), name,
-processes, /dev/shm and boot id; files are those of this machine. Its TCP controls
-congestion as most hosts do, whatever this machine does: by cubic, or where the kernel
-does not let it, by reno.
+A fake host has its own network (address 10.99.0.1 and up, on a bridge that all share),
+name, processes, /dev/shm and boot id; its files are those of this machine. Its TCP uses
+the congestion control of most hosts, cubic, whatever this machine uses, or reno where
+the kernel does not allow cubic.
 
-It takes root, and the programs `unshare` and `nsenter` (util-linux), `mount` and `ip`
-(iproute2). Nothing outside the namespaces is touched, so any number of sets may be
-there at a time. Every namespace ends with the process that made it, however that ends:
-its first process waits for the end of a pipe, and the kernel takes the rest along.
+Making fake hosts takes root, and the programs `unshare` and `nsenter` (util-linux),
+`mount` and `ip` (iproute2). Nothing outside the namespaces is changed, so any number of
+sets may exist at a time. Every namespace ends with the process that made it, even if
+that process is killed: the namespace's first process waits for the end of a pipe, and
+when it exits the kernel kills the other processes of the namespace.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _UNSHARE = [
     *("unshare", "--net", "--uts", "--ipc", "--pid", "--mount"),
     *("--propagation", "private", "--fork", "--kill-child=KILL"),
 ]
-# The shell's own number outside is read while /proc is still the outer one.
+# The first line reads the shell's pid outside the namespace, as /proc is still the
+# outer
+# one at that point.
 _FIRST_PROCESS = """
     set -e
     read pid rest < /proc/self/stat
@@ -59,12 +62,12 @@ _FIRST_PROCESS = """
 
 
 def address_of(number: int) -> str:
-    """The address of the host of this number, from 0 up."""
+    """Return the address of the host with this number, counted from 0."""
     return f"10.99.0.{number + 1}"
 
 
 def what_is_missing() -> str:
-    """Why there can be no fake hosts here, with the remedy; empty: nothing is known."""
+    """Say why fake hosts cannot be made here, with the remedy; empty if unknown."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"no program {', '.join(missing)}; install iproute2 and util-linux"
@@ -74,7 +77,7 @@ def what_is_missing() -> str:
 
 
 class FakeHost:
-    """One of them; `address` is where the others reach it."""
+    """One fake host, which the others reach at `address`."""
 
     def __init__(self, name: str, address: str, folder: str) -> None:
         self.name, self.address = name, address
@@ -98,37 +101,42 @@ class FakeHost:
             )
         pid, self.congestion_control = line.split()
         self.pid = int(pid)
-        """Of its first process, as seen from outside."""
+        """The pid of the host's first process, as seen from outside."""
 
     def enter(self, *command: str) -> list[str]:
-        """What runs a command there, in this working directory."""
+        """Return the command that runs `command` there, in this working directory."""
         flags = ["--net", "--uts", "--ipc", "--pid", "--mount", f"--wd={os.getcwd()}"]
         return ["nsenter", f"--target={self.pid}", *flags, "--", *command]
 
     def reach(self, *command: str) -> list[str]:
-        """What runs a command of this machine in its network and under its name."""
+        """Return the command that runs a program of this machine in the host's network.
+
+        The program sees the host's name too, but the processes and files of this
+        machine.
+        """
         return ["nsenter", f"--target={self.pid}", "--net", "--uts", "--", *command]
 
     def run(self, *command: str) -> str:
-        """Run a command there; its output."""
+        """Run a command on the host and return its output."""
         return _run(self.enter(*command))
 
     def ip(self, arguments: str) -> str:
-        """Run `ip` in its network."""
+        """Run `ip` in the host's network."""
         return _run(self.reach("ip", *arguments.split()))
 
     def kill(self) -> None:
-        """End all its processes at once; the kernel still closes their connections."""
+        """Kill all its processes at once; the kernel still closes their connections."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self._holder.communicate(timeout=_LIMIT_S)
 
 
 class FakeHosts:
-    """Some of them on one bridge, which belongs to `switch`; a context manager.
+    """Some fake hosts on one bridge, which belongs to `switch`; a context manager.
 
-    The switch's name is its address, so that what runs there can tell the hosts where
-    it is by either.
+    The switch's name is its address, so that a program that runs on the switch can give
+    the
+    hosts either of them as its own address.
     """
 
     host_class: ClassVar[type[FakeHost]] = FakeHost
@@ -179,7 +187,7 @@ class FakeHosts:
         return self.hosts[number]
 
     def host_of(self, rank: int, size: int) -> int:
-        """The number of the host of a rank: the first ranks are on the first host."""
+        """Return the number of a rank's host: the first ranks are on the first."""
         return rank * len(self) // size
 
 

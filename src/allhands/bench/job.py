@@ -1,4 +1,4 @@
-"""All ranks of one peer: started once, then asked, block by block.
+"""A job: all ranks of one peer, which start once and then carry out command by command.
 
 Thread rule: a job belongs to one thread.
 """
@@ -33,9 +33,11 @@ class JobError(RuntimeError):
 class Job:
     """The ranks of `peer`; `folder` is theirs, and only this user can enter it.
 
-    `environment` is that of the ranks, which are on `hosts`, or on this one. `start`
-    starts the processes and `connect` waits for them, so that several jobs can start
-    at once; `close` ends what was started.
+    The ranks get `environment`, and run on `hosts`, or on this host if that is None.
+    `start`
+    starts the processes and `connect` waits for them, so that several jobs can start at
+    the
+    same time; `close` ends the processes.
     """
 
     def __init__(
@@ -79,8 +81,8 @@ class Job:
         """Wait until every rank is ready.
 
         Raises:
-            JobError: one ended before, is on another host than it should be, or not all
-                were ready in time.
+            JobError: a rank ended before, runs on the wrong host, or was not ready in
+                time.
         """
         deadline = time.monotonic() + _LIMIT_S
         hellos: dict[int, Connection] = {}
@@ -104,7 +106,7 @@ class Job:
         self._connections = [hellos[rank] for rank in range(self.ranks)]
 
     def _check(self, rank: int, place: str) -> None:
-        """A rank elsewhere would be measured in shared memory, and nobody knew."""
+        """Fail if a rank is on the wrong host: it might use shared memory."""
         if self._hosts is None:
             return
         host = self._hosts[self._hosts.host_of(rank, self.ranks)].name
@@ -112,13 +114,13 @@ class Job:
             raise self._error(f"rank {rank} runs on {place}; want {host}")
 
     def ask(self, command: str, *arguments: Any) -> list[Any]:
-        """Let every rank do it; their results, by rank.
+        """Let every rank carry out `command`, and return their results by rank.
 
         Raises:
             JobError: a rank died, raised, or did not answer in time.
         """
         for connection in self._connections:
-            with suppress(BrokenPipeError):  # then its answer is an end
+            with suppress(BrokenPipeError):  # receiving then finds the connection ended
                 connection.send((command, *arguments))
         deadline = time.monotonic() + _LIMIT_S
         answers: dict[int, Any] = {}
@@ -156,7 +158,7 @@ class Job:
             connection.close()
 
     def close(self, is_failed: bool) -> None:
-        """Give ranks that leave time for it, unless something failed; then kill."""
+        """Wait for the ranks to leave, unless something failed; then kill the rest."""
         limit = time.monotonic() + (0 if is_failed else _LEAVE_S)
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Jobs that run side by side, in turn, and of which nothing is left over."""
+"""Jobs that exist at the same time, take turns, and leave no processes behind."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["started"]
 
 
 def _place_of_sockets() -> str:
-    """The usual temporary folder; another one where a socket's path gets too long.
+    """Return the usual temporary folder, or /tmp if a socket's path would be too long.
 
-    unix(7): 107 bytes at most, of which ours takes up to 40.
+    The limit is 107 bytes (unix(7)), of which our names take up to 40.
     """
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) < 68 else "/tmp"
 
 
-# What they name is this machine's, of which fake hosts have nothing.
+# These name interfaces and addresses of this machine, which fake hosts do not have.
 _NAMES_OF_NETWORKS = (
     settings.interfaces.name,
     settings.advertise.name,
@@ -48,11 +48,12 @@ def started(
     ranks: int,
     hosts: FakeHosts | None = None,
 ) -> Iterator[list[Job]]:
-    """A connected job per kind; afterwards no process of theirs is left.
+    """Yield a connected job per kind; afterwards none of their processes is left.
 
-    The ranks are on `hosts`, as many on each, or on this one.
-
-    A kind is the peer and what the environment of its ranks has besides this process's.
+    The ranks run on `hosts`, the same number on each, or on this host if that is None.
+    A
+    kind is the peer and the variables that its ranks get on top of this process's
+    environment.
 
     Raises:
         JobError: a rank ended while it started.

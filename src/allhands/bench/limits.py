@@ -1,4 +1,4 @@
-"""What this machine can do at best: copy memory on one core, and wake a process up.
+"""What this machine can do at best: copy memory on one core, and wake up a process.
 
 The processes on the other end are bare Python programs of a few lines, so the times
 include what Python adds to a system call or to a look at memory, some 0.1 µs.
@@ -21,11 +21,12 @@ import numpy as np
 
 __all__ = ["copy_bandwidth", "hand_over_time", "measure_limits", "wake_up_time"]
 
-_LEAST = 16 << 10  # bytes; copies of fewer measure the call more than the copy
+_LEAST = 16 << 10  # bytes; a copy of fewer measures the call more than the copy
 _BLOCK_S = 0.005
 _BLOCKS = 7
 _TURNS = 500
-_LOOKS = 100_000_000  # seconds; a process that is there answers in far fewer
+# this many take seconds; a process that is alive answers in far fewer
+_LOOKS = 100_000_000
 
 _ECHO = """
 import os
@@ -43,7 +44,10 @@ for mine in range(1, 2 * int(sys.argv[2]), 2):
 
 
 def measure_limits(sizes: Sequence[int]) -> dict[str, Any]:
-    """All of it: seconds, and bytes per second by size; None where there is one CPU."""
+    """Measure all limits, in seconds and in bytes per second by size.
+
+    `hand_over` is None if there is only one CPU.
+    """
     cpus = sorted(os.sched_getaffinity(0))[:2]
     return {
         "copy": {size: copy_bandwidth(size) for size in sizes if size >= _LEAST},
@@ -53,12 +57,14 @@ def measure_limits(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def copy_bandwidth(size: int) -> float:
-    """Bytes per second that one core copies from one array to another, in a row.
+    """Return the bytes per second that one core copies between two arrays, in a row.
 
-    Each byte counts once, though it is read and written. The best of several blocks.
+    Each byte counts once, though it is read and written. The result is that of the best
+    of
+    several blocks.
     """
     source, target = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    source.fill(1)  # memory of its own, where zeros share a page
+    source.fill(1)  # so that each page has its own memory; pages of zeros share one
     calls = 1
     while (seconds := _seconds(calls, np.copyto, target, source)) < _BLOCK_S:
         calls *= 2
@@ -74,10 +80,10 @@ def _seconds(calls: int, function: Callable[..., Any], *args: Any) -> float:
 
 
 def wake_up_time(cpus: Sequence[int]) -> float:
-    """Seconds until a process that sleeps in a read sees what another one writes.
+    """Return the seconds until a process that sleeps in a read is woken by a write.
 
-    Half the median round trip of a byte through two pipes, the processes on the first
-    and the last of `cpus`.
+    The result is half the median round trip of a byte through two pipes, with the
+    processes on the first and the last of `cpus`.
 
     Raises:
         RuntimeError: the other process ended.
@@ -101,10 +107,11 @@ def wake_up_time(cpus: Sequence[int]) -> float:
 
 
 def hand_over_time(cpus: Sequence[int]) -> float:
-    """Seconds until a process that looks at shared memory sees what another one writes.
+    """Return the seconds until a process that polls shared memory sees a new value.
 
-    Half the median round trip, the processes on the first and the last of `cpus`, which
-    must be two.
+    The result is half the median round trip, with the processes on the first and the
+    last
+    of `cpus`, which must be two.
 
     Raises:
         RuntimeError: the other process did not answer within seconds.
@@ -133,7 +140,7 @@ def _hand_over(turn: memoryview[int], mine: int) -> float:
 def _program(
     cpus: Sequence[int], text: str, *args: str, pass_fds: Sequence[int] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python program on the last CPU, while this process is kept on the first."""
+    """Run a Python program on the last CPU, while this process is kept on the first."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", text, *args],
         stdin=subprocess.PIPE,

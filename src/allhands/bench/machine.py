@@ -1,4 +1,4 @@
-"""The machine that figures come from."""
+"""The machine that is measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["describe"]
 
 
 def describe() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Describe the machine and its state, which the figures depend on."""
     cpu = platform.machine()
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

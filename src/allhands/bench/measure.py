@@ -1,8 +1,10 @@
-"""One cell on all peers, in turn, round by round, so that all meet the same machine.
+"""Measuring one cell on all peers, which take turns in every round.
 
-A round gives each peer a block: some warm-up calls, a barrier, then as many calls in a
-row as fill the minimum time. Then calls timed alone, for the 99th percentile. While a
-peer runs, the ranks of all others sleep. The order of peers rotates with the rounds.
+A machine's speed changes with time, and with turns all peers meet the same changes. In
+a round each peer has a block: some warm-up calls, a barrier, then as many calls in a
+row as fill the minimum time. Calls timed alone follow, for the 99th percentile. While a
+peer runs, the ranks of all others sleep. The order of the peers rotates with the
+rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _SAMPLES = 200  # calls timed alone in a round, if the block has as many
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done for a cell; `min_time` is in seconds, per block."""
+    """How long a cell is measured; `min_time` is the seconds per block."""
 
     rounds: int
     min_time: float
@@ -32,7 +34,7 @@ class Effort:
 def measure(
     cell: Cell, jobs: Sequence[Job], effort: Effort, tell: Callable[[Job], None]
 ) -> list[Result]:
-    """The results of all jobs; `tell` hears of each block before it runs.
+    """Return the results of all jobs; `tell` is called before each block.
 
     Raises:
         JobError: a rank failed, or a result was wrong.
@@ -60,7 +62,7 @@ def measure(
 
 
 def _calibrate(job: Job, min_time: float) -> int:
-    """Calls that take `min_time` on the slowest rank; the first ones warm it up."""
+    """Return how many calls take `min_time` on the slowest rank; warm up the ranks."""
     calls = 1
     while True:
         seconds: float = max(job.ask("block", 1, calls))
@@ -70,7 +72,7 @@ def _calibrate(job: Job, min_time: float) -> int:
 
 
 def _round(job: Job, result: Result) -> list[float]:
-    """A block, and the times of calls timed alone."""
+    """Measure a block, and return the times of calls timed alone."""
     calls, operations = result.calls, result.cell.num_operations
     seconds = job.ask("block", math.ceil(calls / _WARM_UP), calls)
     result.blocks.append(max(seconds) / calls / operations)

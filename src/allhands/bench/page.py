@@ -1,4 +1,4 @@
-"""What the pictures have in common: as wide as a page, letters to be read there."""
+"""The common layout of the pictures: as wide as a page, with letters readable there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 __all__ = ["MEDIUM", "SMALL", "STYLES", "check_plot", "new_page", "write"]
 
 _WIDTH, _HEIGHT = 7.0, 1.8  # inches: of the picture, of a line of panels
-_LETTERS = 16  # of the title on an inch
-_DOTS = 150  # on an inch
-SMALL, MEDIUM = 7.5, 8.5  # letters, in points
+_LETTERS = 16  # of the title, per inch
+_DOTS = 150  # per inch
+SMALL, MEDIUM = 7.5, 8.5  # sizes of letters, in points
 STYLES = (  # in the order of the peers, ours first
     {"color": "#d1495b", "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 3},
     {"color": "#30638e", "linewidth": 1.4, "marker": "s", "markersize": 3},
@@ -23,7 +23,7 @@ STYLES = (  # in the order of the peers, ours first
 
 
 def check_plot(path: Path) -> None:
-    """Find out before hours of measuring whether the picture can be made.
+    """Check, before hours of measuring, that the picture can be made.
 
     Raises:
         ValueError: matplotlib is missing, or cannot write files of that kind.
@@ -38,7 +38,7 @@ def check_plot(path: Path) -> None:
 
 
 def new_page(lines: int) -> tuple[Any, Any]:
-    """A picture of so many lines, and its panels, two in each."""
+    """Return a picture with this many lines, and its panels, two per line."""
     from matplotlib.figure import Figure
 
     figure = Figure((_WIDTH, _HEIGHT * lines + 0.7), layout="constrained")
@@ -46,12 +46,12 @@ def new_page(lines: int) -> tuple[Any, Any]:
 
 
 def write(figure: Any, title: str, path: Path) -> None:
-    """Give the picture its title, and write it."""
+    """Give the picture its title and write it to `path`."""
     figure.suptitle(_wrapped(title), x=0.01, ha="left", fontsize=SMALL)
     figure.savefig(path, dpi=_DOTS)
 
 
 def _wrapped(title: str) -> str:
-    """The lines of `title`, broken where they are longer than the picture is wide."""
+    """Return `title` with its lines broken where they are wider than the picture."""
     width = int(_LETTERS * _WIDTH)
     return "\n".join(textwrap.fill(line, width) for line in title.splitlines())

@@ -1,4 +1,4 @@
-"""The picture: time and bus bandwidth over size, a curve per peer, and the limits."""
+"""The picture of time and bus bandwidth over size: a curve per peer, and the limits."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from allhands.bench.results import Result, shown_name
 
 __all__ = ["plot"]
 
-# Bandwidths below a hundredth of the best say the same as the times beside them.
+# Bandwidths below a hundredth of the best show no more than the times beside them.
 _BANDWIDTH_RANGE = 100
-_LABEL_DISTANCE = 3  # doublings of the size between two that are named
+_LABEL_DISTANCE = 3  # doublings of the size from one labelled size to the next
 _LIMIT = {"color": "0.45", "linewidth": 1, "linestyle": "--"}
 
 Row = Sequence[Result]
 
 
 def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) -> None:
-    """Write the picture: a line of two panels per operation and number of ranks.
+    """Write the picture, with a line of two panels per operation and number of ranks.
 
     `rows` have the results of all peers, ours first; barriers have no size and are left
     out. `limits` is what `measure_limits` returns.
@@ -51,7 +51,7 @@ def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) ->
 
 
 def _name(cell: Cell) -> str:
-    """What a line of panels shows; what is usual is not said."""
+    """Return the name of a line of panels, without what is usual."""
     usual = {"float32", "numpy", "sync"}
     forms = [x for x in (cell.dtype, cell.arrays, cell.mode) if x not in usual]
     where = f" on {cell.hosts} hosts" if cell.hosts > 1 else ""
@@ -82,7 +82,7 @@ def _draw_bandwidth(panel: Any, rows: Sequence[Row], limits: dict[str, Any]) -> 
 def _draw_curves(
     panel: Any, rows: Sequence[Row], value: Callable[[Result], float]
 ) -> None:
-    """A curve per peer; what a peer has not is left out."""
+    """Draw a curve per peer; cells that a peer lacks are left out."""
     styles = cycle(STYLES)
     for results in zip(*rows, strict=True):
         style = _LIMIT if results[0].peer == FLOOR else next(styles)
@@ -106,7 +106,7 @@ def _set_axes(panel: Any, rows: Sequence[Row]) -> None:
 
 
 def _apart(sizes: Sequence[int]) -> set[int]:
-    """Of ascending `sizes` those whose names have room: the largest, and on down."""
+    """Return the sizes to label: the largest, and on down those that have room."""
     named = [sizes[-1]]
     for size in reversed(sizes):
         if size << _LABEL_DISTANCE <= named[-1]:
@@ -115,7 +115,7 @@ def _apart(sizes: Sequence[int]) -> set[int]:
 
 
 def _labelled(panels: Any) -> list[tuple[str, Any]]:
-    """The curves by name, each name once in the legend."""
+    """Return the curves by name, each name once for the legend."""
     return [
         (label, curve)
         for panel in panels.flat

@@ -21,7 +21,7 @@ def write_record(
     machine: dict[str, Any],
     rows: Sequence[Sequence[Result]],
 ) -> None:
-    """Write all of a run; `machine` is what `describe` and `measure_limits` said."""
+    """Write a whole run; `machine` is what `describe` and `measure_limits` returned."""
     record = {
         "format": _FORMAT,
         "machine": machine,
@@ -32,7 +32,7 @@ def write_record(
 
 
 def read_record(path: Path) -> tuple[dict[str, Any], list[list[Result]]]:
-    """The machine of a run that was written, and the results of all peers by cell.
+    """Return the machine of a recorded run, and the results of all peers by cell.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""What was measured, and the figures made of it."""
+"""The results of measuring, and the figures calculated from them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["Result", "geometric_mean", "percentile", "ratio", "shown_name"]
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """The smallest of `values` that at least `percent` % of them do not exceed."""
+    """Return the smallest of `values` that at least `percent` % do not exceed."""
     ordered = sorted(values)
     rank = -(-len(ordered) * percent // 100)  # nearest rank, rounded up
     return ordered[max(0, int(rank) - 1)]
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """As for ratios: twice as fast and half as fast make 1."""
+    """Return the geometric mean, as for ratios: the mean of 2 and 1/2 is 1."""
     return statistics.geometric_mean(values)
 
 
 @dataclass
 class Result:
-    """One peer in one cell; times are in seconds per operation on the slowest rank.
+    """One peer's result in one cell, in seconds per operation on the slowest rank.
 
     `blocks` has one time per round, of `calls` calls in a row; `p99` is the 99th
-    percentile of `num_samples` calls timed alone. With `absent`, the reason, there are
-    no times.
+    percentile of `num_samples` calls timed alone. If the peer cannot run the cell,
+    `absent` says why and there are no times.
     """
 
     cell: Cell
@@ -44,7 +44,7 @@ class Result:
 
     @property
     def median(self) -> float:
-        """Of the blocks."""
+        """The median of the blocks."""
         return statistics.median(self.blocks)
 
     @property
@@ -54,11 +54,11 @@ class Result:
 
     @property
     def busbw(self) -> float:
-        """Bytes per second that a link would have to carry: see nccl-tests."""
+        """Bytes per second that a link would have to carry (see nccl-tests)."""
         return self.algbw * self.cell.operation.bus_factor(self.cell.ranks)
 
     def as_json(self) -> dict[str, Any]:
-        """One row of the record."""
+        """Return one row of the record."""
         cell = self.cell
         row = {
             "hosts": cell.hosts,
@@ -86,14 +86,14 @@ class Result:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Result:
-        """The result that `as_json` made `row` of.
+        """Return the result that `as_json` turned into `row`.
 
         Raises:
             KeyError: a figure is missing.
             TypeError: one has the wrong type.
             ValueError: one is out of range.
         """
-        row = {"hosts": 1, **row}  # older ones do not say it
+        row = {"hosts": 1, **row}  # older records do not have it
         cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
         if cell.op not in OPERATIONS or cell.dtype not in DTYPES:
             raise ValueError(f"no operation {cell.op!r} of {cell.dtype!r} is known")
@@ -107,12 +107,12 @@ class Result:
 
 
 def ratio(other: Result, ours: Result) -> float | None:
-    """How many times as long `other` takes; None where one is absent."""
+    """Return how many times as long `other` takes; None if one of the two is absent."""
     if other.absent or ours.absent:
         return None
     return other.median / ours.median
 
 
 def shown_name(peer: str) -> str:
-    """The name of a peer, of a path in it the end alone."""
+    """Return the name of a peer, in which a path is cut to its last part."""
     return peer.rpartition("/")[2]

@@ -1,7 +1,7 @@
 """`allhands bench --scale`: what more ranks on this host cost, from start to end.
 
-For each number of ranks and each round there is a new job, whose ranks are forked from
-one process; their store is served here, and counts what goes through it.
+Each round starts a new job for each number of ranks. The ranks are forked from one
+process; this process serves their store, and counts what goes through it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LINES = 20  # of a failed job's output that are shown
 
 @dataclass(frozen=True)
 class Figure:
-    """A column: what is measured of a job, shown in `unit`, which is `size` of it.
+    """A column: one figure of a job, shown in `unit`, which is `size` base units.
 
-    The title is as it stands in a table, in lines.
+    The title is the heading of the column, with its line breaks.
     """
 
     title: str
@@ -69,12 +69,12 @@ class Scale:
     figures: Mapping[str, Sequence[float]]
 
     def median(self, name: str) -> float:
-        """Of the rounds."""
+        """Return the median of the rounds."""
         return float(statistics.median(self.figures[name]))
 
 
 def growth(rows: Sequence[Scale], name: str) -> float | None:
-    """By what a figure grows when the ranks double; None of one number of ranks."""
+    """Return a figure's factor when the ranks double; None for one number of ranks."""
     first, last = rows[0], rows[-1]
     doublings = math.log2(last.ranks / first.ranks)
     if doublings == 0 or first.median(name) <= 0:
@@ -83,10 +83,13 @@ def growth(rows: Sequence[Scale], name: str) -> float | None:
 
 
 def parse_ranks(text: str) -> list[int]:
-    """Numbers with commas; `...` between two of them goes on as the two before it.
+    """Return the numbers of a list with commas, where `...` continues a series.
+
+    `...` stands for further numbers, each the one before it times the ratio of the two
+    numbers before `...`.
 
     Raises:
-        ValueError: that is not how the text is.
+        ValueError: the text has another form.
     """
     numbers: list[int] = []
     parts = [part.strip() for part in text.split(",")]
@@ -113,11 +116,11 @@ def parse_ranks(text: str) -> list[int]:
 def measure_scale(
     numbers: Sequence[int], rounds: int, tell: Callable[[int, int], None]
 ) -> Iterator[Scale]:
-    """The figures of each number of ranks; `tell` hears of each job before it starts.
+    """Yield the figures of each number of ranks; `tell` is called before each job.
 
     Raises:
         JobError: a rank died, or failed.
-        OSError: there are too few descriptors for so many ranks.
+        OSError: this many ranks need more descriptors than a process may have.
     """
     for ranks in numbers:
         measured = []
@@ -129,7 +132,7 @@ def measure_scale(
 
 
 def _measure(ranks: int) -> dict[str, float]:
-    """The figures of one job."""
+    """Measure the figures of one job."""
     secret, mark = secrets.token_hex(32), secrets.token_hex(16)
     server = StoreServer(_HOST, 0, secret, _LIMIT_S)
     places = _run(ranks, _environment(ranks, server.port, secret, mark), mark)
@@ -137,9 +140,9 @@ def _measure(ranks: int) -> dict[str, float]:
     start = ("init", "first_barrier", "destroy")
     steps = {name: list(zip(*[p[name] for p in places], strict=True)) for name in start}
     figures = {
-        # Of a rank alone: it begins when its process runs.
+        # The time of each rank on its own, from when its process runs.
         "init": statistics.median(p["init"][1] - p["init"][0] for p in places),
-        # From when the last rank comes to when the last one goes.
+        # From the arrival of the last rank to the return of the last rank.
         "first_barrier": max(steps["first_barrier"][1])
         - max(steps["first_barrier"][0]),
         "destroy": max(steps["destroy"][1]) - max(steps["destroy"][0]),
@@ -156,7 +159,7 @@ def _measure(ranks: int) -> dict[str, float]:
 
 
 def _environment(ranks: int, port: int, secret: str, mark: str) -> dict[str, str]:
-    """What leads the ranks to a store, as `allhands run` does."""
+    """Return the variables that lead ranks to a store, as `allhands run` sets them."""
     base = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC_")}
     place = settings.LaunchersStore(_HOST, port, port)
     return {
@@ -173,7 +176,7 @@ def _environment(ranks: int, port: int, secret: str, mark: str) -> dict[str, str
 
 
 def _run(ranks: int, environment: Mapping[str, str], mark: str) -> list[dict[str, Any]]:
-    """What each rank has measured; afterwards none is left."""
+    """Return what each rank has measured; afterwards no rank is left."""
     guard = Guard(settings.job_mark.name, mark)
     process = None
     try:

@@ -22,7 +22,7 @@ _PANELS = {
 
 
 def plot_scale(path: Path, rows: Sequence[Scale], title: str) -> None:
-    """Write the picture, with a dashed line for what grows as the ranks do."""
+    """Write the picture; a dashed line shows growth in proportion to the ranks."""
     figure, panels = new_page(len(_PANELS) // 2)
     for panel, (name, members) in zip(panels.flat, _PANELS.items(), strict=True):
         _draw(panel, rows, members)

@@ -11,7 +11,7 @@ from allhands.bench.scale import FIGURES, Scale, growth
 
 __all__ = ["scale_tables"]
 
-# Two, for a terminal of 80 columns has no room for all in one.
+# There are two, as one would not fit a terminal of 80 columns.
 _TABLES = {
     "start and end": [
         *("init", "first_barrier", "destroy", "start_cpu", "requests", "store_bytes"),
@@ -24,7 +24,7 @@ _TABLES = {
 
 
 def scale_tables(rows: Sequence[Scale]) -> Iterator[tuple[str, Table]]:
-    """The tables with their titles; the last line says how a figure grows."""
+    """Yield the tables with their titles; the last line says how a figure grows."""
     for title, names in _TABLES.items():
         table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
         table.add_column("ranks")

@@ -1,10 +1,10 @@
-"""All ranks of a job, forked from here: they meet, operate and end, and tell how long.
+"""All ranks of a job, forked from here: they connect, operate, end, and report times.
 
     python -m allhands.bench.scale_worker RANKS
 
-The environment says where they meet, as that of a rank does. What they have measured is
-a list on stdout, in JSON. Times of day are those of the monotonic clock, which is one
-for all processes of the host.
+The environment says where the ranks meet, as that of any rank does. The program prints
+what the ranks have measured on stdout, as a list in JSON. Times of day are those of the
+monotonic clock, which all processes of the host share.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FEWEST, _MOST = 3, 2000  # calls in a block
 
 
 def _be(rank: int) -> dict[str, Any]:
-    """Be one rank; returns what it has measured."""
+    """Be one rank, and return what it has measured."""
     os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
     shared = _shared_bytes()
     figures: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def _be(rank: int) -> dict[str, Any]:
 
 
 def _time(call: Callable[[], object]) -> tuple[float, float]:
-    """Seconds and CPU seconds of a call, of a block of them."""
+    """Return the seconds and the CPU seconds per call, measured on a block of calls."""
     call()
     dist.barrier()
     begin = perf_counter()
@@ -79,7 +79,7 @@ def _time(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def _shared_bytes() -> int:
-    """Bytes of shared memory that this process maps."""
+    """Return the bytes of shared memory that this process maps."""
     total = 0
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -91,14 +91,14 @@ def _shared_bytes() -> int:
 
 
 def _pss() -> int:
-    """Bytes of memory that this process uses, its part of what is shared."""
+    """Return the bytes of memory of this process, with its part of what is shared."""
     with open("/proc/self/smaps_rollup") as rollup:
         [line] = [line for line in rollup if line.startswith("Pss:")]
     return int(line.split()[1]) << 10
 
 
 def _forked(rank: int, gate: tuple[int, int], results: int) -> int:
-    """Fork a rank; it begins with a byte from `gate`, and ends where there is none."""
+    """Fork a rank; it begins with a byte from `gate`, and exits if `gate` is closed."""
     pid = os.fork()
     if pid:
         return pid
@@ -106,7 +106,8 @@ def _forked(rank: int, gate: tuple[int, int], results: int) -> int:
     try:
         os.close(gate[1])
         if os.read(gate[0], 1):
-            # One piece, for it is smaller than what a pipe takes from one at a time.
+            # One write, which is atomic as it is smaller than the pipe's limit for
+            # that.
             os.write(results, f"{json.dumps(_be(rank))}\n".encode())
             code = 0
     except BaseException:
@@ -116,7 +117,7 @@ def _forked(rank: int, gate: tuple[int, int], results: int) -> int:
 
 
 def main(ranks: int) -> int:
-    """Fork the ranks, let them go, and write what they tell."""
+    """Fork the ranks, let them go, and print what they report."""
     for module in LOADED_LATER["allhands"]:
         import_module(module)
     gate = os.pipe()

@@ -1,4 +1,4 @@
-"""All cells on all peers: a job per peer and number of ranks, and nothing left over."""
+"""All cells on all peers: one job per peer and number of ranks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Suite"]
 class Suite:
     """What is to be measured: `cells` by number of ranks, on `peers`, ours first.
 
-    `tell` hears of each cell and peer before a block of it runs. With more than one of
-    `num_hosts` all ranks are on fake hosts.
+    `tell` is called with a cell and a peer before each block. With more than one of
+    `num_hosts`, all ranks run on fake hosts.
     """
 
     cells: dict[int, list[Cell]]
@@ -31,11 +31,11 @@ class Suite:
     num_hosts: int = 1
 
     def run(self, versions: dict[str, str]) -> Generator[list[Result], None, None]:
-        """The results of all peers, cell by cell; adds to `versions` what ranks say.
+        """Yield the results of all peers, cell by cell; ranks add to `versions`.
 
         Raises:
             JobError: a rank died, failed or got a wrong result.
-            OSError: there can be no fake hosts here.
+            OSError: fake hosts cannot be made here.
         """
         kinds: list[tuple[str, dict[str, str]]] = [(peer, {}) for peer in self.peers]
         for ranks, cells in self.cells.items():

@@ -1,7 +1,7 @@
-"""The results for people: a table per operation and form, a summary at the end.
+"""The results as text: a table per operation and form, and a summary at the end.
 
 A table that is wider than its console leaves out columns, the least needed first, so
-that what it shows is whole.
+that the others are shown in full.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from allhands.bench.results import Result, geometric_mean, ratio, shown_name
 __all__ = ["form", "results_table", "summary_table"]
 
 Row = Sequence[Result]
-_UNBOUNDED = Console(width=1000, height=1000)  # both, for else dumb terminals have 80
+# with only one of the two, a dumb terminal would have 80 columns
+_UNBOUNDED = Console(width=1000, height=1000)
 _FORM_WIDTH = 23  # of a form's text, which may be broken
 
 
 def form(cell: Cell) -> str:
-    """What the cells of one table have in common."""
+    """Return what the cells of one table have in common."""
     where = f" on {cell.hosts} hosts" if cell.hosts > 1 else ""
     shown = [f"{cell.op}, {cell.ranks} ranks{where}"]
     shown += [] if cell.op == "barrier" else [cell.dtype, cell.arrays]
@@ -34,7 +35,7 @@ def form(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class _Column:
-    """One figure of a row; the smaller its `need`, the sooner it is left out."""
+    """One figure of a row; columns with a smaller `need` are left out first."""
 
     head: str
     text: Callable[[Row], str]
@@ -45,10 +46,10 @@ _ALWAYS = 5
 
 
 def results_table(rows: Sequence[Row], copy: dict[int, float], width: int) -> Table:
-    """A line per size of one `form`; `rows` have all peers' results, ours first.
+    """Return a table with a line per size of one `form`.
 
-    `copy` has the bytes per second that one core copies, by size; `width` is the most
-    characters that the table may have, if that can be.
+    `rows` have all peers' results, ours first. `copy` has the bytes per second that one
+    core copies, by size. The table has at most `width` characters, if that is possible.
     """
     columns = _columns([shown_name(result.peer) for result in rows[0]], copy)
     for least in range(_ALWAYS + 1):
@@ -133,9 +134,9 @@ def _busbw(row: Row) -> str:
 
 
 def summary_table(rows: Sequence[Row], width: int) -> Table | None:
-    """How many times as long the others take, by operation; None without others.
+    """Return how many times as long others take, by operation; None without others.
 
-    `width` is the most characters that it may have, if that can be.
+    The table has at most `width` characters, if that is possible.
     """
     if len(rows[0]) < 2:
         return None
@@ -150,7 +151,7 @@ def summary_table(rows: Sequence[Row], width: int) -> Table | None:
 
 
 def _summaries(groups: dict[str, list[Row]], num_figures: int) -> Table:
-    """A line per form, with the first so many figures of each of the others."""
+    """Return a line per form, with `num_figures` figures of each other peer."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("operation", min_width=_FORM_WIDTH)
     first = next(iter(groups.values()))[0]

@@ -1,8 +1,8 @@
 """The numbers of the tuning that depend on the machine, and how they are chosen.
 
-A threshold is the size at which one way gives way to another. So two jobs measure the
-same cells, one that goes the one way at every size and one that goes the other; the
-times of any threshold between them are known then.
+A threshold is the size from which on another algorithm is used. Two jobs measure the
+same cells, one job with the one algorithm at every size and one job with the other.
+Their times give the times with any threshold in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 _K, _M = 1 << 10, 1 << 20
 NEVER = 1 << 40
-_GAIN = 1.02  # less is noise, and the number stays
+_GAIN = 1.02  # a smaller gain is noise, and the number stays
 
 _STAGED = {
     "read_bytes": NEVER,
@@ -59,12 +59,14 @@ VARIANTS: Mapping[str, Mapping[str, int]] = {
 
 @dataclass(frozen=True)
 class Threshold:
-    """One number, or several that are the same: `names`.
+    """One number of the tuning, or several with the same value: `names`.
 
     `ops` have cells of `sizes`, in bytes of the larger buffer, on numbers of ranks that
-    `is_for` says. Below the number a cell takes the times of the variant `below`, from
-    it on those of `above`. Compared with the number is the size, or a part of it if
-    `is_of_shares`; a cell of just that size is below if `is_most`.
+    `is_for` accepts. A cell below the number takes the time of the variant `below`; the
+    other cells take that of `above`. The size is compared with the number, or, if
+    `is_of_shares`, a part of the size; with `is_most` a cell of exactly that size
+    counts as
+    below.
     """
 
     names: Sequence[str]
@@ -78,19 +80,19 @@ class Threshold:
     is_most: bool = False
 
     def cells(self, ranks: int) -> list[Cell]:
-        """Those that show where the number should be."""
+        """Return the cells that show where the number should be."""
         ops = [op for op in self.ops if self.is_for(op, ranks)]
         return [_cell(ranks, op, size) for op in ops for size in self.sizes]
 
     def variant(self, cell: Cell, number: int) -> str:
-        """The one whose time `cell` would take."""
+        """Return the variant whose time `cell` would take."""
         size = _compared(cell) if self.is_of_shares else cell.size
         is_above = size > number if self.is_most else size >= number
         return self.above if is_above else self.below
 
 
 def _compared(cell: Cell) -> int:
-    """What one rank gets from another, or what others need not stage."""
+    """Return the bytes that a rank gets from another, or that others need not stage."""
     share = cell.size // cell.ranks
     if cell.op == "scatter":
         return cell.size - share
@@ -186,7 +188,7 @@ THRESHOLDS = (
         is_most=True,
     ),
 )
-# Of what is staged before the ranks meet, which no size decides.
+# How much is staged before the ranks meet; no size decides this one.
 _CHUNKS = {
     128 * _K: "staged by 128K",
     256 * _K: "staged",
@@ -195,12 +197,12 @@ _CHUNKS = {
 }
 _CHUNKED = [("all_reduce", _M), ("all_reduce", 4 * _M), ("all_gather_single", 4 * _M)]
 
-# Seconds that a cell takes, by variant.
+# The seconds that a cell takes, by variant.
 Times = Mapping[Cell, Mapping[str, float]]
 
 
 def plan(ranks: int) -> dict[Cell, list[str]]:
-    """What is to be measured on so many ranks: the variants of each cell."""
+    """Return what is to be measured on `ranks` ranks: the variants of each cell."""
     wanted: dict[Cell, list[str]] = {}
     for threshold in THRESHOLDS:
         for cell in threshold.cells(ranks):
@@ -212,7 +214,7 @@ def plan(ranks: int) -> dict[Cell, list[str]]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A number and why: the cells at stake would take `gain` times as long as now."""
+    """A number and its gain: the cells would take `gain` times as long as now."""
 
     name: str
     now: int
@@ -221,10 +223,11 @@ class Choice:
 
 
 def choose(times: Times, now: Mapping[str, int]) -> list[Choice]:
-    """The best number for each name whose cells were measured.
+    """Return the best number for each name whose cells were measured.
 
-    It is the number of the least geometric mean; the present one, `now`, stays where
-    no other is 2 % better.
+    The best number has the smallest geometric mean of times. The present one, `now`,
+    stays
+    where no other is 2 % better.
     """
     choices: list[Choice] = []
     for threshold in THRESHOLDS:
@@ -258,7 +261,7 @@ def _mean(seconds: Iterable[float]) -> float:
 
 
 def _best(name: str, costs: Mapping[int, float], now: int) -> Choice:
-    """Of equal ones the one in the middle: it has the most room for error."""
+    """Return the middle one of equally good numbers: it has the most room for error."""
     present = costs.get(now, math.inf)
     least = min(costs.values())
     if present <= least * _GAIN:

@@ -1,4 +1,4 @@
-"""`allhands bench --torch`: steps of training with PyTorch, on Gloo and on ours."""
+"""`allhands bench --torch`: steps of training with PyTorch, on Gloo and on allhands."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from allhands.bench.job import JobError
 
 __all__ = ["Row", "measure_training", "training_table"]
 
-_LIMIT_S = 1800.0  # many times what they take
+_LIMIT_S = 1800.0  # many times what the ranks take
 _LEAVE_S = 10.0  # for the launcher to end its ranks
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured: seconds of the slowest rank, round by round.
+    """One row of the results: seconds of the slowest rank, round by round.
 
     Args:
         name: an operation, or a wrapper and its model.
@@ -41,21 +41,22 @@ class Row:
     seconds: Mapping[str, Sequence[float]]
 
     def time(self, column: str) -> float | None:
-        """The median of the rounds; None where that has no meaning."""
+        """Return the median of the rounds; None where the row has no such column."""
         seconds = self.seconds.get(column)
         return None if seconds is None else float(median(seconds))
 
     @property
     def speedup(self) -> float:
-        """Gloo's time over ours: the median of the rounds' ratios."""
+        """Gloo's time divided by ours: the median of the rounds' ratios."""
         pairs = zip(self.seconds["gloo"], self.seconds["allhands"], strict=True)
         return median(gloo / ours for gloo, ours in pairs)
 
     @property
     def added(self) -> float | None:
-        """What ours adds to a step, as a part of what Gloo adds.
+        """What our engine adds to a step, as a fraction of what Gloo adds.
 
-        None of others, and where Gloo adds nothing that can be measured.
+        It is None for rows that are no steps, and where Gloo adds nothing that can be
+        measured.
         """
         if "alone" not in self.seconds:
             return None
@@ -68,10 +69,10 @@ class Row:
 
 
 def measure_training(ranks: int, rounds: int) -> tuple[str, list[Row]]:
-    """The version of torch, and what so many ranks of this host took.
+    """Return the version of torch, and the times of `ranks` ranks on this host.
 
     Raises:
-        JobError: the ranks failed; with the end of what they printed.
+        JobError: the ranks failed; the message holds the end of what they printed.
     """
     with TemporaryDirectory(prefix="allhands-bench-") as folder:
         path = Path(folder) / "figures"
@@ -116,7 +117,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def training_table(rows: Sequence[Row]) -> Table:
-    """A line for each; times in milliseconds."""
+    """Return a table with a line for each row and times in milliseconds."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("", no_wrap=True)
     heads = ("alone", "silent", "gloo", "allhands")

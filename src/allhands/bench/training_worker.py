@@ -2,8 +2,8 @@
 
     python -m allhands.bench.training_worker FILE ROUNDS
 
-Both engines run in one program, in turn, so that what else the machine does meets both.
-Rank 0 writes the figures to FILE.
+Both engines run in one program and take turns, so that other load on the machine
+affects both. Rank 0 writes the figures to FILE.
 """
 
 import gc
@@ -23,8 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 __all__ = ["main"]
 
-_BLOCK_S = 0.1  # of steps in a row, or of calls
-_MOST = 1000  # of them
+_BLOCK_S = 0.1  # of steps or calls in a row
+_MOST = 1000  # steps or calls in a block
 _WARM_UP = 3
 
 Call = Callable[[], Any]
@@ -67,7 +67,7 @@ def _alone(model: Any) -> nn.Module:
 
 
 def _data_parallel(model: Any, group: Any, is_silent: bool = False) -> nn.Module:
-    """DDP; a silent one leaves the gradients as they are."""
+    """Return the model in DDP; a silent DDP leaves the gradients as they are."""
     module = DistributedDataParallel(_alone(model), process_group=group)
     if is_silent:
         module.register_comm_hook(None, _leave)
@@ -76,7 +76,7 @@ def _data_parallel(model: Any, group: Any, is_silent: bool = False) -> nn.Module
 
 def _leave(
     _: object,
-    bucket: dist.GradBucket,  # torch looks at these annotations
+    bucket: dist.GradBucket,  # torch checks these annotations
 ) -> torch.futures.Future[torch.Tensor]:
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
@@ -95,7 +95,7 @@ def _sharded(model: Any, group: Any) -> nn.Module:
 
 
 def _training(name: str, gloo: Any, ours: Any) -> dict[str, dict[str, Call]]:
-    """What is measured of a model: by row, by column."""
+    """Return the calls to measure of a model, by row and by column."""
     model = _MODELS[name]
     inputs = model()[1]
     alone = _step(_alone(model), inputs)
@@ -125,7 +125,7 @@ def _operations(gloo: Any, ours: Any) -> dict[str, dict[str, Call]]:
 
 
 def _block(call: Call, count: int, group: Any) -> float:
-    """Seconds per call on this rank."""
+    """Return the seconds per call on this rank."""
     dist.barrier(group=group)
     start = perf_counter()
     for _ in range(count):
@@ -134,14 +134,14 @@ def _block(call: Call, count: int, group: Any) -> float:
 
 
 def _count(call: Call, group: Any) -> int:
-    """How many make a block, as the ranks agree; they have warmed up then."""
+    """Return how many calls make a block, the same on all ranks; warm up the ranks."""
     seconds = torch.tensor(_block(call, _WARM_UP, group))
     dist.broadcast(seconds, 0, group=group)
     return min(max(int(_BLOCK_S / seconds.item()), 1), _MOST)
 
 
 def _measure(calls: dict[str, Call], rounds: int, group: Any) -> dict[str, list[float]]:
-    """Seconds of each, of its slowest rank, round by round."""
+    """Return the seconds of each call on its slowest rank, round by round."""
     names = list(calls)
     counts = {name: _count(calls[name], group) for name in names}
     seconds = torch.zeros(rounds, len(names), dtype=torch.float64)
@@ -166,7 +166,7 @@ def main(path: str, rounds: str) -> None:
             rows.append({"name": name, **_measure(calls, int(rounds), ours)})
             gc.collect()
 
-    gc.disable()  # a collection would hit one step of one of them
+    gc.disable()  # a collection would slow down one step of one engine
     note(_operations(gloo, ours))
     for name in _MODELS:
         note(_training(name, gloo, ours))

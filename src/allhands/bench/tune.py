@@ -1,4 +1,4 @@
-"""`allhands tune`: finds the numbers that suit this machine, and keeps them."""
+"""`allhands tune`: finds the tuning numbers that suit this machine, and saves them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["main"]
 
 
 def main(args: Sequence[str]) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = _parser()
     given = parser.parse_args(args)
     console = Console(width=None if sys.stdout.isatty() else 80, highlight=False)
@@ -117,7 +117,7 @@ def _tune(given: argparse.Namespace, console: Console) -> None:
 
 
 def _check_places(given: argparse.Namespace) -> None:
-    """Fail before the measuring, not after it."""
+    """Fail before the measuring rather than after it."""
     if given.json and not os.access(given.json.parent, os.W_OK):
         raise OSError(f"--json: {str(given.json)!r} cannot be written")
     if not given.dry_run:
@@ -143,7 +143,7 @@ def _tell(progress: Progress, task: Any, text: str) -> None:
 
 
 def _times(ranks: int, rounds: int, tell: Callable[[str], None]) -> Times:
-    """Of all cells on so many ranks, in turn on the variants that matter to each."""
+    """Measure all cells on `ranks` ranks, in turn on the variants of each cell."""
     effort = Effort(rounds, 0.005)
     times = {}
     kinds = [(OURS, _environment(changes)) for changes in VARIANTS.values()]
@@ -154,14 +154,14 @@ def _times(ranks: int, rounds: int, tell: Callable[[str], None]) -> Times:
             chosen = [by_variant[variant] for variant in variants]
             results = measure(cell, chosen, effort, _ignore)
             times[cell] = {
-                variant: min(result.blocks)  # what disturbs only adds
+                variant: min(result.blocks)  # other load only adds to the time
                 for variant, result in zip(variants, results, strict=True)
             }
     return times
 
 
 def _ignore(_: Job) -> None:
-    """Who watches hears of cells."""
+    """Do nothing: the progress is shown by cells."""
 
 
 def _environment(changes: Mapping[str, int]) -> dict[str, str]:
@@ -183,7 +183,7 @@ def _table(numbers: Sequence[int], cpus: int, choices: Sequence[Choice]) -> Tabl
 
 
 def _readable(size: int) -> str:
-    """As the setting takes it."""
+    """Return the size as the setting takes it."""
     if size >= NEVER:
         return "never"
     for unit, one in (("M", 1 << 20), ("K", 1 << 10)):
@@ -203,7 +203,7 @@ def _conclude(
         name: {choice.name: choice.best for choice in choices}
         for name, choices in found.items()
     }
-    # What was not measured now stays as it was.
+    # Numbers that were not measured now stay as they were.
     tuned = Tuned(
         numbers.get("roomy", before.roomy), numbers.get("crowded", before.crowded)
     )

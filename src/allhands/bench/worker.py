@@ -1,10 +1,11 @@
-"""One rank of one peer: does what the measuring process says, and sleeps in between.
+"""One rank of one peer: carries out the commands of the measuring process.
 
     python -m allhands.bench.worker PEER FOLDER [RANK SIZE]
 
-It connects to FOLDER/socket, in a directory that only this user can enter. A command is
-a tuple, the name of a method of `Worker` and its arguments; the answer is a pair,
-whether it went well and its result. The end of the connection is the end of the rank.
+Between commands the rank sleeps. It connects to FOLDER/socket, in a directory that only
+this user can enter. A command is a tuple of the name of a method of `Worker` and its
+arguments; the answer is a pair: whether the command went well, and its result. When the
+connection ends, the rank ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Worker:
         self._call: Callable[[], Any] | None = None
 
     def prepare(self, cell: Cell) -> str:
-        """Make ready for `cell` and check one call; if the peer can't: why."""
+        """Prepare `cell` and check one call; return why the peer cannot, if so."""
         self.drop()
         try:
             data = Data(cell, self._peer.rank, self._peer.allocate(cell))
@@ -44,7 +45,7 @@ class Worker:
             self.check()
         except Absent as absent:
             return str(absent)
-        except RuntimeError as error:  # how torch says it, at the call
+        except RuntimeError as error:  # torch reports it so, at the call
             if "not support" not in str(error):
                 raise
             return str(error)
@@ -60,7 +61,7 @@ class Worker:
         data.clear()
 
     def block(self, warm_up: int, calls: int) -> float:
-        """Seconds that this rank took for `calls` calls in a row, after a barrier."""
+        """Return this rank's seconds for `calls` calls in a row, after a barrier."""
         _, call = self._ready()
         for _ in repeat(None, warm_up):
             call()
@@ -71,7 +72,7 @@ class Worker:
         return perf_counter() - start
 
     def each(self, calls: int) -> list[float]:
-        """Seconds of each of `calls` calls in a row, timed alone, after a barrier."""
+        """Return the seconds of each of `calls` calls after a barrier, timed alone."""
         _, call = self._ready()
         self._peer.barrier()
         seconds = []
@@ -82,7 +83,7 @@ class Worker:
         return seconds
 
     def drop(self) -> None:
-        """Let the arrays go."""
+        """Drop the arrays."""
         self._data = self._call = None
 
     def _ready(self) -> tuple[Data, Callable[[], Any]]:
@@ -97,7 +98,7 @@ def main(name: str, folder: str, *place: str) -> None:
         peer = find_peer(name)(folder, *map(int, place))
         connection.send((peer.rank, os.uname().nodename, peer.versions()))
         worker = Worker(peer)
-        gc.disable()  # a collection would hit one call of one peer
+        gc.disable()  # a collection would slow down one call of one peer
         while True:
             peer.rest(connection.poll)
             try:

@@ -1,4 +1,4 @@
-"""What is measured against what; each peer is one file here and one row of PEERS."""
+"""The peers that are measured; each peer has one file here and one row of PEERS."""
 
 from allhands.bench.peers.base import Absent, Peer
 from allhands.bench.peers.gloo import Gloo
@@ -15,7 +15,7 @@ PEERS: dict[str, type[Peer]] = {
 
 
 def find_peer(name: str) -> type[Peer]:
-    """The peer of this name, which may end in a colon and one of its forms.
+    """Return the peer with this name, which may end in a colon and a form of the peer.
 
     Raises:
         ValueError: there is no such peer, or no such form of it.

@@ -1,4 +1,4 @@
-"""What a peer must offer: how its ranks start, and one call per cell."""
+"""The interface of a peer: how its ranks start, and one call per cell."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ class Peer(ABC):
 
     name: ClassVar[str]
     needs_hosts: ClassVar[bool] = False
-    """Whether it is measured between hosts only."""
+    """Whether the peer is measured between hosts only."""
     rank: int
     size: int
 
     @abstractmethod
     def __init__(self, folder: str, *place: int) -> None:
-        """Join the job; `place` is what `commands` put behind the folder."""
+        """Join the job; `place` is what `commands` adds after the folder."""
 
     @classmethod
     def variant(cls, text: str) -> type[Peer]:
-        """The peer in another form, which stands behind its name and a colon.
+        """Return the peer in another form, given after its name and a colon.
 
         Raises:
-            ValueError: there is no such form of it.
+            ValueError: the peer has no such form.
         """
         raise ValueError(f"{cls.name} has no other forms, such as {text!r}")
 
     @classmethod
     @abstractmethod
     def missing(cls) -> str:
-        """Why this peer cannot be measured here, with the remedy; else empty."""
+        """Say why this peer cannot be measured here, and the remedy; else empty."""
 
     @classmethod
     def commands(
         cls, size: int, folder: str, hosts: FakeHosts | None = None
     ) -> list[list[str]]:
-        """The command lines that start all ranks: here a process for each.
+        """Return the command lines that start all ranks: here one process for each.
 
-        With `hosts` they are on these, as `FakeHosts.host_of` says.
+        With `hosts` each rank runs on the host that `FakeHosts.host_of` gives.
         """
         commands = []
         for rank in range(size):
@@ -71,19 +71,19 @@ class Peer(ABC):
 
     @classmethod
     def worker(cls, folder: str) -> list[str]:
-        """The command of a rank that finds out by itself which one it is."""
+        """Return the command of a rank that finds out by itself which rank it is."""
         return [*_WORKER, cls.name, folder]
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Name and version of the libraries that carry the data."""
+        """Return the names and versions of the libraries that carry the data."""
 
     @abstractmethod
     def barrier(self) -> None:
         """Return when all ranks have called it."""
 
     def allocate(self, cell: Cell) -> Allocate:
-        """What makes the arrays of `cell`, zeros.
+        """Return the function that allocates the arrays of `cell`, filled with zeros.
 
         Raises:
             Absent: the peer has no such arrays.
@@ -92,20 +92,20 @@ class Peer(ABC):
 
     @abstractmethod
     def prepare(self, cell: Cell, data: Data) -> Call:
-        """The call to be timed, with everything made ready that a user would reuse.
+        """Return the call to time, with everything that a user would reuse made ready.
 
         Raises:
-            Absent: the peer cannot do this cell.
+            Absent: the peer cannot run this cell.
         """
 
     def complete(self) -> None:  # noqa: B027
-        """Do what the call leaves out, untimed; nothing, but for what is a floor."""
+        """Do, untimed, what the call leaves out; only bare sockets need it."""
 
     def rest(self, is_asked: Callable[[float], bool]) -> None:  # noqa: B027
-        """Do what others may need, until `is_asked`, which waits so many seconds."""
+        """Help other ranks along until `is_asked`, which waits that many seconds."""
 
     def ping_pong(self, cell: Cell, ends: Callable[[int], tuple[Call, Call]]) -> Call:
-        """Partners send to each other in turn; a rank without one is idle.
+        """Return the call in which partners send in turn; without one it does nothing.
 
         `ends` of the partner's rank gives the calls that send to and receive from it.
         """
@@ -122,9 +122,11 @@ class Peer(ABC):
         return call
 
     def exchange(self, cell: Cell, both: Callable[[int], Call]) -> Call:
-        """Partners send to each other at once; a rank without one is idle.
+        """Return the call in which partners send at the same time.
 
         `both` of the partner's rank gives the call that sends to and receives from it.
+        The call
+        of a rank without a partner does nothing.
         """
         partner = cell.partner(self.rank)
         return (lambda: None) if partner is None else both(partner)

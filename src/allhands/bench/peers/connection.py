@@ -1,4 +1,4 @@
-"""A bare TCP connection between two ranks, that spins: it never sleeps."""
+"""A bare TCP connection between two ranks, which polls and never sleeps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from allhands.store import FileStore
 
 __all__ = ["Connection", "connect_all"]
 
-_LIMIT_S = 60.0  # for ranks to meet
-_LOOKS = 100_000  # in vain, until it is found out whether the other one is still there
+_LIMIT_S = 60.0  # for ranks to connect
+_LOOKS = 100_000  # in vain, before a check whether the other rank is still alive
 _RANK_BYTES = 4
 
-# The C library's own: nothing is raised where there is nothing yet, which takes longer
-# than the look. PyDLL: no other thread here wants the interpreter meanwhile.
+# These are the C library's functions, as Python's methods raise an exception when
+# nothing
+# has arrived yet, which takes longer than the look itself. PyDLL keeps the GIL: no
+# other
+# thread here needs it meanwhile.
 _LIBC = ctypes.PyDLL(None, use_errno=True)
 _send, _recv = _LIBC.send, _LIBC.recv
 for _function in _send, _recv:
@@ -46,15 +49,15 @@ class Connection:
         self._poll.register(self._fd, 0)
 
     def send(self, address: int, num_bytes: int) -> None:
-        """Hand all of it over to the kernel."""
+        """Hand all bytes over to the kernel."""
         self.exchange(address, num_bytes, 0, 0)
 
     def recv(self, address: int, num_bytes: int) -> None:
-        """Fill all of it."""
+        """Receive until all bytes are filled."""
         self.exchange(0, 0, address, num_bytes)
 
     def exchange(self, source: int, to_send: int, target: int, to_recv: int) -> None:
-        """Send `to_send` bytes, and at the same time receive `to_recv`."""
+        """Send `to_send` bytes, and at the same time receive `to_recv` bytes."""
         fd, looks = self._fd, 0
         while to_send or to_recv:
             if to_send:
@@ -74,24 +77,26 @@ class Connection:
                 self._check()
 
     def _check(self, is_ended: bool = False) -> None:
-        # What a poll tells without being asked is an error, or the end of both ways.
+        # With no events asked for, a poll reports only an error or a closed connection.
         if is_ended or self._poll.poll(0):
             raise ConnectionResetError("the rank at the other end has ended")
         if (error := ctypes.get_errno()) not in (0, errno.EAGAIN):
             raise OSError(error, os.strerror(error))
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the connection."""
         self._socket.close()
 
 
 def connect_all(
     store: FileStore, rank: int, size: int, address: str
 ) -> dict[int, Connection]:
-    """A connection to each other rank; this one listens at `address` for those above.
+    """Return a connection to each other rank; this rank listens at `address`.
+
+    A rank connects to the ranks below it, and those above connect to it.
 
     Raises:
-        OSError: that address is not this host's, or a rank did not come in time.
+        OSError: the address is not this host's, or a rank did not connect in time.
     """
     connections = {}
     with socket.create_server((address, 0), backlog=size) as listener:

@@ -15,7 +15,7 @@ __all__ = ["Gloo"]
 
 
 class Gloo(TorchApi):
-    """A rank of torch's; always on tensors, in whatever arrays ours are measured."""
+    """A rank of torch's Gloo; it uses tensors, whatever arrays the cell names."""
 
     name = "gloo"
 
@@ -44,7 +44,7 @@ class Gloo(TorchApi):
         return {"torch": torch.__version__}
 
     def wrap(self, cell: Cell, array: np.ndarray[Any, Any]) -> Any:
-        """Always a tensor."""
+        """Return a tensor, whatever the cell says."""
         return as_tensor(array)
 
     def close(self) -> None:

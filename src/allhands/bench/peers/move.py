@@ -1,4 +1,4 @@
-"""What one of two ranks has to move in a collective, and what is left to do then."""
+"""What one of two ranks has to move in a collective, and what remains to do then."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Move(NamedTuple):
-    """A rank sends `sent` and receives into `received`; None: nothing.
+    """A rank sends `sent` and receives into `received`; None means nothing.
 
-    Left is `target`, where there is one: it takes the rank's `own` share, and the sum
-    with what was received.
+    If there is a `target`, the rest of the work is to copy the rank's `own` share into
+    it,
+    and to add what was received where the operation sums.
     """
 
     sent: Array | None
@@ -27,7 +28,7 @@ class Move(NamedTuple):
     is_summed: bool = False
 
     def complete(self) -> None:
-        """Do what is left."""
+        """Do the rest of the work."""
         if self.target is None:
             return
         if self.own is not None:
@@ -38,7 +39,7 @@ class Move(NamedTuple):
 
 
 def move_of(op: str, rank: int, data: Data) -> Move:
-    """That of `rank`, 0 or 1; of a collective with a root, it is 0."""
+    """Return the move of `rank`, 0 or 1; the root, where there is one, is rank 0."""
     other, input, output = 1 - rank, data.input, data.output
 
     def share(array: Array | None, number: int) -> Array | None:

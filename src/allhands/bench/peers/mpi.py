@@ -1,4 +1,4 @@
-"""MPI by mpi4py, its ranks under their own mpiexec."""
+"""MPI through mpi4py; its own mpiexec starts the ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Mpi", "find_mpiexec", "way_to"]
 _DATATYPES = {
     "float32": "FLOAT",
     "float64": "DOUBLE",
-    "float16": "FLOAT16_T",  # these two since mpi4py 4.1, on a library that has them
+    "float16": "FLOAT16_T",  # these two need mpi4py 4.1, and a library that has them
     "bfloat16": "BFLOAT16_T",
     "int8": "INT8_T",
     "uint8": "UINT8_T",
@@ -44,8 +44,9 @@ _FUNCTIONS = {
     "scatter": "Scatter",
     "barrier": "Barrier",
 }
-# What Open MPI wants before it starts more ranks than cores, or as root in a container.
-# Version 4 reads OMPI_MCA_*, version 5 PRTE_MCA_*; MPICH none of them.
+# Open MPI needs these to start more ranks than cores, or as root in a container.
+# Version 4
+# reads OMPI_MCA_*, version 5 PRTE_MCA_*; MPICH reads none of them.
 _OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -60,7 +61,8 @@ _OPEN_MPI = {
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.1
 _NETMODS = ("ofi", "ucx")
-# In place of ssh: options, a host, a command for a shell there.
+# This script is called in place of ssh, with options, a host, and a command for a shell
+# there.
 _AGENT = """#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
 host=$1
@@ -74,19 +76,19 @@ esac
 
 
 def find_mpiexec() -> str | None:
-    """Find mpiexec beside this interpreter, where wheels put it; else in PATH."""
+    """Return the mpiexec beside this interpreter, where wheels put it, or in PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("mpiexec")
 
 
 class Mpi(Peer):
-    """A rank of MPI's; always on NumPy arrays, with the datatype spelled out."""
+    """A rank of MPI; it uses NumPy arrays, with the datatype spelled out."""
 
     name = "mpi"
     netmod: ClassVar[str] = ""
-    """What MPICH goes by; its own choice."""
+    """MPICH's netmod; empty for the one that MPICH chooses."""
     folder: ClassVar[str] = ""
-    """Where another MPI is installed than the usual one."""
+    """The folder of another MPI than the usual one."""
 
     def __init__(self, folder: str, *place: int) -> None:
         from mpi4py import MPI
@@ -97,7 +99,7 @@ class Mpi(Peer):
 
     @classmethod
     def variant(cls, text: str) -> type[Peer]:
-        """Over one of MPICH's netmods; or another MPI, by the folder of its `bin`."""
+        """Return MPI over a netmod of MPICH, or the MPI in the folder `text`."""
         if text in _NETMODS:
             return type("MpiOver", (cls,), {"name": f"mpi:{text}", "netmod": text})
         if os.access(Path(text, "bin", "mpiexec"), os.X_OK):
@@ -122,7 +124,7 @@ class Mpi(Peer):
     def commands(
         cls, size: int, folder: str, hosts: FakeHosts | None = None
     ) -> list[list[str]]:
-        """One command: mpiexec starts the ranks, on all hosts."""
+        """Return one command: mpiexec starts the ranks, on all hosts."""
         variables = dict(_OPEN_MPI)
         program = find_mpiexec() or "mpiexec"
         if cls.netmod:
@@ -149,7 +151,7 @@ class Mpi(Peer):
         self.comm.Barrier()
 
     def rest(self, is_asked: Callable[[float], bool]) -> None:
-        """See `Peer.rest`; what MPI has to send goes out only while it is called."""
+        """See `Peer.rest`; MPI makes progress with messages only while it is called."""
         pause = _SHORTEST_PAUSE_S
         while not is_asked(pause):
             self.comm.Iprobe()
@@ -177,9 +179,9 @@ class Mpi(Peer):
         return _started(getattr(self.comm, f"{name}_init")(*args))
 
     def _buffer(self, cell: Cell, array: np.ndarray[Any, Any]) -> list[Any]:
-        """`array` with its datatype; what is not reduced may be bytes."""
+        """Return `array` with its datatype; if it is not reduced, it may be bytes."""
         datatype = getattr(self.mpi, _DATATYPES[cell.dtype], self.mpi.DATATYPE_NULL)
-        # The buffer protocol does not know bfloat16, so mpi4py is shown its bytes.
+        # The buffer protocol has no bfloat16, so mpi4py gets a view of the bytes.
         shown = array.view(np.uint8) if cell.dtype == "bfloat16" else array
         if datatype != self.mpi.DATATYPE_NULL:
             return [shown, datatype]
@@ -188,7 +190,7 @@ class Mpi(Peer):
         return [array.view(np.uint8), self.mpi.BYTE]
 
     def _arguments(self, cell: Cell, data: Data, input: Any, output: Any) -> Any:
-        """What is passed, by position; one rank's share is sent to each rank."""
+        """Return the positional arguments; each rank gets one rank's share."""
         if cell.op == "barrier":
             return ()
         if cell.op == "broadcast":
@@ -205,7 +207,7 @@ class Mpi(Peer):
     def _ends(
         self, cell: Cell, input: Any, output: Any, rank: int
     ) -> tuple[Call, Call]:
-        """The calls that send to and receive from `rank`."""
+        """Return the calls that send to and receive from `rank`."""
         comm = self.comm
         if cell.mode == "sync":
             return partial(comm.Send, input, rank), partial(comm.Recv, output, rank)
@@ -216,7 +218,7 @@ class Mpi(Peer):
         return (lambda: isend(input, rank).Wait()), (lambda: irecv(output, rank).Wait())
 
     def _both(self, cell: Cell, input: Any, output: Any, rank: int) -> Call:
-        """The call that sends to and receives from `rank` at the same time."""
+        """Return the call that sends to and receives from `rank` at the same time."""
         comm = self.comm
         if cell.mode == "sync":
             return partial(comm.Sendrecv, input, rank, 0, output, rank, 0)
@@ -233,7 +235,7 @@ class Mpi(Peer):
         return call
 
     def close(self) -> None:
-        """MPI ends with the process, by mpi4py."""
+        """Do nothing: mpi4py finalizes MPI when the process ends."""
 
 
 def _with(variables: dict[str, str], command: list[str]) -> list[str]:
@@ -241,10 +243,11 @@ def _with(variables: dict[str, str], command: list[str]) -> list[str]:
 
 
 def way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
-    """What has mpiexec start the ranks on `hosts`, of MPICH and of Open MPI 4 and 5.
+    """Return the variables by which mpiexec of MPICH, Open MPI 4 or 5 uses `hosts`.
 
-    Both take a program in place of ssh, and a file of hosts with how many ranks each
-    gets; MPICH's is written in another way.
+    Both libraries take a program in place of ssh, and a file that lists the hosts with
+    the
+    number of ranks on each; MPICH's file has another format.
     """
     mpich, open_mpi, agent = (folder / name for name in ("hosts", "slots", "agent"))
     each = size // len(hosts)
@@ -267,8 +270,9 @@ def way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
         "PRTE_MCA_plm_ssh_agent": str(agent),
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_default_hostfile": str(open_mpi),
-        # A daemon does not start where one of the same number, which hosts of their
-        # own numbers have again and again, has left its files.
+        # A daemon leaves files in its temporary folder, and does not start where one
+        # with the
+        # same pid has left some. Pids of fake hosts are the same again and again.
         "TMPDIR": str(folder),
     }
 

@@ -1,4 +1,4 @@
-"""This package."""
+"""This package as a peer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from allhands.bench.peers.torch_api import TorchApi, as_tensor
 
 __all__ = ["Native"]
 
-_PORT = 29500  # of the launchers, on hosts where nobody else has any
+_PORT = 29500  # of the launchers; on fake hosts no other program uses it
 
 
 class Native(TorchApi):
-    """A rank of ours, on NumPy arrays, torch tensors or shared arrays."""
+    """A rank of this package, on NumPy arrays, torch tensors or shared arrays."""
 
     name = "allhands"
 
@@ -37,14 +37,14 @@ class Native(TorchApi):
 
     @classmethod
     def missing(cls) -> str:
-        """Never: it is this package."""
+        """Return an empty text: this package is always there."""
         return ""
 
     @classmethod
     def commands(
         cls, size: int, folder: str, hosts: FakeHosts | None = None
     ) -> list[list[str]]:
-        """Between hosts a launcher on each."""
+        """Return one command per rank, or between hosts one launcher per host."""
         if hosts is None:
             return super().commands(size, folder)
         launcher = [
@@ -63,11 +63,11 @@ class Native(TorchApi):
         return {name: version(name) for name in ("allhands", "numpy")}
 
     def allocate(self, cell: Cell) -> Allocate:
-        """In shared memory, where the cell says so."""
+        """Allocate in shared memory if the cell says so."""
         return self.find("empty_shared") if cell.arrays == "shared" else fresh_zeros
 
     def wrap(self, cell: Cell, array: np.ndarray[Any, Any]) -> Any:
-        """As the cell says."""
+        """Return `array` as the kind of array that the cell says."""
         return as_tensor(array) if cell.arrays == "torch" else array
 
     def close(self) -> None:

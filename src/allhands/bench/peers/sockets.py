@@ -1,8 +1,9 @@
-"""Bare TCP sockets: what the kernel takes to move the bytes that have to be moved.
+"""Bare TCP sockets: the time that the kernel takes to move the bytes.
 
-No library, but the floor of what one can reach between hosts: two ranks send and
-receive, at once, what an operation moves between them, and never sleep. They sum
-nothing and do not copy a rank's own share; `complete` makes up for that.
+This peer is no library, but the lower limit of the time between hosts: two ranks send
+and receive at the same time what an operation has to move between them, and never
+sleep. They sum nothing and do not copy a rank's own share; `complete` does that
+afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["Sockets"]
 
 
 class Sockets(Peer):
-    """A rank with a connection to each other one."""
+    """A rank with a connection to each other rank."""
 
     name = "sockets"
     needs_hosts = True
@@ -37,15 +38,15 @@ class Sockets(Peer):
 
     @classmethod
     def missing(cls) -> str:
-        """Never: the kernel has them."""
+        """Return an empty text: every kernel has TCP sockets."""
         return ""
 
     def versions(self) -> dict[str, str]:
-        """No library carries the data."""
+        """Return nothing: no library carries the data."""
         return {}
 
     def barrier(self) -> None:
-        """See `Peer.barrier`; each round, it hears of twice as many ranks."""
+        """See `Peer.barrier`; with each round, a rank hears of twice as many ranks."""
         sent, received = self._bytes.ctypes.data, self._bytes.ctypes.data + 1
         distance = 1
         while distance < self.size:
@@ -92,5 +93,5 @@ class Sockets(Peer):
 
 
 def _memory(array: Array | None) -> tuple[int, int]:
-    """Where it is, and its number of bytes."""
+    """Return the array's address and its number of bytes."""
     return (0, 0) if array is None else (array.ctypes.data, array.nbytes)

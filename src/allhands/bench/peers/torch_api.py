@@ -16,10 +16,10 @@ __all__ = ["TorchApi", "as_tensor"]
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
-    """A torch tensor on the memory of `array`."""
+    """Return a torch tensor on the memory of `array`."""
     import torch
 
-    if array.dtype.name == "bfloat16":  # which torch.from_numpy does not know
+    if array.dtype.name == "bfloat16":  # torch.from_numpy does not take it
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
@@ -34,7 +34,7 @@ class TorchApi(Peer):
         self.dist.barrier()
 
     def wrap(self, cell: Cell, array: np.ndarray[Any, Any]) -> Any:
-        """`array` as the library wants to have it."""
+        """Return `array` in the form that the library takes."""
         raise NotImplementedError
 
     def prepare(self, cell: Cell, data: Data) -> Call:
@@ -53,14 +53,18 @@ class TorchApi(Peer):
         return request
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The function, or Absent."""
+        """Return the library's function of this name.
+
+        Raises:
+            Absent: the library has no such function.
+        """
         function: Callable[..., Any] | None = getattr(self.dist, name, None)
         if function is None:
             raise Absent(f"{self.name} has no {name}")
         return function
 
     def _arguments(self, cell: Cell, data: Data) -> tuple[Any, ...]:
-        """What is passed, by position."""
+        """Return the positional arguments."""
         input, output = (
             None if array is None else self.wrap(cell, array)
             for array in (data.input, data.output)
@@ -83,7 +87,7 @@ class TorchApi(Peer):
         return arguments[cell.op]()
 
     def _ends(self, cell: Cell, data: Data, partner: int) -> tuple[Call, Call]:
-        """The calls that send to and receive from `partner`."""
+        """Return the calls that send to and receive from `partner`."""
         input, output = self._message(cell, data)
         sent, received = (input, partner), (output, partner)
         if cell.mode == "sync":
@@ -94,7 +98,7 @@ class TorchApi(Peer):
         return (lambda: isend(*sent).wait()), (lambda: irecv(*received).wait())
 
     def _both(self, cell: Cell, data: Data, partner: int) -> Call:
-        """The call that sends to and receives from `partner` at the same time."""
+        """Return the call that sends to and receives from `partner` at once."""
         input, output = self._message(cell, data)
         if cell.mode == "persistent":
             sent = self.find("send_init")(input, partner)
@@ -119,14 +123,14 @@ class TorchApi(Peer):
         return start_and_wait
 
     def _message(self, cell: Cell, data: Data) -> tuple[Any, Any]:
-        """What is sent, and what is received into."""
+        """Return the arrays to send and to receive into."""
         assert data.input is not None
         assert data.output is not None
         return self.wrap(cell, data.input), self.wrap(cell, data.output)
 
 
 def _shares(cell: Cell, data: Data, whole: Any) -> Sequence[Any] | None:
-    """One view of the buffer per rank; None where this rank passes none."""
+    """Return one view of the buffer per rank; None where this rank passes none."""
     if whole is None:
         return None
     return [whole[r * data.share : (r + 1) * data.share] for r in range(cell.ranks)]
