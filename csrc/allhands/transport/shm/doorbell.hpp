@@ -1,5 +1,6 @@
-// Rung for a rank when something may have changed for it: a record for it to read, room
-// for it to write, a rank that came or left. One per rank, in shared memory.
+// The doorbell of a rank, in shared memory. It is rung when something may have changed
+// for
+// the rank: a record to read, room to write, a rank that came or left.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@ struct alignas(64) Doorbell {
   std::atomic<std::uint32_t> is_here;      // the rank has mapped the segment
   std::atomic<std::uint32_t> presence;     // a Presence
   Seat seat;                               // see Placement
-  Pulse pulse;                             // of the rank, kept by its waiters
-  std::atomic<std::uint32_t> num_writers;  // ranks that have taken a ring to it
+  Pulse pulse;                             // the rank's own; its waiters keep it going
+  std::atomic<std::uint32_t> num_writers;  // ranks that have taken a ring to this rank
 
   void ring();
 };

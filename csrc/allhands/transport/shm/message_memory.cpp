@@ -9,17 +9,19 @@
 namespace allhands {
 namespace {
 
-// 256 KiB hold a few chunks of a large message, enough to keep both sides copying; 16
-// KiB some small ones.
+// 256 KiB hold a few chunks of a large message, enough to keep both sides copying. 16
+// KiB
+// hold some small messages.
 constexpr std::size_t kMost = std::size_t{256} << 10;
 constexpr std::size_t kPlenty = std::size_t{16} << 10;
-// Two records with the header of a message fit.
+// The least data bytes of a ring: two records with the header of a message fit.
 constexpr std::size_t kLeast = 256;
-// All rings together, while every pair's has kPlenty; else half of it is for large
-// ones, and less where the small ones alone take as much.
+// The most bytes of all rings together, as long as the ring of every pair can have
+// kPlenty.
+// With more ranks, half of it is for large rings, or less if the small rings need more.
 constexpr std::size_t kMostTotal = std::size_t{64} << 20;
 constexpr std::size_t kLargeTotal = std::size_t{24} << 20;
-// Peers of a rank, for which there shall be large rings.
+// The number of peers per rank for which there should be large rings.
 constexpr std::size_t kPeers = 12;
 
 [[noreturn]] void throw_overwritten() {
@@ -79,7 +81,7 @@ MessageMemory::Entry& MessageMemory::entry(std::byte* base, int from, int to) co
                                                 static_cast<std::size_t>(from)];
 }
 
-// Not 0.
+// Identifies the pair; never 0.
 std::uint32_t MessageMemory::owner(int from, int to) const {
   return static_cast<std::uint32_t>(static_cast<std::size_t>(from) * size_ +
                                     static_cast<std::size_t>(to) + 1);

@@ -9,7 +9,7 @@
 namespace allhands {
 
 void let_siblings_read() {
-  // Fails where there is no Yama; then there is nothing to allow.
+  // This fails if the kernel has no Yama; then there is nothing to allow.
   prctl(PR_SET_PTRACER, static_cast<unsigned long>(getppid()), 0, 0, 0);
 }
 

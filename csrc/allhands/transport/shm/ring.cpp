@@ -20,7 +20,8 @@ std::byte* RingWriter::reserve(std::size_t bytes) {
   if (!has_room(length)) {
     see_read(std::memory_order_acquire);
     if (!has_room(length)) {
-      // Either the reader sees the wish after it popped, or we see what it popped.
+      // Either the reader sees the request for room after its pop, or this sees the
+      // pop.
       control_->wants_room.store(1, std::memory_order_seq_cst);
       see_read(std::memory_order_seq_cst);
       if (!has_room(length)) return nullptr;

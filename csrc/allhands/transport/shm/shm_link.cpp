@@ -8,7 +8,7 @@ void ShmLink::open_out() {
   out_.emplace(place.ring, place.capacity);
 }
 
-// False: the peer has not written yet.
+// Returns false if the peer has not written yet.
 bool ShmLink::open_in() {
   if (entry_.load(std::memory_order_acquire) == 0) return false;
   const RingPlace place = memory_.ring(base_, peer_, self_);

@@ -33,7 +33,7 @@ ShmTransport::ShmTransport(std::shared_ptr<SharedMemory> memory, std::byte* base
       is_writer_(links_.size()) {
   let_siblings_read();
   doorbell_.is_here.store(1, std::memory_order_release);
-  tell_change();  // some may wait for us before they leave
+  tell_change();  // some ranks may wait for this one before they leave
 }
 
 ShmTransport::~ShmTransport() {
@@ -64,15 +64,17 @@ void ShmTransport::find_writers(std::uint32_t num) {
 void ShmTransport::sleep(std::uint32_t seen, std::chrono::nanoseconds limit) {
   MessageMemory::Word& sleepers = layout_.sleepers(base_, membership_.rank);
   const MessageMemory::Word::value_type mine = layout_.sleeper_bit(membership_.rank);
-  // Sequentially consistent with who tells of a change and then looks who sleeps:
-  // either it sees us or we see the change.
+  // Sequentially consistent with the rank that announces a change and then looks who
+  // sleeps:
+  // either that rank sees this one sleep or this one sees the change.
   doorbell_.waiters.fetch_add(1, std::memory_order_seq_cst);
   sleepers.fetch_or(mine, std::memory_order_seq_cst);
   const std::uint32_t count = doorbell_.count.load(std::memory_order_seq_cst);
   if (count + head_.num_changes.load(std::memory_order_seq_cst) == seen)
     futex_wait(doorbell_.count, count, limit);
-  // Another thread of this rank that goes to sleep just now may be missed by who tells
-  // of a change, but not for longer than until it looks around.
+  // This may clear the bit of another thread of this rank that goes to sleep just now.
+  // That
+  // thread then misses a change, but only until its limit has passed.
   if (doorbell_.waiters.fetch_sub(1, std::memory_order_seq_cst) == 1)
     sleepers.fetch_and(~mine, std::memory_order_seq_cst);
 }
@@ -91,7 +93,7 @@ void ShmTransport::leave(Presence how, const Error&) {
   tell_change();
 }
 
-// Who is awake sees the number, who sleeps is woken.
+// Ranks that are awake see the number; ranks that sleep are woken.
 void ShmTransport::tell_change() {
   head_.num_changes.fetch_add(1, std::memory_order_seq_cst);
   layout_.for_each_sleeper(base_, [this](int rank) { doorbell(rank).ring(); });

@@ -10,10 +10,12 @@
 namespace allhands {
 namespace {
 
-// How long who gives a receive up waits for the slice that its sender is writing. That
-// takes microseconds of CPU; longer only where the sender's process has been stopped.
+// How long a receiver that gives up waits for the slice that its sender is writing.
+// Writing
+// takes microseconds of CPU time, and longer only if the sender's process is stopped.
 constexpr std::chrono::seconds kPatience{1};
-// A process counts as dead from when its first thread is; another one may write yet.
+// A process counts as dead once its first thread is dead; another thread may still
+// write.
 constexpr std::chrono::milliseconds kPatienceWithTheDead{20};
 
 // [number: 32][high: 16][low: 16]
@@ -31,8 +33,9 @@ constexpr std::uint64_t word_of(std::uint32_t number) {
   return std::uint64_t{number} << 32;
 }
 
-// Adds `step` if the word is of message `number` and its sum below `limit`; the word
-// before, or none.
+// Adds `step` if the word belongs to message `number` and its sum is below `limit`.
+// Returns
+// the word from before, or none.
 std::optional<std::uint64_t> add(std::atomic<std::uint64_t>& word, std::uint32_t number,
                                  std::uint32_t limit, std::uint64_t step) {
   std::uint64_t seen = word.load(std::memory_order_acquire);
@@ -53,7 +56,7 @@ void Slices::open(std::uint32_t number, std::uint32_t count) {
   control_->taken.store(word_of(number), std::memory_order_release);
 }
 
-// What nobody else writes of it is as this side left it.
+// Returns the word `taken`, after checking the parts that only this side writes.
 std::uint64_t Slices::taken() const {
   const std::uint64_t word = control_->taken.load(std::memory_order_relaxed);
   if (number_of(word) != number_ || sum_of(word) > count_ ||
@@ -75,7 +78,7 @@ bool Slices::is_complete() const {
 std::optional<std::uint32_t> Slices::take_first() {
   const auto before = add(control_->taken, number_, count_, kHigh);
   if (before) ++num_taken_;
-  taken();  // throws, unless it is just that none is left
+  taken();  // throws, unless no slice is left
   if (!before) return std::nullopt;
   return high_of(*before);
 }
@@ -107,7 +110,7 @@ std::optional<std::uint32_t> Slices::failed() const {
 void Slices::close() {
   const std::uint64_t all = std::uint64_t{count_} * kHigh;
   std::uint64_t seen = control_->taken.load(std::memory_order_relaxed);
-  // As if the receiver had taken all that the sender has not.
+  // Makes the word what it would be if the receiver had taken all the other slices.
   while (!control_->taken.compare_exchange_weak(
       seen, word_of(number_) + all - low_of(seen) * kHigh + low_of(seen),
       std::memory_order_acq_rel)) {
@@ -125,11 +128,12 @@ void Slices::wait_for_sender(const std::function<bool()>& is_alive) const {
 
 void Slices::withdraw() {
   control_->withdrawn.fetch_add(1, std::memory_order_seq_cst);
-  control_->withdrawn.load(std::memory_order_seq_cst);  // then the array may change
+  // only then may the array change
+  control_->withdrawn.load(std::memory_order_seq_cst);
 }
 
 std::uint32_t Slices::withdrawn() const {
-  // A write, so that the copies come before it.
+  // A write, so that the copies come before it in memory order.
   return control_->withdrawn.fetch_add(0, std::memory_order_acq_rel);
 }
 

@@ -22,9 +22,11 @@ class Slices {
   // The part that both sides see, zero at first. The words begin with the message's
   // number, so that nobody changes them on behalf of another message.
   struct Control {
-    alignas(64) std::atomic<std::uint64_t> taken;  // by the receiver; by the sender
-    alignas(64) std::atomic<std::uint64_t> ended;  // by the sender: failed; written
-    std::atomic<std::uint32_t> withdrawn;          // see withdraw()
+    // two counts: taken by the receiver, by the sender
+    alignas(64) std::atomic<std::uint64_t> taken;
+    // two counts of the sender: failed, written
+    alignas(64) std::atomic<std::uint64_t> ended;
+    std::atomic<std::uint32_t> withdrawn;  // see withdraw()
   };
 
   Slices() = default;  // none: only to be assigned to

@@ -12,7 +12,7 @@ constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
-// Two slices at least, so that both sides have one.
+// There are at least two slices, so that each side can copy one.
 Slicing::Slicing(std::size_t bytes, const Tuning& tuning)
     : bytes(bytes),
       slice(std::max({round_up(bytes / Slices::kMost + 1, kPage),

@@ -1,4 +1,6 @@
-// How many bytes are cut into slices that two ranks copy together: both do it alike.
+// How a number of bytes is cut into slices that two ranks copy together; both ranks cut
+// it
+// the same way.
 #pragma once
 
 #include <cstddef>
