@@ -153,3 +153,26 @@ def test_a_plain_reduction_that_is_interrupted_ends_that_of_the_others():
         dist.barrier()
 
     run_ranks(3, body)
+
+
+def test_a_plain_reduction_that_fails_breaks_the_group():
+    from mpi4py import MPI
+
+    class Failing:
+        def Iallreduce(self, *_):
+            return self
+
+        def Test(self):
+            raise MPI.Exception(MPI.ERR_OTHER)
+
+    def body(rank):
+        group = dist.new_group()
+        group.communicator._comm = Failing()
+        with pytest.raises(dist.DistBackendError, match=r"all_reduce #1: .* says: "):
+            dist.all_reduce(np.ones(1), group=group)
+        for call in (lambda: dist.all_reduce(np.ones(1), group=group), group.barrier):
+            with pytest.raises(dist.DistBackendError, match=r"broken since: .* says: "):
+                call()
+        dist.barrier()
+
+    run_ranks(3, body)

@@ -194,9 +194,15 @@ class PolledCommunicator(Communicator):
             raise
 
     def _note_interrupted(
-        self, error: BaseException, op: str, peer: int | None = None
+        self,
+        error: BaseException,
+        op: str,
+        peer: int | None = None,
+        has_begun: bool = False,
     ) -> None:
         """Handle `error`, which came while the library began an operation.
+
+        `has_begun` says that the library began it, and that it failed then.
 
         Raises:
             DistBackendError: it is the library's own.
@@ -206,7 +212,10 @@ class PolledCommunicator(Communicator):
         sequence = self._num_collectives if op in _COLLECTIVES else 0
         subject = Subject(op, sequence, peer)
         if isinstance(error, self.library_error):
-            raise self.library_failed(subject, error) from error
+            failure = self.library_failed(subject, error)
+            if has_begun:
+                self.note_failed(subject, failure)
+            raise failure from error
         abandon_memory(error)  # Ctrl-C: the library may have begun
         self._abort_interrupted(subject, error)
 
