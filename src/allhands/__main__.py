@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+
+from allhands.elastic.streams import replace_missing_streams
 
 __all__ = ["main"]
 
@@ -34,6 +38,7 @@ _COMMANDS = {
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line `args`; return the exit code."""
+    replace_missing_streams()
     parser = _parser()
     given = parser.parse_args(args)
     if given.version:
@@ -44,7 +49,16 @@ def main(args: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     module, _ = _COMMANDS[given.command]
-    code: int = import_module(module).main(given.arguments)
+    try:
+        code: int = import_module(module).main(given.arguments)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left of the output is not tried again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # who reads has seen enough
+            return 128 + signal.SIGPIPE
+        sys.stderr.write(f"allhands {given.command}: {error}\n")
+        return 1
     return code
 
 

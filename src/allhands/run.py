@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from allhands import settings
 from allhands.elastic import DefaultLogsSpecs, Std, parse_words
+from allhands.elastic.streams import replace_missing_streams
 from allhands.launcher.launching import Launch, check_numbers
 from allhands.launcher.meeting import meeting_of
 from allhands.launcher.num_ranks import determine_local_world_size
@@ -103,6 +104,7 @@ def main(args: Sequence[str] | None = None, prog: str = "allhands run") -> int:
 
 def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
     """Parse `args` by `parser` and `run` them; errors give a shell's exit codes."""
+    replace_missing_streams()
     namespace = parser.parse_args(args)
     try:
         return run(namespace)

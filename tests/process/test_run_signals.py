@@ -250,6 +250,25 @@ def test_a_reader_that_leaves_ends_the_job(tmp_path):
         assert job.wait(LIMIT) == 128 + signal.SIGPIPE
 
 
+def test_a_full_disk_ends_the_job_with_a_reason(tmp_path):
+    path = program(tmp_path, "import time\nprint('y')\ntime.sleep(999)")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "allhands.run", "-n", "2", path],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT,
+            env=environment(),
+        )
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert done.stderr == (
+        "allhands run: stdout takes no more output: No space left on device; the job "
+        "was ended, as where nobody reads its output\n"
+    )
+
+
 def test_signals_act_while_nobody_reads_the_output(tmp_path):
     text = """
         import os

@@ -2,6 +2,7 @@
 // errors out. One file here per area of the core.
 #include <nanobind/nanobind.h>
 
+#include "allhands/base/standard_streams.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/checked_call.hpp"
 #include "allhands/python/communicator.hpp"
@@ -27,6 +28,8 @@ namespace nb = nanobind;
 NB_MODULE(_C, m) {
   m.doc() =
       "The native core of allhands. Private: use the names that allhands exports.";
+  // Before anything here opens a descriptor.
+  allhands::hold_standard_streams();
   // At exit a program may still hold a group; that is its right, and not worth a line.
   nb::set_leak_warnings(false);
   allhands::python::bind_errors(m);

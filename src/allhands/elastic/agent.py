@@ -159,6 +159,7 @@ class Agent:
             lines += self._write_error_file(first)
         elif group.ended_by not in (0, signal.SIGPIPE) and self._own_code(group):
             lines.append(self._ended_line(group))
+        lines += _lost_lines(self._screens)
         code, failures = self._own_code(group), _cause_first(group.failures)
         return Outcome(code, lines, failures, 0 if failures else group.ended_by)
 
@@ -226,6 +227,16 @@ def _cause_first(failures: Sequence[Failure]) -> list[Failure]:
         return []
     first = first_failure(failures)
     return [first, *(failure for failure in failures if failure is not first)]
+
+
+def _lost_lines(screens: Mapping[Std, Screen]) -> list[str]:
+    names = {Std.OUT: "stdout", Std.ERR: "stderr"}
+    return [
+        f"allhands run: {names[std]} takes no more output: {screen.problem.strerror}; "
+        "the job was ended, as where nobody reads its output"
+        for std, screen in screens.items()
+        if screen.problem is not None
+    ]
 
 
 def open_screens() -> Mapping[Std, Screen]:

@@ -19,6 +19,7 @@ caller stops reading from the ranks until it drains. One thread.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
@@ -76,7 +77,9 @@ class Screen:
         self.fd = fd
         self.is_live = live
         self.is_lost = False
-        """Its reader is gone; what comes now is dropped."""
+        """Nobody takes what is written; what comes now is dropped."""
+        self.problem: OSError | None = None
+        """Why it is lost, where it is not that its reader is gone."""
         self._owner: RankOutput | None = None
         self._owned_at = 0.0
         self._pending = bytearray()
@@ -138,7 +141,10 @@ class Screen:
             while self._pending and self._is_ready():
                 size = len(self._pending) if self._takes_all else _PIECE
                 del self._pending[: os.write(self.fd, self._pending[:size])]
-        except OSError:  # EPIPE, or EIO of a terminal that was hung up
+        except OSError as error:
+            # EIO is of a terminal that was hung up.
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                self.problem = error
             self.drop()
 
     def drop(self) -> None:

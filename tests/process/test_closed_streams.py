@@ -1,0 +1,69 @@
+"""Processes whose stdin, stdout or stderr is closed, or takes nothing."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from harness.launcher import environment, program
+from harness.ranks import LIMIT
+
+CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"]
+
+TOLD = """
+    import json, os, sys
+    import allhands as dist
+
+    dist.init_process_group()
+    dist.barrier()
+    files = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)}
+    with open(sys.argv[1] + f".{dist.get_rank()}", "w") as out:
+        json.dump(files, out)
+"""
+
+
+def shell(command: str, closed: str, **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} {command} {closed}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=environment(**variables),
+    )
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_the_launcher_runs_a_job(tmp_path, closed):
+    path = program(tmp_path, TOLD)
+    done = shell(f"-m allhands.run -n 2 {path} {tmp_path}/told", closed)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list(tmp_path.glob("told.*"))) == 2
+
+
+@pytest.mark.parametrize("command", ["info", "info --json", "--version", "run"])
+@pytest.mark.parametrize("closed", CLOSED)
+def test_commands_do_without(closed, command):
+    done = shell(f"-m allhands {command}", closed)
+    assert done.returncode == (2 if command == "run" else 0)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_nothing_of_the_engine_takes_their_place(tmp_path, closed):
+    path = program(tmp_path, TOLD)
+    done = shell(f"{path} {tmp_path}/told", closed)
+    assert done.returncode == 0
+    files = json.loads((tmp_path / "told.0").read_text())
+    for fd in re.findall(r"\d(?=[<>])", closed):
+        assert files[fd] == os.devnull
+
+
+@pytest.mark.parametrize("command", ["info", "info --json", "info --ways"])
+def test_a_full_disk_is_an_error_in_one_line(command):
+    done = shell(f"-m allhands {command}", "1>/dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "allhands info: [Errno 28] No space left on device\n"
