@@ -177,6 +177,59 @@ def test_what_cannot_be_pickled_is_said(tmp_path):
     assert result.startswith("result: TypeError: odd returned a function, which cannot")
 
 
+def test_a_module_that_is_run_by_its_name_is_found(tmp_path):
+    (tmp_path / "package").mkdir()
+    text = """
+        if __name__ == "__main__":
+            print(elastic_launch(config(1), work)())
+    """
+    own = "def work(): return __name__, sys.argv[1:]\n"
+    body = textwrap.dedent(HEAD) + own + textwrap.dedent(text)
+    program(tmp_path / "package", body, "module.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "package.module", "a"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "{0: ('__mp_main__', ['a'])}\n"
+
+
+def test_a_function_of_an_interactive_session_is_refused():
+    text = textwrap.dedent(HEAD) + "def work(): pass\nelastic_launch(config(1), work)()"
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 1
+    assert "cannot pass work to new processes: it is defined in an inter" in done.stderr
+
+
+def test_multiprocessing_is_left_as_it_was(tmp_path):
+    """Neither the program nor a rank has settled how it starts processes."""
+    done = run(
+        tmp_path,
+        """
+        import multiprocessing
+
+        def choose(method):
+            multiprocessing.set_start_method(method)  # raises if it is settled
+            return multiprocessing.get_start_method()
+        """,
+        """
+        print(elastic_launch(config(1), choose)("forkserver"), choose("spawn"))
+        """,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "{0: 'forkserver'} spawn\n"
+
+
 def test_a_call_without_a_guard_is_refused(tmp_path):
     path = program(
         tmp_path,

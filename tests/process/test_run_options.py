@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness.launcher import environment, launch, launched, program, read_until
+from harness.nodes import launched_nodes
 from harness.ranks import LIMIT
 
 WAIT = """
@@ -38,6 +39,24 @@ def test_signals_that_the_user_leaves_out_do_what_they_do_anywhere(tmp_path):
         job.send_signal(signal.SIGTERM)
         out, _ = job.communicate(timeout=LIMIT)  # the guard has ended the rank
         assert (job.returncode, out) == (-signal.SIGTERM, "")
+
+
+def test_a_signal_that_the_user_names_goes_to_the_ranks_of_all_nodes(tmp_path):
+    text = """
+        import signal, sys
+        signal.signal(signal.SIGUSR1, lambda *_: sys.exit(print("got USR1")))
+        print("ready")
+        signal.pause()
+    """
+    path = program(tmp_path, text)
+    with launched_nodes([1, 1], "--signals-to-handle=SIGUSR1", path) as job:
+        for node in range(2):
+            job.read_until(node, "ready")
+        job.nodes[1].send_signal(signal.SIGUSR1)
+        ended = job.end()
+    assert [(end.code, end.stdout) for end in ended] == [
+        (0, f"[rank{node}] got USR1\n") for node in range(2)
+    ]
 
 
 GPUS = """

@@ -144,14 +144,16 @@ def launch_agent(
         ChildFailedError: ranks of this node failed, after all restarts.
         DistBackendError: ranks of another node failed, or a node was lost.
         SignalException: a signal to a launcher of the job ended it.
+        TypeError: `entrypoint` is neither a function nor a text.
         ValueError: `config` cannot be used, or the function cannot be pickled.
-        RuntimeError: a rank calls it while it imports the program.
+        RuntimeError: a rank calls it while it imports the program, because the program
+            does so without `if __name__ == "__main__":`.
         DistNetworkError: the store cannot listen, or nodes do not come.
         OSError: the ranks cannot be started.
     """
     check_not_importing()
     meeting = _meeting(config)
-    _check(config)
+    _check(config, entrypoint)
     with ExitStack() as stack:
         if isinstance(entrypoint, str):
             name, remote = entrypoint, None
@@ -210,7 +212,11 @@ def _ending_signals(config: LaunchConfig) -> Sequence[signal.Signals]:
         raise ValueError(f"LaunchConfig.signals_to_handle: {error}") from None
 
 
-def _check(config: LaunchConfig) -> None:
+def _check(config: LaunchConfig, entrypoint: object) -> None:
+    if not (isinstance(entrypoint, str) or callable(entrypoint)):
+        raise TypeError(
+            f"entrypoint is {entrypoint!r}; want a function, or the path of a program"
+        )
     if config.nproc_per_node < 1:
         raise ValueError(
             f"LaunchConfig.nproc_per_node is {config.nproc_per_node}; want 1 or more"

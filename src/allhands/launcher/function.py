@@ -35,13 +35,15 @@ class RemoteFunction:
             ValueError: the function or an argument cannot be pickled.
             OSError: this process may have too few file descriptors.
         """
+        prepared = _preparation()
+        _check_importable(function, prepared)
         call = _pickled(function, args)
         self._files: list[int] = []
         try:
             for name in ("call", *(f"result-{rank}" for rank in range(num_workers))):
                 self._files.append(os.memfd_create(f"allhands-{name}"))
             self._call, *self._results = self._files
-            _write(self._call, pickle.dumps(_preparation()) + call)
+            _write(self._call, pickle.dumps(prepared) + call)
         except BaseException:
             self._close()
             raise
@@ -140,6 +142,16 @@ def _preparation() -> dict[str, Any]:
     elif path is not None and os.path.isfile(path):
         prepared["init_main_from_path"] = os.path.abspath(path)
     return prepared
+
+
+def _check_importable(function: Callable[..., Any], prepared: dict[str, Any]) -> None:
+    has_main = any(key.startswith("init_main") for key in prepared)
+    if getattr(function, "__module__", None) == "__main__" and not has_main:
+        raise ValueError(
+            f"elastic_launch cannot pass {name_of(function)} to new processes: it is "
+            "defined in an interactive session, and they have no file to import. "
+            "Define it in a module, and import it from there"
+        )
 
 
 def _pickled(function: Callable[..., Any], args: Sequence[Any]) -> bytes:

@@ -41,3 +41,9 @@ def test_what_cannot_be_is_refused(fields, message):
     given = {"min_nodes": 1, "max_nodes": 1, "nproc_per_node": 1, **fields}
     with pytest.raises(ValueError, match=message):
         elastic_launch(LaunchConfig(**given), work)()
+
+
+@pytest.mark.parametrize("entrypoint", [None, 5, ["train.py"]])
+def test_what_cannot_be_run_is_refused(entrypoint):
+    with pytest.raises(TypeError, match="want a function, or the path of a program"):
+        elastic_launch(LaunchConfig(1, 1, 1), entrypoint)()
