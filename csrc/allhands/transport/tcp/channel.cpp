@@ -13,7 +13,7 @@ void Channel::attach(std::shared_ptr<GroupEvents> events, int peer, int self) {
     events_ = std::move(events);
     peer_ = peer;
     self_ = self;
-    // What came early.
+    // Announces what came before this process joined the group.
     if (presence() == Presence::Aborted) events_->note_abort();
     if (has_record()) events_->tell_record(peer_, is_listed_);
   }
@@ -118,7 +118,7 @@ void Channel::take_own_end(const std::string& why) {
   int self = -1;
   {
     const std::lock_guard lock(mutex_);
-    if (events_ == nullptr) return;  // nobody to be told
+    if (events_ == nullptr) return;  // this process has not joined the group
     self = self_;
   }
   const std::string who = "rank " + std::to_string(self) + " (this process)";
@@ -128,7 +128,7 @@ void Channel::take_own_end(const std::string& why) {
 
 void Channel::take(const Saying& saying) {
   const std::lock_guard lock(mutex_);
-  if (presence() != Presence::Here) return;  // it does not come back
+  if (presence() != Presence::Here) return;  // a rank that has left does not come back
   why_ = saying.why;
   presence_.store(saying.how, std::memory_order_release);
   if (!events_) return;

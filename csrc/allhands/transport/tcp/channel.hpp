@@ -1,10 +1,14 @@
-// One group's lane of a connection: what has come for it, how much room the peer has
-// for more, and what the peer says of itself.
+// One group's lane of a connection: the records that have come for the group, how much
+// room
+// the peer has for more, and what the peer says of itself.
 //
-// It is there before this process has joined the group, for what comes early. The side
-// that reads the socket puts records in; the group takes them out. Room is counted in
-// bytes since the beginning, as Channel::cost() does. Thread-safe; who may call what is
-// said below.
+// A channel exists before this process has joined the group, to keep what comes early.
+// The
+// thread that reads the socket puts records in; the group takes them out. Room is
+// counted
+// in bytes since the beginning, as Channel::cost() counts them. Thread-safe; the
+// comments
+// below say who may call what.
 #pragma once
 
 #include <atomic>
@@ -28,21 +32,22 @@ namespace allhands {
 // One group's lane of a connection.
 class Channel {
  public:
-  // What a sender may have on its way, or unread at its receiver.
+  // The most bytes that a sender may have on the way, or unread at its receiver.
   static constexpr std::size_t kWindow = std::size_t{2} << 20;
   static constexpr std::size_t kMaxRecord = std::size_t{256} << 10;
-  // Of a record; covers what its keeping takes.
+  // The cost of a record, which covers the memory that keeps it.
   static std::size_t cost(std::size_t record_bytes) { return record_bytes + 64; }
 
   explicit Channel(std::uint64_t id) : id_(id) {}
 
   std::uint64_t id() const { return id_; }
-  // Whose events are told of from now on, as those of rank `peer`; it is rank `self`.
+  // From now on, reports events to `events` as events of rank `peer`. This rank is
+  // `self`.
   void attach(std::shared_ptr<GroupEvents> events, int peer, int self);
 
   void detach();
 
-  // Under the lock of the group's links.
+  // Call under the lock of the group's links.
   bool has_room(std::size_t record_bytes) const {
     return sent_.load(std::memory_order_relaxed) + cost(record_bytes) -
                popped_there_.load(std::memory_order_acquire) <=
@@ -51,7 +56,7 @@ class Channel {
   void take_room(std::size_t record_bytes) {
     sent_.fetch_add(cost(record_bytes), std::memory_order_relaxed);
   }
-  // Of what has not gone after all.
+  // Gives back the room of a record that was not sent after all.
   void give_room(std::size_t record_bytes) {
     sent_.fetch_sub(cost(record_bytes), std::memory_order_relaxed);
   }
@@ -61,34 +66,41 @@ class Channel {
   std::span<const std::byte> front() { return queue_.front(); }
   Landed landed() { return queue_.landed(); }
   void expect(LandingKey key, std::span<std::byte> memory);
-  // True: a body with this key is landing just now, and who reads frames is to be told.
+  // Returns true if a body with this key is landing just now; then the caller must tell
+  // the
+  // thread that reads frames.
   bool forget(LandingKey key);
-  // True: so much was popped or settled since the peer was told that it has to be now.
+  // Both return true if so much was popped or settled since the peer was last told that
+  // it
+  // must be told now.
   bool pop();
   bool settle(std::size_t bytes);
 
-  // From any thread.
+  // May be called from any thread.
   bool has_record() const { return queue_.has_record(); }
   bool has_untold() const;
   void tell_events();
   Presence presence() const { return presence_.load(std::memory_order_acquire); }
   std::optional<Error> abort_reason() const;
-  // Before the records are looked at: who puts in another one lists it again.
+  // Call before looking at the records: a record that comes later lists the channel
+  // again.
   void unlist() { is_listed_.exchange(false, std::memory_order_acq_rel); }
 
-  // Of who writes frames, under the connection's lock.
+  // For the thread that writes frames, under the connection's lock.
   void stamp(FrameHead& head);
 
-  // Of who reads frames. Throws LinkError where a peer says what cannot be.
+  // For the thread that reads frames. Throws LinkError if the numbers cannot be true.
   void see(const FrameHead& head);
-  // Of `landed`, only the head is in the record.
+  // If a body has `landed`, the record holds only its head.
   std::byte* reserve(std::size_t record_bytes, Landed landed = {});
-  // Where a body with this key goes from now until the record is committed; null: into
-  // the record.
+  // Returns where a body with this key goes from now until the record is committed, or
+  // null
+  // if it goes into the record.
   std::byte* begin_landing(Landed landed);
   void commit();
   void take(const Saying& saying);
-  // The peer counts this rank as dead: for the group, as if it had aborted and said so.
+  // The peer counts this rank as dead; the group takes it as an abort that the peer
+  // reported.
   void take_own_end(const std::string& why);
 
  private:
@@ -96,7 +108,7 @@ class Channel {
 
   const std::uint64_t id_;
   RecordQueue queue_;
-  std::uint64_t reserved_ = 0;  // in all, by who reads frames
+  std::uint64_t reserved_ = 0;  // bytes in all; used by the thread that reads frames
   std::atomic<std::uint64_t> sent_ = 0;
   std::atomic<std::uint64_t> popped_there_ = 0;
   std::atomic<std::uint64_t> settled_there_ = 0;
@@ -105,14 +117,15 @@ class Channel {
   std::atomic<std::uint64_t> told_popped_ = 0;
   std::atomic<std::uint64_t> told_settled_ = 0;
   std::atomic<Presence> presence_ = Presence::Here;
-  std::atomic<bool> is_listed_ = false;  // among the events' writers
+  // Whether the channel is among the events' writers.
+  std::atomic<bool> is_listed_ = false;
 
   mutable std::mutex mutex_;  // guards what follows
-  // Where bodies with a key go: what is left of it.
+  // The part still to come of each body with a key goes here.
   std::unordered_map<LandingKey, std::span<std::byte>> places_;
-  LandingKey landing_ = kNoLanding;  // the body that is on its way to its place
+  LandingKey landing_ = kNoLanding;  // the body that is landing now
   std::optional<Error> why_;
-  std::shared_ptr<GroupEvents> events_;  // null: not joined
+  std::shared_ptr<GroupEvents> events_;  // null: the group was not joined
   int peer_ = -1;
   int self_ = -1;
 };

@@ -14,12 +14,12 @@
 namespace allhands {
 namespace {
 
-// Of groups that this process has not joined, or has just left.
+// The most channels of groups that this process has not joined, or has just left.
 constexpr std::size_t kMaxChannels = 1 << 16;
 
-// A Bulk frame: its head, the record's, the body, what fills it up.
+// The parts of a Bulk frame: its head, the record's head, the body, the padding.
 constexpr std::size_t kBulkParts = 4;
-// Of what was kept, in one system call.
+// The most blocks of kept bytes that one system call sends.
 constexpr std::size_t kMostBlocks = 16;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr std::byte kPadding[kFrameAlign] = {};
@@ -106,10 +106,11 @@ std::uint64_t Connection::write(FrameKind kind, std::span<const std::byte> body,
   return write(frame, channel);
 }
 
-// That the socket has failed is found out by who reads, after what came before.
+// Ignores a failure of the socket: the thread that reads finds it, after what came
+// before.
 void Connection::send_locked(std::span<const std::byte> bytes) {
   std::size_t sent = 0;
-  replay_.reserve(bytes.size());  // what is sent has to be kept
+  replay_.reserve(bytes.size());  // for what is sent and must be kept
   if (state() == State::Up && unsent() == 0) {
     iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     const ssize_t count = wire_.send({&part, 1});
@@ -123,16 +124,16 @@ void Connection::send_locked(std::span<const std::byte> bytes) {
   confirm_at_ = replay_.size() + kConfirmBytes;
 }
 
-// Something is to be sent.
+// Notes that there is something to send.
 void Connection::keep() {
   has_kept_.store(true, std::memory_order_seq_cst);
   if (state() == State::Up) ask_for_attention();
 }
 
-// Of what was sent.
+// Drops bytes that the peer's host has confirmed.
 void Connection::drop_confirmed() {
   if (state() != State::Up || !is_heard()) return;
-  // The kernel may have what belongs to the handshake, too.
+  // The kernel may count bytes of the handshake too.
   const std::optional<std::uint64_t> unconfirmed = wire_.unconfirmed();
   if (unconfirmed && sent_ - replay_.begin() > *unconfirmed)
     replay_.drop(sent_ - *unconfirmed);
@@ -157,11 +158,12 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
   const std::span all = std::span(parts).first(records.size() * kBulkParts);
   std::size_t bytes = 0;
   for (const iovec& part : all) bytes += part.iov_len;
-  replay_.reserve(bytes);  // what is sent has to be kept
+  replay_.reserve(bytes);  // for what is sent and must be kept
   const ssize_t count = wire_.send(all);
   std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
-  // Who has been begun has to be ended; the first that has not been stands for all of
-  // them, and they go once it has.
+  // A record that was begun must be finished. The first record counts as begun in any
+  // case,
+  // so that the records wait for room only once it has gone.
   std::size_t num_taken = 0, taken = 0;
   while (num_taken < records.size() && (num_taken == 0 || taken <= sent))
     for (const iovec& part : std::span(&parts[num_taken++ * kBulkParts], kBulkParts))
@@ -172,7 +174,7 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
   return {num_taken, replay_.end()};
 }
 
-// Of `parts`, the first `sent` bytes were sent.
+// Keeps `parts`, of which the first `sent` bytes were sent.
 void Connection::keep_bulk(std::span<const iovec> parts, std::size_t sent) {
   std::uint64_t at = replay_.end();
   sent_ += sent;
@@ -254,7 +256,7 @@ bool Connection::receive() {
   drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (has_kept_.load(std::memory_order_relaxed)) flush();
   const std::unique_lock lock(read_mutex_, std::try_to_lock);
-  if (!lock) return false;  // another thread does
+  if (!lock) return false;  // another thread reads
   if (fd() >= 0 && read_locked()) return true;
   if (!failure_.empty()) ask_for_attention();
   return false;
@@ -266,7 +268,7 @@ Connection::Condition Connection::read() {
   return condition_;
 }
 
-// True: something came.
+// Returns true if something came.
 bool Connection::read_locked() {
   if (!failure_.empty()) return false;
   bool has_come = false;
@@ -330,7 +332,7 @@ bool Connection::open(Wire wire, const Handshake& made) {
     condition_ = Condition::Whole;
     num_known_there_ = num_known_there();
     num_sockets_ = made.number();
-    // Who was dialled reads already.
+    // The side that was dialled already reads.
     silent_until_ =
         made.is_dialer() ? kNever : received_.load(std::memory_order_relaxed);
     has_to_speak = made.is_dialer() && unsent() == 0;
@@ -350,7 +352,7 @@ void Connection::give_socket_up(const std::string& reason) {
   const std::lock_guard lock(write_mutex_);
   const std::lock_guard channels_lock(channels_mutex_);
   reason_ = failure_.empty() ? reason : failure_;
-  drop_confirmed();  // the last time: the peer may close its socket from now on
+  drop_confirmed();  // the last time: from now on the peer may close its socket
   state_ = State::Broken;
   fd_ = -1;
   is_left_to_others_ = false;
@@ -394,7 +396,8 @@ void Connection::lose(const std::string& reason) {
   for (const auto& channel : channels()) channel->tell_events();
 }
 
-// First: who finds the peer gone asks what it has said last.
+// The channels come first: a thread that finds the peer gone asks what it has said
+// last.
 void Connection::take_own_end(const std::string& why) {
   for (const auto& channel : channels()) channel->take_own_end(why);
   lose(why);

@@ -10,14 +10,14 @@
 namespace allhands {
 namespace {
 
-// After all addresses were tried.
+// The pause after all addresses were tried.
 constexpr std::chrono::milliseconds kPause{50};
 
 std::string endpoints_of(const ProcessName& name) {
   return name.substr(0, name.find(' '));
 }
 
-// "10.0.0.3:4471,[fe80::1%eth0]:4471"; what is none is passed over.
+// Parses "10.0.0.3:4471,[fe80::1%eth0]:4471", and skips parts that are no address.
 std::vector<Address> addresses_of(const std::string& endpoints) {
   std::vector<Address> all;
   std::istringstream list(endpoints);
@@ -58,7 +58,7 @@ Fd Dial::begin() {
   int code = 0;
   Fd socket = start_connecting(addresses_[at_], code);
   if (!socket.is_open()) fail(errno_text(code), code == ECONNREFUSED);
-  // Not for what lacks here: the wait for the peer ends by its own limit.
+  // A lack of resources here does not count: the wait for the peer has its own limit.
   if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) {
     next_ = Clock::now() + kPause;
     end_ = next_ + limit_;

@@ -1,5 +1,5 @@
 // How a process is reached: its addresses are tried in turn, again and again, until it
-// answers or is known to be gone. Never waits.
+// answers or is known to be gone. Nothing here waits.
 #pragma once
 
 #include <chrono>
@@ -23,21 +23,22 @@ class Dial {
   // `peer` is tried for `limit`.
   Dial(const ProcessName& peer, Clock::duration limit);
 
-  // Begins an attempt at the next address: a socket that connects, or none, and then
-  // the attempt has failed.
+  // Begins an attempt at the next address. Returns a socket that connects, or none if
+  // the
+  // attempt has failed already.
   Fd begin();
-  // The attempt that was begun has failed. `is_gone`: nobody of that name is there.
+  // Notes that the attempt has failed. `is_gone`: no process of that name is there.
   void fail(const std::string& problem, bool is_gone);
-  // The peer dials this process itself: it is left time for that.
+  // Pauses the attempts, as the peer dials this process itself.
   void give_way();
 
   // When to begin the next attempt.
   Clock::time_point next() const { return next_; }
-  // When an attempt that was begun has to be connected.
+  // When the attempt under way must be connected.
   Clock::time_point attempt_end() const { return attempt_end_; }
-  // When the last attempt is to have ended.
+  // When the last attempt must have ended.
   Clock::time_point end() const { return end_; }
-  // No attempt is worth it any more.
+  // Whether further attempts are pointless.
   bool is_over() const;
   // "it cannot be reached at 10.0.0.3:4471: Connection refused"
   std::string problem() const;
@@ -46,7 +47,7 @@ class Dial {
   std::vector<Address> addresses_;
   const std::string endpoints_;
   std::size_t at_ = 0;        // the next address
-  std::size_t num_gone_ = 0;  // addresses in a row at which nobody is
+  std::size_t num_gone_ = 0;  // addresses in a row at which the process is gone
   const Clock::duration limit_;
   Clock::time_point next_;
   Clock::time_point attempt_end_;

@@ -11,9 +11,9 @@ namespace allhands {
 namespace {
 
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10;
-// One connection does not keep a thread for longer than this.
+// The most bytes read in one call, so that one connection does not hold up a thread.
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
-// In front of a body that may land.
+// The bytes in front of a body that may land.
 constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + LandingRecord::kHeadBytes;
 
 }  // namespace
@@ -22,8 +22,11 @@ bool FrameReader::read(Wire& wire) {
   if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
   std::size_t total = 0;
   while (total < kMaxBytes || wire.has_received()) {
-    // The rest of a body goes where it belongs, what follows through the scratch: where
-    // bodies land, one behind the other, no more than what is in front of the next one.
+    // The rest of a body goes directly to its place, and what follows it into the
+    // scratch
+    // memory. Where bodies land one behind the other, this reads no more than the heads
+    // of the
+    // next one.
     const Place place = next_place();
     const bool is_direct = place.memory != nullptr;
     const std::size_t rest = is_direct ? place.bytes : 0;
@@ -37,7 +40,7 @@ bool FrameReader::read(Wire& wire) {
     if (count < 0 && errno == EPROTO)
       throw SocketBroken(
           "what came cannot be decrypted: something on the way has changed it");
-    // No other socket would have better memory to read into.
+    // A new socket would not help: it would read into the same memory.
     if (count < 0 && (errno == EFAULT || errno == EINVAL || errno == ENOMEM))
       throw LinkError(errno_text(errno));
     if (count < 0) throw SocketBroken(errno_text(errno));
@@ -48,7 +51,7 @@ bool FrameReader::read(Wire& wire) {
     in_body_ += direct;
     if (direct != 0 && in_body_ == padded(body_length_)) end();
     take({scratch_.get(), bytes - direct});
-    if (bytes < rest + parts[1].iov_len) break;  // that was all
+    if (bytes < rest + parts[1].iov_len) break;  // the socket has no more
   }
   return total != 0;
 }
@@ -57,7 +60,7 @@ void FrameReader::lose_landing(const Channel& channel) {
   if (channel_.get() == &channel) landing_ = nullptr;
 }
 
-// Of the body that is under way.
+// The place of the rest of the current body.
 FrameReader::Place FrameReader::next_place() const {
   if (in_head_ < sizeof(head_) || in_body_ >= body_length_) return {nullptr, 0};
   if (in_body_ < turn_) return {body_ + in_body_, turn_ - in_body_};
@@ -90,7 +93,7 @@ void FrameReader::take(std::span<const std::byte> bytes) {
   }
 }
 
-// The head is here.
+// Called when the head is complete.
 void FrameReader::begin() {
   const auto refuse = [](const std::string& what, std::uint64_t number) {
     throw LinkError("a frame makes no sense: " + what + " is " +
@@ -131,7 +134,7 @@ void FrameReader::begin_record() {
   body_ = channel_->reserve(body_length_);
 }
 
-// The frame is whole.
+// Called when the frame is complete.
 void FrameReader::end() {
   in_head_ = 0;
   const std::shared_ptr<Channel> channel = std::move(channel_);

@@ -1,5 +1,5 @@
-// Cuts what comes over a socket into frames, and puts records where they are kept.
-// Lengths are bounded before memory is taken. Not thread-safe.
+// Cuts what comes over a socket into frames, and puts records where they are kept. It
+// checks lengths before it allocates memory. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace allhands {
 
-// Who takes frames.
+// The receiver of frames.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  // A frame begins; null: what follows is of no use to anybody. Throws LinkError.
+  // A frame begins. Returns its channel, or null to skip the frame. Throws LinkError.
   virtual std::shared_ptr<Channel> on_head(const FrameHead& head) = 0;
   virtual void on_record(Channel& channel) = 0;
   virtual void on_saying(Channel& channel, std::span<const std::byte> body) = 0;
 };
 
-// A socket failed, or was closed by the peer: nothing more comes over it.
+// The socket failed, or the peer closed it: nothing more comes over it.
 class SocketBroken : public LinkError {
  public:
   using LinkError::LinkError;
@@ -36,17 +36,19 @@ class FrameReader {
  public:
   explicit FrameReader(FrameSink& sink) : sink_(sink) {}
 
-  // Reads what `wire` has, but not endlessly. False: there is nothing now. Throws
-  // SocketBroken, after which another socket may go on where this one has ended, and
-  // LinkError where what came is no frame.
+  // Reads what `wire` has, up to a limit. Returns false if there is nothing now. Throws
+  // SocketBroken, after which another socket may go on where this one ended, and
+  // LinkError if
+  // what came is no frame.
   bool read(Wire& wire);
-  // Bytes in all.
+  // The number of bytes received in all.
   std::uint64_t received() const { return received_; }
-  // What is landing of `channel` just now has no place any more.
+  // The body of `channel` that is landing just now, if any, loses its place.
   void lose_landing(const Channel& channel);
 
  private:
-  // Where a part of the frame's body goes, and how much of it is to come; null:
+  // Where a part of the frame's body goes, and how many bytes of it are still to come;
+  // null:
   // nowhere.
   struct Place {
     std::byte* memory;
@@ -61,13 +63,14 @@ class FrameReader {
 
   FrameSink& sink_;
   FrameHead head_ = {};
-  std::size_t in_head_ = 0;           // bytes of it that are here
-  std::byte* body_ = nullptr;         // where the frame's body goes; null: nowhere
-  std::byte* landing_ = nullptr;      // where it goes from turn_ on, or nowhere
-  std::size_t turn_ = 0;              // in the body
-  bool is_landing_ = false;           // the frame, or the last one
+  std::size_t in_head_ = 0;    // bytes of the head that are here
+  std::byte* body_ = nullptr;  // where the frame's body goes; null: nowhere
+  // Where the body goes from turn_ on; null: nowhere.
+  std::byte* landing_ = nullptr;
+  std::size_t turn_ = 0;              // position in the body
+  bool is_landing_ = false;           // whether this frame lands, or the last one did
   std::size_t body_length_ = 0;       // of the frame, without padding
-  std::size_t in_body_ = 0;           // bytes of it that are here, padding included
+  std::size_t in_body_ = 0;           // bytes of the body that are here, with padding
   std::shared_ptr<Channel> channel_;  // of the frame
   std::vector<std::byte> saying_;
   std::unique_ptr<std::byte[]> scratch_;

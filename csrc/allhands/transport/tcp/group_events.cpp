@@ -5,8 +5,9 @@
 namespace allhands {
 
 void GroupEvents::tell() {
-  // Sequentially consistent with the sleeper's increment and re-read: either it sees
-  // the new count or we see that it sleeps.
+  // Sequentially consistent with the sleeper, which counts itself and then re-reads the
+  // count:
+  // either the sleeper sees the new count or this sees that somebody sleeps.
   count_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(count_);
   if (!has_hook_.load(std::memory_order_relaxed)) return;

@@ -1,5 +1,6 @@
-// What may matter to one rank of a group of what comes from other hosts: counted, with
-// the peers that have written, for those who wait. Thread-safe.
+// Counts the events from other hosts that may matter to one rank of a group, and lists
+// the
+// peers that have written. Threads can sleep until there is an event. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@ namespace allhands {
 
 class GroupEvents {
  public:
-  // Called for each event, from any thread; must not throw. May be none.
+  // Called for each event, from any thread; must not throw. May be empty.
   using Hook = std::function<void()>;
 
   explicit GroupEvents(Hook hook)
@@ -21,11 +22,13 @@ class GroupEvents {
 
   std::uint32_t count() const { return count_.load(std::memory_order_seq_cst); }
   void tell();
-  // The same, for a record of `peer`. `is_listed` is the peer's: it is in the list.
+  // Tells of a record from `peer`. `is_listed` belongs to the peer: whether it is in
+  // the list.
   void tell_record(int peer, std::atomic<bool>& is_listed);
-  // Returns when there were other than `seen`, after `limit`, or for no reason.
+  // Returns when the count differs from `seen`, after `limit`, or for no reason.
   void sleep(std::uint32_t seen, std::chrono::nanoseconds limit);
-  // Hands over the peers that have written since; `unlist` is called for each.
+  // Hands over the peers that have written since the last call, and calls `unlist` for
+  // each.
   template <class Unlist>
   void take_writers(std::vector<int>& writers, Unlist unlist) {
     writers.clear();
@@ -35,7 +38,7 @@ class GroupEvents {
     has_writers_.store(false, std::memory_order_relaxed);
     for (const int peer : writers) unlist(peer);
   }
-  // The hook is not called any more.
+  // From now on, the hook is not called.
   void unhook();
 
   void note_abort() { num_aborted_.fetch_add(1, std::memory_order_release); }

@@ -15,9 +15,10 @@
 namespace allhands {
 namespace {
 
-constexpr std::string_view kMagic = "ahpeers\n";  // a text protocol would end its line
+// The line end stops a server of a text protocol.
+constexpr std::string_view kMagic = "ahpeers\n";
 constexpr std::uint32_t kVersion = 3;
-constexpr std::uint32_t kEncrypted = 1u << 16;  // beside the version
+constexpr std::uint32_t kEncrypted = 1u << 16;  // a flag beside the version
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + kNonceBytes;
 constexpr std::size_t kProofBytes = sizeof(Digest);
@@ -59,7 +60,7 @@ void Handshake::say_hello() {
   send(mine_);
 }
 
-// A few bytes on a new socket: they fit, or something is wrong.
+// Sends a few bytes, for which a new socket always has room unless something is wrong.
 void Handshake::send(std::string_view bytes) {
   const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (sent != static_cast<ssize_t>(bytes.size())) fail(errno_text(errno));
@@ -82,8 +83,8 @@ Handshake::State Handshake::advance() {
   return state_;
 }
 
-// Never more than the step's bytes: what follows the last is no handshake. True: they
-// are all there.
+// Reads no more than the step's bytes, as those after the last step are no handshake.
+// Returns true if all are there.
 bool Handshake::receive() {
   char bytes[2 * kMaxName];
   while (came_.size() < expected_) {
@@ -95,7 +96,7 @@ bool Handshake::receive() {
     if (count < 0) fail(errno_text(errno));
     if (count <= 0) return false;
     came_.append(bytes, static_cast<std::size_t>(count));
-    // Nobody else is waited for to say all of what is no hello.
+    // Fails at the first wrong byte, rather than wait for the rest of what is no hello.
     const std::size_t known = std::min(came_.size(), kMagic.size());
     if (step_ == Step::HelloHead &&
         std::string_view(came_).substr(0, known) != kMagic.substr(0, known)) {
@@ -118,7 +119,7 @@ void Handshake::handle() {
       return handle_verdict();
     case Step::Ready:
       return handle_ready();
-    case Step::Tls:  // which OpenSSL reads
+    case Step::Tls:  // OpenSSL reads it
       return;
   }
 }
@@ -155,7 +156,9 @@ void Handshake::handle_hello_names() {
     send(prove(true));
     return expect(Step::Verdict, 4 + kProofBytes);
   }
-  // Who wants another process, or encrypts otherwise, learns who is here, and goes.
+  // A dialer that wants another process, or differs in encryption, learns who is here,
+  // and
+  // leaves.
   if (!is_dialer_) say_hello();
   if (!is_alike)
     return fail(std::string(is_encrypted_there_ ? "it" : "this process") +
@@ -166,7 +169,7 @@ void Handshake::handle_hello_names() {
   expect(Step::Proof, kProofBytes);
 }
 
-// Only who knows the secret can make it.
+// Only a process that knows the secret can make this digest.
 std::string Handshake::digest_of_hellos(std::string_view purpose) const {
   std::string message(purpose);
   message += is_dialer_ ? mine_ + theirs_ : theirs_ + mine_;
@@ -224,7 +227,7 @@ Handshake::State Handshake::take_up(std::uint64_t received) {
   return advance();
 }
 
-// What the fields of a Ready frame say, see FrameKind.
+// FrameKind says what the fields of a Ready frame mean.
 void Handshake::say_ready() {
   const FrameHead ready = {0, FrameKind::Ready, 0, 0, received_, number_, 0};
   send({reinterpret_cast<const char*>(&ready), sizeof(ready)});

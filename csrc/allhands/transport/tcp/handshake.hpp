@@ -1,5 +1,6 @@
-// How two processes of a job meet on a fresh socket: both prove that they know the
-// job's secret before a byte of data passes. One side of one socket, never waiting.
+// How two processes of a job open a connection on a fresh socket: both prove that they
+// know the job's secret before any data passes. An object is one side of one socket,
+// and never waits.
 //
 //   dialer -> listener   Hello: magic, version, who it is, whom it wants, how many
 //                        sockets their connection has had, nonce
@@ -13,15 +14,15 @@
 //                        secret and both hellos. The listener is TLS's client, so that
 //                        it reads already when the dialer is done, as without TLS
 //
-// A side that proves itself uses the sockets before no more, and each counts what it
-// received only once the other has stopped so: the dialer when it has the verdict, the
-// listener when it has the proof.
+// A side that has proved itself no longer uses earlier sockets. Each side counts what
+// it received only once the other has stopped in this way: the dialer when it has the
+// verdict, the listener when it has the proof.
 //
-// The dialer proves first: a stranger learns a nonce and a name, no more. Nonces are
-// fresh, so a recorded proof is worth nothing, and as both names are part of what is
-// proved, none can be passed on to another process. Where connections are not
-// encrypted, what follows is not signed either: then this keeps strangers out, and does
-// not hide data from who can read the network.
+// The dialer proves itself first, so a stranger learns only a nonce and a name. Nonces
+// are fresh, so a recorded proof is worthless, and both names are part of a proof, so
+// it cannot be passed on to another process. Without encryption the data that follows
+// is not signed either: the handshake then keeps strangers out, but does not hide data
+// from somebody who can read the network.
 #pragma once
 
 #include <chrono>
@@ -36,38 +37,39 @@
 
 namespace allhands {
 
-// A process, as connections know it: where it listens, and which one that is.
+// The name of a process in connections: where it listens, and which process that is.
 using ProcessName = std::string;
 
 // What the processes of a job have in common.
 struct Credentials {
   std::string secret;
-  bool is_encrypted = false;  // connections by TLS, with all peers
+  bool is_encrypted = false;  // whether connections with all peers use TLS
 };
 
 // One side of the opening of a connection.
 class Handshake {
  public:
-  // What has become of it.
+  // The state of the handshake.
   enum class State {
-    Going,  // more is to come over the socket
-    Asks,   // listener: peer() has proved itself; accept() or refuse() is to be called
-    Accepted,  // dialer: take_up() is to be called
-    Done,      // the connection is made; take_wire() has nothing of the handshake left
+    Going,     // more is to come over the socket
+    Asks,      // listener: peer() has proved itself; call accept() or refuse()
+    Accepted,  // dialer: call take_up()
+    Done,      // the connection is made; nothing of the handshake is left to read
     Busy,      // dialer: the peer dials this process itself, or has a newer socket
     GivenUp,   // dialer: the peer counts this process as dead
     Unwanted,  // dialer: another process listens there now
-    Failed,    // closed, or no handshake of ours
+    Failed,    // the socket was closed, or the other side is no process of ours
   };
 
   enum class Refusal : std::uint32_t { Busy = 2, GivenUp = 3 };
 
-  // What it may take.
+  // The limits of a handshake.
   static constexpr std::chrono::seconds kLimit{5};
   static constexpr std::size_t kMaxName = 1024;
 
-  // For the side that has connected, and wants `peer`; says hello. `num_sockets`: which
-  // their connection has had before, as far as this side knows.
+  // For the side that has connected and wants `peer`; says hello. `num_sockets`: the
+  // number
+  // of sockets that their connection has had before, as far as this side knows.
   static Handshake dial(UnforkedFd socket, const Credentials& credentials,
                         const ProcessName& self, const ProcessName& peer,
                         std::uint64_t num_sockets = 0);
@@ -75,27 +77,28 @@ class Handshake {
   static Handshake listen(UnforkedFd socket, const Credentials& credentials,
                           const ProcessName& self);
 
-  // Takes what has come.
+  // Handles what has come.
   State advance();
-  // Of the peer that asks: it gets its connection, whose socket is this one's
-  // `number`th. `received`: bytes over the sockets before.
+  // Grants the asking peer its connection, of which this is socket `number`.
+  // `received`: the
+  // bytes received over the sockets before.
   State accept(std::uint64_t number, std::uint64_t received);
-  // It does not.
+  // Refuses it.
   State refuse(Refusal why);
-  // Dialer: the same as of the listener, who has accepted.
+  // Dialer: does the same once the listener has accepted.
   State take_up(std::uint64_t received);
 
   State state() const { return state_; }
   bool is_dialer() const { return is_dialer_; }
   const ProcessName& peer() const { return peer_; }
-  // Asks: sockets that the dialer knows of. Done: which one of them this is.
+  // Asks: the number of sockets that the dialer knows of. Done: the number of this one.
   std::uint64_t number() const { return number_; }
-  // Done: bytes that the peer has received over the sockets before.
+  // Done: the bytes that the peer has received over the sockets before.
   std::uint64_t received_there() const { return received_there_; }
   int fd() const { return socket_.get(); }
-  // Done: what the connection goes over from now on.
+  // Done: takes the wire that the connection uses from now on.
   Wire take_wire() { return Wire(std::move(socket_), std::move(tls_)); }
-  // Why it has failed.
+  // Why the handshake has failed.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -131,7 +134,7 @@ class Handshake {
   State state_ = State::Going;
   Step step_ = Step::HelloHead;
   std::size_t expected_ = 0;
-  std::string came_;    // of the step
+  std::string came_;    // what came in this step
   std::string mine_;    // hello
   std::string theirs_;  // hello
   std::string problem_;

@@ -17,11 +17,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Who has not proved itself; the oldest makes room for the next.
+// The most sockets whose peer has not proved itself; the oldest makes room for the
+// next.
 constexpr std::size_t kMaxStrangers = 256;
 constexpr milliseconds kAcceptPause{50};
 constexpr int kMaxAccepts = 16;
-// How soon this thread reads again what other threads have stopped reading.
+// How soon this thread reads again after other threads have stopped reading.
 constexpr milliseconds kRest{1};
 constexpr milliseconds kDrainLook{1};
 constexpr milliseconds kLongestBeat{500};
@@ -60,7 +61,8 @@ void PortLoop::close() {
   lose_all(kClosed);
 }
 
-// From any thread, once the port's does no more. The first reason stays.
+// May be called from any thread once the port's thread has ended. The first reason
+// stays.
 void PortLoop::lose_all(const std::string& reason) {
   std::vector<std::shared_ptr<Connection>> all;
   {
@@ -126,13 +128,13 @@ void PortLoop::run() {
       do_chores();
     }
     wind_up();
-  } catch (const std::exception& error) {  // of the system: out of memory, for one
+  } catch (const std::exception& error) {  // of the system, such as out of memory
     lose_all(std::string("this process cannot go on with its connections: ") +
              error.what());
   }
 }
 
-// This thread wakes for each beat. When it is that late, so were the beats.
+// This thread wakes up for each beat. If it is this late, its beats were as late.
 void PortLoop::note_own_stop() {
   const auto now = Clock::now();
   if (now - next_beat_ < (most_beats_ - 2) * beat_every_) return;
@@ -159,8 +161,9 @@ std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
                   std::chrono::nanoseconds(next - Clock::now()));
 }
 
-// An event may be of a socket that was closed since, whose number another has now: then
-// that one is looked at for nothing.
+// An event may belong to a socket that was closed since, and whose number another
+// socket
+// has now. That socket is then looked at in vain.
 void PortLoop::serve(const Readiness& ready) {
   const int fd = ready.fd;
   if (fd == wakeup_.fd()) return wakeup_.clear();
@@ -188,7 +191,7 @@ void PortLoop::do_chores() {
   is_accepting_ = true;
 }
 
-// --- who comes ---
+// --- accepting ---
 
 void PortLoop::accept_peers(int listener) {
   const auto is_it = [listener](const UnforkedFd& fd) { return fd.get() == listener; };
@@ -197,8 +200,9 @@ void PortLoop::accept_peers(int listener) {
     UnforkedFd socket(accept_from(listener));
     if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
     if (!socket.is_open()) {
-      // Without a descriptor, accept fails even where nobody is left to be accepted;
-      // the poller tells.
+      // Without a free descriptor, accept fails even if there is nobody left to accept.
+      // The
+      // poller says whether somebody is.
       if (turn == 0) make_room();
       return;
     }
@@ -206,7 +210,7 @@ void PortLoop::accept_peers(int listener) {
   }
 }
 
-// Nothing is left for another: the stranger that came first gives way.
+// Called when no descriptor is left: the stranger that came first is dropped.
 void PortLoop::make_room() {
   if (!is_accepting_) return;
   const auto is_stranger = [](const auto& entry) {
@@ -230,7 +234,7 @@ void PortLoop::welcome(UnforkedFd socket) {
   try {
     poller_.add(fd);
   } catch (const Error&) {
-    return make_room();  // this one goes, and comes again
+    return make_room();  // this socket is dropped, and its peer comes again
   }
   shaking_.emplace(fd,
                    Shaking{Handshake::listen(std::move(socket), credentials_, self_),
@@ -305,8 +309,9 @@ void PortLoop::beat() {
   std::vector<int> unsound, silent;
   for (auto& [fd, open] : open_) {
     if (open.connection->read() != Connection::Condition::Whole) unsound.push_back(fd);
-    // Beats are counted, not time: when this process was stopped, its peers were not
-    // silent.
+    // Silence is counted in beats, not in time: while this process was stopped, its
+    // peers were
+    // not silent.
     const bool was_suspect = open.connection->silent_beats() >= suspicious_beats_;
     const unsigned silent_beats = open.connection->beat();
     if (silent_beats == 0 && was_suspect) end_reaching(*open.connection);
@@ -333,7 +338,7 @@ std::shared_ptr<Connection> PortLoop::stop_watching(int fd) {
   return connection;
 }
 
-// Another socket is to take its place.
+// Gives up the socket; another one will take its place.
 void PortLoop::break_off(int fd, const std::string& reason) {
   if (is_stopping_.load(std::memory_order_relaxed)) return lose(fd, reason);
   const std::shared_ptr<Connection> connection = stop_watching(fd);
@@ -341,8 +346,9 @@ void PortLoop::break_off(int fd, const std::string& reason) {
   connection->give_socket_up(reason);
   Reaching& wanted = reaching(connection);
   if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
-  // What happened meanwhile is found at once; it may have been stopped just now, in the
-  // chore that finds this.
+  // What happened during a stop is found right after it, maybe in the very chores that
+  // find
+  // the stop.
   note_own_stop();
   wanted.was_stopped = stopped_for_ != Clock::duration(0) &&
                        Clock::now() < end_of_stop_ + 2 * beat_every_;
@@ -357,14 +363,14 @@ void PortLoop::lose(int fd, const std::string& reason) {
 
 // --- the end ---
 
-// What was written leaves first, and what has come is read: closing a socket that has
-// unread bytes would take away from the peer what it has not read yet.
+// Sends what was written, and reads what has come: a socket that is closed with unread
+// bytes takes away from the peer what it has not read yet.
 void PortLoop::wind_up() {
   const auto end = Clock::now() + kWindingUp;
   if (is_accepting_)
     for (const UnforkedFd& listener : listeners_) poller_.remove(listener.get());
   listeners_.clear();
-  is_accepting_ = true;  // for good, at none
+  is_accepting_ = true;  // for good, as there are no listeners left
   for (auto& [fd, open] : open_) {
     open.is_resting = false;
     watch(fd, open);
@@ -383,7 +389,7 @@ void PortLoop::wind_up() {
   while (!open_.empty()) lose(open_.begin()->first, kClosed);
 }
 
-// To peers whose connection is still being made.
+// Whether there is something left for peers whose connection is still being made.
 bool PortLoop::has_more_to_tell() const {
   return std::any_of(reaching_.begin(), reaching_.end(), [](const auto& entry) {
     return entry.second.dial && entry.second.connection->has_kept();

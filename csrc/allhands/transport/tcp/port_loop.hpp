@@ -1,13 +1,18 @@
-// The thread of a TcpPort: it accepts and dials, shakes hands, reads while nobody
-// waits, sends what sockets did not take at once, and finds out who is silent or gone.
+// The thread of a TcpPort: it accepts and dials, shakes hands, reads while no other
+// thread
+// does, sends what sockets did not take at once, and finds out which peers are silent
+// or
+// gone.
 //
-// While threads of the program read a connection themselves, this one leaves it alone
-// and only looks now and then whether they still do.
+// While threads of the program read a connection themselves, this thread only checks
+// now
+// and then whether they still do.
 //
-// A socket that breaks says nothing of the process behind it: that one is dialled
-// again, by both sides, for as long as a host may be silent. Where nobody listens any
-// more, it is gone. Who was silent for half of that time is dialled, too: a host that
-// answers is not gone, and the connection goes on over the new socket.
+// A broken socket says nothing about the process behind it. Both sides dial the other
+// for as
+// long as a host may be silent. If the process no longer listens there, it is gone. A
+// peer that was silent for half of that time is dialled too: a host that answers is not
+// gone, and the connection goes on over the new socket.
 #pragma once
 
 #include <atomic>
@@ -37,21 +42,23 @@ class PortLoop final : public ConnectionOwner {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `silence`: a peer from which nothing came for so long is lost.
+  // `silence`: a peer is lost if nothing comes from it for this long.
   PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence);
   ~PortLoop() override;
 
-  // Once. Throws Backend where there is no thread.
+  // Call once. Throws Backend if no thread can be started.
   void start(Credentials credentials);
   // Gives what was written a moment to leave, and loses all connections. Idempotent.
   void close();
 
   const ProcessName& self() const { return self_; }
-  // The connection to `peer`, which is made when it is first used.
+  // The connection to `peer`, which is made on first use.
   std::shared_ptr<Connection> connection(const ProcessName& peer);
-  // The socket to `peer` breaks and is replaced; false: there is none. Any thread.
+  // Any thread: breaks the socket to `peer`, which is then replaced. Returns false if
+  // there
+  // is none.
   bool break_socket(const ProcessName& peer);
-  // This process leaves the group of `channel` with these words.
+  // This process leaves the group of `channel`, with `saying` as its last words.
   void part(std::uint64_t channel, Saying saying);
 
   void attend(Connection& connection) override;
@@ -64,12 +71,13 @@ class PortLoop final : public ConnectionOwner {
     std::optional<Dial> dial;  // this process's attempts
     int dialing = -1;          // socket of the attempt under way
     int answering = -1;        // socket of the peer's attempt, which was accepted
-    bool was_stopped = false;  // this process, when the last socket broke
+    // Whether this process was stopped when the last socket broke.
+    bool was_stopped = false;
   };
   struct Shaking {
     Handshake handshake;
     Clock::time_point end;
-    std::shared_ptr<Connection> connection;  // null: it is not known who that is
+    std::shared_ptr<Connection> connection;  // null: the peer is not known yet
   };
   struct Connecting {
     UnforkedFd socket;
@@ -78,7 +86,7 @@ class PortLoop final : public ConnectionOwner {
   struct Open {
     std::shared_ptr<Connection> connection;
     std::uint64_t drives = 0;  // as last seen
-    bool is_resting = false;   // others read it
+    bool is_resting = false;   // other threads read the connection
     bool is_closing = false;
   };
 
@@ -130,7 +138,7 @@ class PortLoop final : public ConnectionOwner {
   const ProcessName self_;
   const Clock::duration silence_;
   const Clock::duration beat_every_;
-  // In a row in which nothing came.
+  // Numbers of beats in a row in which nothing came.
   const unsigned most_beats_;
   const unsigned suspicious_beats_;
   std::vector<UnforkedFd> listeners_;
@@ -141,25 +149,26 @@ class PortLoop final : public ConnectionOwner {
   std::mutex closing_mutex_;
 
   std::mutex mutex_;  // guards what follows
-  std::string end_;   // why there are no connections any more; empty: there are
+  std::string end_;   // why all connections have ended; empty: they have not
   std::unordered_map<ProcessName, std::shared_ptr<Connection>> connections_;
   std::vector<std::shared_ptr<Connection>> waiting_;  // for attention
   std::unordered_map<std::uint64_t, Saying> partings_;
-  std::deque<std::uint64_t> parted_;  // their channels, the oldest first
+  std::deque<std::uint64_t> parted_;  // channels of `partings_`, the oldest first
 
-  // The thread's own.
+  // Used by the port's thread only.
   Poller poller_;
   std::unordered_map<Connection*, Reaching> reaching_;
   std::unordered_map<int, Connecting> connecting_;
   std::unordered_map<int, Shaking> shaking_;
   std::unordered_map<int, Open> open_;
-  std::vector<std::shared_ptr<Connection>> draining_;  // has_arrived() waits for them
+  // has_arrived() was asked about them.
+  std::vector<std::shared_ptr<Connection>> draining_;
   std::size_t num_resting_ = 0;
   bool is_accepting_ = true;
   Clock::time_point accept_again_;
-  Clock::time_point next_look_;  // at those that rest
+  Clock::time_point next_look_;  // at connections that rest
   Clock::time_point next_beat_;
-  Clock::duration stopped_for_{};  // this process, the last time
+  Clock::duration stopped_for_{};  // how long this process was stopped the last time
   Clock::time_point end_of_stop_;
 };
 

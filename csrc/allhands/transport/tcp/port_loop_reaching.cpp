@@ -1,4 +1,4 @@
-// The part of a PortLoop that makes connections, and makes them anew.
+// The part of a PortLoop that makes connections, and replaces broken sockets.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -18,7 +18,7 @@ constexpr const char* kBytesLost =
 
 }  // namespace
 
-// --- whom this process dials ---
+// --- dialling ---
 
 PortLoop::Reaching& PortLoop::reaching(const std::shared_ptr<Connection>& connection) {
   Reaching& found = reaching_[connection.get()];
@@ -34,7 +34,7 @@ void PortLoop::end_reaching(Connection& connection) {
   reaching_.erase(found);
 }
 
-// It was silent for so long that its process may be gone, or its socket broken.
+// The peer was silent for so long that it may be gone, or its socket may be broken.
 void PortLoop::suspect(const std::shared_ptr<Connection>& connection) {
   Reaching& doubted = reaching(connection);
   if (!doubted.dial)
@@ -94,11 +94,12 @@ void PortLoop::on_connected(int fd) {
   connecting_.erase(fd);
   poller_.watch(fd, true, false);
   tune(fd);
-  // Its host answers, after a silence: what is on its way over the old socket may never
+  // The host answers after a silence. What is on its way over the old socket may never
   // come.
   if (connecting.connection->state() == Connection::State::Up)
     break_off(connecting.connection->fd(), silence_text());
-  if (connecting.connection->state() == Connection::State::Lost) return;  // closing
+  // This process closes its port.
+  if (connecting.connection->state() == Connection::State::Lost) return;
   Handshake handshake = Handshake::dial(std::move(connecting.socket), credentials_,
                                         self_, connecting.connection->peer(),
                                         connecting.connection->num_sockets());
@@ -107,7 +108,7 @@ void PortLoop::on_connected(int fd) {
   shake(fd);
 }
 
-// `problem` may be part of what goes here: a copy.
+// `problem` is a copy, as the original may belong to the attempt that is dropped here.
 void PortLoop::fail_dial(Reaching& reaching, std::string problem, bool is_gone) {
   drop_attempt(reaching);
   reaching.dial->fail(problem, is_gone);
@@ -128,7 +129,7 @@ void PortLoop::drop_answering(Reaching& reaching) {
   shaking_.erase(fd);
 }
 
-// A connection that is broken is not given longer than its peers are.
+// A broken connection gets no more time than a silent peer.
 PortLoop::Clock::time_point PortLoop::handshake_end(const Reaching& reaching) const {
   const auto end = Clock::now() + Handshake::kLimit;
   const bool is_broken = reaching.connection->state() == Connection::State::Broken;
@@ -168,7 +169,7 @@ void PortLoop::shake(int fd) {
   }
 }
 
-// Copies: the connection may be part of what goes here.
+// `connection` is a copy, as the original may belong to what is dropped here.
 void PortLoop::drop(std::shared_ptr<Connection> connection, const std::string& reason) {
   end_reaching(*connection);
   connection->lose(reason);
@@ -198,7 +199,7 @@ void PortLoop::admit(int fd, Shaking& shaking) {
   }
   Reaching& wanted = reaching(from);
   drop_attempt(wanted);
-  drop_answering(wanted);  // its dialer has given that one up
+  drop_answering(wanted);  // the dialer has given up that attempt
   const std::optional<std::uint64_t> received = from->end_socket();
   if (!received) {
     shaking.handshake.refuse(Handshake::Refusal::GivenUp);
@@ -212,9 +213,9 @@ void PortLoop::admit(int fd, Shaking& shaking) {
   shaking.handshake.accept(number, *received);
 }
 
-// Of two that dial each other, the attempt of the one with the smaller name counts,
-// once it has reached the other. An attempt is late if it is from before a socket that
-// its dialer has had.
+// If two processes dial each other, the attempt of the one with the smaller name counts
+// once it has connected. An attempt is too late if its dialer has had a newer socket
+// since.
 bool PortLoop::is_acceptable(Connection& from, std::uint64_t num_sockets) const {
   if (num_sockets < from.num_known_there()) return false;
   const auto found = reaching_.find(&from);

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kBlockBytes = std::size_t{128} << 10;
 constexpr std::size_t kAlign = 16;
 
-// With the prefix.
+// The bytes of a record with its prefix.
 std::size_t footprint(std::size_t bytes) {
   return kAlign + (bytes + kAlign - 1) / kAlign * kAlign;
 }
@@ -25,7 +25,7 @@ std::byte* RecordQueue::reserve(std::size_t bytes, Landed landed) {
   static_assert(sizeof(Prefix) == kAlign);
   const std::size_t needed = footprint(bytes);
   const std::lock_guard lock(mutex_);
-  // Memory that was used just now is in the caches.
+  // Starts at the beginning of the block again: this memory is in the caches.
   if (blocks_.size() == 1 && blocks_[0].read == blocks_[0].written)
     blocks_[0].read = blocks_[0].written = 0;
   if (blocks_.empty() || blocks_.back().capacity - blocks_.back().written < needed)
@@ -44,9 +44,9 @@ void RecordQueue::commit() {
   num_records_.fetch_add(1, std::memory_order_release);
 }
 
-// Of the front record; under the lock.
+// The prefix of the front record. Call under the lock.
 RecordQueue::Prefix RecordQueue::prefix() {
-  // What was read to its end stays only while it is the last.
+  // A block that was read to its end stays only if it is the last.
   while (blocks_.front().read == blocks_.front().written) blocks_.pop_front();
   Prefix prefix;
   std::memcpy(&prefix, blocks_.front().memory.get() + blocks_.front().read,

@@ -1,6 +1,7 @@
-// Records that have come and were not popped, each contiguous, but for bodies that have
-// landed elsewhere. One writer and one reader, which may be different threads. It
-// bounds nothing: the writer does that.
+// Records that have come and were not popped. Each is contiguous, except for a body
+// that
+// has landed elsewhere. One writer and one reader, which may be different threads. The
+// queue has no limit of its own: the writer keeps one.
 #pragma once
 
 #include <atomic>
@@ -16,19 +17,21 @@ namespace allhands {
 
 class RecordQueue {
  public:
-  // Writer: room for a record, aligned to 16 bytes, until commit(); `landed` of it goes
-  // elsewhere.
+  // Writer: returns room for a record, aligned to 16 bytes and valid until commit().
+  // `landed`
+  // is the part of the record that goes elsewhere.
   std::byte* reserve(std::size_t bytes, Landed landed = {});
-  // Writer: the reserved record is whole.
+  // Writer: the reserved record is complete.
   void commit();
 
-  // From any thread.
+  // May be called from any thread.
   bool has_record() const { return num_records_.load(std::memory_order_acquire) != 0; }
   // Reader: the oldest record, or nothing; valid until pop().
   std::span<const std::byte> front();
-  // Reader: what has landed elsewhere of the front record; there is one.
+  // Reader: the part of the front record that has landed elsewhere. Needs a front
+  // record.
   Landed landed();
-  // Reader: drops the front record; its size, with what has landed elsewhere.
+  // Reader: drops the front record, and returns its size with the part that has landed.
   std::size_t pop();
 
  private:
@@ -39,19 +42,19 @@ class RecordQueue {
     std::size_t read = 0;
   };
 
-  // In front of each record.
+  // Stands in front of each record.
   struct Prefix {
-    std::uint32_t bytes;   // that are here
-    std::uint32_t landed;  // elsewhere
+    std::uint32_t bytes;   // bytes in the queue
+    std::uint32_t landed;  // bytes elsewhere
     LandingKey key;
   };
 
   static Block make_block(std::size_t bytes);
   Prefix prefix();
 
-  std::mutex mutex_;          // guards what follows, but for the records' bytes
-  std::deque<Block> blocks_;  // the writer works on the last
-  std::size_t reserved_ = 0;  // bytes of the record that are here
+  std::mutex mutex_;          // guards what follows, except the bytes of records
+  std::deque<Block> blocks_;  // the writer uses the last one
+  std::size_t reserved_ = 0;  // bytes in the queue of the reserved record
   std::atomic<std::size_t> num_records_ = 0;
 };
 

@@ -38,7 +38,7 @@ void ReplayBuffer::drop_front_block() {
 
 void ReplayBuffer::drop(std::uint64_t to) {
   if (to >= end()) {
-    // Memory that was used just now is in the caches.
+    // Keeps the front block: its memory is in the caches.
     while (blocks_.size() > 1) drop_front_block();
     begin_ = to;
     at_ = size_ = 0;

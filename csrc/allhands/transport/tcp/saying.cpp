@@ -25,7 +25,7 @@ static_assert(sizeof(Head) + kMaxRanks * sizeof(std::int32_t) + kMaxText +
               Saying::kMaxBytes);
 
 ErrorKind kind_of(std::uint32_t kind) {
-  // An interrupt is its caller's alone.
+  // An interrupt concerns only the caller that was interrupted.
   return kind < static_cast<std::uint32_t>(ErrorKind::Interrupted)
              ? static_cast<ErrorKind>(kind)
              : ErrorKind::Backend;
@@ -37,7 +37,7 @@ std::vector<std::byte> Saying::encode() const {
   Head head = {};
   head.how = static_cast<std::uint32_t>(how);
   head.has_why = why ? 1 : 0;
-  std::string texts;  // its own, and that of its cause
+  std::string texts;  // the error's text, and that of its cause
   std::vector<std::int32_t> ranks;
   if (why) {
     texts = std::string(why->what()).substr(0, kMaxText);

@@ -1,4 +1,4 @@
-// What a rank says of itself to the ranks of other hosts, and why.
+// What a rank tells the ranks of other hosts about itself, and why.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace allhands {
 
 struct Saying {
-  // What encode() takes at most; longer texts and lists lose their ends.
+  // The most bytes that encode() returns; it cuts the ends of longer texts and lists.
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 10;
 
   Presence how = Presence::Here;

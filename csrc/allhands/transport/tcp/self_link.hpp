@@ -1,4 +1,4 @@
-// The link of a rank to itself, where no other transport has one.
+// The link of a rank to itself, if no other transport has one.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace allhands {
 
 class SelfLink final : public Link {
  public:
-  // `events` must outlive it.
+  // `events` must outlive the link.
   SelfLink(GroupEvents& events, int rank) : events_(events), rank_(rank) {}
 
   std::size_t max_record() override { return Channel::kMaxRecord; }
@@ -28,7 +28,8 @@ class SelfLink final : public Link {
     unread_ += Channel::cost(reserved_);
   }
   void wake_peer() override { events_.tell_record(rank_, is_listed_); }
-  bool is_safe_to_leave() const override { return true; }  // it goes itself
+  // Nothing has to leave the process.
+  bool is_safe_to_leave() const override { return true; }
 
   bool has_record() const override { return queue_.has_record(); }
   std::span<const std::byte> front() override { return queue_.front(); }

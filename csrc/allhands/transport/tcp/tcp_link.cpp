@@ -7,7 +7,7 @@
 namespace allhands {
 namespace {
 
-// Frames that are sent at once, though nobody has asked for it.
+// This many bytes of frames are sent at once, even if nobody has asked for it.
 constexpr std::size_t kMaxStaged = std::size_t{128} << 10;
 constexpr std::size_t kFirstBytes = 4096;
 
@@ -47,12 +47,12 @@ void TcpLink::wake_peer() {
 }
 
 std::size_t TcpLink::write(std::span<const LandingRecord> records) {
-  wake_peer();  // what was committed before goes before
+  wake_peer();  // what was committed before must be sent before
   const auto bytes_of = [](const LandingRecord& record) {
     return LandingRecord::kHeadBytes + record.body.size();
   };
   std::size_t count = 0;
-  // Room is taken before the peer can give it back.
+  // Takes the room before the peer can give it back.
   for (; count < records.size() && channel_->has_room(bytes_of(records[count]));
        ++count)
     channel_->take_room(bytes_of(records[count]));

@@ -19,13 +19,13 @@ class TcpLink final : public Link, private Landings {
   std::size_t max_record() override { return Channel::kMaxRecord; }
   std::byte* reserve(std::size_t bytes) override;
   void commit() override;
-  // All that was committed leaves by one system call, if the socket takes it.
+  // Sends all that was committed, by one system call if the socket takes it.
   void wake_peer() override;
   bool is_safe_to_leave() const override {
     return staged_ == 0 && connection_->has_arrived(written_);
   }
 
-  // Whoever asks drives the connection.
+  // A caller that asks also makes the connection read.
   bool has_record() const override {
     return channel_->has_record() || (connection_->receive() && channel_->has_record());
   }
@@ -52,11 +52,12 @@ class TcpLink final : public Link, private Landings {
 
   const std::shared_ptr<Connection> connection_;
   const std::shared_ptr<Channel> channel_;
-  std::unique_ptr<std::byte[]> memory_;  // of whole frames, one behind the other
+  std::unique_ptr<std::byte[]> memory_;  // whole frames, one behind the other
   std::size_t capacity_ = 0;
-  std::size_t staged_ = 0;     // bytes of frames that were committed, not written
-  std::size_t reserved_ = 0;   // of the record behind these
-  std::uint64_t written_ = 0;  // what the connection had taken after the last
+  std::size_t staged_ = 0;    // bytes of frames that were committed and not written
+  std::size_t reserved_ = 0;  // bytes of the record behind these
+  // Bytes of the connection up to the last frame of this link.
+  std::uint64_t written_ = 0;
 };
 
 }  // namespace allhands

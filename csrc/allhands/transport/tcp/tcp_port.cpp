@@ -29,8 +29,9 @@ Fd listen_at_port(const std::string& host, std::uint16_t port) {
   return listen_at(*address);
 }
 
-// On each of `hosts` at `port`, or one that the first picks. Empty, with errno, where
-// one of them is taken.
+// Listens on each of `hosts` at `port`, or if that is 0 at a port that the system picks
+// for
+// the first one. Returns nothing, with errno set, if the port is taken on one of them.
 std::vector<Fd> listen_at_each(const std::vector<std::string>& hosts,
                                std::uint16_t port) {
   std::vector<Fd> sockets;
@@ -48,7 +49,7 @@ std::vector<Fd> listen_at_each(const std::vector<std::string>& hosts,
 
 std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
                                 std::uint16_t first, std::uint16_t last) {
-  // Where the system picks for the first host, another may have that port taken.
+  // The port that the system picks for the first host may be taken on another one.
   constexpr int kMaxPicks = 16;
   const int attempts = first == 0 ? kMaxPicks : last - first + 1;
   for (int i = 0; i < attempts; ++i) {
@@ -92,7 +93,9 @@ TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
 }
 
 TcpPort::~TcpPort() {
-  // A forked child: the thread is not here, and its memory was copied in mid-work.
+  // A forked child has no such thread, and its copy of the memory may be in mid-change;
+  // so
+  // this copy is leaked.
   if (::getpid() != owner_)
     new std::shared_ptr<PortLoop>(loop_);
   else

@@ -1,8 +1,9 @@
 // Where a process listens for processes of other hosts, and its connections to them:
-// one to each that it talks with, made on first use, shared by all groups.
+// one
+// for each process that it communicates with, made on first use and shared by all
+// groups.
 //
-// A child of fork() has no part in it: it must not use it, and destroying its copy does
-// nothing.
+// A child of fork() must not use its copy; destroying the copy does nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -36,10 +37,15 @@ class TcpPort {
   static constexpr std::chrono::seconds kSilence{5};
 
   // Listens on each of `hosts`, which are addresses of this machine, at one port of
-  // [first, last]; 0, 0: the system picks. Throws Value for arguments that make no
-  // sense and Network where it cannot listen. `advertised`: where others reach it, if
-  // not at `hosts`; port 0 there stands for its own. `is_encrypted`: all connections by
-  // TLS, the same on all sides. Throws Backend where there is no OpenSSL for that.
+  // [first,
+  // last]; 0, 0: the system picks. `advertised`: where others reach this process, if
+  // not at
+  // `hosts`; port 0 there stands for the port that it listens at. `is_encrypted`: all
+  // connections use TLS, which must be the same in all processes. Throws Value for
+  // wrong
+  // arguments, Network if it cannot listen, and Backend if TLS is wanted and there is
+  // no
+  // OpenSSL.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
           std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
           const Places& advertised = {}, bool is_encrypted = false);
@@ -47,21 +53,23 @@ class TcpPort {
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort();
 
-  // "10.0.0.3:4471", of each host, or as advertised.
+  // "10.0.0.3:4471" for each host, or as advertised.
   const std::vector<std::string>& endpoints() const { return endpoints_; }
-  // Once: accepts from now on those who prove that they know it, and no one else.
+  // Call once: from now on, accepts processes that prove that they know the secret.
   void start(const Secret& secret);
-  // A group's transport to its ranks on other hosts, in the group's numbering; its
-  // links to ranks of this host are never asked for. `group` is known to the group's
-  // ranks only. `on_event` is called for each event, from any thread; it must not
-  // throw.
+  // A group's transport to its ranks on other hosts, in the group's numbering. Its
+  // links to
+  // ranks of this host are never used. Only the group's ranks know `group`. `on_event`
+  // is
+  // called for each event, from any thread; it must not throw.
   std::unique_ptr<Transport> join(const Membership& membership, const GroupToken& group,
                                   const Tuning& tuning,
                                   std::function<void()> on_event = {});
-  // The socket to `peer` breaks, as by an abort; the connection goes on over another
-  // one. False: there is none now. For tests of programs.
+  // Breaks the socket to `peer`, as an abort of the connection would; the connection
+  // goes on
+  // over another socket. Returns false if there is none now. For tests of programs.
   bool break_socket(const ProcessIdentity& peer);
-  // What was written has a second to leave; then all peers count as dead. Idempotent.
+  // Gives what was written a second to leave; then all peers count as dead. Idempotent.
   void close();
 
  private:

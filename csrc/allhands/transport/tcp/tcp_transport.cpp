@@ -10,7 +10,9 @@
 namespace allhands {
 namespace {
 
-// For an abort, to all hosts together; one at each in any case.
+// The most processes that are dialled for an abort; at least one of each host is, in
+// any
+// case.
 constexpr int kMostDialled = 128;
 
 ProcessName name_of(const ProcessIdentity& process) {
@@ -111,14 +113,15 @@ std::optional<Error> TcpTransport::abort_reason(int peer) const {
   return there.channel == nullptr ? std::nullopt : there.channel->abort_reason();
 }
 
-// Who has no connection to this rank hears of a leave when it asks for it. Of an abort
-// all hear at once: some of each host from this rank, the others from these.
+// A rank that has no connection to this one hears of a leave when it asks. All ranks
+// hear
+// of an abort at once: some ranks of each host from this rank, the others from these.
 void TcpTransport::leave(Presence how, const Error& why) {
   const bool is_abort = how == Presence::Aborted;
   Saying saying{how, is_abort ? std::optional<Error>(why) : std::nullopt};
   const std::vector<std::byte> said = saying.encode();
   presence_ = how;
-  // First: who joins from now on gets it as an answer.
+  // This comes first: ranks that join from now on get it as an answer.
   loop_->part(channel_, std::move(saying));
   for (const int rank : is_abort ? reached_by_abort() : connected()) {
     const Peer& each = peer(rank);
@@ -143,7 +146,7 @@ std::vector<int> TcpTransport::connected() const {
   return in_state({Wanted, Up, Broken});
 }
 
-// Those connected, and those that are dialled for it: of each other host its share of
+// The connected ranks, and those to dial for the abort: of each other host its share of
 // what one process may dial.
 std::vector<int> TcpTransport::reached_by_abort() const {
   const auto host = [this](int rank) -> const std::string& {

@@ -1,8 +1,9 @@
-// A group's transport to its ranks on other hosts: a channel on the connection to each.
+// A group's transport to its ranks on other hosts: a channel on the connection to each
+// rank.
 //
-// A rank joins its channel to a peer when it first has something for it, or asks for
-// it: only then is the connection made, and only then does the peer tell that it has
-// left.
+// A rank joins its channel to a peer when it first sends to the peer or asks for its
+// state.
+// Only then is the connection made, and only then does the peer tell that it has left.
 #pragma once
 
 #include <atomic>
@@ -22,12 +23,12 @@ namespace allhands {
 // A group's transport to its ranks on other hosts.
 class TcpTransport final : public Transport {
  public:
-  // `channel`: of the group on every connection.
+  // `channel`: the group's number on every connection.
   TcpTransport(std::shared_ptr<PortLoop> loop, const Membership& membership,
                std::uint64_t channel, GroupEvents::Hook on_event);
   ~TcpTransport() override;
 
-  // From any thread.
+  // May be called from any thread.
   Link& link(int peer) override;
   std::span<const int> ready() override;
   std::uint32_t num_events() override { return events_->count(); }
@@ -46,7 +47,7 @@ class TcpTransport final : public Transport {
   void leave(Presence how, const Error& why) override;
 
  private:
-  // Null: this rank, or one that listens nowhere.
+  // All null for this rank, and for one that listens nowhere.
   struct Peer {
     std::shared_ptr<Connection> connection;
     std::shared_ptr<Channel> channel;

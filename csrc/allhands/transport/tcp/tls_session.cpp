@@ -14,11 +14,11 @@
 namespace allhands {
 namespace {
 
-// What one TLS record holds at most.
+// The most bytes that one TLS record holds.
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
-// What is encrypted before the socket is asked whether it takes any.
+// How much is encrypted before the socket is asked whether it takes some.
 constexpr std::size_t kMostAtOnce = std::size_t{256} << 10;
-// The key is known by the handshake in front; TLS asks for a name of it.
+// The handshake in front of TLS has agreed on the key; TLS needs a name for it.
 constexpr const char* kIdentity = "allhands";
 constexpr const char* kCipher = "TLS_AES_128_GCM_SHA256";
 
@@ -43,8 +43,9 @@ unsigned key_of_server(ssl_st* session, const char* identity, unsigned char* key
   return put_key(session, key, max_key);
 }
 
-// The errno of a read that gave nothing: OpenSSL calls it `error`, the system `code`.
-// OpenSSL would try again where a socket is not connected any more.
+// The errno of a read that returned nothing, for OpenSSL's `error` and the system's
+// `code`.
+// OpenSSL would try again where a socket is no longer connected.
 int why_not(int error, int code) {
   if (error == OpenSsl::kErrorWantRead) return code == ENOTCONN ? code : EAGAIN;
   return error == OpenSsl::kErrorSyscall && code != 0 ? code : EPROTO;
@@ -99,10 +100,10 @@ TlsSession::Progress TlsSession::shake() {
   const int error = openssl_.get_error(session_.get(), returned);
   if (returned != 1 && error != OpenSsl::kErrorWantRead) {
     problem_ = "the TLS handshake failed: " + openssl_.problem();
-    push();  // the alert, so that the peer knows why
+    push();  // sends the alert, so that the peer knows why
     return Progress::Failed;
   }
-  if (!push() || is_broken_) {  // a few hundred bytes on a new socket
+  if (!push() || is_broken_) {  // a new socket has room for these few hundred bytes
     problem_ = "the socket does not take the TLS handshake";
     return Progress::Failed;
   }
@@ -118,8 +119,9 @@ std::span<const std::byte> TlsSession::sealed() const {
       .subspan(pushed_);
 }
 
-// False: the socket takes the rest later. Where it has failed there is no rest; who
-// receives finds out why.
+// Returns false if the socket takes the rest later. If the socket has failed, there is
+// no
+// rest; a thread that receives finds out why.
 bool TlsSession::push() {
   while (!is_broken_) {
     const std::span<const std::byte> rest = sealed();
@@ -139,7 +141,9 @@ bool TlsSession::push() {
   return true;
 }
 
-// False: OpenSSL has no memory, for one. Then nothing more goes over this socket.
+// Returns false on failure, for example if OpenSSL has no memory. Then nothing more
+// goes
+// over this socket.
 bool TlsSession::seal(std::span<const std::byte> plain) {
   std::size_t written = 0;
   openssl_.clear_errors();
@@ -201,7 +205,8 @@ ssize_t TlsSession::receive(std::span<const iovec> parts) {
       }
       const int code = errno;
       const int error = openssl_.get_error(session_.get(), returned);
-      if (total != 0) return static_cast<ssize_t>(total);  // the next call tells
+      // The next call reports the error.
+      if (total != 0) return static_cast<ssize_t>(total);
       if (error == OpenSsl::kErrorZeroReturn) return 0;
       errno = why_not(error, code);
       return -1;
@@ -219,8 +224,9 @@ std::optional<std::uint64_t> TlsSession::unconfirmed() {
   const std::lock_guard lock(mutex_);
   int in_kernel = 0;
   if (::ioctl(socket_, SIOCOUTQ, &in_kernel) != 0) return std::nullopt;
-  // The kernel may count bytes of the handshake in front of TLS, too: then less counts
-  // as confirmed than is.
+  // The kernel may also count bytes of the handshake in front of TLS. Then less counts
+  // as
+  // confirmed than is.
   const std::uint64_t confirmed =
       num_pushed_ - std::min(num_pushed_, static_cast<std::uint64_t>(in_kernel));
   while (!records_.empty() && records_.front().sealed_end <= confirmed) {

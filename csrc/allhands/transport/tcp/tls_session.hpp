@@ -1,9 +1,12 @@
-// TLS 1.3 over one socket, between two processes that know the same key. The key makes
-// both sides sure of each other, and a fresh Diffie-Hellman exchange keeps what passes
-// secret even from who learns the key later (RFC 8446, psk_dhe_ke).
+// TLS 1.3 over one socket, between two processes that know the same key. The key lets
+// both
+// sides authenticate each other, and a fresh Diffie-Hellman exchange keeps the data
+// secret
+// even from somebody who learns the key later (RFC 8446, psk_dhe_ke).
 //
 // Any threads may send, receive and ask at the same time; one lock makes them take
-// turns. Nothing here waits for the network.
+// turns.
+// Nothing here waits for the network.
 #pragma once
 
 #include <sys/types.h>
@@ -22,41 +25,48 @@
 
 namespace allhands {
 
-// One side of an encrypted connection. It uses the socket, and does not close it.
+// One side of an encrypted connection. It uses the socket, but does not close it.
 class TlsSession {
  public:
   // The two sides of TLS; which of them has dialled does not matter.
   enum class Role { Client, Server };
   enum class Progress { Going, Done, Failed };
 
-  // Throws Backend where OpenSSL cannot be loaded or has no memory.
+  // Throws Backend if OpenSSL cannot be loaded or has no memory.
   TlsSession(int socket, Role role, std::string key);
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  // Takes what has come of the handshake and answers it. Going: more is to come.
+  // Takes what has come of the handshake and answers it. Returns Going if more must
+  // come.
   Progress shake();
   // Why the handshake has failed.
   const std::string& problem() const { return problem_; }
 
-  // The following need a handshake that is Done. They return what sendmsg(2) and
-  // readv(2) return for a socket that does not block, in bytes of the caller's data.
+  // The following functions need a handshake that is Done. They return what sendmsg(2)
+  // and
+  // readv(2) return for a non-blocking socket, counted in bytes of the caller's data.
 
-  // Takes as much as it can encrypt while all that it took before has left for the
-  // socket. What it has taken goes, by this call or by flush().
+  // Takes as much as it can encrypt, once the socket has taken everything from before.
+  // This
+  // call or flush() passes it on to the socket.
   ssize_t send(std::span<const iovec> parts);
   ssize_t receive(std::span<const iovec> parts);
-  // Gives the socket what it did not take before. False: it takes the rest later.
+  // Passes on what the socket did not take before. Returns false if the socket takes
+  // the rest
+  // later.
   bool flush();
-  // Bytes that were decrypted and not received yet.
+  // Whether there are bytes that were decrypted and not received yet.
   bool has_decrypted() const;
-  // How many bytes, of all that send() took, the peer's kernel may lack. None: the
-  // socket does not tell.
+  // How many of the bytes that send() took the peer's kernel may lack; none if the
+  // socket
+  // does not tell.
   std::optional<std::uint64_t> unconfirmed();
 
  private:
-  // The ends of one TLS record, in the bytes that send() took and in those for the
-  // socket. A peer that has a part of a record can read nothing of it.
+  // The end of one TLS record, in the bytes that send() took and in the bytes for the
+  // socket.
+  // A peer that has only a part of a record can read nothing of it.
   struct Record {
     std::uint64_t plain_end;
     std::uint64_t sealed_end;
@@ -75,14 +85,15 @@ class TlsSession {
   const std::string key_;
   std::unique_ptr<ssl_ctx_st, Free> context_;
   std::unique_ptr<ssl_st, Free> session_;
-  bio_st* sealed_ = nullptr;      // what OpenSSL has made for the socket; the session's
+  // What OpenSSL has made for the socket; owned by the session.
+  bio_st* sealed_ = nullptr;
   std::size_t pushed_ = 0;        // bytes of `sealed_` that the socket has taken
   std::uint64_t num_pushed_ = 0;  // all that the socket has taken
   std::uint64_t num_taken_ = 0;
   std::uint64_t num_confirmed_ = 0;
-  std::deque<Record> records_;          // not confirmed
-  std::unique_ptr<std::byte[]> plain_;  // of one record
-  bool is_broken_ = false;              // the socket takes nothing any more
+  std::deque<Record> records_;          // not confirmed yet
+  std::unique_ptr<std::byte[]> plain_;  // one record's
+  bool is_broken_ = false;              // the socket takes nothing more
   std::string problem_;
   mutable std::mutex mutex_;  // guards all of it
 };

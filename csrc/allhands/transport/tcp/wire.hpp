@@ -1,5 +1,6 @@
-// What the bytes of a connection go through: a socket, as they are or encrypted. Never
-// waits. One thread may send while another receives.
+// What the bytes of a connection go through: a socket, with or without encryption.
+// Nothing
+// here waits. One thread may send while another one receives.
 #pragma once
 
 #include <linux/sockios.h>
@@ -22,14 +23,15 @@ namespace allhands {
 class Wire {
  public:
   Wire() = default;
-  // `tls`: whose handshake over `socket` is done; null: bytes go as they are.
+  // `tls` is a session whose handshake over `socket` is done; null: no encryption.
   explicit Wire(UnforkedFd socket, std::unique_ptr<TlsSession> tls = nullptr)
       : socket_(std::move(socket)), tls_(std::move(tls)) {}
 
   int fd() const { return socket_.get(); }
   bool is_open() const { return socket_.is_open(); }
 
-  // As sendmsg(2). What it took goes by itself, or by flush() where it is encrypted.
+  // As sendmsg(2). With encryption, some of what it took may be left for flush() to
+  // send.
   ssize_t send(std::span<iovec> parts) {
     if (tls_) return tls_->send(parts);
     msghdr message = {};
@@ -42,11 +44,11 @@ class Wire {
     if (tls_) return tls_->receive(parts);
     return ::readv(fd(), parts.data(), static_cast<int>(parts.size()));
   }
-  // Whether receive() has something for which the socket will not be readable.
+  // Whether receive() has something although the socket is not readable.
   bool has_received() const { return tls_ && tls_->has_decrypted(); }
-  // False: the socket has not taken all that send() took.
+  // Returns false if the socket has not taken all that send() took.
   bool flush() { return !tls_ || tls_->flush(); }
-  // Bytes that send() took and the peer's kernel may lack; none: it cannot be told.
+  // The bytes that send() took and the peer's kernel may lack; none if that is unknown.
   std::optional<std::uint64_t> unconfirmed() {
     if (tls_) return tls_->unconfirmed();
     int in_kernel = 0;
@@ -54,9 +56,11 @@ class Wire {
     return static_cast<std::uint64_t>(in_kernel);
   }
 
-  // Of the socket, as shutdown(2) says.
+  // As shutdown(2).
   bool shut_down(int how) { return ::shutdown(fd(), how) == 0; }
-  // Said outright: a forked child may hold a copy, and then close() says nothing.
+  // The explicit shutdown is needed as a forked child may hold a copy of the socket;
+  // then
+  // close() alone would not tell the peer.
   void close() {
     if (is_open()) shut_down(SHUT_RDWR);
     tls_.reset();
