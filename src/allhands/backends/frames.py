@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from functools import cache, lru_cache
 from itertools import islice
-from types import FrameType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import NamedTuple
+
+from allhands.elastic.installed import installed_package, is_command
 
 __all__ = ["Place", "inside", "places", "places_of_traceback"]
 
@@ -32,7 +35,7 @@ def places(frame: FrameType | None) -> list[Place]:
     """Return the places of the program that called the code in `frame`.
 
     The list begins with the innermost frame that belongs neither to this package nor to
-    Python's libraries.
+    Python's libraries. An installed package counts as the program if it is what runs.
     """
     found: list[Place] = []
     while frame is not None and len(found) < _MOST:
@@ -72,7 +75,23 @@ def inside(frame: FrameType | None) -> str:
 
 @lru_cache(1024)
 def _is_of_a_program(filename: str) -> bool:
-    return not filename.startswith((_OURS, *_NO_PROGRAMS, *_libraries()))
+    if filename.startswith((_OURS, *_NO_PROGRAMS)):
+        return False
+    return not filename.startswith(_libraries()) or filename.startswith(_installed())
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Return the folder of the program, if it is installed."""
+    main = sys.modules["__main__"]
+    files = [getattr(main, "__file__", None) or ""]
+    if is_command(files[0]):
+        files = [
+            getattr(sys.modules.get(value.__module__), "__file__", None) or ""
+            for value in vars(main).values()
+            if isinstance(value, FunctionType)
+        ]
+    return tuple(folder for folder in map(installed_package, files) if folder)
 
 
 @cache

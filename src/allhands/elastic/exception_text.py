@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from allhands import errors
+from allhands.elastic.installed import installed_package, is_command
 
 __all__ = ["Frame", "Raised", "last_line", "parse_exception"]
 
@@ -84,7 +85,8 @@ def parse_exception(text: str, foreign: Sequence[str] | None = None) -> Raised |
     Args:
         text: the end of what the program wrote to stderr.
         foreign: folders whose frames are not the user's; default: the standard
-            library, this package, and any `site-packages` or `dist-packages`.
+            library and this package. Installed packages are not the user's either,
+            except the one that is the program itself.
     """
     lines = _plain(text).split("\n")
     foreign = _foreign() if foreign is None else foreign
@@ -199,18 +201,26 @@ def _parse_dump(lines: list[str], foreign: Sequence[str]) -> Raised | None:
 
 def _users(frames: list[Frame], foreign: Sequence[str]) -> Frame | None:
     """The innermost frame of the user's own code, else the innermost of all."""
+    program = _installed_program(frames)
     for frame in reversed(frames):
-        if not _is_foreign(frame.file, foreign):
+        is_own = bool(program) and frame.file.startswith(program)
+        if is_own or not _is_foreign(frame.file, foreign):
             return frame
     return frames[-1] if frames else None
+
+
+def _installed_program(frames: list[Frame]) -> str:
+    """Return the folder of the program, if it is installed; else an empty text."""
+    files = [frame.file for frame in frames if not frame.file.startswith("<frozen ")]
+    if files and is_command(files[0]):
+        del files[0]
+    return installed_package(files[0]) if files else ""
 
 
 def _is_foreign(file: str, foreign: Sequence[str]) -> bool:
     if file.startswith("<"):
         return file != "<string>"  # `python -c` is the user's
-    if "/site-packages/" in file or "/dist-packages/" in file:
-        return True
-    return file.startswith(tuple(foreign))
+    return bool(installed_package(file)) or file.startswith(tuple(foreign))
 
 
 @cache

@@ -226,6 +226,32 @@ ValueError: x
     assert (raised.where.file, raised.where.line) == ("/home/u/train.py", 7)
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        '  File "<frozen runpy>", line 88, in _run_code\n',
+        '  File "/v/bin/train", line 8, in <module>\n    sys.exit(main())\n',
+        '  File "/v/lib/python3.11/site-packages/trainer/cli.py", line 3, in main\n',
+    ],
+    ids=["module", "command", "path"],
+)
+def test_names_the_line_of_a_program_that_is_installed(start):
+    packages = "/v/lib/python3.11/site-packages"
+    raised = parse_exception(
+        f"""Traceback (most recent call last):
+{start}  File "{packages}/trainer/__main__.py", line 5, in <module>
+    main()
+  File "{packages}/trainer/loop.py", line 9, in step
+    tool.go()
+  File "{packages}/tool/core.py", line 5, in go
+    raise ValueError("x")
+ValueError: x
+"""
+    )
+    assert raised is not None
+    assert (raised.where.file, raised.where.line) == (f"{packages}/trainer/loop.py", 9)
+
+
 def test_names_the_innermost_frame_where_no_frame_is_the_users():
     raised = parse_exception(LIBRARY_ONLY)
     assert raised is not None

@@ -1,0 +1,69 @@
+"""Whose line it is: the program's, a library's, or this package's."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, sys, sysconfig
+from types import ModuleType
+
+packages = sysconfig.get_path("purelib")
+how = sys.argv[1]
+
+def module(file, source):
+    made = ModuleType(file)
+    made.__file__ = f"{packages}/{file}"
+    sys.modules[file] = made
+    exec(compile(source, made.__file__, "exec"), made.__dict__)
+    return made
+
+library = module("library/core.py", '''
+import sys
+from allhands.backends.frames import places, places_of_traceback
+def call():
+    return [place.filename for place in places(sys._getframe())]
+def fail():
+    raise ValueError
+def places_of(error):
+    return [place.filename for place in places_of_traceback(error.__traceback__)]
+''')
+trainer = module("trainer/loop.py", '''
+def step(function):
+    return function()
+''')
+if how == "module":
+    __file__ = f"{packages}/trainer/__main__.py"
+elif how == "command":
+    __file__ = "/v/bin/train"
+    step = trainer.step
+elif how == "own":
+    __file__ = "/home/u/train.py"
+called = trainer.step(library.call)
+try:
+    trainer.step(library.fail)
+except ValueError as error:
+    raised = library.places_of(error)
+print(json.dumps([name.removeprefix(packages) for name in (called[0], raised[0])]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [
+        ("module", "/trainer/loop.py"),
+        ("command", "/trainer/loop.py"),
+        ("own", "<string>"),
+    ],
+)
+def test_installed_code_is_the_programs_where_it_is_what_runs(how, first):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, how],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == [first, first]
