@@ -20,14 +20,14 @@ std::vector<std::byte> kept_part(const Message& message,
   return {record.begin(), record.begin() + static_cast<std::ptrdiff_t>(bytes)};
 }
 
-// That a receive, or a probe, has met this message.
+// Notes that a receive or a probe has matched this message.
 void note(Transfer& receive, int source, const Message& message) {
   receive.source = source;
   receive.came_tag = message.number;
   receive.came_bytes = message.count * size_of(message.dtype);
 }
 
-// What has landed of a record.
+// The part of a record that has landed elsewhere.
 Landed landed_of(Link& link, std::span<const std::byte> record) {
   Landings* const landings = link.landings();
   if (landings == nullptr || record.size() != LandingRecord::kHeadBytes) return {};
@@ -164,10 +164,11 @@ bool Endpoint::move(Channel& peer, Ended& ended) {
   return true;
 }
 
-// From now on the link is left alone.
+// From now on the link is not used.
 void Endpoint::throw_broken(int peer, const LinkError& error) {
   Channel& broken = channel(peer);
-  if (broken.is_broken) throw error;  // within another call of this object
+  // Thrown already within another call of this object.
+  if (broken.is_broken) throw error;
   broken.is_broken = true;
   throw LinkError("messages with " + members_.describe(peer) + ": " + error.what());
 }
@@ -209,7 +210,7 @@ void Endpoint::handle(int source, std::span<const std::byte> record, Ended& ende
   }
 }
 
-// A new message meets its receive, or waits for it.
+// Gives a new message to its receive, or keeps it until there is one.
 void Endpoint::meet(int source, const Message& message,
                     std::span<const std::byte> record, const Landed& landed,
                     Ended& ended) {
@@ -223,7 +224,7 @@ void Endpoint::meet(int source, const Message& message,
     }
     return;
   }
-  // The receive has been given up since.
+  // The receive has been given up meanwhile.
   channel(source).link.settle(kept_bytes(message));
 }
 
@@ -252,7 +253,7 @@ void Endpoint::start(int source, const Message& message,
   ended.add(std::move(receive));
 }
 
-// The data of an offer comes from now on.
+// Starts to receive the data of an offer.
 void Endpoint::stream(int source, const Message& message,
                       std::span<const std::byte> record, TransferPtr receive,
                       Ended& ended) {
@@ -265,16 +266,20 @@ void Endpoint::stream(int source, const Message& message,
   channel(source).inbox.start(std::move(receive), message.send_id, sender);
 }
 
-// Of a receive that is in no list any more, so that nobody else would end it.
+// Ends a receive that is no longer in any list, so that nothing else would end it.
 void Endpoint::end_and_throw(TransferPtr receive, const char* what, Ended& ended) {
   const Error error(ErrorKind::Backend, describe(*receive, members_) + ": " + what);
   ended.add(std::move(receive), error);
   throw LinkError(what);
 }
 
-// The peer's receive has another dtype or count than our send. If that has returned
-// already, the oldest receive from this peer in that context fails instead, since it
-// may never get an answer now, or the oldest send to it, or else the next call with it.
+// The peer's receive has another dtype or count than our send. If that send has
+// returned
+// already, another call must report it: the oldest receive from this peer in the
+// context,
+// which may never get an answer now, or the oldest send to it, or else the next call
+// with
+// it.
 void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
                            std::to_string(message.number) + ", on group " +
@@ -310,7 +315,7 @@ void Endpoint::handle_cancel(int source, const Message& message, Ended& ended) {
 }
 
 void Endpoint::withdraw(const TransferPtr& transfer, const Error& error, Ended& ended) {
-  // Under the lock, so nobody is about to end it.
+  // This is under the lock, so no other thread is about to end the transfer.
   if (transfer->work.is_completed()) return;
   if (!transfer->is_send) {
     matching_.withdraw(*transfer);
@@ -321,7 +326,8 @@ void Endpoint::withdraw(const TransferPtr& transfer, const Error& error, Ended& 
   if (peer != nullptr && transfer->is_send) peer->outbox.withdraw(*transfer);
   if (peer != nullptr && !transfer->is_send) peer->inbox.withdraw(*transfer);
   ended.add(transfer, error);
-  if (peer != nullptr) push_and_copy(transfer->other(), *peer, ended);  // it is told
+  // Tells the peer.
+  if (peer != nullptr) push_and_copy(transfer->other(), *peer, ended);
 }
 
 void Endpoint::end_all(const Error& reason, Ended& ended) {
@@ -330,7 +336,7 @@ void Endpoint::end_all(const Error& reason, Ended& ended) {
     try {
       withdraw(transfer, reason.retold(text), ended);
     } catch (const LinkError&) {
-      // It has ended all the same; its peer cannot be told.
+      // The transfer has ended all the same; only the peer cannot be told.
     }
   }
 }

@@ -1,6 +1,10 @@
-// One rank's end of all messages of a group: what was posted, what has come, and how
-// the two meet. Each call does what can be done now: it has no threads and never waits.
-// Not thread-safe: the ProgressEngine's lock guards it, but for has_part().
+// One rank's end of all messages of a group: the posted transfers, the messages that
+// have
+// come, and the matching of both. Each call does what can be done now; an endpoint has
+// no
+// threads and never waits. Not thread-safe: the ProgressEngine's lock guards it, except
+// for
+// has_part().
 #pragma once
 
 #include <atomic>
@@ -26,28 +30,32 @@ class Endpoint {
  public:
   Endpoint(Transport& transport, const Membership& members, const Tuning& tuning);
 
-  // Writes the whole message now; false: it cannot, and nothing happened.
+  // Writes the whole message now. Returns false if it cannot; then nothing has
+  // happened.
   bool send_at_once(const Buffer& buffer, int to, Tag tag);
-  // Copies the next record of `from` to `buffer`, if that is the message for it and
-  // nothing else waits to be matched; else false, and nothing happened.
+  // Copies the next record of `from` to `buffer`, if it is the message for that buffer
+  // and no
+  // other one waits to be matched. Otherwise returns false, and nothing has happened.
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
-  // All to one peer.
+  // All sends must go to the same peer.
   void post_sends(std::span<const TransferPtr> sends, Ended& ended);
-  // A probe looks first at all that has come.
+  // A probe first looks at everything that has come.
   void post_recv(const TransferPtr& receive, Ended& ended);
-  // Whether a send of this rank to itself has a receive, or a receive a send.
+  // Whether a send of this rank to itself has a matching receive, or a receive a send.
   bool has_counterpart(const Transfer& to_itself, Ended& ended);
 
-  // Takes in what peers have written, writes what there is room for, copies a part of
-  // each single copy. True: something moved. Throws LinkError, as others that do so;
-  // the transfers that it ends have ended then all the same.
+  // Reads what peers have written, writes what there is room for, and copies a part of
+  // each
+  // single copy. Returns true if something moved. Throws LinkError, as other functions
+  // that do
+  // this; the transfers that it has ended stay ended then.
   bool progress(Ended& ended);
   bool progress(int peer, Ended& ended);
-  // From any thread: there are parts for this rank to copy.
+  // Any thread: whether there are parts for this rank to copy.
   bool has_part() const { return num_copying_.load(std::memory_order_relaxed) != 0; }
 
-  // Takes a transfer out of wherever it is and ends it; nothing happens if it has just
+  // Removes a transfer from wherever it is and ends it. Does nothing if it has just
   // ended.
   void withdraw(const TransferPtr& transfer, const Error& error, Ended& ended);
   // Ends all transfers that have not ended.
@@ -57,12 +65,13 @@ class Endpoint {
   // Peers with which something was exchanged.
   const std::vector<int>& open() const { return open_; }
 
-  // Nothing is left that `peer` could not get once this rank is gone.
+  // Whether `peer` can still get everything once this rank is gone.
   bool is_safe_to_leave(int peer) const;
-  // Messages that left early and that `peer` has not received, as far as it has told;
-  // not where it has refused one, of which this rank was told.
+  // Whether messages that left early have not been received by `peer`, as far as it has
+  // told.
+  // A message that it has refused does not count, as this rank was told of that.
   bool has_unreceived(int peer) const;
-  // Throws the error of such a message that `peer` refused. Once each.
+  // Throws the error of such a message that `peer` refused, once for each.
   void throw_refusal(int peer);
 
  private:
@@ -73,11 +82,13 @@ class Endpoint {
     Link& link;
     Outbox outbox;
     Inbox inbox;
-    bool is_copying = false;   // counted in num_copying_
-    bool is_broken = false;    // it has thrown a LinkError
-    bool has_refused = false;  // the peer, a message; it may leave without the next
-    // Messages of collectives to the peer and from it, in the order in which both post
-    // them.
+    bool is_copying = false;  // counted in num_copying_
+    bool is_broken = false;   // the channel has thrown a LinkError
+    // The peer has refused a message; it may leave without the next.
+    bool has_refused = false;
+    // The numbers of messages of collectives to the peer and from it. Both sides post
+    // them in
+    // the same order.
     std::uint64_t num_sent = 0;
     std::uint64_t num_awaited = 0;
     // The error of an eager message that the peer refused after its send had returned.
@@ -109,9 +120,9 @@ class Endpoint {
   Transport& transport_;
   const Membership& members_;
   const Tuning& tuning_;
-  // By peer; null before its first use.
+  // By peer; null before first use.
   std::vector<std::unique_ptr<Channel>> channels_;
-  std::vector<int> open_;  // peers whose is not
+  std::vector<int> open_;  // peers whose channel is not null
   std::atomic<int> num_copying_ = 0;
   Matching matching_;
   std::uint32_t next_id_ = 1;

@@ -93,7 +93,7 @@ void Inbox::withdraw(const Transfer& receive) {
   for (auto& [id, entry] : in_pieces_) {
     if (!is_it(entry)) continue;
     forget_landing(id);
-    entry.transfer = nullptr;  // its pieces are dropped as they come
+    entry.transfer = nullptr;  // its further pieces are dropped
     return;
   }
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), is_it);
@@ -103,14 +103,16 @@ void Inbox::withdraw(const Transfer& receive) {
     end_single_copy(found->send_id);
 }
 
-// The receive that is under way, and that the sender does not write to any more.
+// Returns the receive of the current single copy, once the sender no longer writes to
+// it.
 TransferPtr Inbox::end_copying() {
   single_copy_->end();
   return std::exchange(copying_.transfer, nullptr);
 }
 
-// The receive for what the peer sends as `send_id`, if it comes by a single copy: no
-// longer, and the peer is told. Or null.
+// Ends the single copy of what the peer sends as `send_id`, tells the peer, and returns
+// the
+// receive. Returns null if there is no such single copy.
 TransferPtr Inbox::end_single_copy(std::uint32_t send_id) {
   TransferPtr receive;
   if (copying_.transfer && copying_.send_id == send_id) {
@@ -144,7 +146,9 @@ bool Inbox::copy_part(Ended& ended) {
     case SingleCopyReceiver::State::Complete:
       break;
   }
-  // What its sender gave up meanwhile may be anything by now: we are about to hear.
+  // If the sender has given up meanwhile, what was copied may be anything; its message
+  // about
+  // that is on the way.
   if (single_copy_->num_withdrawn() != num_cancels_) return has_copied;
   ended.add(end_single_copy(copying_.send_id));
   return true;

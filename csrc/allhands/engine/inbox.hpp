@@ -1,5 +1,6 @@
-// Large messages on their way from one peer: offers that a receive has matched. Each
-// comes by a single copy, one at a time, or else in pieces. Not thread-safe: the
+// Large messages on their way from one peer: offers that a receive has matched. A
+// message
+// comes by a single copy, one message at a time, or in pieces. Not thread-safe: the
 // ProgressEngine's lock guards it.
 #pragma once
 
@@ -17,24 +18,27 @@ namespace allhands {
 
 class Inbox {
  public:
-  // `outbox`: to the same peer, for the answers; pushing it is up to the caller.
+  // `outbox` leads to the same peer and takes the answers; the caller must push it.
   Inbox(Link& link, Outbox& outbox)
       : outbox_(outbox),
         single_copy_(link.single_copy_receiver()),
         landings_(link.landings()) {}
 
-  // The receive gets what the peer has offered as `send_id`.
+  // Starts the receive of what the peer has offered as `send_id`.
   void start(TransferPtr receive, std::uint32_t send_id, ArrayKey sender);
-  // The next piece of a message, at `data` or landed. Throws LinkError.
+  // Takes the next piece of a message, which is at `data` or has landed. Throws
+  // LinkError.
   void take_piece(const Message& message, const std::byte* data, const Landed& landed,
                   Ended& ended);
-  // The peer has given `send_id` up: the receive that gets nothing now, or null.
+  // The peer has given up `send_id`. Returns the receive that gets nothing now, or
+  // null.
   TransferPtr cancel(std::uint32_t send_id);
   // Gives a receive up, if it is still here.
   void withdraw(const Transfer& receive);
 
-  // Copies a part of the single copy under way. True: it did, or something has ended.
-  // Throws LinkError.
+  // Copies a part of the current single copy. Returns true if it did or if something
+  // has
+  // ended. Throws LinkError.
   bool copy_part(Ended& ended);
   bool has_part() const { return copying_.transfer && single_copy_->has_part(); }
 
@@ -42,13 +46,14 @@ class Inbox {
   std::vector<TransferPtr> receives() const;
 
  private:
-  // In pieces. No transfer: it was given up, drop them.
+  // A message that comes in pieces. No transfer: it was given up, and its pieces are
+  // dropped.
   struct InPieces {
     TransferPtr transfer;
     std::uint32_t send_id;
     std::size_t left;  // elements to come
   };
-  // By a single copy.
+  // A message that comes by a single copy.
   struct InOneCopy {
     TransferPtr transfer;
     std::uint32_t send_id = 0;
@@ -68,8 +73,9 @@ class Inbox {
   Landings* const landings_;                     // may be null
   std::map<std::uint32_t, InPieces> in_pieces_;  // by the receive's id
   InOneCopy copying_;                            // no transfer: none is under way
-  std::deque<InOneCopy> waiting_;                // for that to end
-  std::uint32_t num_cancels_ = 0;                // that have come
+  std::deque<InOneCopy> waiting_;                // for the current one to end
+  // Number of Cancel messages that have come.
+  std::uint32_t num_cancels_ = 0;
 };
 
 }  // namespace allhands

@@ -10,7 +10,7 @@ bool fits(const Transfer& receive, const Unexpected& unexpected) {
          receive.tag.accepts(unexpected.message.tag());
 }
 
-// Whether it may get a message of that tag.
+// Whether the receive may get a message with that tag.
 bool takes(const TransferPtr& receive, Tag tag) {
   return receive->tag.accepts(tag) && receive->fit != Fit::Look;
 }
@@ -18,7 +18,7 @@ bool takes(const TransferPtr& receive, Tag tag) {
 std::size_t slot_of(int source) { return static_cast<std::size_t>(source + 1); }
 static_assert(kAnySource == -1);
 
-// Ids are given in the order of posting, and begin anew after the last one.
+// Ids are given in the order of posting, and start again after the last one.
 bool is_older(const Transfer& one, const Transfer& other) {
   return static_cast<std::int32_t>(one.id - other.id) < 0;
 }

@@ -1,5 +1,7 @@
-// Which message goes to which receive: the oldest posted receive whose source and tag
-// fit, the oldest unmatched message for a new receive. No I/O; not thread-safe.
+// Which message goes to which receive: a message goes to the oldest posted receive
+// whose
+// source and tag fit, and a new receive gets the oldest unmatched message. No I/O; not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,50 +19,55 @@ namespace allhands {
 struct Unexpected {
   int source;
   Message message;
-  std::vector<std::byte> record;  // as it came, the message included
+  std::vector<std::byte> record;  // as it came, with the message
 };
 
 // The posted receives and the messages that wait for each other.
 class Matching {
  public:
-  // The receive for a message from `source`, which is then no longer posted; or null.
+  // Removes and returns the receive for a message from `source`, or null.
   TransferPtr match(int source, Tag tag);
-  // The same for one that only looks for it, of which there may be several.
+  // Does the same for a probe, which only looks for the message; there may be several.
   TransferPtr match_probe(int source, Tag tag);
-  // The message for a new receive, which is then no longer kept; or none.
+  // Removes and returns the message for a new receive, or none.
   std::optional<Unexpected> match(const Transfer& receive);
 
-  // Whether there is one for it now.
+  // Whether a receive is posted for such a message.
   bool has_receive_for(int source, Tag tag) const;
-  // The message for it, which is kept; or null. Until something is matched.
+  // Returns the message for the receive, or null. It stays valid until something is
+  // matched.
   const Unexpected* find(const Transfer& receive) const;
 
   void post(TransferPtr receive);
   void keep(Unexpected message) { unexpected_.push_back(std::move(message)); }
 
-  // The oldest receive in `context` that could get a message from `source`, no longer
-  // posted; or null.
+  // Removes and returns the oldest receive in `context` that could get a message from
+  // `source`, or null.
   TransferPtr take_waiting_for(int source, Context context);
-  // If it is among the posted.
+  // Removes the receive if it is posted.
   void withdraw(const Transfer& receive);
-  // Drops the unmatched offer that its sender has given up.
+  // Removes the unmatched offer that its sender has given up.
   void drop_offer(int source, std::uint32_t send_id);
-  // The oldest of a source first.
+  // For each source, the oldest receive first.
   std::vector<TransferPtr> posted() const;
-  // No receive waits for its message, and no message for its receive.
+  // Whether no receive and no message waits.
   bool is_empty() const { return num_posted_ == 0 && unexpected_.empty(); }
 
  private:
   using Receives = std::list<TransferPtr>;  // the oldest first
 
-  // Null: none was ever posted for it.
+  // Null if no receive was ever posted for the source.
   Receives* receives_from(int source);
-  // The oldest of those from `source` or from any for which `is_it` holds.
+  // Removes and returns the oldest receive, of those from `source` and from any source,
+  // for
+  // which `is_it` is true.
   template <class Predicate>
   TransferPtr take_oldest(int source, Predicate is_it);
   TransferPtr take(Receives& receives, Receives::iterator at);
 
-  // By source, those from any first: thousands may wait for messages of each.
+  // By source, with those from any source first: thousands of receives may wait for
+  // messages
+  // of each source.
   std::vector<Receives> posted_;
   std::size_t num_posted_ = 0;
   std::list<Unexpected> unexpected_;

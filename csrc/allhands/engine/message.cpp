@@ -9,7 +9,7 @@
 namespace allhands {
 namespace {
 
-// Of all that comes before it.
+// A digest of all fields before it.
 std::uint64_t check_of(const ControlMessage& control) {
   const Message& message = control.message;
   return mixed({

@@ -10,10 +10,11 @@
 namespace allhands {
 namespace {
 
-// Unmatched small messages that a rank keeps of one sender.
+// The most bytes of unmatched small messages that a rank keeps for one sender.
 constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
-// Of what goes from array to array: several go by one system call, and at most one is
-// copied because the socket was full.
+// The size of pieces that go from array to array. One system call sends several, and at
+// most
+// one of them is copied because the socket was full.
 constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 
 LandingRecord landing_record(const Message& message, const Buffer& data,
@@ -112,7 +113,7 @@ bool Outbox::push(Ended& ended) {
   return wrote;
 }
 
-// The oldest of the fresh, one or more.
+// Sends one or more of the fresh messages, the oldest first.
 bool Outbox::push_fresh(Ended& ended) {
   if (fresh_.empty()) return false;
   const std::size_t count =
@@ -170,8 +171,9 @@ bool Outbox::copy_part() {
   return true;
 }
 
-// Ranks that agree on a collective receive all that it sends, and soon: where that can
-// go from array to array, it goes at once.
+// Ranks that agree on a collective receive all that it sends, and soon. So what can go
+// from
+// array to array is sent at once.
 bool Outbox::is_eager(const Buffer& buffer, Context context) {
   if (record_limit_ == 0) [[unlikely]]
     measure();
@@ -197,7 +199,7 @@ bool Outbox::write_eager(const Buffer& buffer, Tag tag, std::uint32_t id) {
   return true;
 }
 
-// All of `part`.
+// Writes all of `part`.
 bool Outbox::write_data(const Message& message, const Buffer& part) {
   std::byte* const record = link_.reserve(sizeof(message) + part.num_bytes());
   if (record == nullptr) return false;
@@ -207,13 +209,13 @@ bool Outbox::write_data(const Message& message, const Buffer& part) {
   return true;
 }
 
-// The next of a large message, one or more.
+// Writes one or more pieces of a large message.
 bool Outbox::write_pieces(Streaming& stream) {
   Transfer& send = *stream.transfer;
   if (landings_ == nullptr || !can_land(send.buffer)) {
     const Message piece = piece_of(stream, send.moved);
     if (!write_data(piece, send.buffer.slice(send.moved, piece.count))) return false;
-    link_.wake_peer();  // it copies this piece while we fill the next
+    link_.wake_peer();  // the peer copies this piece while we fill the next
     send.moved += piece.count;
     return true;
   }

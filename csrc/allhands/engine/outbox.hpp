@@ -1,6 +1,8 @@
 // What goes from this rank to one peer: messages in the order in which they were
-// posted; control messages and, where the link has room, pieces of accepted large
-// messages overtake them. Not thread-safe: the ProgressEngine's lock guards it.
+// posted.
+// Control messages, and pieces of accepted large messages if the link has room,
+// overtake
+// them. Not thread-safe: the ProgressEngine's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +25,17 @@ class Outbox {
         landings_(link.landings()),
         tuning_(tuning) {}
 
-  // Writes the whole message now. False, and nothing happened: it is large, or others
-  // are before it, or the link has no room.
+  // Writes the whole message now. Returns false, and nothing has happened, if it is
+  // large,
+  // others are before it, or the link has no room.
   bool send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id);
   void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
   void post_control(const Message& message, ArrayKey key = kNoKey) {
     control_.emplace_back(message, key);
   }
 
-  // The peer's answers to an offer: the send, no longer here; null: it was given up.
+  // For the peer's answers to an offer. Removes and returns the send; null if it was
+  // given up.
   TransferPtr take(std::uint32_t send_id);
   void accept(std::uint32_t send_id, std::uint32_t recv_id);
   void join(std::uint32_t send_id, ArrayKey receiver);
@@ -43,18 +47,21 @@ class Outbox {
   // All sends that have not ended.
   std::vector<TransferPtr> sends() const;
 
-  // Writes what the link has room for. True: it wrote.
+  // Writes what the link has room for. Returns true if it wrote something.
   bool push(Ended& ended);
-  // Copies a part of what the peer receives by a single copy. False: there is none.
+  // Copies a part of a message that the peer receives by a single copy. Returns false
+  // if there
+  // is none.
   bool copy_part();
   bool has_part() const { return joined_ && single_copy_->has_part(); }
 
-  // Nothing waits to be written or answered.
+  // Whether nothing waits to be written or answered.
   bool is_idle() const {
     return control_.empty() && fresh_.empty() && offered_.empty() &&
            streaming_.empty() && !joined_;
   }
-  // Eager messages that no receive of the peer's has got, as far as it has told.
+  // Whether there are eager messages that no receive of the peer has got, as far as it
+  // told.
   bool has_unreceived() const { return eager_bytes_ != link_.settled(); }
 
  private:
@@ -80,12 +87,13 @@ class Outbox {
   SingleCopySender* const single_copy_;  // may be null
   Landings* const landings_;             // may be null
   const Tuning& tuning_;
-  // In bytes of data; known once a message goes, as a link costs memory from then on.
+  // In bytes of data; known once a message is sent, as a link costs memory from then
+  // on.
   std::size_t record_limit_ = 0;
-  std::size_t eager_limit_ = 0;    // of a message of a program
+  std::size_t eager_limit_ = 0;    // of a message of the program
   std::size_t piece_limit_ = 0;    // of a piece
   std::uint64_t eager_bytes_ = 0;  // sent so far, as kept_bytes() counts
-  std::uint64_t settled_ = 0;      // of these; what we last saw of it
+  std::uint64_t settled_ = 0;      // of these; as last seen
   std::deque<ControlMessage> control_;
   std::deque<TransferPtr> fresh_;
   std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id

@@ -3,7 +3,8 @@
 namespace allhands {
 namespace {
 
-// Of another rank's error, for this one: what it says of ranks holds here too.
+// The kind that this rank gives another rank's error: errors about ranks keep their
+// kind.
 ErrorKind told_kind(ErrorKind kind) {
   const bool is_of_ranks = kind == ErrorKind::RankFailed ||
                            kind == ErrorKind::Mismatch || kind == ErrorKind::Timeout;

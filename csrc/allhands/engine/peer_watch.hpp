@@ -1,5 +1,7 @@
-// Which peers are gone, and why: what they said of themselves, and whether they still
-// run. Reading the latter takes microseconds, so it is not done for every message.
+// Which peers are gone, and why: from what they said of themselves, and from whether
+// they
+// still run. Checking the latter takes microseconds, so it is not done for every
+// message.
 #pragma once
 
 #include <functional>
@@ -21,23 +23,24 @@ class PeerWatch {
   PeerWatch(Transport& transport, const Membership& members, Failure failure)
       : transport_(transport), members_(members), failure_(std::move(failure)) {}
 
-  // It left the group, or died.
+  // Whether the peer left the group or died.
   bool is_gone(int peer) const {
     return transport_.presence(peer) != Presence::Here || !transport_.is_alive(peer);
   }
-  // The same, as of a moment ago.
+  // The same, as it was a moment ago.
   bool was_gone_lately(int peer) const {
     return transport_.presence(peer) != Presence::Here ||
            !transport_.was_alive_lately(peer);
   }
-  // More of how that was found out; may be empty.
+  // More about how the peer's end was found out; may be empty.
   std::string end_of(int peer) const { return transport_.end_of(peer); }
-  // Every rank but this one was.
+  // Whether every other rank was gone lately.
   bool is_alone() const;
 
-  // What an abort by `peer` means for this rank; none: it has not aborted the group.
+  // What an abort by `peer` means for this rank; none if the peer has not aborted the
+  // group.
   std::optional<Error> abortion(int peer) const;
-  // The same of any peer, or of what else broke the group.
+  // The same for any peer, or for what else broke the group.
   std::optional<Error> abortion() const;
   // What broke the group.
   std::optional<Error> failure() const { return failure_(); }

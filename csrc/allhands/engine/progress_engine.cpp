@@ -13,10 +13,10 @@
 namespace allhands {
 namespace {
 
-// Of a wait that is kept busy; a look at the clock costs more than a turn.
+// Turns of a busy wait between two looks at the clock, which cost more than a turn.
 constexpr unsigned kTurnsPerLook = 16;
 
-// A larger message comes later, since each of the two has copied as much before.
+// A larger message takes longer to come, as first both ranks have copied as much.
 std::uint64_t spins_for(const Buffer& buffer, const Tuning& tuning) {
   return tuning.spins * std::min(buffer.num_bytes(), tuning.eager_bytes) / 4096;
 }
@@ -43,8 +43,10 @@ ProgressEngine::~ProgressEngine() {
   join();
 }
 
-// Runs body(ended) under the lock, then tells those who wait for what it has ended.
-// What it throws, if it is no error of the caller's, breaks the group: then false.
+// Runs body(ended) under the lock, then tells the threads that wait for what it has
+// ended.
+// If body throws anything but an error of the caller's, the group is broken, and this
+// returns false.
 template <class Body>
 bool ProgressEngine::step(Body body) {
   Ended ended;
@@ -65,14 +67,14 @@ bool ProgressEngine::step(Body body) {
   return !cause;
 }
 
-// One turn with one peer.
+// Takes one turn with one peer.
 bool ProgressEngine::step_on(int peer) {
   return step([&](Ended& ended) { endpoint_.progress(peer, ended); });
 }
 
-// True: something moved.
+// Returns true if something moved.
 bool ProgressEngine::progress() {
-  // Whoever has looked since will tell, if we wait for what it finds.
+  // If another thread has looked since, it tells this one what it finds.
   if (transport_->num_events() == scanned_ && !endpoint_.has_part()) return false;
   bool moved = false;
   step([&](Ended& ended) {
@@ -87,12 +89,12 @@ void ProgressEngine::complete(Ended& ended) {
     const ThreadMark in_callback(group_.mark);
     transfer->work.announce();
   }
-  // Other threads of this rank may sleep until just these have ended.
+  // Other threads of this rank may sleep until these transfers end.
   if (ended.is_any && sleepers_.load(std::memory_order_seq_cst) != 0)
     transport_->wake_self();
 }
 
-// What nobody foresaw: then nothing that is under way can be trusted to end.
+// Handles an unexpected error: from now on no transfer can be trusted to end.
 void ProgressEngine::break_off(std::exception_ptr cause) {
   std::string text = "messages cannot be moved any more";
   try {
@@ -100,7 +102,7 @@ void ProgressEngine::break_off(std::exception_ptr cause) {
   } catch (const std::exception& error) {
     text = error.what();
   }
-  group_.fail(Error(ErrorKind::Backend, text));  // before peers see that it is aborted
+  group_.fail(Error(ErrorKind::Backend, text));  // before peers see the abort
   leave(Error(ErrorKind::Backend,
               "group '" + members_.name + "' is broken since: " + text),
         Presence::Aborted);
@@ -118,7 +120,7 @@ void ProgressEngine::send(const Buffer& buffer, int to, Tag tag, const Limits& l
     is_sent = endpoint_.send_at_once(buffer, to, tag);
   });
   if (is_sent) {
-    progress();  // the peer may have refused an earlier one
+    progress();  // the peer may have refused an earlier message
     return;
   }
   if (to == members_.rank) check_counterpart({true, buffer, to, tag, limits.deadline});
@@ -135,10 +137,12 @@ int ProgressEngine::recv(const Buffer& buffer, int from, Tag tag,
   return receive->source;
 }
 
-// The usual small message of a program that waits for each: it is there or comes within
-// a spin, is the next one from its source and fits, and nothing else waits to be
-// matched. It goes from its record to its array without a Transfer. False: it is not
-// so, and nothing happened.
+// The fast path of a program that waits for each small message. It returns false, and
+// nothing has happened, unless the message is there or comes within a spin, is the next
+// one
+// from its source and fits, and no other message waits to be matched. The message goes
+// from
+// its record to its array without a Transfer.
 bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   if (from == kAnySource) return false;
   const Link& link = transport_->link(from);
@@ -168,7 +172,7 @@ void ProgressEngine::check_counterpart(const Transfer& transfer) {
                                     : "send or isend the message first, or use irecv"));
 }
 
-// Of a message that is about to go.
+// Checks a message that is about to be sent.
 void ProgressEngine::check_sendable(const Buffer& buffer, int to, Tag tag) {
   if (ended_) throw *ended_;
   if (tag.context == Context::Program) endpoint_.throw_refusal(to);
@@ -239,7 +243,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
   WaitEnd end = WaitEnd::None;
   bool is_quiet = false;  // the last sleep ended without news
   for (unsigned turns = 1; !transfer->work.is_completed(); ++turns) {
-    // A record is seen in its link before an event tells of it.
+    // A record can be seen in its link before an event tells of it.
     if (has_record_from(transfer->peer)) step_on(transfer->peer);
     if (transfer->work.is_completed()) break;
     const std::uint32_t seen = transport_->num_events();
@@ -260,26 +264,26 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
       });
       continue;
     }
-    // In a forked child it is the parent's, which goes on with it.
+    // In a forked child the transfer is the parent's, which goes on with it.
     if (process_.is_forked()) throw interrupted();
     if (at_end == AtEnd::GoOn) {
       if (end == WaitEnd::Interrupted) throw interrupted();
       return transfer->work.wait(limits);
     }
     give_up(transfer, error_at(end, *transfer, limits));
-    if (transfer->is_send) {  // what went before it may be as lost: it has been told
+    if (transfer->is_send) {  // earlier messages may be lost too; the caller knows now
       const std::lock_guard lock(mutex_);
       is_told_[static_cast<std::size_t>(transfer->peer)] = true;
     }
     break;
   }
-  // It has ended, or another thread is about to say so.
+  // It has ended, or another thread is about to complete it.
   transfer->work.wait({Deadline::never()});
-  // It has ended well meanwhile; the caller's language has its exception all the same.
+  // It has succeeded meanwhile; the caller's language has its exception all the same.
   if (end == WaitEnd::Interrupted) throw interrupted();
 }
 
-// Why a wait for it is given up.
+// The error of a wait that is given up.
 Error ProgressEngine::error_at(WaitEnd end, const Transfer& transfer,
                                const Limits& limits) const {
   if (end == WaitEnd::Interrupted) return interrupted();
@@ -294,7 +298,7 @@ bool ProgressEngine::has_record_from(int peer) const {
   return peer != kAnySource && transport_->link(peer).has_record();
 }
 
-// Awake. False: none came; it is time to sleep.
+// Waits awake. Returns false if no news came and it is time to sleep.
 bool ProgressEngine::wait_for_news(std::uint32_t seen, const Transfer& transfer) {
   const Link* const link =
       transfer.peer == kAnySource ? nullptr : &transport_->link(transfer.peer);
@@ -304,19 +308,20 @@ bool ProgressEngine::wait_for_news(std::uint32_t seen, const Transfer& transfer)
   };
   Placement* const placement = transport_->placement();
   const std::unique_lock lock(placement_mutex_, std::try_to_lock);
-  // Where another thread of this rank places it just now, this one does not.
+  // If another thread of this rank is using the placement, this one does not.
   if (placement == nullptr || !lock) return wait_awake(tuning_, has_news);
   if (wait_awake(tuning_, has_news, [&] { placement->yield(); })) return true;
   placement->leave_seat();
   return false;
 }
 
-// `transfer`, what the caller waits for, may be null.
+// `transfer` is what the caller waits for; may be null.
 void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
                            Deadline::Duration limit) {
   const Counted counted(sleepers_);
-  // Another thread that ends the transfer sees us among the sleepers, or we see its
-  // end.
+  // Either another thread that ends the transfer sees this one among the sleepers, or
+  // this
+  // one sees the end.
   const bool has_ended = transfer != nullptr && transfer->work.is_completed();
   if (!has_ended) transport_->sleep(seen, limit);
 }
@@ -331,7 +336,7 @@ void ProgressEngine::drive(const TransferPtr& transfer) {
   }
 }
 
-// Of the thread.
+// A turn of the engine's thread.
 void ProgressEngine::turn() {
   try {
     const std::uint32_t seen = transport_->num_events();
@@ -353,14 +358,16 @@ void ProgressEngine::look_around() {
       for (TransferPtr& transfer : endpoint_.pending())
         lost_.push_back(std::move(transfer));
     }
-    return leave(*abortion, Presence::Aborted);  // who waits for this rank hears why
+    // Ranks that wait for this one hear why.
+    return leave(*abortion, Presence::Aborted);
   }
   const std::vector<int> gone = gone_counterparts();
   if (!gone.empty()) fail_with(gone);
 }
 
-// Of the ranks that transfers of this one wait for, those that are gone; where one
-// waits for any, all, if no other is left.
+// The ranks that are gone among those that this rank's transfers wait for. Where a
+// transfer
+// waits for any rank, these are all others, if none is left.
 std::vector<int> ProgressEngine::gone_counterparts() {
   std::set<int> ranks;
   {
@@ -382,7 +389,7 @@ void ProgressEngine::fail_with(const std::vector<int>& gone) {
   const bool nobody_left = static_cast<int>(gone.size()) + 1 == members_.size();
   step([&](Ended& ended) {
     for (const int peer : gone)
-      endpoint_.progress(peer, ended);  // what they sent before they went
+      endpoint_.progress(peer, ended);  // reads what they sent before they went
     for (const TransferPtr& transfer : endpoint_.pending()) {
       const int peer = transfer->other();
       const bool any = peer == kAnySource;
@@ -403,7 +410,7 @@ void ProgressEngine::give_up(const TransferPtr& transfer, const Error& error) {
 void ProgressEngine::flush(const Limits& limits) {
   {
     const std::lock_guard lock(mutex_);
-    if (ended_) return throw_untold_sends();  // nothing is to be received any more
+    if (ended_) return throw_untold_sends();  // nothing more can be received
   }
   const Wait wait(limits);
   while (true) {
@@ -424,7 +431,7 @@ void ProgressEngine::flush(const Limits& limits) {
   throw_losses();
 }
 
-// Peers for which something is left that they could not get once this rank is gone.
+// Peers that could not get everything if this rank were gone.
 std::vector<int> ProgressEngine::unserved_peers() {
   std::vector<int> waiting;
   const std::lock_guard lock(mutex_);
@@ -435,14 +442,14 @@ std::vector<int> ProgressEngine::unserved_peers() {
   return waiting;
 }
 
-// Of messages that nobody receives any more, unless this rank has been told.
+// Throws for messages that nobody will receive, unless this rank has been told.
 void ProgressEngine::throw_losses() {
   bool has_sends = false;
   {
     const std::lock_guard lock(mutex_);
     has_sends = endpoint_.has_sends();
   }
-  if (has_sends) look_around();  // they are to peers that are gone
+  if (has_sends) look_around();  // the sends are to peers that are gone
   const std::lock_guard lock(mutex_);
   for (const int peer : endpoint_.open()) endpoint_.throw_refusal(peer);
   throw_untold_sends();
@@ -464,7 +471,7 @@ void ProgressEngine::throw_losses() {
               lost);
 }
 
-// Of those that somebody may believe to have gone.
+// Throws for sends that the program may believe to have succeeded.
 void ProgressEngine::throw_untold_sends() {
   for (const TransferPtr& transfer : lost_)
     if (transfer->is_send && transfer->work.has_untold_error())
@@ -477,7 +484,7 @@ void ProgressEngine::leave(const Error& reason, Presence how) {
     if (ended_) return;
     ended_ = reason;
     endpoint_.end_all(reason, ended);
-    // As it was told first, without what calls say of it.
+    // As it was first told, without the words that calls add.
     transport_->leave(how, watch_.failure().value_or(reason));
   });
   transport_->wake_self();

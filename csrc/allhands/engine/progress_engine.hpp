@@ -1,9 +1,13 @@
 // Point-to-point messages of one rank of a group: posting, waiting, progress.
 //
-// Whoever waits drives: wait() moves messages until its own transfer is done. While
-// nobody waits a thread does the same. Collectives and messages do not block each
-// other. A failed message fails alone, and the group goes on; but where a link, memory
-// or a lock fails, the engine aborts the group, so that nobody waits for what is lost.
+// A thread that waits makes progress itself: wait() moves messages until its own
+// transfer
+// is done. While no thread waits, the engine's thread does the same. Collectives and
+// messages do not block each other. A failed message fails alone, and the group goes
+// on. If
+// a link, memory or a lock fails, the engine aborts the group, so that no rank waits
+// for
+// what is lost.
 //
 // Thread-safe. Callbacks of a Work run outside the lock, so they may post again.
 #pragma once
@@ -32,15 +36,16 @@
 
 namespace allhands {
 
-// What an engine asks and tells the group that it serves, from any thread.
+// What an engine asks and tells the group that it serves. May be called from any
+// thread.
 struct ServedGroup {
   // The ThreadMark of callbacks.
   const void* mark = nullptr;
-  // What broke it, if something did.
+  // What broke the group, if something did.
   PeerWatch::Failure failure = [] { return std::nullopt; };
-  // The engine cannot go on; called outside its lock.
+  // Called outside the engine's lock if the engine cannot go on.
   std::function<void(const Error&)> fail = [](const Error&) {};
-  // Where the threads that wait for a transfer are counted; null: in the engine.
+  // Counts the threads that wait for a transfer; null: the engine has its own count.
   std::atomic<int>* num_waiting = nullptr;
 };
 
@@ -56,54 +61,67 @@ class ProgressEngine {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
 
-  // Returns when `buffer` may be changed again; throws as post_send and wait, and Value
-  // where a send to this rank itself would wait for a receive that is not posted.
+  // Returns when `buffer` may be changed again. Throws as post_send and wait, and Value
+  // if a
+  // send to this rank itself would wait for a receive that is not posted.
   void send(const Buffer& buffer, int to, Tag tag, const Limits& limits);
-  // Returns the source, when `buffer` has its message; throws as post_recv and wait,
-  // and Value where a receive from this rank itself would wait for a send.
+  // Returns the source, when `buffer` has its message. Throws as post_recv and wait,
+  // and Value
+  // if a receive from this rank itself would wait for a send.
   int recv(const Buffer& buffer, int from, Tag tag, const Limits& limits);
 
-  // Posts without waiting. Throws RankFailed where the destination is gone, the
-  // Mismatch of an earlier message that the peer could not take, and after leave() its
-  // reason. `record` ends with the transfer, unless this throws.
+  // Posts without waiting. Throws RankFailed if the destination is gone, the Mismatch
+  // of an
+  // earlier message that the peer could not take, and after leave() its reason.
+  // `record` ends
+  // with the transfer, unless this throws.
   TransferPtr post_send(const Buffer& buffer, int to, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr);
-  // Several, in order, which go by as few system calls as possible.
+  // Posts several sends, in order, with as few system calls as possible.
   std::vector<TransferPtr> post_sends(std::span<const Buffer> buffers, int to, Tag tag,
                                       Deadline deadline);
   // `from` may be kAnySource, the number of `tag` kAnyTag.
   TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr, Fit fit = Fit::Exact);
-  // A probe that has found a message now; null: none has come. Throws what a wait for
-  // it would throw at once.
+  // Returns a probe that has found a message now, or null if none has come. Throws what
+  // a wait
+  // for it would throw at once.
   TransferPtr probe_now(int from, Tag tag);
-  // Throws Value where a blocking call of this rank with itself would have to wait, as
-  // only another thread could end that.
+  // Throws Value if a blocking call of this rank with itself would have to wait, as
+  // only
+  // another thread could end that.
   void check_counterpart(const Transfer& to_itself);
 
-  // Returns when the transfer has succeeded; throws why it failed: Mismatch,
-  // RankFailed, Timeout, Interrupted. The last two give the transfer up.
+  // Returns when the transfer has succeeded. Throws why it failed: Mismatch,
+  // RankFailed,
+  // Timeout or Interrupted. After the last two the transfer is given up.
   void wait(const TransferPtr& transfer, const Limits& limits, AtEnd at_end);
   // Leaves the transfer to the engine's thread, if it has not ended yet. Throws Backend
-  // where there is none; the transfer is given up.
+  // if
+  // there is no thread; the transfer is given up then.
   void drive(const TransferPtr& transfer);
 
   // Ends the transfer with `error`, if it has not ended yet.
   void give_up(const TransferPtr& transfer, const Error& error);
 
-  // What broke the group or made a peer abort it, if something did; for who waits for
+  // What broke the group or made a peer abort it, if something did. For code that waits
+  // for
   // something else.
   std::optional<Error> abortion() const { return watch_.abortion(); }
 
-  // Waits until everything posted has gone and every receiver has it or can still read
-  // it. Throws Timeout naming the receivers that did not come, the Mismatch of a
-  // message that could not be taken, the RankFailed of messages that a peer left
-  // without, unless this rank has been told so, or Interrupted.
+  // Waits until everything posted has left and every receiver has it or can still read
+  // it.
+  // Throws Timeout naming the receivers that did not come, the Mismatch of a message
+  // that
+  // could not be taken, the RankFailed of messages that a peer left without, unless
+  // this rank
+  // has been told so, or Interrupted.
   void flush(const Limits& limits);
-  // Ends all transfers that are left with `reason`, tells the peers that this rank is
-  // gone, and with Aborted ends theirs too. From any thread.
+  // Any thread: ends all remaining transfers with `reason`, and tells the peers that
+  // this rank
+  // is gone; Aborted also ends the peers' transfers.
   void leave(const Error& reason, Presence how = Presence::Left);
-  // After leave(): ends the thread. Not from a Work's callback.
+  // Call after leave(), and not from a Work's callback. Ends the thread.
   void join() { thread_.join(); }
 
  private:
@@ -149,7 +167,7 @@ class ProgressEngine {
   PeerWatch watch_;
   std::optional<Error> ended_;     // why nothing can be posted any more
   std::vector<TransferPtr> lost_;  // with peers that are gone
-  std::vector<bool> is_told_;      // by peer: a call has thrown that it is gone
+  std::vector<bool> is_told_;      // by peer: whether a call has thrown that it is gone
 
   const Limits forever_{Deadline::never()};
   Wait lookout_{forever_};  // the thread's

@@ -40,7 +40,7 @@ void ProgressThread::run() {
   while (rest()) turn_();
 }
 
-// The pause before the next turn; false: the thread is to end.
+// Pauses before the next turn. Returns false if the thread must end.
 bool ProgressThread::rest() {
   constexpr std::chrono::microseconds kNap{200};
   constexpr int kMaxIdleNaps = 50;

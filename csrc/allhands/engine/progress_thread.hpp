@@ -1,9 +1,13 @@
-// The thread that moves a rank's messages while nobody waits for them; it starts with
-// the first transfer that is left to it.
+// The thread that moves a rank's messages while no other thread waits for them. It
+// starts
+// with the first transfer that is left to it.
 //
-// Whoever has just posted a transfer mostly waits for it soon, and then moves messages
-// itself: so the thread lets that one do it, and naps. It naps on a few times when
-// nothing is left to drive, because waking it for every transfer would cost more than
+// A thread that has just posted a transfer mostly waits for it soon, and then moves
+// messages
+// itself. So the engine's thread leaves this to it, and naps. It naps a few more times
+// when
+// nothing is left to drive, because waking it up for every transfer would cost more
+// than
 // the transfer. Thread-safe.
 #pragma once
 
@@ -19,19 +23,20 @@ namespace allhands {
 
 class ProgressThread {
  public:
-  // `has_others`: whether another thread moves messages just now; `turn`: moves some,
-  // or sleeps for a while. It must not throw.
+  // `has_others` tells whether another thread moves messages just now. `turn` moves
+  // some, or
+  // sleeps for a while; it must not throw.
   ProgressThread(std::function<bool()> has_others, std::function<void()> turn)
       : has_others_(std::move(has_others)), turn_(std::move(turn)) {}
 
-  // Moves messages until `transfer` has ended. Throws Backend where no thread can be
+  // Moves messages until `transfer` has ended. Throws Backend if no thread can be
   // started.
   void drive(const TransferPtr& transfer);
-  // Those that it drives and whose time has passed.
+  // Its transfers whose time has passed.
   std::vector<TransferPtr> expired();
-  // Nothing is driven any more; the thread ends after its turn.
+  // Drops its transfers; the thread ends after its turn.
   void stop();
-  // After stop(). Not from a Work's callback.
+  // Call after stop(), and not from a Work's callback.
   void join();
 
  private:
@@ -44,7 +49,7 @@ class ProgressThread {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<TransferPtr> driven_;
-  bool is_fresh_ = false;  // some of them came since the thread last looked
+  bool is_fresh_ = false;  // some transfers came since the thread last looked
   bool is_asleep_ = false;
   bool stop_ = false;
   std::thread thread_;

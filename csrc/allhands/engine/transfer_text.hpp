@@ -1,4 +1,4 @@
-// What is said of transfers, and the errors that they end with.
+// How messages describe transfers, and the errors that transfers end with.
 #pragma once
 
 #include <string>
@@ -16,16 +16,17 @@ std::string describe(const Transfer& transfer, const Membership& members);
 // "<transfer>: rank 0 (this process) waited 30 s for rank 1 (pid 4711)"
 Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
                     const Membership& members);
-// The same for people, while it waits.
+// The same, told to people during the wait.
 std::string late_text(const Transfer& transfer, Deadline::Duration waited,
                       Deadline::Duration limit, const Membership& members);
-// The peers `gone` died or left the group: one, or for a receive from any all others.
-// `how` is known of the first; may be empty.
+// The peers `gone` died or left the group: one peer, or all others for a receive from
+// any.
+// `how` is known of the first one; may be empty.
 Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
                  const std::string& how, const Membership& members);
-// Its sender has given it up.
+// The sender has given up the message.
 Error withdrawn_error(const Transfer& receive, const Membership& members);
-// What rank `source` sent does not fit.
+// What rank `source` sent does not fit the receive.
 Error mismatch_error(const Transfer& receive, int source, const Message& sent,
                      const Membership& members);
 

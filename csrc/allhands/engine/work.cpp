@@ -8,7 +8,7 @@
 
 namespace allhands {
 
-// Under the mutex, before somebody relies on being told.
+// Call under the mutex, before relying on being told.
 void Work::watch() {
   State running = State::Running;
   state_.compare_exchange_strong(running, State::Watched);

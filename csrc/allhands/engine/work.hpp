@@ -1,8 +1,10 @@
 // The state of one queued operation.
 //
-// Thread-safe. Completed once, by whichever thread ends the operation; callbacks run in
-// that thread, or at once in the caller's when the operation is already done. As long
-// as nobody sleeps on it and no callback is set, it costs one atomic word.
+// Thread-safe. The thread that ends the operation completes it, once. Callbacks run in
+// that
+// thread, or at once in the caller's thread if the operation is already done. As long
+// as no
+// thread sleeps on it and no callback is set, it costs one atomic word.
 #pragma once
 
 #include <atomic>
@@ -20,7 +22,8 @@ namespace allhands {
 class Work {
  public:
   // Throws the operation's error; Timeout if `limits` end first, which leaves the
-  // operation running; Interrupted.
+  // operation
+  // running; Interrupted.
   void wait(const Limits& limits) {
     if (!is_completed()) sleep(limits);
     if (error_) std::rethrow_exception(error());
@@ -32,7 +35,7 @@ class Work {
     is_told_.store(true, std::memory_order_relaxed);
     return error_;
   }
-  // The same for who only watches: the error counts as told to nobody.
+  // The same for code that only watches: the error counts as told to nobody.
   std::exception_ptr outcome() const { return is_completed() ? error_ : nullptr; }
   // Whether it has failed and nobody has asked yet.
   bool has_untold_error() const {
@@ -40,16 +43,17 @@ class Work {
   }
   void on_done(std::function<void()> callback);
 
-  // Its caller was interrupted while it waited for the end, and may not come again.
+  // The caller was interrupted while it waited for the end, and may not come again.
   void forsake() { is_forsaken_.store(true, std::memory_order_relaxed); }
   bool is_forsaken() const { return is_forsaken_.load(std::memory_order_relaxed); }
 
-  // `error` null: success.
+  // `error` is null for success.
   void complete(std::exception_ptr error) {
     if (settle(std::move(error))) announce();
   }
-  // The two halves of complete(): the first runs nobody's code, so it may be called
-  // under a lock. True: somebody is to be told, by the second.
+  // The two halves of complete(). The first runs no callbacks, so it may be called
+  // under a
+  // lock. If it returns true, the second must be called to tell those who wait.
   [[nodiscard]] bool settle(std::exception_ptr error);
   void announce();
 
