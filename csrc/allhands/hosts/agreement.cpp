@@ -17,12 +17,16 @@
 namespace allhands {
 namespace {
 
-// How a leader's first message begins: what its host calls. As much of what the host's
-// ranks tell as kInline allows is behind it, the rest in a message of its own, at once.
+// The start of a leader's first message: what its host calls. It is followed by as much
+// of
+// what the host's ranks tell as kInline allows. The rest follows at once, in a message
+// of
+// its own.
 struct Word {
   Descriptor descriptor;
-  std::uint64_t bytes = 0;         // that the ranks tell
-  std::uint64_t is_different = 0;  // the ranks; what they tell are their descriptors
+  std::uint64_t bytes = 0;  // the bytes that the ranks tell
+  // Whether the ranks differ; they then tell their descriptors.
+  std::uint64_t is_different = 0;
 };
 static_assert(std::is_trivially_copyable_v<Word>);
 
@@ -48,7 +52,8 @@ class Agreement {
   }
 
  private:
-  // How a verdict begins. Behind it: what all hosts have told, joined; or what all
+  // The start of a verdict. It is followed by what all hosts have told, joined, or by
+  // what all
   // ranks have called.
   static constexpr std::byte kAlike{0}, kDifferent{1};
 
@@ -108,7 +113,7 @@ class Agreement {
     TransferPtr transfer;
   };
 
-  // What a leader's first message holds; how many of its bytes are there.
+  // Reads a leader's first message. Returns how many of the bytes are in it.
   std::size_t take(const FirstMessage& message, int leader, Word& word,
                    Bytes& bytes) const {
     const std::size_t length = message.transfer->buffer.count;
@@ -129,17 +134,19 @@ class Agreement {
 
   template <class Each>
   void for_other_hosts(Each each) const {
-    for (int step = 1; step < hosts_.num_hosts(); ++step) {  // each begins elsewhere
+    // Each leader begins elsewhere.
+    for (int step = 1; step < hosts_.num_hosts(); ++step) {
       const int host = (hosts_.host() + step) % hosts_.num_hosts();
       each(hosts_.leader(host), static_cast<std::size_t>(host));
     }
   }
 
-  // The verdict, on every rank of the host.
+  // Returns the verdict, on every rank of the host.
   Bytes tell_host() {
     const Bytes mine = hosts_.is_leader() ? verdict() : Bytes();
     if (arena_.size() == 1) return mine;
-    // Those that have called different things cannot meet under these names again.
+    // Ranks that have called different things cannot meet under their descriptors
+    // again.
     const bool were_alike = own_word().is_different == 0;
     arena_.begin(crossing_.sequence, were_alike ? descriptor_ : Descriptor{},
                  hosts_.is_leader() ? crossing_.limits : crossing_.patient_limits());
@@ -195,7 +202,7 @@ class Agreement {
   Arena& arena_;
   const Descriptor& descriptor_;
   std::vector<Word> words_;     // by host; on the leaders
-  std::vector<Bytes> by_host_;  // what they tell
+  std::vector<Bytes> by_host_;  // by host: what its ranks tell
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // How all ranks of a group on several hosts agree on what they call, and tell each
-// other a little on this occasion.
+// other a
+// few bytes with it.
 //
 // The ranks of a host meet in their arena, the leaders tell each other what their hosts
-// call, and each leader tells its host. The ranks' bytes ride along.
+// call, and each leader tells its host. The ranks' bytes go along with this.
 #pragma once
 
 #include <vector>
@@ -16,8 +17,9 @@ namespace allhands {
 // What each rank has told.
 class Contributions {
  public:
-  // `all`: what the hosts have told, joined, for each of them joined what its ranks
-  // have. Throws Backend where it is something else.
+  // `all` is the joined list of what the hosts have told; each part is the joined list
+  // of what
+  // the host's ranks have told. Throws Backend if it is not.
   Contributions(const Crossing& crossing, Bytes all);
   Contributions(const Contributions&) = delete;
   Contributions& operator=(const Contributions&) = delete;
@@ -29,13 +31,15 @@ class Contributions {
   std::vector<BytesView> of_;
 };
 
-// Returns, on every rank, what all have told, once all have called this with the same
-// descriptor. Throws Mismatch on every rank where they differ, and then all are at the
-// same point; Timeout, RankFailed, or what broke the group.
+// Returns, on every rank, what all ranks have told, once all have called this with the
+// same
+// descriptor. Throws Mismatch on every rank if they differ; all ranks are then at the
+// same
+// point. Also throws Timeout, RankFailed, or what broke the group.
 Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
                     BytesView told);
 
-// What `rank` has told the others cannot be.
+// The error for what `rank` has told the others and cannot be.
 Error nonsense_of(const Crossing& crossing, int rank);
 
 }  // namespace allhands

@@ -13,7 +13,7 @@
 namespace allhands {
 namespace {
 
-// How many rows each rank has.
+// The number of rows that each rank has.
 std::vector<std::size_t> numbers_of_rows(const Crossing& crossing,
                                          const Operation& operation) {
   const SparseArray& array = *operation.sparse;
@@ -34,11 +34,11 @@ std::vector<std::size_t> numbers_of_rows(const Crossing& crossing,
 }
 
 Buffer buffer_of(std::span<const std::int64_t> indices) {
-  auto* const data = const_cast<std::int64_t*>(indices.data());  // only read
+  auto* const data = const_cast<std::int64_t*>(indices.data());  // it is only read
   return {data, DType::Int64, indices.size(), {}, 0};
 }
 
-// The rows that some rank has.
+// The rows that at least one rank has.
 Indices gather_rows(const Crossing& crossing, const Operation& operation) {
   const SparseArray& array = *operation.sparse;
   std::vector<Indices> all;

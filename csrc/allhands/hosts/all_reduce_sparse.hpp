@@ -1,5 +1,8 @@
-// all_reduce of sparse arrays between hosts: the ranks tell each other which rows they
-// have, each lays its own out among those of all, and these are reduced like any array.
+// all_reduce of sparse arrays between hosts. The ranks tell each other which rows they
+// have.
+// Each rank puts its rows into an array with the rows of all ranks, and these arrays
+// are
+// reduced like any others.
 #pragma once
 
 #include "allhands/arena/operation.hpp"

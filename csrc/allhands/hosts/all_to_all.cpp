@@ -19,8 +19,9 @@ namespace {
 
 using Count = std::uint64_t;
 
-// How a rank begins what it tells. Behind it, where it has its shares with it, how many
-// elements it sends to each rank, and these.
+// The start of what a rank tells. If the rank sends its shares along, it is followed by
+// the
+// number of elements for each rank, and the elements.
 struct Head {
   Count digest;  // see digest_of_shares
   Count has_shares;
@@ -108,7 +109,7 @@ class AllToAll {
     }
   }
 
-  // All of it at once.
+  // Sends and receives everything at once.
   void exchange() const {
     std::optional<CopiedInputs> copied;
     if (writes_own_inputs(operation_, self())) copied.emplace(operation_);
@@ -124,7 +125,7 @@ class AllToAll {
     messages.wait();
   }
 
-  // All ranks know that some pair does not agree, and learn which.
+  // All ranks know that a pair disagrees, and find out which.
   [[noreturn]] void throw_disagreement() const {
     const std::vector<Count> sends = counts_of(inputs_), expects = counts_of(outputs_);
     Bytes mine;

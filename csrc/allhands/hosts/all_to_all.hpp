@@ -1,5 +1,6 @@
-// all_to_all between hosts: the ranks agree on all counts by a digest of them. Small
-// shares ride along, others go straight from array to array.
+// all_to_all between hosts. The ranks agree on all counts by a digest of them. Small
+// shares
+// go along with that; others go directly from array to array.
 #pragma once
 
 #include "allhands/arena/operation.hpp"

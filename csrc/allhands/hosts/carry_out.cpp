@@ -15,7 +15,7 @@
 namespace allhands {
 namespace {
 
-// How operations go that are too large to tell everybody.
+// How an operation runs that is too large for every rank to tell all others its arrays.
 struct LargeForm {
   Op op;
   void (*run)(const Crossing&, const Operation&, const Factors&);
@@ -36,7 +36,7 @@ constexpr LargeForm kLargeForms[] = {
     {Op::ReduceScatterCoalesced, large_reduce_scatter_coalesced},
 };
 
-// All ranks agree; the factors of all, where the operation has them.
+// Makes all ranks agree. Returns the factors of all, if the operation has factors.
 Factors agree_on(const Crossing& crossing, const Operation& operation) {
   Bytes mine;
   const bool has_factor =

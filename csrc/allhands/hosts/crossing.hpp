@@ -1,5 +1,6 @@
-// One operation of a group on several hosts, as this rank carries it out: what it goes
-// through, its number, its limits.
+// One operation of a group on several hosts, as this rank carries it out: what it uses,
+// its
+// number and its limits.
 #pragma once
 
 #include <chrono>
@@ -21,13 +22,14 @@ struct Crossing {
   std::uint64_t sequence;
   Limits limits;
 
-  // For who waits for other hosts: ranks there that wait within their host know better
-  // who is missing, and tell.
+  // Limits for a rank that waits for other hosts. They are later than those of ranks
+  // that wait
+  // within their hosts, as these know better who is missing, and tell.
   Limits wire_limits() const { return put_off(std::chrono::milliseconds(500)); }
-  // For who waits for a rank of its host that waits for other hosts.
+  // Limits for a rank that waits for a rank of its host that waits for other hosts.
   Limits patient_limits() const { return put_off(std::chrono::milliseconds(1000)); }
 
-  // Of its messages.
+  // The tag of the operation's messages.
   Tag tag() const {
     return {static_cast<std::int64_t>(sequence), Context::Collectives};
   }

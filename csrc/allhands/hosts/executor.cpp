@@ -13,14 +13,15 @@
 namespace allhands {
 namespace {
 
-// Pieces of a ReceiveReduce that may be on their way at a time: what a connection takes
-// unread, so that none has to be put aside.
+// The most pieces of a ReceiveReduce that are on the way at a time. A connection holds
+// this
+// many unread, so that no piece must be put aside.
 constexpr std::size_t kPiecesAhead = 16;
 
-// What one step receives and reduces, piece by piece.
+// Receives and reduces the data of one step, piece by piece.
 class Stream {
  public:
-  // own: in place of `to` or elsewhere, as long.
+  // `own` is `to` or another array of the same length.
   Stream(Messages& messages, int from, const Buffer& own, const Buffer& to,
          bool is_received_first, ReduceOp op)
       : messages_(messages),
@@ -32,11 +33,11 @@ class Stream {
         piece_(std::min(Messages::piece_of(to.dtype), to.count)),
         memory_(std::make_unique_for_overwrite<std::byte[]>(
             std::min(kPiecesAhead * piece_, to.count) * size_of(to.dtype))) {
-    if (to.count == 0) messages.receive(to, from);  // it is sent all the same
+    if (to.count == 0) messages.receive(to, from);  // an empty message is sent too
     while (next_ < to_.count && transfers_.size() < kPiecesAhead) post();
   }
 
-  // Waits for the next piece; false: there is none.
+  // Waits for the next piece. Returns false if there is none.
   bool take() {
     if (transfers_.empty()) return false;
     const TransferPtr transfer = std::move(transfers_.front());
@@ -70,8 +71,8 @@ class Stream {
   const ReduceOp op_;
   const std::size_t piece_;  // elements
   const std::unique_ptr<std::byte[]> memory_;
-  std::size_t next_ = 0;   // to be posted
-  std::size_t taken_ = 0;  // reduced
+  std::size_t next_ = 0;   // the next one to post
+  std::size_t taken_ = 0;  // those that were reduced
   std::deque<TransferPtr> transfers_;
 };
 
@@ -91,7 +92,8 @@ class Executor {
         scratch_{memory_.get(), input.dtype, schedule.scratch, {}, 0} {}
 
   void run(const Round& round) const {
-    std::deque<Stream> streams;  // their memory stays until no message goes there
+    // Their memory must stay as long as messages may go there.
+    std::deque<Stream> streams;
     Messages messages(crossing_);
     for (const Step& step : round) {
       if (step.kind == StepKind::Receive)

@@ -1,4 +1,4 @@
-// Runs a schedule: sends and receives by the engine, the rest here.
+// Runs a schedule: the engine sends and receives, and this code does the rest.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,11 @@
 namespace allhands {
 
 // Runs this rank's schedule. Participant i is rank `participants[i]`; all participants
-// run theirs as the same part of the same operation. `input` and `output` are of one
-// dtype, and contiguous where the schedule reduces or copies. Of a round, a participant
-// of which something is received and reduced is received from once. Throws as Messages.
+// run
+// their schedules as the same part of the same operation. `input` and `output` have one
+// dtype, and must be contiguous if the schedule reduces or copies. In a round that
+// receives
+// and reduces from a participant, it is received from only once. Throws as Messages.
 void execute(const Crossing& crossing, const Schedule& schedule,
              const std::vector<int>& participants, const Buffer& input,
              const Buffer& output, ReduceOp op);

@@ -1,8 +1,11 @@
-// Which ranks of a group are on which host, and who of them has to do with whom.
+// Which ranks of a group are on which host, and which of them communicate with each
+// other.
 //
 // Hosts are numbered by their lowest rank, which is the host's *leader*; the ranks of a
-// host have local ranks in rising order. Any placement will do: blocks, round robin,
-// uneven. Pure: the same on every rank, but for what is said of this one.
+// host
+// have local ranks in rising order. Any placement works: blocks, round robin, uneven.
+// It is
+// the same on every rank, except for what concerns this rank.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +15,7 @@
 
 namespace allhands {
 
-// Where a rank's own is in a list of all ranks'.
+// The position of a rank in a list of all ranks.
 inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 class Hosts {
@@ -25,7 +28,7 @@ class Hosts {
   int host() const { return host_of(rank_); }
 
   int host_of(int rank) const { return host_of_[index(rank)]; }
-  // Those of a host, in rising order.
+  // The ranks of a host, in rising order.
   const std::vector<int>& ranks(int host) const { return ranks_[index(host)]; }
   const std::vector<int>& local_ranks() const { return ranks(host()); }
   int local_rank_of(int rank) const { return local_rank_of_[index(rank)]; }
@@ -34,10 +37,11 @@ class Hosts {
   int leader(int host) const { return ranks(host).front(); }
   bool is_leader() const { return leader(host()) == rank_; }
 
-  // Into how many slices ranks of a host cut what goes to other hosts, so that each
-  // slice is one rank's on every host: the fewest ranks that a host has.
+  // The number of slices into which the ranks of a host cut what goes to other hosts:
+  // the
+  // smallest number of ranks on a host. So each slice has one rank on every host.
   int num_slices() const { return num_slices_; }
-  // The rank of a host that has to do with what rank `local` of another one sends.
+  // The rank of `host` that handles what rank `local` of another host sends.
   int counterpart(int host, int local) const {
     const std::vector<int>& theirs = ranks(host);
     return theirs[static_cast<std::size_t>(local) % theirs.size()];

@@ -1,7 +1,10 @@
-// Operations whose arrays are too large to tell everybody, once the ranks have agreed.
+// Operations whose arrays are too large for every rank to tell all others, once the
+// ranks
+// have agreed.
 //
-// Within a host they go through its arena; between hosts each slice of an array goes
-// between the ranks that have it there, one on each host, by a schedule.
+// Within a host they go through its arena. Between hosts each slice of an array goes,
+// by a
+// schedule, between the ranks that have this slice, one on each host.
 #pragma once
 
 #include <vector>
@@ -12,11 +15,12 @@
 
 namespace allhands {
 
-// The ranks' factors, where the operation has them.
+// The ranks' factors, if the operation has factors.
 using Factors = std::vector<Factor>;
 
-// output = op over all inputs. Exact within a rounding of each host's part and one of
-// all: what one host would compute, if no host has two ranks, or in rank order.
+// output = op over all inputs. Each host's part is rounded, and then the result. It
+// equals
+// the result of one host if no host has two ranks, or in rank order.
 void large_all_reduce(const Crossing& crossing, const Operation& operation,
                       const Factors& factors);
 void large_reduce(const Crossing& crossing, const Operation& operation,
@@ -24,14 +28,15 @@ void large_reduce(const Crossing& crossing, const Operation& operation,
 void large_all_reduce_coalesced(const Crossing& crossing, const Operation& operation,
                                 const Factors& factors);
 
-// Every rank gets the others' contributions to its output, and reduces them: the bits
-// of one host.
+// Every rank gets the others' contributions to its output, and reduces them; the bits
+// are
+// those of one host.
 void large_reduce_scatter(const Crossing& crossing, const Operation& operation,
                           const Factors& factors);
 void large_reduce_scatter_coalesced(const Crossing& crossing,
                                     const Operation& operation, const Factors& factors);
 
-// From array to array.
+// These two copy directly from array to array.
 void large_broadcast(const Crossing& crossing, const Operation& operation,
                      const Factors& factors);
 void large_all_gather(const Crossing& crossing, const Operation& operation,
@@ -43,7 +48,7 @@ void large_gather(const Crossing& crossing, const Operation& operation,
 void large_scatter(const Crossing& crossing, const Operation& operation,
                    const Factors& factors);
 
-// Piece by piece, each as a small operation.
+// Goes piece by piece, each as a small operation.
 void large_scan(const Crossing& crossing, const Operation& operation,
                 const Factors& factors);
 

@@ -1,6 +1,8 @@
-// By slices: reduce-scatter within each host, all_reduce of each slice between hosts,
-// all-gather within each host. In rank order: every rank reduces a part of what all
-// have, and passes it on.
+// By slices: a reduce-scatter within each host, an all_reduce of each slice between
+// hosts,
+// an all-gather within each host. In rank order: every rank reduces a part of what all
+// ranks
+// have, and passes the result on.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -19,7 +21,7 @@
 namespace allhands {
 namespace {
 
-// Contiguous memory like an array.
+// A contiguous array in memory of its own, as large as another array.
 struct Copy {
   explicit Copy(const Buffer& like)
       : memory(std::make_unique_for_overwrite<std::byte[]>(like.num_bytes())),
@@ -29,8 +31,9 @@ struct Copy {
   Buffer buffer;
 };
 
-// Each part is rounded as one reduction, in the order of the hosts; so an average is
-// one of all, too. Between few participants all at once.
+// Each part is rounded as one reduction in the order of the hosts, so that an average
+// is one
+// of all hosts. Few participants exchange everything at once.
 Schedule schedule_of(int rank, int size, std::size_t count, std::size_t element) {
   constexpr int kFewParticipants = 8;
   const Task task = Task::even(TaskKind::AllReduce, size, count);
@@ -38,7 +41,8 @@ Schedule schedule_of(int rank, int size, std::size_t count, std::size_t element)
     return all_reduce_of(rank, task.parts,
                          pairwise_reduce_scatter(rank, task.parts, size),
                          bruck_all_gather(rank, task.parts, std::max(size, 2)));
-  // Of 25 Gbit/s. All participants must choose alike, so none measures its own.
+  // A network of 25 Gbit/s. All participants must choose the same schedule, so no rank
+  // measures its own costs.
   constexpr Costs kNetwork = {.latency = 12e-6,
                               .overhead = 2e-6,
                               .gap = 0.5e-6,
@@ -52,23 +56,24 @@ bool are_hosts_alike(const Hosts& hosts) {
   return hosts.num_slices() * hosts.num_hosts() == hosts.size();
 }
 
-// Whether partial results are rounded, so that others come out than of one reduction;
-// or are averages.
+// Whether partial results are rounded, so that the result differs from that of one
+// reduction, or are averages.
 bool depends_on_order(DType dtype, ReduceOp op) {
   if (op == ReduceOp::Min || op == ReduceOp::Max) return false;
   return op == ReduceOp::Avg || !is_integral(dtype);
 }
 
-// Whether hosts must not reduce what they have first. They do not where each has one
-// rank, but for the product with its factor.
+// Whether a host must not reduce its ranks' arrays first. A host with one rank only
+// multiplies with its factor.
 bool must_be_in_rank_order(const Crossing& crossing, const Operation& operation) {
   const Hosts& hosts = crossing.hosts;
   const ReduceOp op = operation.reduce_op;
   const DType dtype = operation.input.dtype;
   if (hosts.num_hosts() == hosts.size() && op != ReduceOp::PremulSum) return false;
   if (operation.reduce_order == ReduceOrder::Rank) return depends_on_order(dtype, op);
-  // An average of averages is not what integers have on one host; and where hosts have
-  // different numbers of ranks it is none at all.
+  // An average of averages differs for integers from that of one host, and is wrong if
+  // hosts
+  // have different numbers of ranks.
   return op == ReduceOp::Avg && (is_integral(dtype) || !are_hosts_alike(hosts));
 }
 
@@ -95,7 +100,7 @@ void reduce_in_rank_order(const Crossing& crossing, const Operation& operation,
                           const Factors& factors) {
   const std::vector<Buffer> parts = parts_of_all(crossing, operation.input);
   const Buffer& own = parts[static_cast<std::size_t>(crossing.group.rank)];
-  const Copy result(own);  // the root alone writes its array
+  const Copy result(own);  // only the root writes its array
   reduce_parts(crossing, parts, result.buffer, operation.reduce_op, factors);
   large_gather(crossing,
                {.collective = &kGather,
@@ -111,7 +116,7 @@ void run_by_slices(const Crossing& crossing, const Operation& operation,
   const Hosts& hosts = crossing.hosts;
   const HostSlices slices(crossing, input.count);
   const Buffer own = slices.own(output);
-  // A host's part is sums of products already.
+  // A host's part already consists of sums of products.
   const bool has_factor = operation.reduce_op == ReduceOp::PremulSum;
   const bool is_alone = crossing.arena.size() == 1;
   if (!is_alone || has_factor)

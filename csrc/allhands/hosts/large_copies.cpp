@@ -1,4 +1,4 @@
-// Large operations that copy arrays, from array to array.
+// Large operations that copy directly from array to array.
 #include <algorithm>
 #include <memory>
 
@@ -15,7 +15,9 @@
 namespace allhands {
 namespace {
 
-// Of a slice between hosts: a chain has all links busy once its first chunk is through.
+// The schedule for a slice between hosts. A chain keeps all links busy once its first
+// chunk
+// has passed.
 Schedule broadcast_schedule(const Hosts& hosts, int root, const Buffer& slice) {
   constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
   const int host = hosts.host(), size = hosts.num_hosts();
@@ -26,7 +28,8 @@ Schedule broadcast_schedule(const Hosts& hosts, int root, const Buffer& slice) {
 
 }  // namespace
 
-// The root's host has all of it first; then each slice goes from host to host.
+// All ranks of the root's host get the array first; then each slice goes from host to
+// host.
 void large_broadcast(const Crossing& crossing, const Operation& operation,
                      const Factors&) {
   const Hosts& hosts = crossing.hosts;
@@ -57,7 +60,7 @@ void large_all_gather(const Crossing& crossing, const Operation& operation,
   const Buffer& input = operation.input;
   const std::vector<Buffer>& outputs = operation.outputs;
   const int self = hosts.rank(), here = hosts.host();
-  const auto taker_of = [&](int rank) {  // on this host
+  const auto taker_of = [&](int rank) {  // a rank of this host
     return hosts.counterpart(here, hosts.local_rank_of(rank));
   };
   Messages messages(crossing);

@@ -9,16 +9,16 @@
 namespace allhands {
 namespace {
 
-// A slot begins with the number of bytes; the first round stages it.
+// A slot begins with the number of bytes, which the first round stages.
 constexpr std::size_t kHead = 64;
 
-// Of some local ranks that stage, all of which tell all others how much.
+// Rounds in which some local ranks stage bytes, and tell all others how many.
 class ByteRounds {
  public:
   explicit ByteRounds(Arena& arena)
       : arena_(arena), per_round_(arena.chunk_bytes() - kHead) {}
 
-  // Those of ranks [first, last), where this rank is a reader.
+  // Returns the bytes of ranks [first, last), if this rank is a reader.
   std::vector<Bytes> run(BytesView mine, int first, int last, bool is_reader) {
     const bool stages = arena_.rank() >= first && arena_.rank() < last;
     arena_.enter([&] {
@@ -69,7 +69,7 @@ class ByteRounds {
 
   Arena& arena_;
   const std::size_t per_round_;
-  std::vector<Bytes> all_;  // that this rank reads
+  std::vector<Bytes> all_;  // what this rank reads
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Bytes in any number between the ranks of a host, which do not know how many before:
-// as an operation of their arena, after Arena::begin.
+// Exchanges any number of bytes between the ranks of a host, which do not know the
+// number
+// beforehand. Runs as an operation of their arena, after Arena::begin.
 #pragma once
 
 #include <vector>
@@ -9,10 +10,11 @@
 
 namespace allhands {
 
-// What each local rank has, on local rank `root`; nothing elsewhere. Throws Mismatch.
+// Returns what each local rank has, on local rank `root`, and nothing elsewhere. Throws
+// Mismatch.
 std::vector<Bytes> gather_bytes(Arena& arena, BytesView mine, int root);
 
-// What local rank `root` has, on all of them. Throws Mismatch.
+// Returns what local rank `root` has, on all local ranks. Throws Mismatch.
 Bytes broadcast_bytes(Arena& arena, BytesView of_root, int root);
 
 }  // namespace allhands

@@ -74,15 +74,15 @@ void Messages::wait_for(const TransferPtr& transfer) {
   }
 }
 
-// Of a message, as an error of the collective.
+// Throws a message's error as an error of the collective.
 void Messages::rethrow(const Error& error) const {
   if (error.kind() == ErrorKind::Interrupted) throw error;
-  // What another rank has told is the cause.
+  // If another rank has told an error, that is the cause.
   if (const std::optional<Error> told = crossing_.engine.abortion())
     throw told->retold(crossing_.subject() + told->what());
   if (error.kind() == ErrorKind::Timeout) throw_timeout();
   std::string text = error.what();
-  // The call is said instead of the message.
+  // The text names the call instead of the message.
   const std::string group = " on group " + crossing_.group.quoted() + ": ";
   if (const std::size_t at = text.find(group); at != text.npos)
     text.erase(0, at + group.size());
@@ -102,7 +102,7 @@ void Messages::throw_timeout() const {
               absent);
 }
 
-// Peers of what has not ended.
+// The peers of messages that have not ended.
 std::vector<int> Messages::missing() const {
   std::vector<int> ranks;
   for (const TransferPtr& transfer : transfers_)

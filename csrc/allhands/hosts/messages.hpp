@@ -1,6 +1,6 @@
 // Messages between ranks as a part of a collective: any number at once, then a wait for
-// all of them. Between two ranks they match in order, those of an operation only with
-// each other.
+// all
+// of them. Messages between two ranks match in order, and only within their operation.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,27 @@ class Messages {
       : crossing_(crossing), limits_(crossing.wire_limits()) {}
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
-  // Gives up what has not ended: nothing reads or writes the arrays any more.
+  // Gives up messages that have not ended: from then on nothing reads or writes the
+  // arrays.
   ~Messages();
 
-  // These return at once. The arrays stay until wait() has returned. What is large goes
-  // piece by piece: whoever receives it cuts it alike.
+  // Both return at once. The arrays must stay until wait() has returned. Large arrays
+  // go piece
+  // by piece; sender and receiver cut them the same way.
   void send(const Buffer& buffer, int to);
   void receive(const Buffer& buffer, int from);
-  // One piece.
+  // Receives one piece.
   TransferPtr receive_piece(const Buffer& buffer, int from);
-  // Of a message of up to as many elements: those that came are in the transfer's.
+  // Receives a message of at most so many elements. The transfer has the actual number.
   TransferPtr receive_up_to(const Buffer& buffer, int from);
   // Returns when all have ended. Throws Timeout and RankFailed naming ranks, what broke
-  // the group, or Interrupted.
+  // the
+  // group, or Interrupted.
   void wait();
-  // The same when one has.
+  // Does the same for one transfer.
   void wait_for(const TransferPtr& transfer);
 
-  // Elements of a piece.
+  // The number of elements of a piece.
   static std::size_t piece_of(DType dtype) { return kPieceBytes / size_of(dtype); }
 
  private:

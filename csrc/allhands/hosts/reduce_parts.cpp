@@ -30,7 +30,7 @@ void reduce_parts(const Crossing& crossing, const std::vector<Buffer>& parts,
   else
     pack(own, 0, own.count, place_of(self));
   messages.wait();
-  // Which may be where a source was, of which nothing is needed afterwards.
+  // The result may replace a source, as no source is needed afterwards.
   void* const result = output.is_contiguous() ? output.data : place_of(self);
   reduce(output.dtype, op, result, sources.data(), size, output.count, factors.data());
   if (!output.is_contiguous()) unpack(result, output, 0, output.count);

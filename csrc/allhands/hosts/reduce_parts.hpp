@@ -1,4 +1,4 @@
-// A reduction as one host does it, of what ranks on several hosts have.
+// A reduction of arrays on several hosts, as one host does it.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,12 @@
 
 namespace allhands {
 
-// Every rank gives each other one its part: `parts`, by rank, are what this one has for
-// them. `output` = op over what all have for this one, in one reduction in rank order.
-// It may be what this rank has for itself. `factors`: all ranks'. Takes memory for as
-// many arrays of the output's size as there are ranks. Throws as Messages::wait.
+// Every rank sends each other rank its part: `parts`, by rank, are what this rank has
+// for
+// them. `output` = op over what all ranks have for this rank, as one reduction in rank
+// order; it may be this rank's own part. `factors` are all ranks'. Takes memory for as
+// many
+// arrays of the output's size as there are ranks. Throws as Messages::wait.
 void reduce_parts(const Crossing& crossing, const std::vector<Buffer>& parts,
                   const Buffer& output, ReduceOp op,
                   const std::vector<Factor>& factors);

@@ -8,7 +8,7 @@ namespace allhands {
 void run_within_host(const Crossing& crossing, const Operation& operation) {
   Arena& arena = crossing.arena;
   const Collective& collective = *operation.collective;
-  // Ranks of this host may still exchange with other hosts.
+  // Other ranks of this host may still be exchanging with other hosts.
   arena.begin(crossing.sequence, collective.descriptor(operation),
               crossing.patient_limits());
   if (collective.is_reduction) arena.set_factor(operation.factor);

@@ -1,5 +1,6 @@
 // An array cut into slices, of which each of the first ranks of every host has one, and
-// the ranks that have the same one.
+// the
+// ranks that have the same slice.
 #pragma once
 
 #include <vector>
@@ -17,22 +18,22 @@ class HostSlices {
       : crossing_(crossing),
         slices_(Partition::even(count, crossing.hosts.num_slices())) {}
 
-  // Whether this rank has one.
+  // Whether this rank has a slice.
   bool has_own() const { return crossing_.arena.rank() < slices_.size(); }
-  // Of `array`; empty for local ranks that have none.
+  // The slice of a local rank; empty if it has none.
   Buffer of(const Buffer& array, int local) const {
     return local < slices_.size() ? array.slice(slices_.at(local), slices_.count(local))
                                   : array.slice(0, 0);
   }
   Buffer own(const Buffer& array) const { return of(array, crossing_.arena.rank()); }
-  // By local rank.
+  // The slices, by local rank.
   std::vector<Buffer> all(const Buffer& array) const {
     std::vector<Buffer> list;
     for (int local = 0; local < crossing_.arena.size(); ++local)
       list.push_back(of(array, local));
     return list;
   }
-  // By host, who has the slice that is this rank's.
+  // By host, the rank that has the same slice as this rank.
   std::vector<int> participants() const {
     std::vector<int> ranks;
     for (int host = 0; host < crossing_.hosts.num_hosts(); ++host)

@@ -15,8 +15,9 @@ namespace {
 
 using List = std::vector<Buffer>;
 
-// What one rank has been told by all: of each the factor, where the operation has
-// them, and its arrays in a row.
+// What all ranks have told one rank: for each its factor, if the operation has factors,
+// and
+// its arrays in a row.
 class Told {
  public:
   Told(const Crossing& crossing, const Operation& operation, DType dtype,
@@ -43,7 +44,7 @@ class Told {
     unpack_row(row(rank, at, count), to, 0, count, Stores::Cached);
   }
 
-  // The same of what the first `num_ranks` ranks have there, reduced in rank order.
+  // Reduces these elements of the first `num_ranks` ranks, in rank order.
   void reduce_rows(int num_ranks, std::size_t at, Buffers to) const {
     const std::size_t count = count_of(to);
     std::vector<const void*> sources;
@@ -74,14 +75,14 @@ class Told {
   const Contributions& contributions_;
 };
 
-// How an operation is carried out so.
+// How one operation is carried out in this way.
 struct SmallForm {
   Op op;
-  // What all ranks tell.
+  // The number of bytes that all ranks tell.
   std::size_t (*bytes)(const Operation&, int size);
-  // What this rank tells, all of one dtype.
+  // What this rank tells; all arrays have one dtype.
   List (*row)(const Operation&, int rank);
-  // Makes the outputs.
+  // Computes the outputs.
   void (*finish)(const Operation&, const Told&);
 };
 

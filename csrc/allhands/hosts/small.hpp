@@ -1,6 +1,8 @@
-// Small operations of a group on several hosts: every rank tells all others its inputs
-// as they agree, and computes its outputs alone, in rank order. So the bits are those
-// of ranks on one host.
+// Small operations of a group on several hosts: as the ranks agree, each tells all
+// others
+// its inputs, and then computes its outputs alone, in rank order. So the bits are those
+// of
+// ranks on one host.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +12,16 @@
 
 namespace allhands {
 
-// Of all ranks together: more goes another way.
+// The most bytes of all ranks together; larger operations use another algorithm.
 inline constexpr std::size_t kSmallBytes = std::size_t{64} << 10;
 
-// What all ranks together would tell; the same on every rank. SIZE_MAX of what has no
-// such form or is not known before the ranks have met.
+// The number of bytes that all ranks together would tell; the same on every rank.
+// SIZE_MAX
+// if the operation has no such form, or the number is unknown before the ranks have
+// met.
 std::size_t told_bytes(const Operation& operation, int size);
 
-// Carries out an operation for which that is known.
+// Carries out an operation for which the number is known.
 void run_small(const Crossing& crossing, const Operation& operation);
 
 }  // namespace allhands
