@@ -1,4 +1,4 @@
-// Counts one thread of this process while it lives.
+// Counts one thread of this process as long as the object lives.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace allhands {
 class Counted {
  public:
   explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
-  // A count in shared memory stays the parent's in a forked child that unwinds.
+  // A forked child that unwinds must leave a count in shared memory to its parent.
   ~Counted() {
     if (!process_.is_forked()) [[likely]]
       --count_;

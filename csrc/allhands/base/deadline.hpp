@@ -1,5 +1,5 @@
-// A point in time after which a wait gives up. Made once, where a call enters the core,
-// and passed down; never a relative timeout below that.
+// A point in time after which a wait gives up. It is made once, where a call enters the
+// core, and passed down; nothing below uses relative timeouts.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,9 @@ class Deadline {
     deadline.look();
     return deadline;
   }
-  // `limit` counts from the first question to this object: a call that never has to
-  // wait then never reads the clock. For one thread.
+  // `limit` counts from the first question to this object, so a call that never has to
+  // wait
+  // never reads the clock. For one thread.
   static Deadline after_first_look(Duration limit) { return Deadline(limit); }
   static Deadline never() { return Deadline(Duration::max()); }
 
@@ -33,8 +34,9 @@ class Deadline {
     return now - start_;
   }
   Duration limit() const { return limit_; }
-  // The same limit, to be looked at so much later: for who waits for somebody that has
-  // it too, and knows better what is missing.
+  // The same limit, moved `by` later. For a wait for another rank that has the same
+  // limit and
+  // knows better what is missing.
   Deadline put_off(Duration by) const {
     look();
     Deadline later = *this;
@@ -46,7 +48,7 @@ class Deadline {
  private:
   explicit Deadline(Duration limit) : limit_(limit) {}
 
-  // The time now; the first time it is when this began.
+  // The time now. The first call sets the start.
   Clock::time_point look() const {
     const Clock::time_point now = Clock::now();
     if (start_ == Clock::time_point()) {
@@ -58,7 +60,7 @@ class Deadline {
 
   static constexpr Duration kForever = std::chrono::hours(24 * 365 * 100);
   Duration limit_;
-  mutable Clock::time_point start_;  // not begun: the clock's epoch
+  mutable Clock::time_point start_;  // the clock's epoch: not started
   mutable Clock::time_point at_;
 };
 

@@ -21,7 +21,7 @@ const Row& row(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; }
 
 std::size_t size_of(DType dtype) { return row(dtype).size; }
 const char* name_of(DType dtype) {
-  // It may be another rank's nonsense.
+  // The value may come from another rank and be invalid.
   return static_cast<int>(dtype) < kNumDTypes ? row(dtype).name : "an unknown dtype";
 }
 bool is_complex(DType dtype) { return dtype >= DType::Complex64; }

@@ -1,5 +1,6 @@
 // Element types. The numbers are part of the descriptor that ranks compare, so they are
-// the same on every rank of a job.
+// the
+// same on every rank of a job.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kNumDTypes = 15;
 
-// Bytes of one element.
+// The bytes of one element.
 std::size_t size_of(DType dtype);
 // NumPy's name: "float32", "bool", ...
 const char* name_of(DType dtype);

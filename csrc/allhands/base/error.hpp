@@ -1,5 +1,5 @@
 // The one exception type of the core. The Python binding turns its kind into a class of
-// allhands.errors; see that file for the tree and for what each kind means.
+// allhands.errors, which says what each kind means.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace allhands {
 
-// What went wrong, which decides the class of the exception in Python.
+// The kind of an error, which decides the class of the exception in Python.
 enum class ErrorKind {
   Value,        // the caller's mistake: ValueError
   Type,         // the caller's mistake: TypeError
@@ -23,11 +23,12 @@ enum class ErrorKind {
   RankFailed,   // RankFailedError; `ranks` are the dead ones
   Mismatch,     // CollectiveMismatchError; `ranks` are those that differ from this one
   Timeout,      // CollectiveTimeoutError; `ranks` are those that had not arrived
-  Interrupted,  // a Python signal handler raised; the binding lets that exception out
+  Interrupted,  // a Python signal handler raised; the binding passes that exception on
 };
 
-// What a rank says of the exception of its program that ended it. The core passes the
-// text on and knows nothing of it: see src/allhands/backends/remote_exception.py.
+// What a rank tells of the exception that ended its program. The core passes the text
+// on and
+// does not interpret it; see src/allhands/backends/remote_exception.py.
 struct RemoteException {
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 10;
 
@@ -35,7 +36,7 @@ struct RemoteException {
   std::string text;
 };
 
-// What every function of the core throws.
+// The exception that every function of the core throws.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, std::vector<int> ranks = {})
@@ -44,13 +45,13 @@ class Error : public std::runtime_error {
   ErrorKind kind() const { return kind_; }
   const std::vector<int>& ranks() const { return ranks_; }
 
-  // The exception that it came of, where a rank told one; else null.
+  // The remote exception that caused this error, if a rank told one; else null.
   const RemoteException* cause() const { return cause_.get(); }
   void set_cause(RemoteException cause) {
     cause_ = std::make_shared<const RemoteException>(std::move(cause));
   }
 
-  // The same in other words, or as another kind.
+  // The same error in other words, or as another kind.
   Error retold(const std::string& message) const { return retold(kind_, message); }
   Error retold(ErrorKind kind, const std::string& message) const {
     Error other(kind, message, ranks_);
@@ -64,8 +65,9 @@ class Error : public std::runtime_error {
   std::shared_ptr<const RemoteException> cause_;
 };
 
-// What strerror says of `code`, and where a limit of this process is reached also the
-// limit and what raises it.
+// What strerror says of `code`. If a limit of this process was reached, also the limit
+// and
+// how to raise it.
 std::string errno_text(int code);
 
 // Error(kind, "text: " + errno_text(code)) for a failed system call.

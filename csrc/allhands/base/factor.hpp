@@ -1,8 +1,10 @@
-// What PREMUL_SUM multiplies one rank's values by: a number as a double and, where it
-// is an integer, whole. So integers beyond 2**53 stay exact.
+// The number that PREMUL_SUM multiplies one rank's values by: a double and, for an
+// integer,
+// also the exact integer. So integers beyond 2**53 stay exact.
 //
-// Lies in shared memory as it is. No inline functions, as the kernels may read it; see
-// kernels/lanes.hpp.
+// It is stored in shared memory as it is. It has no inline functions, as the kernels
+// may
+// read it; see kernels/lanes.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +13,7 @@ namespace allhands {
 
 struct Factor {
   double real = 1;            // for floats and complex numbers
-  std::uint64_t integer = 1;  // for integers, modulo 2**64; where is_integer
+  std::uint64_t integer = 1;  // for integers, modulo 2**64; valid if is_integer
   bool is_integer = true;     // an integer in [-2**63, 2**64)
 
   Factor() = default;

@@ -1,4 +1,4 @@
-// An owned file descriptor: closed when it goes out of scope, moved, never copied.
+// An owned file descriptor: closed when it goes out of scope, can be moved, not copied.
 #pragma once
 
 #include <unistd.h>

@@ -81,7 +81,7 @@ void FlightMemory::mark(std::string_view world, std::uint32_t rank, std::uint32_
   told.generation.store(generation + 2, std::memory_order_release);
 }
 
-// Without the lock: another thread may have had it, which the child has not.
+// Does not take the lock: a thread that the child does not have may hold it.
 void FlightMemory::leave_to_parent() {
   if (!is_own()) (void)fd_.release();
   fd_.reset();
@@ -121,7 +121,8 @@ void* FlightMemory::take(std::size_t bytes, std::uint64_t* at) {
   const std::lock_guard lock(mutex_);
   if (!is_owner() || !is_own()) return nullptr;
   const std::size_t whole = whole_pages(bytes);
-  // Of just that many bytes: all rings of a process are mostly of one size.
+  // Reuses only ranges of exactly this size: most rings of a process have the same
+  // size.
   const auto again = free_.find(whole);
   const std::size_t offset = again != free_.end() ? again->second : end_;
   if (again == free_.end() && !grow_to(offset + whole)) return nullptr;
@@ -137,8 +138,9 @@ void* FlightMemory::take(std::size_t bytes, std::uint64_t* at) {
 
 void FlightMemory::give_back(void* memory, std::size_t bytes, std::uint64_t at) {
   const std::size_t whole = whole_pages(bytes);
-  // By the mapping, which nobody else can have closed: the pages go, and are zero if
-  // they are used again.
+  // Uses the mapping, which the program cannot have closed. The pages are freed, and
+  // are zero
+  // if they are used again.
   const bool is_free = is_owner() && madvise(memory, whole, MADV_REMOVE) == 0;
   munmap(memory, whole);
   if (!is_free) return;

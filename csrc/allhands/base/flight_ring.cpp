@@ -7,7 +7,7 @@
 namespace allhands {
 namespace {
 
-// Of records that have not ended, at most so many are passed over for a free slot.
+// The most unfinished records that are skipped to find a free slot.
 constexpr int kMostPassed = 8;
 constexpr int kMostReads = 64;
 
@@ -39,7 +39,7 @@ void FlightSlot::fill(std::uint64_t number, const FlightFacts& facts, Ticks issu
   word(kMark).store(mark_of(number, FlightState::Started), std::memory_order_release);
 }
 
-// Nothing: it has never been used, or was written all the time.
+// Returns nothing if the slot has never been used, or was being written all the time.
 std::optional<FlightRecord> FlightSlot::read() {
   for (int i = 0; i < kMostReads; ++i) {
     const std::uint64_t before = mark();
@@ -80,7 +80,9 @@ FlightRing::~FlightRing() {
   if (slots_.load() != nullptr) row_.give_back(taken_, size_ * sizeof(FlightSlot));
 }
 
-// Zero, and no page of it is taken before it is written. Null: there is no memory.
+// The memory is zero, and a page is allocated when it is first written. Null: there is
+// no
+// memory.
 FlightSlot* FlightRing::allocate() {
   if (size_ == 0) return nullptr;
   const std::size_t num_bytes = size_ * sizeof(FlightSlot);
@@ -104,7 +106,7 @@ FlightSlot* FlightRing::begin(std::uint64_t number, const FlightFacts& facts,
   FlightSlot& slot = all[index_of(number)];
   if (slot.is_under_way(number)) [[unlikely]]
     return &slot;
-  // Nobody else writes them meanwhile.
+  // No other thread writes these meanwhile.
   constexpr auto relaxed = std::memory_order_relaxed;
   head_.last.store(number, relaxed);
   head_.num_bytes.store(head_.num_bytes.load(relaxed) + bytes_of(facts), relaxed);
@@ -113,7 +115,8 @@ FlightSlot* FlightRing::begin(std::uint64_t number, const FlightFacts& facts,
   return &slot;
 }
 
-// One atomic exchange, of the slot's mark. `last` is only where to look first: a
+// Takes the slot by one atomic exchange of its mark. `last` only says where to look
+// first: a
 // thread that was held up may set it back.
 FlightSlot* FlightRing::begin_next(const FlightFacts& facts) {
   FlightSlot* const all = slots();

@@ -1,11 +1,14 @@
-// The last operations of one kind in a group, each in one cache line, of which a slot
-// says what it is, when it came to pass and how it stands.
+// The last operations of one kind in a group. Each has one slot, of one cache line,
+// which
+// says what the operation is, its times and its state.
 //
-// Neither writing nor reading takes a lock or memory. One thread writes a slot at a
-// time: whoever has begun the record, until it has ended it. A slot whose record has
-// not ended is never written over, so what a program waits in is always there. Readers
-// copy a slot and look at its mark before and after: what changed meanwhile they read
-// again.
+// Neither writing nor reading takes a lock or allocates. One thread writes a slot at a
+// time:
+// the thread that began the record, until it has ended it. The slot of an unfinished
+// record
+// is never overwritten, so the operation that a program waits in can always be seen.
+// Readers
+// copy a slot, look at its mark before and after, and read again if it changed.
 #pragma once
 
 #include <atomic>
@@ -23,7 +26,7 @@
 
 namespace allhands {
 
-// How a recorded operation stands.
+// The state of a recorded operation.
 enum class FlightState : std::uint8_t {
   None,
   Writing,
@@ -33,13 +36,13 @@ enum class FlightState : std::uint8_t {
   Failed
 };
 
-// What an operation is, as far as its record goes.
+// The part of an operation that its record holds.
 struct FlightFacts {
-  std::uint8_t op = 0;  // whatever number its writer has for it
+  std::uint8_t op = 0;  // a number that the writer chooses
   DType dtype = DType::UInt8;
   ReduceOp reduce_op = ReduceOp::Sum;
   bool is_async = false;
-  std::int32_t partner = -1;  // root or peer, a rank of the group; -1: none, or any
+  std::int32_t partner = -1;  // root or peer, as a rank of the group; -1: none, or any
   std::uint64_t count = 0;    // elements
   std::int64_t tag = 0;       // of a message
 };
@@ -49,20 +52,22 @@ struct FlightRecord {
   std::uint64_t number = 0;  // within its ring, from 1
   FlightState state = FlightState::None;
   FlightFacts facts;
-  Ticks issued = 0, started = 0, ended = 0;  // 0: not yet, or not known
-  std::uint64_t thread = 0;                  // pthread_self() of who issued it
+  Ticks issued = 0, started = 0, ended = 0;  // 0: not yet, or unknown
+  // pthread_self() of the thread that issued it.
+  std::uint64_t thread = 0;
 };
 
-// Where a ring has one record.
+// The place of one record in a ring.
 class FlightSlot {
  public:
-  // Ends its record; by who began it, or whom that one left it to.
+  // Ends its record. Call from the thread that began it, or that it was left to.
   void end(bool is_success) {
     word(kEnded).store(ticks_now(), std::memory_order_relaxed);
     set_state(is_success ? FlightState::Completed : FlightState::Failed);
   }
-  // The same of a blocking call that succeeded. The time is left out of it where to
-  // read the clock would take a while, measured by what the call takes.
+  // Does the same for a blocking call that succeeded. The time is left out if reading
+  // the
+  // clock would take long compared with the call.
   void return_from() {
     constexpr std::uint64_t kTimed = 1024;  // elements: some microseconds
     if (word(kCount).load(std::memory_order_relaxed) >= kTimed)
@@ -70,7 +75,7 @@ class FlightSlot {
     else
       set_state(FlightState::Completed);
   }
-  // Whether it has the record that it had when its number was this, not ended yet.
+  // Whether the slot still has record `number`, not ended yet.
   bool is_under_way(std::uint64_t number) const {
     return mark() == mark_of(number, FlightState::Started);
   }
@@ -110,31 +115,36 @@ class FlightSlot {
 };
 static_assert(sizeof(FlightSlot) == 64, "one cache line");
 
-// The last operations of one kind in a group.
+// The ring of the last operations of one kind in a group.
 class FlightRing {
  public:
-  // Room for `size` records, rounded up to a power of two, in the memory of `row`,
-  // which outlives it, as its ring `index`. It is taken with the first record, and page
-  // by page as slots are used. Where there is none, or `size` is 0, nothing is
+  // Has room for `size` records, rounded up to a power of two, in the memory of `row`
+  // as its
+  // ring `index`; `row` must outlive it. The memory is taken with the first record, and
+  // page
+  // by page as slots are used. If there is no memory, or `size` is 0, nothing is
   // recorded.
   FlightRing(std::size_t size, FlightRow& row, int index);
   FlightRing(const FlightRing&) = delete;
   FlightRing& operator=(const FlightRing&) = delete;
   ~FlightRing();
 
-  // A record that has started, number `number`; nobody else begins one meanwhile.
-  // `issued` is the time when the operation was issued; 0: now. Null: nothing is
-  // recorded. A record that is under way in the number's slot is left there, and
-  // returned.
+  // Begins record `number`, which has started; no other thread may begin one meanwhile.
+  // `issued` is the time when the operation was issued; 0: now. Returns null if nothing
+  // is
+  // recorded. If the number's slot has an unfinished record, this leaves it there and
+  // returns
+  // it.
   FlightSlot* begin(std::uint64_t number, const FlightFacts& facts, Ticks issued = 0);
-  // The same of any threads, with the ring's next number. Null also where too many
-  // records have not ended yet.
+  // Does the same with the ring's next number, from any threads. Also returns null if
+  // too
+  // many records have not ended yet.
   FlightSlot* begin_next(const FlightFacts& facts);
 
-  // How many slots a ring for `size` records has.
+  // The number of slots of a ring for `size` records.
   static std::size_t num_slots(std::size_t size);
 
-  // Those that are there, in no order.
+  // The records, in no order.
   std::vector<FlightRecord> read() const;
 
  private:
@@ -150,11 +160,12 @@ class FlightRing {
   const int index_;
   FlightHead& head_;
   std::atomic<FlightSlot*> slots_ = nullptr;  // null: none yet
-  FlightRow::Slots taken_;                    // of whoever has set slots_
+  FlightRow::Slots taken_;                    // by the thread that has set slots_
 };
 
-// Ends a record as failed when it goes out of scope, unless that was said before. In a
-// forked child it ends nothing: the operation is the parent's, and goes on there.
+// Ends a record as failed when it goes out of scope, unless the record was ended
+// before. In
+// a forked child it does nothing: the operation is the parent's, and goes on there.
 class FlightEnd {
  public:
   explicit FlightEnd(FlightSlot* slot) : slot_(slot) {}
@@ -168,11 +179,11 @@ class FlightEnd {
   void return_from() {
     if (slot_ != nullptr) std::exchange(slot_, nullptr)->return_from();
   }
-  // Of an asynchronous one.
+  // For an asynchronous operation.
   void succeed() {
     if (slot_ != nullptr) std::exchange(slot_, nullptr)->end(true);
   }
-  // It goes on.
+  // The operation goes on; leaves its record as it is.
   void release() { slot_ = nullptr; }
 
  private:

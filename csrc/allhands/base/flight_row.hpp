@@ -1,6 +1,8 @@
-// What a group has of the flight memory of its process: counters and the slots of its
-// two rings. Where there is no such memory it has private memory of its own: all works
-// as well, and nobody else sees it.
+// The part of a process's flight memory that one group has: counters, and the slots of
+// its
+// two rings. If there is no flight memory, the row uses private memory: all works as
+// well,
+// but nobody else sees it.
 #pragma once
 
 #include <atomic>
@@ -18,33 +20,35 @@ class FlightRow {
   // What readers are told of the group.
   struct Group {
     std::string_view name;
-    std::uint64_t key = 0;  // the same on all its ranks, and no other group's
+    // The same on all its ranks, and different from other groups'.
+    std::uint64_t key = 0;
     std::uint32_t rank = 0, size = 0;
     std::uint64_t num_slots = 0;  // of each ring
   };
 
-  // Private.
+  // Uses private memory.
   FlightRow() = default;
-  // In `memory`, where that is there and has room.
+  // Uses `memory` if it is not null and has room.
   FlightRow(std::shared_ptr<FlightMemory> memory, const Group& group);
   FlightRow(const FlightRow&) = delete;
   FlightRow& operator=(const FlightRow&) = delete;
   ~FlightRow();
 
   FlightHead& head(int ring) { return lines_->heads[ring]; }
-  // How many threads wait for a message, and for a Work.
+  // The numbers of threads that wait for a message, and for a Work.
   std::atomic<int>& num_in_messages() { return lines_->num_in_messages; }
   std::atomic<int>& num_in_works() { return lines_->num_in_works; }
 
-  // Zeros for the slots of `ring`. Null: there is no memory. Thread-safe, and may be
-  // called again before the first is given back.
+  // Memory of zeros for the slots of `ring`. Null: there is none. Thread-safe, and may
+  // be
+  // called again before the first memory is given back.
   struct Slots {
     void* memory = nullptr;
     std::uint64_t at = 0;  // in the file; 0: private
   };
   Slots take_slots(std::size_t bytes);
   void give_back(const Slots& slots, std::size_t bytes);
-  // Readers find them there from now on.
+  // From now on readers find the slots there.
   void publish(int ring, const Slots& slots) {
     lines_->slots_at[ring].store(slots.at, std::memory_order_release);
   }

@@ -1,7 +1,8 @@
-// Tells a forked child from the process that a value was made in.
+// Tells a forked child from the process in which a value was made.
 //
-// A signal's handler may fork while a thread waits, and the child unwind the wait: what
-// stands for the parent in shared memory is then not the child's to take back.
+// The handler of a signal may fork while a thread waits, and the child may unwind the
+// wait.
+// The child must not undo then what stands for its parent in shared memory.
 #pragma once
 
 #include <pthread.h>
@@ -10,17 +11,17 @@
 
 namespace allhands {
 
-// The process that has made it. Asking costs a load, and no system call.
+// Remembers the process that made it. A check costs a load, and no system call.
 class ForkMark {
  public:
   ForkMark() : forks_(num_forks_.load(std::memory_order_relaxed)) {}
-  // Whether this process is a child, or its child, of the one that has made it.
+  // Whether this process is a child of the one that made it, or a child's child.
   bool is_forked() const {
     return num_forks_.load(std::memory_order_relaxed) != forks_;
   }
 
  private:
-  // How many forks lie between this process and the one that loaded this library.
+  // The number of forks between this process and the one that loaded this library.
   static inline std::atomic<int> num_forks_ = 0;
   static inline const int registered_ =
       pthread_atfork(nullptr, nullptr, [] { ++num_forks_; });

@@ -16,7 +16,8 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   const timespec relative = {static_cast<time_t>(seconds.count()),
                              static_cast<long>((limit - seconds).count())};
-  // Every outcome (woken, value changed, timeout, signal) means: look again.
+  // Every outcome (woken, value changed, timeout, signal) means: the caller looks
+  // again.
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
 }
 

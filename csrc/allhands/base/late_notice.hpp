@@ -1,5 +1,5 @@
-// How a call that waits for long says for whom, to people rather than to the program.
-// The core never prints: whoever makes a group passes a function that does, or none.
+// How a call that waits for long tells people for which ranks it waits. The core never
+// prints: the maker of a group passes a function that does, or none.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,11 @@
 
 namespace allhands {
 
-// Says of one group for whom its calls wait. Each time it takes twice as long until the
-// next, so that ranks which are late by habit do not fill the screen. Thread-safe, but
-// for copying.
+// Tells for which ranks the calls of one group wait. The time to the next notice
+// doubles
+// with each one, so that ranks that are usually late do not fill the screen.
+// Thread-safe,
+// except for copying.
 class LateNotice {
  public:
   using Duration = Deadline::Duration;
@@ -21,20 +23,20 @@ class LateNotice {
   using Say = std::function<void(const std::string& text)>;
 
   LateNotice() = default;
-  // `after` so much of one wait.
+  // `after`: how long a wait lasts before the first notice.
   LateNotice(Say say, Duration after) : say_(std::move(say)), after_(after) {}
   LateNotice(const LateNotice& other)
       : say_(other.say_), after_(other.after_.load(std::memory_order_relaxed)) {}
   LateNotice& operator=(const LateNotice&) = delete;
 
-  // True once: whoever asked is to say it.
+  // Returns true once; then the caller must call say().
   bool is_due(Duration waited) {
     if (say_ == nullptr) return false;
     Duration after = after_.load(std::memory_order_relaxed);
     return waited >= after &&
            after_.compare_exchange_strong(after, 2 * after, std::memory_order_relaxed);
   }
-  // Nothing, if there is nothing to say.
+  // Says nothing if `text` is empty.
   void say(const std::string& text) const {
     if (!text.empty()) say_(text);
   }

@@ -1,5 +1,6 @@
-// A check of words in shared memory, which something may write over by accident. No
-// proof against an attacker, who is a process of the same user.
+// A check of words in shared memory, which something may overwrite by accident. It is
+// no
+// defence against an attacker, who would be a process of the same user.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace allhands {
 
-// One word that hangs on every bit of these, and on their order.
+// A word that depends on every bit of `words`, and on their order.
 inline std::uint64_t mixed(std::initializer_list<std::uint64_t> words) {
   std::uint64_t result = 0x9e3779b97f4a7c15;
   for (const std::uint64_t word : words) {

@@ -1,4 +1,4 @@
-// Random bytes that nobody can guess, from the kernel: nonces, identities, tokens.
+// Random bytes from the kernel that nobody can guess: for nonces, identities, tokens.
 #pragma once
 
 #include <cstddef>

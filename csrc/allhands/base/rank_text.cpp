@@ -14,7 +14,7 @@ std::string ranges(const std::vector<int>& ranks) {
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last - i < 2) last = i;  // two are no range
+    if (last - i < 2) last = i;  // two are not a range
     if (num_parts++ == kMostParts) return text + ", ...";
     if (i != 0) text += ", ";
     text += std::to_string(ranks[i]);

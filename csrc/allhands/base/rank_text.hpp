@@ -1,5 +1,6 @@
-// Ranks as messages write them. Up to kFew are told one by one; of more, those that
-// have something in common are told together: "ranks 0-38, 41 (40 of 256) died".
+// Ranks as messages write them. Up to kFew ranks are named one by one. Of more, those
+// with
+// something in common are named together: "ranks 0-38, 41 (40 of 256) died".
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,20 @@ namespace allhands {
 
 inline constexpr std::size_t kFew = 4;
 
-// "0, 1, 5", or "0-38, 41", of ranks in rising order; the first dozen of its parts.
+// "0, 1, 5", or "0-38, 41", for ranks in rising order; only the first dozen parts.
 std::string ranges(const std::vector<int>& ranks);
-// "3", or "0-38, 41 (40 of 256)" where they are more than a few.
+// "3", or "0-38, 41 (40 of 256)" for more than a few ranks.
 std::string counted_ranges(const std::vector<int>& ranks, int size);
 
-// "<who> reports: <text>", what a rank has told of a failure. What it only passes on
-// stays as it was told.
+// "<who> reports: <text>", for a failure that a rank has told. If the rank only passes
+// on
+// what it was told, the text stays as it is.
 std::string reported_by(const std::string& who, const std::string& text);
-// `text` as it is told to others: of hearsay only what was told.
+// `text` as it is passed on to other ranks: if it has another rank's report, only that.
 std::string to_pass_on(std::string text);
 
-// What fact_of(rank, is_plural) says of each, behind one(rank), which names it alone;
-// number_of(rank) of `size` is its number.
+// Names ranks with a fact about each. one(rank) names a rank alone, and fact_of(rank,
+// is_plural) follows it; number_of(rank) of `size` is the rank's number.
 template <class NumberOf, class One, class FactOf>
 std::string tell_of(const std::vector<int>& ranks, int size, NumberOf number_of,
                     One one, FactOf fact_of, const std::string& separator = ", ") {
@@ -37,7 +39,7 @@ std::string tell_of(const std::vector<int>& ranks, int size, NumberOf number_of,
   }
   std::map<std::string, std::vector<int>> alike;
   for (const int rank : ranks) alike[fact_of(rank, false)].push_back(rank);
-  // Those of the lowest rank first.
+  // Sorted by the lowest rank of each group.
   std::map<int, const std::vector<int>*> groups;
   for (const auto& [fact, group] : alike) groups[group.front()] = &group;
   std::size_t num_told = 0;

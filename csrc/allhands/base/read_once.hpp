@@ -5,8 +5,9 @@
 
 namespace allhands {
 
-// A word that another process may write over at any time: what was checked of it is
-// what is used, since the compiler does not read it again.
+// Reads a word that another process may overwrite at any time. The compiler does not
+// read
+// it again, so the value that was checked is the value that is used.
 inline std::uint64_t read_once(std::uint64_t& word) {
   return std::atomic_ref(word).load(std::memory_order_relaxed);
 }

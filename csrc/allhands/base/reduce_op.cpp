@@ -5,7 +5,7 @@ namespace allhands {
 const char* name_of(ReduceOp op) {
   static constexpr const char* kNames[kNumReduceOps] = {
       "SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
-  const auto number = static_cast<int>(op);  // perhaps another rank's nonsense
+  const auto number = static_cast<int>(op);  // may be another rank's, and invalid
   return number < kNumReduceOps ? kNames[number] : "an unknown operation";
 }
 

@@ -1,4 +1,4 @@
-// How values of several ranks become one.
+// How the values of several ranks are reduced to one.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,17 @@ enum class ReduceOp : std::uint8_t {
   BitAnd = 5,
   BitOr = 6,
   BitXor = 7,
-  PremulSum = 8,  // each rank's values times that rank's factor, then the sum
+  // Each rank's values are multiplied by that rank's factor, then summed.
+  PremulSum = 8,
 };
 inline constexpr int kNumReduceOps = 9;
 
-// In which order: what a group on several hosts takes for large arrays. On one host it
-// is that of the ranks always.
+// The order of a reduction of large arrays in a group on several hosts. On one host it
+// is
+// always the order of the ranks.
 enum class ReduceOrder : std::uint8_t {
-  Any,   // whichever is fast; the same bits on every rank
-  Rank,  // that of the ranks, in one reduction: the bits of one host
+  Any,   // whichever order is fast; all ranks get the same bits
+  Rank,  // the order of the ranks, as one reduction; the bits are those of one host
 };
 
 // torch's name: "SUM", "BAND", ...

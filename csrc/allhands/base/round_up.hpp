@@ -5,7 +5,7 @@
 
 namespace allhands {
 
-// The least multiple of `to` that holds `value`.
+// The smallest multiple of `to` that is not less than `value`.
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
 }

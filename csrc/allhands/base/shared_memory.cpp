@@ -44,7 +44,7 @@ std::shared_ptr<SharedMemory> SharedMemory::map(Fd fd) {
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(fd), size));
 }
 
-// Inside a larger reservation, which has a boundary of huge pages somewhere.
+// Maps inside a larger reservation, which contains a boundary of huge pages.
 SharedMemory::SharedMemory(Fd fd, std::size_t size)
     : fd_(std::move(fd)), size_(size), reserved_bytes_(size + kHugePage) {
   reserved_ = mmap(nullptr, reserved_bytes_, PROT_NONE,
@@ -62,8 +62,8 @@ SharedMemory::SharedMemory(Fd fd, std::size_t size)
 }
 
 void SharedMemory::reserve(std::size_t at, std::size_t bytes) const {
-  // A signal ends the call and undoes it: in pieces that take a few milliseconds, so
-  // that a profiler's signals leave time for one.
+  // A signal ends the call and undoes its work. So it goes in pieces that take a few
+  // milliseconds; between a profiler's signals there is time for one.
   constexpr std::size_t kPiece = std::size_t{8} << 20;
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t piece = std::min(kPiece, bytes - done);
@@ -73,8 +73,9 @@ void SharedMemory::reserve(std::size_t at, std::size_t bytes) const {
     else if (errno != EINTR)
       fail("fallocate", bytes);
   }
-  // Only of pages that are there. Where it fails, as on older kernels or for want of
-  // huge pages, small ones serve.
+  // Only works on pages that are present. If it fails, as on older kernels or without
+  // free
+  // huge pages, small pages are used.
   if (at % kHugePage == 0 && bytes >= kHugePage)
     (void)madvise(data_ + at, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
 }

@@ -1,6 +1,10 @@
-// A piece of memory that several processes map: memfd_create(2), so it has no name in
-// any file system, does not count against the size of /dev/shm, and is gone with its
-// last user however that one ends. Sealed against shrinking: no peer can cause SIGBUS.
+// A piece of memory that several processes map. It comes from memfd_create(2), so it
+// has no
+// name in any file system, does not count against the size of /dev/shm, and disappears
+// with
+// its last user, however that one ends. It is sealed against shrinking, so that no peer
+// can
+// cause SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +17,11 @@ namespace allhands {
 
 class SharedMemory {
  public:
-  // A range of whole huge pages that begins on one can be mapped by them.
+  // A range of whole huge pages that begins at one can be mapped with them.
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-  // New zeroed memory; pages take room only once they are touched. /proc shows `name`.
+  // Makes new zeroed memory; a page takes memory once it is touched. /proc shows
+  // `name`.
   static std::shared_ptr<SharedMemory> create(std::size_t size,
                                               const std::string& name = "allhands");
   // Maps memory that another process created and whose descriptor it passed on.
@@ -28,11 +33,14 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // Takes the pages of this range now, so that touching them later cannot fail: huge
-  // ones if the system gives them, which doubles the speed of large arrays. Throws
-  // Backend where there is no memory for them. Before close_fd().
+  // Allocates the pages of this range now, so that touching them later cannot fail:
+  // huge pages
+  // if the system has them, which doubles the speed of large arrays. Throws Backend if
+  // there
+  // is no memory for them. Call before close_fd().
   void reserve(std::size_t at, std::size_t bytes) const;
-  // To be passed on; may be closed with close_fd() when nobody else will map it.
+  // The descriptor to pass on; may be closed by close_fd() when nobody else will map
+  // it.
   int fd() const { return fd_.get(); }
   void close_fd() { fd_.reset(); }
 
@@ -42,7 +50,7 @@ class SharedMemory {
   Fd fd_;
   std::size_t size_;
   std::size_t reserved_bytes_;
-  void* reserved_;  // addresses around the mapping
+  void* reserved_;  // address range around the mapping
   std::byte* data_;
 };
 

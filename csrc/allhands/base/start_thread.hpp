@@ -1,4 +1,4 @@
-// A new thread, or an Error that says why the system gives none.
+// Starts a thread, or throws an Error that says why the system gives none.
 #pragma once
 
 #include <signal.h>
@@ -24,7 +24,8 @@ std::thread start_thread(Body body) {
   }
 }
 
-// While it lives, a thread that is started takes no signal: they are for the program's
+// While it lives, a thread that is started blocks all signals, which are for the
+// program's
 // own threads.
 class SignalsBlocked {
  public:
@@ -39,7 +40,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// The same for a thread of the package's own, which takes no signal.
+// Starts a thread of the package's own, which blocks all signals.
 template <class Body>
 std::thread start_quiet_thread(Body body) {
   const SignalsBlocked blocked;

@@ -23,7 +23,7 @@ TickTimes::TickTimes(const TickTimes* since)
 
 std::int64_t TickTimes::wall_time(Ticks ticks) const {
   if (ticks == 0) return 0;
-  const auto later = static_cast<std::int64_t>(ticks - ticks_);  // mostly negative
+  const auto later = static_cast<std::int64_t>(ticks - ticks_);  // usually negative
   return wall_ + static_cast<std::int64_t>(static_cast<double>(later) * nanoseconds_);
 }
 

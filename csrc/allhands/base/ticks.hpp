@@ -1,4 +1,4 @@
-// The time that a flight record takes: cheap, and turned into that of a clock only when
+// The time in a flight record: cheap to take, and converted to a clock's time only when
 // somebody reads it.
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace allhands {
 
-// Of the CPU's time stamp counter, which takes half as long to read as the clock that
-// the kernel makes of it; elsewhere nanoseconds of the steady clock.
+// Ticks of the CPU's time stamp counter, which takes half as long to read as the
+// kernel's
+// clock that is based on it; on other CPUs, nanoseconds of the steady clock.
 using Ticks = std::uint64_t;
 
 inline Ticks ticks_now() {
@@ -24,13 +25,15 @@ inline Ticks ticks_now() {
 #endif
 }
 
-// What a clock showed at a number of ticks, from which other times follow.
+// A clock's time at a number of ticks, from which other times are calculated.
 class TickTimes {
  public:
-  // `since`: made earlier; the longer ago, the more exact.
+  // `since` was made earlier; the longer ago, the more exact are the times.
   explicit TickTimes(const TickTimes* since = nullptr);
 
-  // Nanoseconds since 1970 by this host's clock, as set when this was made; 0 of 0.
+  // Nanoseconds since 1970 by this host's clock, as it was set when this was made.
+  // Returns 0
+  // for 0 ticks.
   std::int64_t wall_time(Ticks ticks) const;
 
  private:

@@ -1,10 +1,13 @@
-// Waiting, in the words of every wait of the core.
+// Waiting, as every wait of the core does it.
 //
-// A call gets its limits where it enters the core and passes them down. Where something
-// is not there yet, a Wait sleeps until it is, a slice at a time, on whatever will wake
-// it, and looks around after each slice: does the caller want out, is the group being
-// closed, has the time passed? There too the owner of the wait looks for what else may
-// end it, such as a dead peer. A Wait reads no clock before its first slice.
+// A call gets its limits where it enters the core, and passes them down. A Wait sleeps
+// until
+// its condition holds, a slice at a time, on whatever will wake it. After each slice it
+// checks whether the caller wants out, the group is being closed, or the time has
+// passed.
+// The owner of the wait then also checks what else may end it, such as a dead peer. A
+// Wait
+// reads no clock before its first slice.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +21,17 @@
 
 namespace allhands {
 
-// How a wait learns that its caller wants out (Ctrl-C). The core never calls Python:
-// whoever starts a call passes a function that looks. True: stop waiting, an exception
-// is already set in the caller's language.
+// How a wait learns that its caller wants out (Ctrl-C). The core never calls Python;
+// the
+// caller passes a function that checks. It returns true if the wait must stop and an
+// exception is already set in the caller's language.
 using Interrupt = bool (*)();
 
 // When a call gives up waiting.
 struct Limits {
   Deadline deadline;
-  Interrupt interrupt = nullptr;            // may be none
-  const std::atomic<bool>* stop = nullptr;  // set: the group is being closed
+  Interrupt interrupt = nullptr;            // may be null
+  const std::atomic<bool>* stop = nullptr;  // set when the group is being closed
 };
 
 // Which of its limits ended a wait.
@@ -36,10 +40,10 @@ enum class WaitEnd { None, Interrupted, Stopped, Expired };
 // What an interrupted wait throws, once its owner has cleaned up.
 inline Error interrupted() { return Error(ErrorKind::Interrupted, "interrupted"); }
 
-// One wait for one thing, for one thread. `limits` and `notice` must outlive it.
+// One wait for one condition, for one thread. `limits` and `notice` must outlive it.
 class Wait {
  public:
-  // How late a signal or a dead peer is noticed at most.
+  // The longest time until a signal or a dead peer is noticed.
   static constexpr std::chrono::milliseconds kSlice{100};
 
   explicit Wait(const Limits& limits, LateNotice* notice = nullptr)
@@ -50,15 +54,15 @@ class Wait {
     begun_.elapsed();
     return std::min<Deadline::Duration>(kSlice, limits_.deadline.remaining());
   }
-  // For a wait that is kept busy: whether it is time to look around all the same. The
-  // time runs from the first question.
+  // For a busy wait: whether it is time to look around. The time runs from the first
+  // call.
   bool is_slice_over() {
     const Deadline::Duration waited = begun_.elapsed();
     if (waited < next_look_) return limits_.deadline.is_expired();
     next_look_ = waited + kSlice;
     return true;
   }
-  // Looks around. The interrupt may take other locks: to be called under none.
+  // Looks around. The interrupt may take other locks, so call this without holding any.
   WaitEnd look() const {
     if (limits_.interrupt != nullptr && limits_.interrupt())
       return WaitEnd::Interrupted;
@@ -66,15 +70,16 @@ class Wait {
       return WaitEnd::Stopped;
     return limits_.deadline.is_expired() ? WaitEnd::Expired : WaitEnd::None;
   }
-  // Says text(how long this has waited) to people, where that is due.
+  // Tells people text(time waited so far), if a notice is due.
   template <class Text>
   void tell_if_late(Text text) const {
     if (notice_ == nullptr) return;
     const Deadline::Duration waited = begun_.elapsed();
     if (notice_->is_due(waited)) notice_->say(text(waited));
   }
-  // Sleeps on `changed`, whose mutex `lock` holds, until is_met(). What ended it before
-  // that; an interrupt counts even where it is met meanwhile.
+  // Sleeps on `changed`, whose mutex `lock` holds, until is_met(). Returns what ended
+  // the
+  // sleep before that. An interrupt counts even if the condition is met meanwhile.
   template <class Condition>
   WaitEnd sleep_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                    Condition is_met) const {
