@@ -1,4 +1,4 @@
-// What the kernel tells of a CPU's caches, and of the CPU.
+// What the kernel tells about a CPU and its caches.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,16 @@
 
 namespace allhands {
 
-// Of the last cache of `cpu`, which others may share; 0 where the kernel does not tell.
+// The size of the last cache of `cpu`, which other CPUs may share; 0 if the kernel does
+// not
+// tell.
 std::uint64_t last_cache_bytes(int cpu);
 
-// Whether large copies of the kernel's, which x86's string instructions make, leave the
-// caches out: AMD's do not read the lines that they are about to overwrite.
+// Whether large copies by the kernel, which use x86's string instructions, bypass the
+// caches: those of AMD do not read the lines that they are about to overwrite.
 bool kernel_copies_past_caches();
 
-// As in /proc/cpuinfo, one line; the machine's type where that names none.
+// The model as in /proc/cpuinfo, on one line; the machine's type if that has no model.
 std::string cpu_model();
 
 }  // namespace allhands

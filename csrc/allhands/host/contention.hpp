@@ -1,17 +1,23 @@
-// Whether something else computes on this process's CPUs.
+// Whether other programs compute on this process's CPUs.
 //
 // A yield to a program that computes lasts that program's whole time slice, some
-// milliseconds, and the yielder gets nothing for it: a peer that is ready meanwhile
-// cannot hand the CPU back. A process that sleeps gets the CPU when it is woken. So who
-// found out by a long yield sleeps at once for a while, and then tries again.
+// milliseconds, and gains nothing: a peer that becomes ready meanwhile cannot hand the
+// CPU
+// back. A process that sleeps gets the CPU when it is woken. So a process that finds
+// out by
+// a long yield sleeps at once for a while, and then tries yields again.
 //
-// Where only ranks run, a yield of many takes a slice too: the kernel lets whoever has
+// If only ranks run, one yield of many takes a slice too: the kernel lets a process
+// that has
 // yielded often wait for those that have not. Sleeping there would cost each wait a
-// wake-up, of 30 to 200 us, to save the few that take a slice. So a long yield counts
-// only where few waits went well since the last one.
+// wake-up,
+// of 30 to 200 us, to save the few yields that take a slice. So a long yield counts
+// only if
+// few waits have gone well since the last one.
 //
-// That it was another rank, busy with large arrays, cannot be told apart. There the
-// wake-ups cost little beside the copies.
+// It cannot be told apart from this that another rank computed, busy with large arrays.
+// The
+// wake-ups cost little then compared with the copies.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +27,21 @@
 
 namespace allhands {
 
-// What the waits of a process have found out about it. Thread-safe.
+// What the waits of a process have found out about contention. Thread-safe.
 class Contention {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A longer yield let something compute.
+  // During a longer yield, something computed.
   static constexpr std::chrono::milliseconds kSlice{1};
-  // After a long yield; twice as long after each that soon follows.
+  // How long to sleep after a long yield; twice as long after each that soon follows.
   static constexpr std::chrono::milliseconds kFirstWhile{10};
   static constexpr std::chrono::milliseconds kLongestWhile{320};
   static constexpr std::chrono::milliseconds kSoon{1000};
-  // A slice of 3 ms is worth so many wake-ups, at least.
+  // The number of wake-ups that a slice of 3 ms is worth, at least.
   static constexpr std::uint32_t kFew = 64;
 
-  // One that yields begins.
+  // Call when a wait that yields begins.
   void note_wait() {
     num_waits_.store(num_waits_.load(std::memory_order_relaxed) + 1,
                      std::memory_order_relaxed);
@@ -55,10 +61,10 @@ class Contention {
   }
 
  private:
-  // On the steady clock, whose origin long ago is before any yield.
+  // On the steady clock; the initial value is before any yield.
   std::atomic<Clock::duration> end_ = -Clock::duration(kSoon);
   std::atomic<Clock::duration> while_ = Clock::duration(kFirstWhile);
-  // Since the last long yield; a count that two threads miss does not matter.
+  // Since the last long yield. It does not matter if two threads lose a count.
   std::atomic<std::uint32_t> num_waits_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Who is in a group, as this rank sees it.
+// Which processes are in a group, as this rank sees it.
 #pragma once
 
 #include <memory>
@@ -26,15 +26,15 @@ class Peers {
       std::make_shared<const std::vector<ProcessIdentity>>();
 };
 
-// Who is in a group, as one rank sees it.
+// Which processes are in a group, as one rank sees it.
 struct Membership {
-  std::string name;  // of the group, for messages
+  std::string name;  // the group's name, for messages
   int rank = 0;      // this rank
-  Peers peers;       // this one included
-  // " (ranks 1, 3 of the world)", where they have other numbers there; for messages.
+  Peers peers;       // including this one
+  // " (ranks 1, 3 of the world)" if the ranks have other numbers there; for messages.
   std::string in_world = {};
 
-  // "'dp' (ranks 1, 3 of the world)", for errors that tell of its ranks.
+  // "'dp' (ranks 1, 3 of the world)", for errors that name ranks of the group.
   std::string quoted() const { return "'" + name + "'" + in_world; }
   int size() const { return static_cast<int>(peers.all().size()); }
   const ProcessIdentity& process(int peer) const {
@@ -45,7 +45,7 @@ struct Membership {
     return "rank " + std::to_string(peer) + " (pid " +
            std::to_string(process(peer).pid) + ")";
   }
-  // The same of each; of many "ranks 0-38, 41 (40 of 256)".
+  // The same for each; for many ranks "ranks 0-38, 41 (40 of 256)".
   std::string describe(const std::vector<int>& some) const {
     const auto number_of = [](int peer) { return peer; };
     return tell_of(
@@ -54,7 +54,7 @@ struct Membership {
   }
 };
 
-// Of a group those who are on this rank's host, by local rank.
+// The members of a group that are on this rank's host, by local rank.
 inline Membership on_this_host(const Membership& group) {
   Membership local = {group.name, 0, {}};
   std::vector<ProcessIdentity> processes;

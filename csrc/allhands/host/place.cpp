@@ -25,7 +25,7 @@ std::optional<int> number_in(const std::string& path) {
   return number;
 }
 
-// The first CPU with which `cpu` shares its last cache, which stands for all of these.
+// The first CPU that shares the last cache of `cpu`; its number stands for the cache.
 std::optional<int> cache_of(const std::string& cpu) {
   std::optional<int> first;
   for (int i = 0; const auto shared = number_in(cpu + "/cache/index" +
@@ -35,14 +35,14 @@ std::optional<int> cache_of(const std::string& cpu) {
   return first;
 }
 
-// 0 where some CPU does not tell, or two differ.
+// The number that all CPUs have in common; 0 if a CPU has none, or two differ.
 class Common {
  public:
   void add(std::optional<int> number) {
     const int next = number.value_or(-1) + 1;
     value_ = value_ == kUnknown || value_ == next ? next : 0;
   }
-  // For good.
+  // Whether this will stay 0, whatever is added.
   bool is_none() const { return value_ == 0; }
   std::uint16_t value() const {
     return value_ <= 0 || value_ > UINT16_MAX ? 0 : static_cast<std::uint16_t>(value_);
@@ -67,7 +67,7 @@ Place place_of_this_thread(const std::string& folder) {
 }
 
 Place place_here() {
-  // Of the thread, whose CPUs they are; a lock would bother forked children.
+  // Per thread, as each thread has its own CPUs; a lock would trouble forked children.
   thread_local std::vector<int> cpus;
   thread_local Place place;
   if (std::vector<int> now = allowed_cpus(); now != cpus) {

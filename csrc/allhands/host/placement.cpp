@@ -8,11 +8,11 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = Placement::Clock;
 
-// Long enough for whoever else computes there to get its turn.
+// Long enough for another program on that CPU to get its turn.
 constexpr milliseconds kTrial{10};
-// After a move, so that the others see it; it takes some 20 us itself.
+// The pause after a move, so that the others see it; a move takes some 20 us itself.
 constexpr milliseconds kPause{1};
-// After a move in vain, which takes some 3 ms.
+// The pause after a move in vain, which takes some 3 ms.
 constexpr milliseconds kRest{100};
 
 using Counts = std::array<int, CPU_SETSIZE>;
@@ -26,8 +26,9 @@ Counts ranks_per_cpu(const std::vector<Seat*>& seats) {
   return counts;
 }
 
-// One of `allowed` with the fewest ranks, if it has two fewer than `here`; else `here`.
-// Of several the next one up, which is likely to be near in memory.
+// One of `allowed` with the fewest ranks, if it has at least two fewer than `here`;
+// else
+// `here`. Of several CPUs the next higher one, which is likely to be near in memory.
 int better_cpu(const Counts& ranks_on, const cpu_set_t& allowed, int here) {
   const auto ranks = [&](int cpu) { return ranks_on[static_cast<std::size_t>(cpu)]; };
   int best = here;
@@ -43,15 +44,16 @@ bool has_mask(const cpu_set_t& mask) {
   return sched_getaffinity(0, sizeof(now), &now) == 0 && CPU_EQUAL(&now, &mask);
 }
 
-// A hint and no pin: this thread may run on the same CPUs as before when this returns.
+// Only a hint, not a pin: afterwards this thread may run on the same CPUs as before.
 void move_to(int cpu, const cpu_set_t& allowed) {
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(cpu, &only);
   if (sched_setaffinity(0, sizeof(only), &only) != 0) return;
-  if (!has_mask(only)) return;  // somebody else has set another one since
-  // What a thread asks for still limits it when its cpuset gets more CPUs later: ask
-  // for all, and for `allowed` only if the cpuset does not make that of it.
+  if (!has_mask(only)) return;  // other code has set another mask meanwhile
+  // The mask that a thread asks for still limits it when its cpuset gets more CPUs
+  // later. So
+  // ask for all CPUs, and for `allowed` only if the cpuset does not reduce all to that.
   cpu_set_t all;
   for (int any = 0; any < CPU_SETSIZE; ++any) CPU_SET(any, &all);
   sched_setaffinity(0, sizeof(all), &all);
@@ -91,7 +93,7 @@ void Placement::yield_on_trial() {
   judge(start);
 }
 
-// What began at `start`, a move or a yield on trial, is over.
+// Judges a move, or a yield on trial, that began at `start`.
 void Placement::judge(Clock::time_point start) {
   const Clock::time_point now = Clock::now();
   const bool is_in_vain = now - start > slice_;

@@ -27,12 +27,13 @@ std::string read_file(const std::string& path) {
 }
 
 struct Stat {
-  char state = 0;  // 0: there is none, or it cannot be read
+  char state = 0;  // 0: there is no such process, or it cannot be read
   std::uint64_t start = 0;
 };
 
-// proc(5): "pid (comm) state ppid ..."; comm may hold anything, so count from its last
-// ')'.
+// proc(5): "pid (comm) state ppid ..."; comm may contain anything, so fields are
+// counted
+// from its last ')'.
 Stat read_stat(int pid) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t end = text.rfind(')');
@@ -51,8 +52,9 @@ Stat read_stat(int pid) {
 
 bool is_there(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
-// A process that has ended but was not reaped is there without any. Where the system
-// does not let this one look, another has memory for all that is known.
+// A process that has ended but was not reaped exists without memory. If the system does
+// not
+// let this process look, the other one counts as having memory.
 bool has_memory(int pid) {
   char byte;
   const iovec here = {&byte, 1};
@@ -77,7 +79,7 @@ ProcessIdentity this_process() {
 
 bool is_alive(const ProcessIdentity& process) {
   const Stat stat = read_stat(process.pid);
-  // Who has no file descriptor left cannot read it.
+  // /proc cannot be read if this process has no descriptor left.
   if (stat.state == 0) return is_there(process.pid) && has_memory(process.pid);
   const bool ended = stat.state == 'Z' || stat.state == 'X';
   return !ended && stat.start == process.start;

@@ -1,10 +1,12 @@
-// Whether a process still runs, found out once for all who wait for it.
+// Whether a process still runs, found out once for all ranks that wait for it.
 //
-// Who asks the kernel takes microseconds, and where many ranks wait for many, each
-// asking of each takes whole CPUs. So whoever asks leaves in shared memory when, and
-// the others rely on that for a moment. A watcher that dies, or computes, is missed by
-// nobody: the next one to wait asks in its place. That a process has ended is not
-// believed, but asked again: something may have written over the memory.
+// Asking the kernel takes microseconds, and where many ranks wait for many, separate
+// questions would take whole CPUs. So a rank that asks stores the time in shared
+// memory, and
+// the others rely on that for a moment. It does not matter if that rank dies or
+// computes:
+// the next one to wait asks instead. That a process has ended is not believed but asked
+// again, as something may have overwritten the memory.
 #pragma once
 
 #include <atomic>
@@ -15,19 +17,20 @@
 
 namespace allhands {
 
-// Of one process; in shared memory, zero at first.
+// The pulse of one process; in shared memory, zero at first.
 struct Pulse {
   using Duration = std::chrono::steady_clock::duration;
 
-  // How old an answer may be; less than the pause between two questions of one rank,
-  // so that none of its own is.
+  // The highest age of an answer. It is less than the pause between two questions of
+  // one rank,
+  // so a rank never relies on its own answer.
   static constexpr std::chrono::milliseconds kFresh{50};
 
   std::atomic<Duration> asked_at;        // on the steady clock; 0: never
-  std::atomic<std::uint32_t> has_ended;  // somebody has found that out
+  std::atomic<std::uint32_t> has_ended;  // a rank has found that out
 };
 
-// is_alive(), as of Pulse::kFresh ago at most.
+// is_alive(), as it was at most Pulse::kFresh ago.
 bool is_alive(const ProcessIdentity& process, Pulse& pulse);
 
 }  // namespace allhands

@@ -1,5 +1,6 @@
-// The sizes at which one way of moving bytes gives way to another, and how long a rank
-// waits awake: all of them in one table, with the reason for each in tuning.cpp.
+// The sizes from which on another algorithm is used, and how long a rank waits awake:
+// all in
+// one table, with the reason for each in tuning.cpp.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct Tuning {
   std::uint64_t yields;
   std::uint64_t yields_per_look;
 
-  // For `size` ranks that share so many CPUs, of a host of which no more is known; see
+  // For `size` ranks that share this many CPUs, on a host of which nothing else is
+  // known; see
   // calibration/fit.hpp.
   static Tuning for_ranks(int size, int cpus = num_cpus());
 
@@ -42,9 +44,9 @@ struct Tuning {
     std::uint64_t most;
   };
   static std::span<const Entry> entries();
-  // Whether every number is one that set() takes.
+  // Whether set() would accept every number.
   bool is_valid() const;
-  // Throws Value for a name or a number that does not exist.
+  // Throws Value for an unknown name or an invalid number.
   void set(const std::string& name, std::uint64_t value);
 };
 

@@ -1,8 +1,9 @@
-// Waiting for something that another CPU is about to do: spin, then yield.
+// Waiting for something that another CPU is about to do: first spin, then yield.
 //
-// A peer that runs is seen within some 100 ns, so a short spin makes the fast path free
-// of system calls. When ranks outnumber the CPUs a spin only keeps the peer from
-// running; sched_yield lets it run in about a microsecond.
+// A peer that runs is seen within some 100 ns, so a short spin keeps system calls out
+// of the
+// fast path. If ranks outnumber the CPUs, a spin only keeps the peer from running;
+// sched_yield lets it run in about a microsecond.
 #pragma once
 
 #include <sched.h>
@@ -26,14 +27,14 @@ inline void pause_cpu() {
 // What the waits of this process have found out.
 inline Contention contention_here;
 
-// True once `is_met()` is. False: it is time to sleep. `yield` lets others run; `now`
-// is the time of Contention's clock.
+// Returns true once `is_met()` is true, and false if it is time to sleep. `yield` lets
+// others run; `now` is the time of Contention's clock.
 template <class Condition, class Yield = int (*)(),
           class Now = Contention::Clock::time_point (*)()>
 bool wait_awake(const Tuning& tuning, Condition is_met, Yield yield = sched_yield,
                 Contention& contention = contention_here,
                 Now now = Contention::Clock::now) {
-  // Who yields sees no peer that has died.
+  // A thread that yields does not notice that a peer has died.
   constexpr std::chrono::milliseconds kLongestYielding{5};
   for (std::uint64_t i = 0; i < tuning.spins; ++i) {
     if (is_met()) return true;
