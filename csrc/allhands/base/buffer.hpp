@@ -52,8 +52,7 @@ struct Buffer {
 };
 
 // Views an array of complex numbers as one of twice as many real numbers, each real
-// part
-// before its imaginary part; returns another array as it is.
+// part before its imaginary part; returns another array as it is.
 Buffer view_as_real(Buffer buffer);
 
 // Whether the ranges of two arrays, from the lowest to the highest element, overlap.

@@ -18,8 +18,7 @@ class Deadline {
     return deadline;
   }
   // `limit` counts from the first question to this object, so a call that never has to
-  // wait
-  // never reads the clock. For one thread.
+  // wait never reads the clock. For one thread.
   static Deadline after_first_look(Duration limit) { return Deadline(limit); }
   static Deadline never() { return Deadline(Duration::max()); }
 
@@ -35,8 +34,7 @@ class Deadline {
   }
   Duration limit() const { return limit_; }
   // The same limit, moved `by` later. For a wait for another rank that has the same
-  // limit and
-  // knows better what is missing.
+  // limit and knows better what is missing.
   Deadline put_off(Duration by) const {
     look();
     Deadline later = *this;

@@ -1,6 +1,5 @@
 // Element types. The numbers are part of the descriptor that ranks compare, so they are
-// the
-// same on every rank of a job.
+// the same on every rank of a job.
 #pragma once
 
 #include <cstddef>

@@ -27,8 +27,7 @@ enum class ErrorKind {
 };
 
 // What a rank tells of the exception that ended its program. The core passes the text
-// on and
-// does not interpret it; see src/allhands/backends/remote_exception.py.
+// on and does not interpret it; see src/allhands/backends/remote_exception.py.
 struct RemoteException {
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 10;
 
@@ -66,8 +65,7 @@ class Error : public std::runtime_error {
 };
 
 // What strerror says of `code`. If a limit of this process was reached, also the limit
-// and
-// how to raise it.
+// and how to raise it.
 std::string errno_text(int code);
 
 // Error(kind, "text: " + errno_text(code)) for a failed system call.

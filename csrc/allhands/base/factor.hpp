@@ -1,10 +1,8 @@
 // The number that PREMUL_SUM multiplies one rank's values by: a double and, for an
-// integer,
-// also the exact integer. So integers beyond 2**53 stay exact.
+// integer, also the exact integer. So integers beyond 2**53 stay exact.
 //
 // It is stored in shared memory as it is. It has no inline functions, as the kernels
-// may
-// read it; see kernels/lanes.hpp.
+// may read it; see kernels/lanes.hpp.
 #pragma once
 
 #include <cstdint>

@@ -139,8 +139,7 @@ void* FlightMemory::take(std::size_t bytes, std::uint64_t* at) {
 void FlightMemory::give_back(void* memory, std::size_t bytes, std::uint64_t at) {
   const std::size_t whole = whole_pages(bytes);
   // Uses the mapping, which the program cannot have closed. The pages are freed, and
-  // are zero
-  // if they are used again.
+  // are zero if they are used again.
   const bool is_free = is_owner() && madvise(memory, whole, MADV_REMOVE) == 0;
   munmap(memory, whole);
   if (!is_free) return;

@@ -1,8 +1,6 @@
 // Where a process keeps its flight records so that other processes of its user can
-// watch
-// them: an anonymous file, which they find by its name among the process's descriptors,
-// and
-// read.
+// watch them: an anonymous file, which they find by its name among the process's
+// descriptors, and read.
 //
 // Watching needs no cooperation: a reader costs the process a few cache misses.
 // src/allhands/debug/top/memory.py reads the file. The file has
@@ -10,10 +8,8 @@
 //   [FlightHeader][rows, one for each group][slots of the rings, page by page]
 //
 // and takes memory only where something was written. The memory of a group returns to
-// the
-// system with the group. In a forked child the memory still belongs to the parent, so
-// the
-// child gives nothing back. Thread-safe.
+// the system with the group. In a forked child the memory still belongs to the parent,
+// so the child gives nothing back. Thread-safe.
 #pragma once
 
 #include <sys/types.h>

@@ -81,8 +81,7 @@ FlightRing::~FlightRing() {
 }
 
 // The memory is zero, and a page is allocated when it is first written. Null: there is
-// no
-// memory.
+// no memory.
 FlightSlot* FlightRing::allocate() {
   if (size_ == 0) return nullptr;
   const std::size_t num_bytes = size_ * sizeof(FlightSlot);
@@ -116,8 +115,7 @@ FlightSlot* FlightRing::begin(std::uint64_t number, const FlightFacts& facts,
 }
 
 // Takes the slot by one atomic exchange of its mark. `last` only says where to look
-// first: a
-// thread that was held up may set it back.
+// first: a thread that was held up may set it back.
 FlightSlot* FlightRing::begin_next(const FlightFacts& facts) {
   FlightSlot* const all = slots();
   if (all == nullptr) return nullptr;

@@ -1,14 +1,11 @@
 // The last operations of one kind in a group. Each has one slot, of one cache line,
-// which
-// says what the operation is, its times and its state.
+// which says what the operation is, its times and its state.
 //
 // Neither writing nor reading takes a lock or allocates. One thread writes a slot at a
-// time:
-// the thread that began the record, until it has ended it. The slot of an unfinished
-// record
-// is never overwritten, so the operation that a program waits in can always be seen.
-// Readers
-// copy a slot, look at its mark before and after, and read again if it changed.
+// time: the thread that began the record, until it has ended it. The slot of an
+// unfinished record is never overwritten, so the operation that a program waits in can
+// always be seen. Readers copy a slot, look at its mark before and after, and read
+// again if it changed.
 #pragma once
 
 #include <atomic>
@@ -66,8 +63,7 @@ class FlightSlot {
     set_state(is_success ? FlightState::Completed : FlightState::Failed);
   }
   // Does the same for a blocking call that succeeded. The time is left out if reading
-  // the
-  // clock would take long compared with the call.
+  // the clock would take long compared with the call.
   void return_from() {
     constexpr std::uint64_t kTimed = 1024;  // elements: some microseconds
     if (word(kCount).load(std::memory_order_relaxed) >= kTimed)
@@ -119,11 +115,9 @@ static_assert(sizeof(FlightSlot) == 64, "one cache line");
 class FlightRing {
  public:
   // Has room for `size` records, rounded up to a power of two, in the memory of `row`
-  // as its
-  // ring `index`; `row` must outlive it. The memory is taken with the first record, and
-  // page
-  // by page as slots are used. If there is no memory, or `size` is 0, nothing is
-  // recorded.
+  // as its ring `index`; `row` must outlive it. The memory is taken with the first
+  // record, and page by page as slots are used. If there is no memory, or `size` is 0,
+  // nothing is recorded.
   FlightRing(std::size_t size, FlightRow& row, int index);
   FlightRing(const FlightRing&) = delete;
   FlightRing& operator=(const FlightRing&) = delete;
@@ -131,14 +125,11 @@ class FlightRing {
 
   // Begins record `number`, which has started; no other thread may begin one meanwhile.
   // `issued` is the time when the operation was issued; 0: now. Returns null if nothing
-  // is
-  // recorded. If the number's slot has an unfinished record, this leaves it there and
-  // returns
-  // it.
+  // is recorded. If the number's slot has an unfinished record, this leaves it there
+  // and returns it.
   FlightSlot* begin(std::uint64_t number, const FlightFacts& facts, Ticks issued = 0);
   // Does the same with the ring's next number, from any threads. Also returns null if
-  // too
-  // many records have not ended yet.
+  // too many records have not ended yet.
   FlightSlot* begin_next(const FlightFacts& facts);
 
   // The number of slots of a ring for `size` records.
@@ -164,8 +155,8 @@ class FlightRing {
 };
 
 // Ends a record as failed when it goes out of scope, unless the record was ended
-// before. In
-// a forked child it does nothing: the operation is the parent's, and goes on there.
+// before. In a forked child it does nothing: the operation is the parent's, and goes on
+// there.
 class FlightEnd {
  public:
   explicit FlightEnd(FlightSlot* slot) : slot_(slot) {}

@@ -1,8 +1,6 @@
 // The part of a process's flight memory that one group has: counters, and the slots of
-// its
-// two rings. If there is no flight memory, the row uses private memory: all works as
-// well,
-// but nobody else sees it.
+// its two rings. If there is no flight memory, the row uses private memory: all works
+// as well, but nobody else sees it.
 #pragma once
 
 #include <atomic>
@@ -40,8 +38,7 @@ class FlightRow {
   std::atomic<int>& num_in_works() { return lines_->num_in_works; }
 
   // Memory of zeros for the slots of `ring`. Null: there is none. Thread-safe, and may
-  // be
-  // called again before the first memory is given back.
+  // be called again before the first memory is given back.
   struct Slots {
     void* memory = nullptr;
     std::uint64_t at = 0;  // in the file; 0: private

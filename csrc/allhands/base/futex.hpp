@@ -8,8 +8,8 @@
 namespace allhands {
 
 // Sleeps while `word` holds `expected`, at most `limit`. May return early for no reason
-// (a
-// signal, a wake meant for another wait), so the caller must check its condition again.
+// (a signal, a wake meant for another wait), so the caller must check its condition
+// again.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::chrono::nanoseconds limit);
 

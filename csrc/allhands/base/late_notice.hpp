@@ -12,10 +12,8 @@
 namespace allhands {
 
 // Tells for which ranks the calls of one group wait. The time to the next notice
-// doubles
-// with each one, so that ranks that are usually late do not fill the screen.
-// Thread-safe,
-// except for copying.
+// doubles with each one, so that ranks that are usually late do not fill the screen.
+// Thread-safe, except for copying.
 class LateNotice {
  public:
   using Duration = Deadline::Duration;

@@ -1,6 +1,5 @@
 // A check of words in shared memory, which something may overwrite by accident. It is
-// no
-// defence against an attacker, who would be a process of the same user.
+// no defence against an attacker, who would be a process of the same user.
 #pragma once
 
 #include <cstdint>

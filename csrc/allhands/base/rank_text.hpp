@@ -1,6 +1,5 @@
 // Ranks as messages write them. Up to kFew ranks are named one by one. Of more, those
-// with
-// something in common are named together: "ranks 0-38, 41 (40 of 256) died".
+// with something in common are named together: "ranks 0-38, 41 (40 of 256) died".
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,7 @@ std::string ranges(const std::vector<int>& ranks);
 std::string counted_ranges(const std::vector<int>& ranks, int size);
 
 // "<who> reports: <text>", for a failure that a rank has told. If the rank only passes
-// on
-// what it was told, the text stays as it is.
+// on what it was told, the text stays as it is.
 std::string reported_by(const std::string& who, const std::string& text);
 // `text` as it is passed on to other ranks: if it has another rank's report, only that.
 std::string to_pass_on(std::string text);

@@ -21,8 +21,7 @@ enum class ReduceOp : std::uint8_t {
 inline constexpr int kNumReduceOps = 9;
 
 // The order of a reduction of large arrays in a group on several hosts. On one host it
-// is
-// always the order of the ranks.
+// is always the order of the ranks.
 enum class ReduceOrder : std::uint8_t {
   Any,   // whichever order is fast; all ranks get the same bits
   Rank,  // the order of the ranks, as one reduction; the bits are those of one host

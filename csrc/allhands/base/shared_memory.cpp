@@ -74,8 +74,7 @@ void SharedMemory::reserve(std::size_t at, std::size_t bytes) const {
       fail("fallocate", bytes);
   }
   // Only works on pages that are present. If it fails, as on older kernels or without
-  // free
-  // huge pages, small pages are used.
+  // free huge pages, small pages are used.
   if (at % kHugePage == 0 && bytes >= kHugePage)
     (void)madvise(data_ + at, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
 }

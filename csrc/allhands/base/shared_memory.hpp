@@ -1,10 +1,7 @@
 // A piece of memory that several processes map. It comes from memfd_create(2), so it
-// has no
-// name in any file system, does not count against the size of /dev/shm, and disappears
-// with
-// its last user, however that one ends. It is sealed against shrinking, so that no peer
-// can
-// cause SIGBUS.
+// has no name in any file system, does not count against the size of /dev/shm, and
+// disappears with its last user, however that one ends. It is sealed against shrinking,
+// so that no peer can cause SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +31,8 @@ class SharedMemory {
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   // Allocates the pages of this range now, so that touching them later cannot fail:
-  // huge pages
-  // if the system has them, which doubles the speed of large arrays. Throws Backend if
-  // there
-  // is no memory for them. Call before close_fd().
+  // huge pages if the system has them, which doubles the speed of large arrays. Throws
+  // Backend if there is no memory for them. Call before close_fd().
   void reserve(std::size_t at, std::size_t bytes) const;
   // The descriptor to pass on; may be closed by close_fd() when nobody else will map
   // it.

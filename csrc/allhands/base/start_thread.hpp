@@ -25,8 +25,7 @@ std::thread start_thread(Body body) {
 }
 
 // While it lives, a thread that is started blocks all signals, which are for the
-// program's
-// own threads.
+// program's own threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

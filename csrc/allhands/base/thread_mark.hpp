@@ -1,6 +1,5 @@
 // Marks the calling thread, for a while, as one that works for `owner` or runs a
-// callback of
-// it; such a thread must not wait for the owner's end.
+// callback of it; such a thread must not wait for the owner's end.
 #pragma once
 
 namespace allhands {

@@ -12,8 +12,7 @@
 namespace allhands {
 
 // Ticks of the CPU's time stamp counter, which takes half as long to read as the
-// kernel's
-// clock that is based on it; on other CPUs, nanoseconds of the steady clock.
+// kernel's clock that is based on it; on other CPUs, nanoseconds of the steady clock.
 using Ticks = std::uint64_t;
 
 inline Ticks ticks_now() {
@@ -32,8 +31,7 @@ class TickTimes {
   explicit TickTimes(const TickTimes* since = nullptr);
 
   // Nanoseconds since 1970 by this host's clock, as it was set when this was made.
-  // Returns 0
-  // for 0 ticks.
+  // Returns 0 for 0 ticks.
   std::int64_t wall_time(Ticks ticks) const;
 
  private:

@@ -1,13 +1,10 @@
 // Waiting, as every wait of the core does it.
 //
 // A call gets its limits where it enters the core, and passes them down. A Wait sleeps
-// until
-// its condition holds, a slice at a time, on whatever will wake it. After each slice it
-// checks whether the caller wants out, the group is being closed, or the time has
-// passed.
-// The owner of the wait then also checks what else may end it, such as a dead peer. A
-// Wait
-// reads no clock before its first slice.
+// until its condition holds, a slice at a time, on whatever will wake it. After each
+// slice it checks whether the caller wants out, the group is being closed, or the time
+// has passed. The owner of the wait then also checks what else may end it, such as a
+// dead peer. A Wait reads no clock before its first slice.
 #pragma once
 
 #include <algorithm>
@@ -22,9 +19,8 @@
 namespace allhands {
 
 // How a wait learns that its caller wants out (Ctrl-C). The core never calls Python;
-// the
-// caller passes a function that checks. It returns true if the wait must stop and an
-// exception is already set in the caller's language.
+// the caller passes a function that checks. It returns true if the wait must stop and
+// an exception is already set in the caller's language.
 using Interrupt = bool (*)();
 
 // When a call gives up waiting.
@@ -78,8 +74,7 @@ class Wait {
     if (notice_->is_due(waited)) notice_->say(text(waited));
   }
   // Sleeps on `changed`, whose mutex `lock` holds, until is_met(). Returns what ended
-  // the
-  // sleep before that. An interrupt counts even if the condition is met meanwhile.
+  // the sleep before that. An interrupt counts even if the condition is met meanwhile.
   template <class Condition>
   WaitEnd sleep_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                    Condition is_met) const {

@@ -274,12 +274,9 @@ void Endpoint::end_and_throw(TransferPtr receive, const char* what, Ended& ended
 }
 
 // The peer's receive has another dtype or count than our send. If that send has
-// returned
-// already, another call must report it: the oldest receive from this peer in the
-// context,
-// which may never get an answer now, or the oldest send to it, or else the next call
-// with
-// it.
+// returned already, another call must report it: the oldest receive from this peer in
+// the context, which may never get an answer now, or the oldest send to it, or else the
+// next call with it.
 void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) {
   const std::string text = "send to rank " + std::to_string(source) + ", tag " +
                            std::to_string(message.number) + ", on group " +

@@ -1,10 +1,7 @@
 // One rank's end of all messages of a group: the posted transfers, the messages that
-// have
-// come, and the matching of both. Each call does what can be done now; an endpoint has
-// no
-// threads and never waits. Not thread-safe: the ProgressEngine's lock guards it, except
-// for
-// has_part().
+// have come, and the matching of both. Each call does what can be done now; an endpoint
+// has no threads and never waits. Not thread-safe: the ProgressEngine's lock guards it,
+// except for has_part().
 #pragma once
 
 #include <atomic>
@@ -34,8 +31,8 @@ class Endpoint {
   // happened.
   bool send_at_once(const Buffer& buffer, int to, Tag tag);
   // Copies the next record of `from` to `buffer`, if it is the message for that buffer
-  // and no
-  // other one waits to be matched. Otherwise returns false, and nothing has happened.
+  // and no other one waits to be matched. Otherwise returns false, and nothing has
+  // happened.
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
   // All sends must go to the same peer.
@@ -46,10 +43,8 @@ class Endpoint {
   bool has_counterpart(const Transfer& to_itself, Ended& ended);
 
   // Reads what peers have written, writes what there is room for, and copies a part of
-  // each
-  // single copy. Returns true if something moved. Throws LinkError, as other functions
-  // that do
-  // this; the transfers that it has ended stay ended then.
+  // each single copy. Returns true if something moved. Throws LinkError, as other
+  // functions that do this; the transfers that it has ended stay ended then.
   bool progress(Ended& ended);
   bool progress(int peer, Ended& ended);
   // Any thread: whether there are parts for this rank to copy.
@@ -87,8 +82,7 @@ class Endpoint {
     // The peer has refused a message; it may leave without the next.
     bool has_refused = false;
     // The numbers of messages of collectives to the peer and from it. Both sides post
-    // them in
-    // the same order.
+    // them in the same order.
     std::uint64_t num_sent = 0;
     std::uint64_t num_awaited = 0;
     // The error of an eager message that the peer refused after its send had returned.

@@ -111,8 +111,7 @@ TransferPtr Inbox::end_copying() {
 }
 
 // Ends the single copy of what the peer sends as `send_id`, tells the peer, and returns
-// the
-// receive. Returns null if there is no such single copy.
+// the receive. Returns null if there is no such single copy.
 TransferPtr Inbox::end_single_copy(std::uint32_t send_id) {
   TransferPtr receive;
   if (copying_.transfer && copying_.send_id == send_id) {
@@ -147,8 +146,7 @@ bool Inbox::copy_part(Ended& ended) {
       break;
   }
   // If the sender has given up meanwhile, what was copied may be anything; its message
-  // about
-  // that is on the way.
+  // about that is on the way.
   if (single_copy_->num_withdrawn() != num_cancels_) return has_copied;
   ended.add(end_single_copy(copying_.send_id));
   return true;

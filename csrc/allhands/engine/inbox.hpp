@@ -1,7 +1,6 @@
 // Large messages on their way from one peer: offers that a receive has matched. A
-// message
-// comes by a single copy, one message at a time, or in pieces. Not thread-safe: the
-// ProgressEngine's lock guards it.
+// message comes by a single copy, one message at a time, or in pieces. Not thread-safe:
+// the ProgressEngine's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +36,7 @@ class Inbox {
   void withdraw(const Transfer& receive);
 
   // Copies a part of the current single copy. Returns true if it did or if something
-  // has
-  // ended. Throws LinkError.
+  // has ended. Throws LinkError.
   bool copy_part(Ended& ended);
   bool has_part() const { return copying_.transfer && single_copy_->has_part(); }
 

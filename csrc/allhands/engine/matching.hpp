@@ -1,7 +1,6 @@
 // Which message goes to which receive: a message goes to the oldest posted receive
-// whose
-// source and tag fit, and a new receive gets the oldest unmatched message. No I/O; not
-// thread-safe.
+// whose source and tag fit, and a new receive gets the oldest unmatched message. No
+// I/O; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -59,15 +58,13 @@ class Matching {
   // Null if no receive was ever posted for the source.
   Receives* receives_from(int source);
   // Removes and returns the oldest receive, of those from `source` and from any source,
-  // for
-  // which `is_it` is true.
+  // for which `is_it` is true.
   template <class Predicate>
   TransferPtr take_oldest(int source, Predicate is_it);
   TransferPtr take(Receives& receives, Receives::iterator at);
 
   // By source, with those from any source first: thousands of receives may wait for
-  // messages
-  // of each source.
+  // messages of each source.
   std::vector<Receives> posted_;
   std::size_t num_posted_ = 0;
   std::list<Unexpected> unexpected_;

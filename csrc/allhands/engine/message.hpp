@@ -50,8 +50,7 @@ static_assert(sizeof(Message) == 32, "header and 24 bytes of data in one cache l
 static_assert(sizeof(Message) == LandingRecord::kHeadBytes);
 
 // A message without data. `check` is a digest of the rest: if something has overwritten
-// the
-// key, a copy could go anywhere.
+// the key, a copy could go anywhere.
 struct ControlMessage {
   ControlMessage() = default;
   explicit ControlMessage(const Message& message, ArrayKey key = kNoKey);

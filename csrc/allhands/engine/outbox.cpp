@@ -13,8 +13,7 @@ namespace {
 // The most bytes of unmatched small messages that a rank keeps for one sender.
 constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 // The size of pieces that go from array to array. One system call sends several, and at
-// most
-// one of them is copied because the socket was full.
+// most one of them is copied because the socket was full.
 constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 
 LandingRecord landing_record(const Message& message, const Buffer& data,
@@ -172,8 +171,7 @@ bool Outbox::copy_part() {
 }
 
 // Ranks that agree on a collective receive all that it sends, and soon. So what can go
-// from
-// array to array is sent at once.
+// from array to array is sent at once.
 bool Outbox::is_eager(const Buffer& buffer, Context context) {
   if (record_limit_ == 0) [[unlikely]]
     measure();

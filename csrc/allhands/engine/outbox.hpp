@@ -1,8 +1,6 @@
 // What goes from this rank to one peer: messages in the order in which they were
-// posted.
-// Control messages, and pieces of accepted large messages if the link has room,
-// overtake
-// them. Not thread-safe: the ProgressEngine's lock guards it.
+// posted. Control messages, and pieces of accepted large messages if the link has room,
+// overtake them. Not thread-safe: the ProgressEngine's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +24,7 @@ class Outbox {
         tuning_(tuning) {}
 
   // Writes the whole message now. Returns false, and nothing has happened, if it is
-  // large,
-  // others are before it, or the link has no room.
+  // large, others are before it, or the link has no room.
   bool send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id);
   void post(TransferPtr send) { fresh_.push_back(std::move(send)); }
   void post_control(const Message& message, ArrayKey key = kNoKey) {
@@ -50,8 +47,7 @@ class Outbox {
   // Writes what the link has room for. Returns true if it wrote something.
   bool push(Ended& ended);
   // Copies a part of a message that the peer receives by a single copy. Returns false
-  // if there
-  // is none.
+  // if there is none.
   bool copy_part();
   bool has_part() const { return joined_ && single_copy_->has_part(); }
 

@@ -1,6 +1,5 @@
 // Which peers are gone, and why: from what they said of themselves, and from whether
-// they
-// still run. Checking the latter takes microseconds, so it is not done for every
+// they still run. Checking the latter takes microseconds, so it is not done for every
 // message.
 #pragma once
 

@@ -139,10 +139,8 @@ int ProgressEngine::recv(const Buffer& buffer, int from, Tag tag,
 
 // The fast path of a program that waits for each small message. It returns false, and
 // nothing has happened, unless the message is there or comes within a spin, is the next
-// one
-// from its source and fits, and no other message waits to be matched. The message goes
-// from
-// its record to its array without a Transfer.
+// one from its source and fits, and no other message waits to be matched. The message
+// goes from its record to its array without a Transfer.
 bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   if (from == kAnySource) return false;
   const Link& link = transport_->link(from);
@@ -320,8 +318,7 @@ void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
                            Deadline::Duration limit) {
   const Counted counted(sleepers_);
   // Either another thread that ends the transfer sees this one among the sleepers, or
-  // this
-  // one sees the end.
+  // this one sees the end.
   const bool has_ended = transfer != nullptr && transfer->work.is_completed();
   if (!has_ended) transport_->sleep(seen, limit);
 }
@@ -366,8 +363,7 @@ void ProgressEngine::look_around() {
 }
 
 // The ranks that are gone among those that this rank's transfers wait for. Where a
-// transfer
-// waits for any rank, these are all others, if none is left.
+// transfer waits for any rank, these are all others, if none is left.
 std::vector<int> ProgressEngine::gone_counterparts() {
   std::set<int> ranks;
   {

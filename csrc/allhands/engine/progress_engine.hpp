@@ -1,13 +1,10 @@
 // Point-to-point messages of one rank of a group: posting, waiting, progress.
 //
 // A thread that waits makes progress itself: wait() moves messages until its own
-// transfer
-// is done. While no thread waits, the engine's thread does the same. Collectives and
-// messages do not block each other. A failed message fails alone, and the group goes
-// on. If
-// a link, memory or a lock fails, the engine aborts the group, so that no rank waits
-// for
-// what is lost.
+// transfer is done. While no thread waits, the engine's thread does the same.
+// Collectives and messages do not block each other. A failed message fails alone, and
+// the group goes on. If a link, memory or a lock fails, the engine aborts the group, so
+// that no rank waits for what is lost.
 //
 // Thread-safe. Callbacks of a Work run outside the lock, so they may post again.
 #pragma once
@@ -62,19 +59,15 @@ class ProgressEngine {
   ~ProgressEngine();
 
   // Returns when `buffer` may be changed again. Throws as post_send and wait, and Value
-  // if a
-  // send to this rank itself would wait for a receive that is not posted.
+  // if a send to this rank itself would wait for a receive that is not posted.
   void send(const Buffer& buffer, int to, Tag tag, const Limits& limits);
   // Returns the source, when `buffer` has its message. Throws as post_recv and wait,
-  // and Value
-  // if a receive from this rank itself would wait for a send.
+  // and Value if a receive from this rank itself would wait for a send.
   int recv(const Buffer& buffer, int from, Tag tag, const Limits& limits);
 
   // Posts without waiting. Throws RankFailed if the destination is gone, the Mismatch
-  // of an
-  // earlier message that the peer could not take, and after leave() its reason.
-  // `record` ends
-  // with the transfer, unless this throws.
+  // of an earlier message that the peer could not take, and after leave() its reason.
+  // `record` ends with the transfer, unless this throws.
   TransferPtr post_send(const Buffer& buffer, int to, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr);
   // Posts several sends, in order, with as few system calls as possible.
@@ -84,42 +77,33 @@ class ProgressEngine {
   TransferPtr post_recv(const Buffer& buffer, int from, Tag tag, Deadline deadline,
                         FlightSlot* record = nullptr, Fit fit = Fit::Exact);
   // Returns a probe that has found a message now, or null if none has come. Throws what
-  // a wait
-  // for it would throw at once.
+  // a wait for it would throw at once.
   TransferPtr probe_now(int from, Tag tag);
   // Throws Value if a blocking call of this rank with itself would have to wait, as
-  // only
-  // another thread could end that.
+  // only another thread could end that.
   void check_counterpart(const Transfer& to_itself);
 
   // Returns when the transfer has succeeded. Throws why it failed: Mismatch,
-  // RankFailed,
-  // Timeout or Interrupted. After the last two the transfer is given up.
+  // RankFailed, Timeout or Interrupted. After the last two the transfer is given up.
   void wait(const TransferPtr& transfer, const Limits& limits, AtEnd at_end);
   // Leaves the transfer to the engine's thread, if it has not ended yet. Throws Backend
-  // if
-  // there is no thread; the transfer is given up then.
+  // if there is no thread; the transfer is given up then.
   void drive(const TransferPtr& transfer);
 
   // Ends the transfer with `error`, if it has not ended yet.
   void give_up(const TransferPtr& transfer, const Error& error);
 
   // What broke the group or made a peer abort it, if something did. For code that waits
-  // for
-  // something else.
+  // for something else.
   std::optional<Error> abortion() const { return watch_.abortion(); }
 
   // Waits until everything posted has left and every receiver has it or can still read
-  // it.
-  // Throws Timeout naming the receivers that did not come, the Mismatch of a message
-  // that
-  // could not be taken, the RankFailed of messages that a peer left without, unless
-  // this rank
-  // has been told so, or Interrupted.
+  // it. Throws Timeout naming the receivers that did not come, the Mismatch of a
+  // message that could not be taken, the RankFailed of messages that a peer left
+  // without, unless this rank has been told so, or Interrupted.
   void flush(const Limits& limits);
   // Any thread: ends all remaining transfers with `reason`, and tells the peers that
-  // this rank
-  // is gone; Aborted also ends the peers' transfers.
+  // this rank is gone; Aborted also ends the peers' transfers.
   void leave(const Error& reason, Presence how = Presence::Left);
   // Call after leave(), and not from a Work's callback. Ends the thread.
   void join() { thread_.join(); }

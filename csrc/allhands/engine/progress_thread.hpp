@@ -1,14 +1,10 @@
 // The thread that moves a rank's messages while no other thread waits for them. It
-// starts
-// with the first transfer that is left to it.
+// starts with the first transfer that is left to it.
 //
 // A thread that has just posted a transfer mostly waits for it soon, and then moves
-// messages
-// itself. So the engine's thread leaves this to it, and naps. It naps a few more times
-// when
-// nothing is left to drive, because waking it up for every transfer would cost more
-// than
-// the transfer. Thread-safe.
+// messages itself. So the engine's thread leaves this to it, and naps. It naps a few
+// more times when nothing is left to drive, because waking it up for every transfer
+// would cost more than the transfer. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +20,7 @@ namespace allhands {
 class ProgressThread {
  public:
   // `has_others` tells whether another thread moves messages just now. `turn` moves
-  // some, or
-  // sleeps for a while; it must not throw.
+  // some, or sleeps for a while; it must not throw.
   ProgressThread(std::function<bool()> has_others, std::function<void()> turn)
       : has_others_(std::move(has_others)), turn_(std::move(turn)) {}
 

@@ -14,8 +14,7 @@ enum class Context : std::uint32_t {
 inline constexpr std::uint32_t kNumContexts = 2;
 
 // A receive with kAnyTag takes any message of the program. Tags of programs go from 0
-// to
-// kNumProgramTags - 1; the others are this package's own.
+// to kNumProgramTags - 1; the others are this package's own.
 inline constexpr std::int64_t kAnyTag = 1 - (std::int64_t{1} << 31);
 inline constexpr std::int64_t kNumProgramTags = std::int64_t{1} << 31;
 

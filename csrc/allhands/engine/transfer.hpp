@@ -27,8 +27,7 @@ enum class Fit : std::uint8_t {
 };
 
 // A posted send or receive. The ProgressEngine's lock guards it, except `work`, which
-// any
-// thread may use.
+// any thread may use.
 struct Transfer {
   bool is_send;
   Buffer buffer;

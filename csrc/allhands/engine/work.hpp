@@ -1,10 +1,8 @@
 // The state of one queued operation.
 //
 // Thread-safe. The thread that ends the operation completes it, once. Callbacks run in
-// that
-// thread, or at once in the caller's thread if the operation is already done. As long
-// as no
-// thread sleeps on it and no callback is set, it costs one atomic word.
+// that thread, or at once in the caller's thread if the operation is already done. As
+// long as no thread sleeps on it and no callback is set, it costs one atomic word.
 #pragma once
 
 #include <atomic>
@@ -22,8 +20,7 @@ namespace allhands {
 class Work {
  public:
   // Throws the operation's error; Timeout if `limits` end first, which leaves the
-  // operation
-  // running; Interrupted.
+  // operation running; Interrupted.
   void wait(const Limits& limits) {
     if (!is_completed()) sleep(limits);
     if (error_) std::rethrow_exception(error());
@@ -52,8 +49,7 @@ class Work {
     if (settle(std::move(error))) announce();
   }
   // The two halves of complete(). The first runs no callbacks, so it may be called
-  // under a
-  // lock. If it returns true, the second must be called to tell those who wait.
+  // under a lock. If it returns true, the second must be called to tell those who wait.
   [[nodiscard]] bool settle(std::exception_ptr error);
   void announce();
 

@@ -7,8 +7,7 @@
 namespace allhands {
 
 // The size of the last cache of `cpu`, which other CPUs may share; 0 if the kernel does
-// not
-// tell.
+// not tell.
 std::uint64_t last_cache_bytes(int cpu);
 
 // Whether large copies by the kernel, which use x86's string instructions, bypass the

@@ -2,22 +2,16 @@
 //
 // A yield to a program that computes lasts that program's whole time slice, some
 // milliseconds, and gains nothing: a peer that becomes ready meanwhile cannot hand the
-// CPU
-// back. A process that sleeps gets the CPU when it is woken. So a process that finds
-// out by
-// a long yield sleeps at once for a while, and then tries yields again.
+// CPU back. A process that sleeps gets the CPU when it is woken. So a process that
+// finds out by a long yield sleeps at once for a while, and then tries yields again.
 //
 // If only ranks run, one yield of many takes a slice too: the kernel lets a process
-// that has
-// yielded often wait for those that have not. Sleeping there would cost each wait a
-// wake-up,
-// of 30 to 200 us, to save the few yields that take a slice. So a long yield counts
-// only if
-// few waits have gone well since the last one.
+// that has yielded often wait for those that have not. Sleeping there would cost each
+// wait a wake-up, of 30 to 200 us, to save the few yields that take a slice. So a long
+// yield counts only if few waits have gone well since the last one.
 //
 // It cannot be told apart from this that another rank computed, busy with large arrays.
-// The
-// wake-ups cost little then compared with the copies.
+// The wake-ups cost little then compared with the copies.
 #pragma once
 
 #include <algorithm>

@@ -7,8 +7,7 @@
 namespace allhands {
 
 // The socket and the cache that the CPUs of a rank share. Numbers start at 1; 0: the
-// CPUs
-// share none.
+// CPUs share none.
 struct Place {
   std::uint16_t socket = 0;
   std::uint16_t cache = 0;  // the last-level cache, numbered within the host

@@ -27,8 +27,8 @@ Counts ranks_per_cpu(const std::vector<Seat*>& seats) {
 }
 
 // One of `allowed` with the fewest ranks, if it has at least two fewer than `here`;
-// else
-// `here`. Of several CPUs the next higher one, which is likely to be near in memory.
+// else `here`. Of several CPUs the next higher one, which is likely to be near in
+// memory.
 int better_cpu(const Counts& ranks_on, const cpu_set_t& allowed, int here) {
   const auto ranks = [&](int cpu) { return ranks_on[static_cast<std::size_t>(cpu)]; };
   int best = here;
@@ -52,8 +52,8 @@ void move_to(int cpu, const cpu_set_t& allowed) {
   if (sched_setaffinity(0, sizeof(only), &only) != 0) return;
   if (!has_mask(only)) return;  // other code has set another mask meanwhile
   // The mask that a thread asks for still limits it when its cpuset gets more CPUs
-  // later. So
-  // ask for all CPUs, and for `allowed` only if the cpuset does not reduce all to that.
+  // later. So ask for all CPUs, and for `allowed` only if the cpuset does not reduce
+  // all to that.
   cpu_set_t all;
   for (int any = 0; any < CPU_SETSIZE; ++any) CPU_SET(any, &all);
   sched_setaffinity(0, sizeof(all), &all);

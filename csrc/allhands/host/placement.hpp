@@ -1,22 +1,17 @@
 // Which CPUs the ranks of a group run on.
 //
 // If ranks outnumber CPUs, they wait by yielding. Then no CPU is ever idle, so the
-// kernel
-// leaves the ranks where it once put them. With 3 ranks on one of two CPUs and 1 on the
-// other, an operation takes up to twice as long as with 2 and 2, while the single rank
-// yields to nobody. Two ranks that woke up on the same one of two CPUs stay there for
-// some
-// 20 ms, and take four times as long. So a rank that yields checks now and then where
-// the
-// others are. If a CPU has two ranks more than another CPU, its last rank moves there.
+// kernel leaves the ranks where it once put them. With 3 ranks on one of two CPUs and 1
+// on the other, an operation takes up to twice as long as with 2 and 2, while the
+// single rank yields to nobody. Two ranks that woke up on the same one of two CPUs stay
+// there for some 20 ms, and take four times as long. So a rank that yields checks now
+// and then where the others are. If a CPU has two ranks more than another CPU, its last
+// rank moves there.
 //
 // A rank cannot know beforehand whether another program computes there. So the move is
-// on
-// trial: if the move or a yield takes as long as a time slice, the rank goes back, and
-// no
-// rank of the group moves for a while. That it was another rank, busy with large
-// arrays,
-// cannot be told apart; so the while is short.
+// on trial: if the move or a yield takes as long as a time slice, the rank goes back,
+// and no rank of the group moves for a while. That it was another rank, busy with large
+// arrays, cannot be told apart; so the while is short.
 #pragma once
 
 #include <sched.h>
@@ -30,8 +25,7 @@
 namespace allhands {
 
 // The CPU that a rank was on when it last checked, plus one; 0 while the rank does not
-// wait
-// awake.
+// wait awake.
 using Seat = std::atomic<std::int32_t>;
 
 // What the ranks of a group share about their moves; in shared memory, zero at first.
@@ -42,8 +36,7 @@ struct Moves {
 };
 
 // One rank's view of which CPUs the ranks run on. Thread rule: one thread at a time,
-// which
-// is the thread that moves.
+// which is the thread that moves.
 class Placement {
  public:
   using Clock = std::chrono::steady_clock;

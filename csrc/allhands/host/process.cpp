@@ -32,8 +32,7 @@ struct Stat {
 };
 
 // proc(5): "pid (comm) state ppid ..."; comm may contain anything, so fields are
-// counted
-// from its last ')'.
+// counted from its last ')'.
 Stat read_stat(int pid) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t end = text.rfind(')');
@@ -53,8 +52,7 @@ Stat read_stat(int pid) {
 bool is_there(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
 // A process that has ended but was not reaped exists without memory. If the system does
-// not
-// let this process look, the other one counts as having memory.
+// not let this process look, the other one counts as having memory.
 bool has_memory(int pid) {
   char byte;
   const iovec here = {&byte, 1};

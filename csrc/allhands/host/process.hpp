@@ -1,6 +1,5 @@
 // Identifies a process and its host: enough to tell that a peer is on this host, and
-// whether
-// it still runs (another process may have its pid by then).
+// whether it still runs (another process may have its pid by then).
 #pragma once
 
 #include <sched.h>
@@ -23,16 +22,15 @@ struct ProcessIdentity {
 ProcessIdentity this_process();
 
 // False once the process has ended, even if it was not reaped yet. Only meaningful for
-// a
-// process of this host. A rank that is a thread of this process lives as long as that.
+// a process of this host. A rank that is a thread of this process lives as long as
+// that.
 bool is_alive(const ProcessIdentity& process);
 
 // The number of CPUs that this process may run on.
 int num_cpus();
 
 // The CPUs that at least one of these processes may run on, of those that are alive.
-// All
-// must be on this host.
+// All must be on this host.
 cpu_set_t cpus_of(const std::vector<ProcessIdentity>& processes);
 int num_cpus(const std::vector<ProcessIdentity>& processes);  // at least one
 

@@ -2,11 +2,9 @@
 //
 // Asking the kernel takes microseconds, and where many ranks wait for many, separate
 // questions would take whole CPUs. So a rank that asks stores the time in shared
-// memory, and
-// the others rely on that for a moment. It does not matter if that rank dies or
-// computes:
-// the next one to wait asks instead. That a process has ended is not believed but asked
-// again, as something may have overwritten the memory.
+// memory, and the others rely on that for a moment. It does not matter if that rank
+// dies or computes: the next one to wait asks instead. That a process has ended is not
+// believed but asked again, as something may have overwritten the memory.
 #pragma once
 
 #include <atomic>
@@ -22,8 +20,7 @@ struct Pulse {
   using Duration = std::chrono::steady_clock::duration;
 
   // The highest age of an answer. It is less than the pause between two questions of
-  // one rank,
-  // so a rank never relies on its own answer.
+  // one rank, so a rank never relies on its own answer.
   static constexpr std::chrono::milliseconds kFresh{50};
 
   std::atomic<Duration> asked_at;        // on the steady clock; 0: never

@@ -1,6 +1,5 @@
 // The sizes from which on another algorithm is used, and how long a rank waits awake:
-// all in
-// one table, with the reason for each in tuning.cpp.
+// all in one table, with the reason for each in tuning.cpp.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +32,7 @@ struct Tuning {
   std::uint64_t yields_per_look;
 
   // For `size` ranks that share this many CPUs, on a host of which nothing else is
-  // known; see
-  // calibration/fit.hpp.
+  // known; see calibration/fit.hpp.
   static Tuning for_ranks(int size, int cpus = num_cpus());
 
   struct Entry {

@@ -1,9 +1,8 @@
 // Waiting for something that another CPU is about to do: first spin, then yield.
 //
 // A peer that runs is seen within some 100 ns, so a short spin keeps system calls out
-// of the
-// fast path. If ranks outnumber the CPUs, a spin only keeps the peer from running;
-// sched_yield lets it run in about a microsecond.
+// of the fast path. If ranks outnumber the CPUs, a spin only keeps the peer from
+// running; sched_yield lets it run in about a microsecond.
 #pragma once
 
 #include <sched.h>

@@ -4,8 +4,7 @@
 //
 // All ranks agree on an operation before any output is written. So all of them find a
 // mismatch at the same point, and the group goes on. Any other error of an operation
-// breaks
-// the group, and this rank tells the ranks that share its arena, and all others.
+// breaks the group, and this rank tells the ranks that share its arena, and all others.
 //
 // Thread rule: as Arena's.
 #pragma once
@@ -23,8 +22,7 @@ namespace allhands {
 class AcrossHosts {
  public:
   // `arena` serves the ranks of `group` on this rank's host; `engine` reaches all
-  // ranks. Both
-  // must outlive this object.
+  // ranks. Both must outlive this object.
   AcrossHosts(const Membership& group, Arena& arena, ProgressEngine& engine)
       : group_(group), hosts_(group), arena_(arena), engine_(engine) {
     arena_.watch([this] { return engine_.abortion(); });
@@ -35,10 +33,9 @@ class AcrossHosts {
   const Hosts& hosts() const { return hosts_; }
 
   // Runs a checked operation as the group's operation number `sequence`. Throws
-  // Unsupported
-  // for what works only within one host, Mismatch if the ranks called different things,
-  // and
-  // Timeout, RankFailed, Interrupted or Backend, which break the group.
+  // Unsupported for what works only within one host, Mismatch if the ranks called
+  // different things, and Timeout, RankFailed, Interrupted or Backend, which break the
+  // group.
   void run(std::uint64_t sequence, const Operation& operation, const Limits& limits);
 
  private:

@@ -18,10 +18,8 @@ namespace allhands {
 namespace {
 
 // The start of a leader's first message: what its host calls. It is followed by as much
-// of
-// what the host's ranks tell as kInline allows. The rest follows at once, in a message
-// of
-// its own.
+// of what the host's ranks tell as kInline allows. The rest follows at once, in a
+// message of its own.
 struct Word {
   Descriptor descriptor;
   std::uint64_t bytes = 0;  // the bytes that the ranks tell
@@ -53,8 +51,7 @@ class Agreement {
 
  private:
   // The start of a verdict. It is followed by what all hosts have told, joined, or by
-  // what all
-  // ranks have called.
+  // what all ranks have called.
   static constexpr std::byte kAlike{0}, kDifferent{1};
 
   Word& own_word() { return words_[static_cast<std::size_t>(hosts_.host())]; }

@@ -1,6 +1,5 @@
 // How all ranks of a group on several hosts agree on what they call, and tell each
-// other a
-// few bytes with it.
+// other a few bytes with it.
 //
 // The ranks of a host meet in their arena, the leaders tell each other what their hosts
 // call, and each leader tells its host. The ranks' bytes go along with this.
@@ -18,8 +17,7 @@ namespace allhands {
 class Contributions {
  public:
   // `all` is the joined list of what the hosts have told; each part is the joined list
-  // of what
-  // the host's ranks have told. Throws Backend if it is not.
+  // of what the host's ranks have told. Throws Backend if it is not.
   Contributions(const Crossing& crossing, Bytes all);
   Contributions(const Contributions&) = delete;
   Contributions& operator=(const Contributions&) = delete;
@@ -32,10 +30,8 @@ class Contributions {
 };
 
 // Returns, on every rank, what all ranks have told, once all have called this with the
-// same
-// descriptor. Throws Mismatch on every rank if they differ; all ranks are then at the
-// same
-// point. Also throws Timeout, RankFailed, or what broke the group.
+// same descriptor. Throws Mismatch on every rank if they differ; all ranks are then at
+// the same point. Also throws Timeout, RankFailed, or what broke the group.
 Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
                     BytesView told);
 

@@ -20,8 +20,7 @@ namespace {
 using Count = std::uint64_t;
 
 // The start of what a rank tells. If the rank sends its shares along, it is followed by
-// the
-// number of elements for each rank, and the elements.
+// the number of elements for each rank, and the elements.
 struct Head {
   Count digest;  // see digest_of_shares
   Count has_shares;

@@ -1,6 +1,5 @@
 // all_to_all between hosts. The ranks agree on all counts by a digest of them. Small
-// shares
-// go along with that; others go directly from array to array.
+// shares go along with that; others go directly from array to array.
 #pragma once
 
 #include "allhands/arena/operation.hpp"

@@ -26,8 +26,7 @@ void append(Bytes& bytes, const T* values, std::size_t count) {
 Bytes joined(const std::vector<Bytes>& list);
 
 // Splits joined bytes into parts, within the same memory. Returns none if `bytes` is
-// not a
-// list of `length` parts.
+// not a list of `length` parts.
 std::optional<std::vector<BytesView>> parts_of(BytesView bytes, std::size_t length);
 
 }  // namespace allhands

@@ -1,6 +1,5 @@
 // One operation of a group on several hosts, as this rank carries it out: what it uses,
-// its
-// number and its limits.
+// its number and its limits.
 #pragma once
 
 #include <chrono>
@@ -23,8 +22,7 @@ struct Crossing {
   Limits limits;
 
   // Limits for a rank that waits for other hosts. They are later than those of ranks
-  // that wait
-  // within their hosts, as these know better who is missing, and tell.
+  // that wait within their hosts, as these know better who is missing, and tell.
   Limits wire_limits() const { return put_off(std::chrono::milliseconds(500)); }
   // Limits for a rank that waits for a rank of its host that waits for other hosts.
   Limits patient_limits() const { return put_off(std::chrono::milliseconds(1000)); }

@@ -14,8 +14,7 @@ namespace allhands {
 namespace {
 
 // The most pieces of a ReceiveReduce that are on the way at a time. A connection holds
-// this
-// many unread, so that no piece must be put aside.
+// this many unread, so that no piece must be put aside.
 constexpr std::size_t kPiecesAhead = 16;
 
 // Receives and reduces the data of one step, piece by piece.

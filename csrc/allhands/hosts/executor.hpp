@@ -11,11 +11,10 @@
 namespace allhands {
 
 // Runs this rank's schedule. Participant i is rank `participants[i]`; all participants
-// run
-// their schedules as the same part of the same operation. `input` and `output` have one
-// dtype, and must be contiguous if the schedule reduces or copies. In a round that
-// receives
-// and reduces from a participant, it is received from only once. Throws as Messages.
+// run their schedules as the same part of the same operation. `input` and `output` have
+// one dtype, and must be contiguous if the schedule reduces or copies. In a round that
+// receives and reduces from a participant, it is received from only once. Throws as
+// Messages.
 void execute(const Crossing& crossing, const Schedule& schedule,
              const std::vector<int>& participants, const Buffer& input,
              const Buffer& output, ReduceOp op);

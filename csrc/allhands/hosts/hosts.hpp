@@ -2,10 +2,8 @@
 // other.
 //
 // Hosts are numbered by their lowest rank, which is the host's *leader*; the ranks of a
-// host
-// have local ranks in rising order. Any placement works: blocks, round robin, uneven.
-// It is
-// the same on every rank, except for what concerns this rank.
+// host have local ranks in rising order. Any placement works: blocks, round robin,
+// uneven. It is the same on every rank, except for what concerns this rank.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +36,7 @@ class Hosts {
   bool is_leader() const { return leader(host()) == rank_; }
 
   // The number of slices into which the ranks of a host cut what goes to other hosts:
-  // the
-  // smallest number of ranks on a host. So each slice has one rank on every host.
+  // the smallest number of ranks on a host. So each slice has one rank on every host.
   int num_slices() const { return num_slices_; }
   // The rank of `host` that handles what rank `local` of another host sends.
   int counterpart(int host, int local) const {

@@ -1,10 +1,8 @@
 // Operations whose arrays are too large for every rank to tell all others, once the
-// ranks
-// have agreed.
+// ranks have agreed.
 //
 // Within a host they go through its arena. Between hosts each slice of an array goes,
-// by a
-// schedule, between the ranks that have this slice, one on each host.
+// by a schedule, between the ranks that have this slice, one on each host.
 #pragma once
 
 #include <vector>
@@ -19,8 +17,7 @@ namespace allhands {
 using Factors = std::vector<Factor>;
 
 // output = op over all inputs. Each host's part is rounded, and then the result. It
-// equals
-// the result of one host if no host has two ranks, or in rank order.
+// equals the result of one host if no host has two ranks, or in rank order.
 void large_all_reduce(const Crossing& crossing, const Operation& operation,
                       const Factors& factors);
 void large_reduce(const Crossing& crossing, const Operation& operation,
@@ -29,8 +26,7 @@ void large_all_reduce_coalesced(const Crossing& crossing, const Operation& opera
                                 const Factors& factors);
 
 // Every rank gets the others' contributions to its output, and reduces them; the bits
-// are
-// those of one host.
+// are those of one host.
 void large_reduce_scatter(const Crossing& crossing, const Operation& operation,
                           const Factors& factors);
 void large_reduce_scatter_coalesced(const Crossing& crossing,

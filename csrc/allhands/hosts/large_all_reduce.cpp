@@ -1,8 +1,6 @@
 // By slices: a reduce-scatter within each host, an all_reduce of each slice between
-// hosts,
-// an all-gather within each host. In rank order: every rank reduces a part of what all
-// ranks
-// have, and passes the result on.
+// hosts, an all-gather within each host. In rank order: every rank reduces a part of
+// what all ranks have, and passes the result on.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -32,8 +30,7 @@ struct Copy {
 };
 
 // Each part is rounded as one reduction in the order of the hosts, so that an average
-// is one
-// of all hosts. Few participants exchange everything at once.
+// is one of all hosts. Few participants exchange everything at once.
 Schedule schedule_of(int rank, int size, std::size_t count, std::size_t element) {
   constexpr int kFewParticipants = 8;
   const Task task = Task::even(TaskKind::AllReduce, size, count);
@@ -72,8 +69,7 @@ bool must_be_in_rank_order(const Crossing& crossing, const Operation& operation)
   if (hosts.num_hosts() == hosts.size() && op != ReduceOp::PremulSum) return false;
   if (operation.reduce_order == ReduceOrder::Rank) return depends_on_order(dtype, op);
   // An average of averages differs for integers from that of one host, and is wrong if
-  // hosts
-  // have different numbers of ranks.
+  // hosts have different numbers of ranks.
   return op == ReduceOp::Avg && (is_integral(dtype) || !are_hosts_alike(hosts));
 }
 

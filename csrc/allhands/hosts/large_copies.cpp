@@ -16,8 +16,7 @@ namespace allhands {
 namespace {
 
 // The schedule for a slice between hosts. A chain keeps all links busy once its first
-// chunk
-// has passed.
+// chunk has passed.
 Schedule broadcast_schedule(const Hosts& hosts, int root, const Buffer& slice) {
   constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
   const int host = hosts.host(), size = hosts.num_hosts();

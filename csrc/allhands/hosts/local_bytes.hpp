@@ -1,6 +1,5 @@
 // Exchanges any number of bytes between the ranks of a host, which do not know the
-// number
-// beforehand. Runs as an operation of their arena, after Arena::begin.
+// number beforehand. Runs as an operation of their arena, after Arena::begin.
 #pragma once
 
 #include <vector>

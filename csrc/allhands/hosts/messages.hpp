@@ -1,6 +1,6 @@
 // Messages between ranks as a part of a collective: any number at once, then a wait for
-// all
-// of them. Messages between two ranks match in order, and only within their operation.
+// all of them. Messages between two ranks match in order, and only within their
+// operation.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,7 @@ class Messages {
   ~Messages();
 
   // Both return at once. The arrays must stay until wait() has returned. Large arrays
-  // go piece
-  // by piece; sender and receiver cut them the same way.
+  // go piece by piece; sender and receiver cut them the same way.
   void send(const Buffer& buffer, int to);
   void receive(const Buffer& buffer, int from);
   // Receives one piece.
@@ -32,8 +31,7 @@ class Messages {
   // Receives a message of at most so many elements. The transfer has the actual number.
   TransferPtr receive_up_to(const Buffer& buffer, int from);
   // Returns when all have ended. Throws Timeout and RankFailed naming ranks, what broke
-  // the
-  // group, or Interrupted.
+  // the group, or Interrupted.
   void wait();
   // Does the same for one transfer.
   void wait_for(const TransferPtr& transfer);

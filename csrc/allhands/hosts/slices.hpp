@@ -1,6 +1,5 @@
 // An array cut into slices, of which each of the first ranks of every host has one, and
-// the
-// ranks that have the same slice.
+// the ranks that have the same slice.
 #pragma once
 
 #include <vector>

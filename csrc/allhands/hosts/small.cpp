@@ -16,8 +16,7 @@ namespace {
 using List = std::vector<Buffer>;
 
 // What all ranks have told one rank: for each its factor, if the operation has factors,
-// and
-// its arrays in a row.
+// and its arrays in a row.
 class Told {
  public:
   Told(const Crossing& crossing, const Operation& operation, DType dtype,

@@ -1,8 +1,6 @@
 // Small operations of a group on several hosts: as the ranks agree, each tells all
-// others
-// its inputs, and then computes its outputs alone, in rank order. So the bits are those
-// of
-// ranks on one host.
+// others its inputs, and then computes its outputs alone, in rank order. So the bits
+// are those of ranks on one host.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +14,8 @@ namespace allhands {
 inline constexpr std::size_t kSmallBytes = std::size_t{64} << 10;
 
 // The number of bytes that all ranks together would tell; the same on every rank.
-// SIZE_MAX
-// if the operation has no such form, or the number is unknown before the ranks have
-// met.
+// SIZE_MAX if the operation has no such form, or the number is unknown before the ranks
+// have met.
 std::size_t told_bytes(const Operation& operation, int size);
 
 // Carries out an operation for which the number is known.

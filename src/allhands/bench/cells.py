@@ -51,10 +51,8 @@ class Operation:
     """The properties of an operation that the benchmark needs.
 
     An operation without input works in place, on its output. Only rank 0 passes the
-    buffer
-    that `root_only` names. The bus bandwidth is the bytes per second times `bus_factor`
-    of
-    the number of ranks.
+    buffer that `root_only` names. The bus bandwidth is the bytes per second times
+    `bus_factor` of the number of ranks.
     """
 
     input: Part
@@ -100,8 +98,7 @@ class Cell:
     """One line of the results; `size` is the bytes asked for (see `num_bytes`).
 
     The ranks are spread over `hosts` hosts, the same number on each and the first ranks
-    on
-    the first host.
+    on the first host.
     """
 
     ranks: int
@@ -147,10 +144,8 @@ class Cell:
         """Return the rank that exchanges messages with `rank`; None if there is none.
 
         On one host neighbours are partners, ranks 0 and 1, 2 and 3. On several hosts
-        each rank
-        of the first half has its partner in the second half, so that the two are on
-        different
-        hosts.
+        each rank of the first half has its partner in the second half, so that the two
+        are on different hosts.
         """
         half = 1 if self.hosts == 1 else self.ranks // 2
         partner = rank + half if rank // half % 2 == 0 else rank - half

@@ -2,9 +2,8 @@
 
 Every array is a NumPy array in memory of its own (`fresh_zeros`), whatever library the
 peer wraps it for. So all peers and all cells have arrays of the same kind; shared
-arrays
-are the exception, where these are measured. Values repeat with a small period: a few
-elements then say what millions must be, and sums stay exact in every dtype.
+arrays are the exception, where these are measured. Values repeat with a small period: a
+few elements then say what millions must be, and sums stay exact in every dtype.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def fresh_zeros(count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
     The first array of a process has such pages. Memory that malloc uses again may be in
     huge pages or in small ones, by chance. That alone makes an all_reduce of 16 MiB
-    take 1.0
-    to 1.3 times as long.
+    take 1.0 to 1.3 times as long.
     """
     num_bytes = count * dtype.itemsize
     memory = mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -59,8 +57,7 @@ class Data:
     """`input` and `output` of one rank; None if the rank passes no such array.
 
     Every rank calls `allocate` the same number of times, also for an array that only
-    the
-    root passes.
+    the root passes.
     """
 
     def __init__(self, cell: Cell, rank: int, allocate: Allocate = fresh_zeros) -> None:

@@ -44,8 +44,7 @@ _UNSHARE = [
     *("--propagation", "private", "--fork", "--kill-child=KILL"),
 ]
 # The first line reads the shell's pid outside the namespace, as /proc is still the
-# outer
-# one at that point.
+# outer one at that point.
 _FIRST_PROCESS = """
     set -e
     read pid rest < /proc/self/stat
@@ -135,8 +134,7 @@ class FakeHosts:
     """Some fake hosts on one bridge, which belongs to `switch`; a context manager.
 
     The switch's name is its address, so that a program that runs on the switch can give
-    the
-    hosts either of them as its own address.
+    the hosts either of them as its own address.
     """
 
     host_class: ClassVar[type[FakeHost]] = FakeHost

@@ -34,10 +34,8 @@ class Job:
     """The ranks of `peer`; `folder` is theirs, and only this user can enter it.
 
     The ranks get `environment`, and run on `hosts`, or on this host if that is None.
-    `start`
-    starts the processes and `connect` waits for them, so that several jobs can start at
-    the
-    same time; `close` ends the processes.
+    `start` starts the processes and `connect` waits for them, so that several jobs can
+    start at the same time; `close` ends the processes.
     """
 
     def __init__(

@@ -51,8 +51,7 @@ def started(
     """Yield a connected job per kind; afterwards none of their processes is left.
 
     The ranks run on `hosts`, the same number on each, or on this host if that is None.
-    A
-    kind is the peer and the variables that its ranks get on top of this process's
+    A kind is the peer and the variables that its ranks get on top of this process's
     environment.
 
     Raises:

@@ -60,8 +60,7 @@ def copy_bandwidth(size: int) -> float:
     """Return the bytes per second that one core copies between two arrays, in a row.
 
     Each byte counts once, though it is read and written. The result is that of the best
-    of
-    several blocks.
+    of several blocks.
     """
     source, target = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     source.fill(1)  # so that each page has its own memory; pages of zeros share one
@@ -110,8 +109,7 @@ def hand_over_time(cpus: Sequence[int]) -> float:
     """Return the seconds until a process that polls shared memory sees a new value.
 
     The result is half the median round trip, with the processes on the first and the
-    last
-    of `cpus`, which must be two.
+    last of `cpus`, which must be two.
 
     Raises:
         RuntimeError: the other process did not answer within seconds.

@@ -65,8 +65,7 @@ class Threshold:
     `is_for` accepts. A cell below the number takes the time of the variant `below`; the
     other cells take that of `above`. The size is compared with the number, or, if
     `is_of_shares`, a part of the size; with `is_most` a cell of exactly that size
-    counts as
-    below.
+    counts as below.
     """
 
     names: Sequence[str]
@@ -226,8 +225,7 @@ def choose(times: Times, now: Mapping[str, int]) -> list[Choice]:
     """Return the best number for each name whose cells were measured.
 
     The best number has the smallest geometric mean of times. The present one, `now`,
-    stays
-    where no other is 2 % better.
+    stays where no other is 2 % better.
     """
     choices: list[Choice] = []
     for threshold in THRESHOLDS:

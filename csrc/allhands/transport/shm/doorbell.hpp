@@ -1,6 +1,5 @@
 // The doorbell of a rank, in shared memory. It is rung when something may have changed
-// for
-// the rank: a record to read, room to write, a rank that came or left.
+// for the rank: a record to read, room to write, a rank that came or left.
 #pragma once
 
 #include <atomic>

@@ -10,8 +10,7 @@ namespace allhands {
 namespace {
 
 // 256 KiB hold a few chunks of a large message, enough to keep both sides copying. 16
-// KiB
-// hold some small messages.
+// KiB hold some small messages.
 constexpr std::size_t kMost = std::size_t{256} << 10;
 constexpr std::size_t kPlenty = std::size_t{16} << 10;
 // The least data bytes of a ring: two records with the header of a message fit.

@@ -73,8 +73,7 @@ void ShmTransport::sleep(std::uint32_t seen, std::chrono::nanoseconds limit) {
   if (count + head_.num_changes.load(std::memory_order_seq_cst) == seen)
     futex_wait(doorbell_.count, count, limit);
   // This may clear the bit of another thread of this rank that goes to sleep just now.
-  // That
-  // thread then misses a change, but only until its limit has passed.
+  // That thread then misses a change, but only until its limit has passed.
   if (doorbell_.waiters.fetch_sub(1, std::memory_order_seq_cst) == 1)
     sleepers.fetch_and(~mine, std::memory_order_seq_cst);
 }

@@ -11,8 +11,8 @@ namespace allhands {
 namespace {
 
 // How long a receiver that gives up waits for the slice that its sender is writing.
-// Writing
-// takes microseconds of CPU time, and longer only if the sender's process is stopped.
+// Writing takes microseconds of CPU time, and longer only if the sender's process is
+// stopped.
 constexpr std::chrono::seconds kPatience{1};
 // A process counts as dead once its first thread is dead; another thread may still
 // write.
@@ -34,8 +34,7 @@ constexpr std::uint64_t word_of(std::uint32_t number) {
 }
 
 // Adds `step` if the word belongs to message `number` and its sum is below `limit`.
-// Returns
-// the word from before, or none.
+// Returns the word from before, or none.
 std::optional<std::uint64_t> add(std::atomic<std::uint64_t>& word, std::uint32_t number,
                                  std::uint32_t limit, std::uint64_t step) {
   std::uint64_t seen = word.load(std::memory_order_acquire);

@@ -1,6 +1,5 @@
 // How a number of bytes is cut into slices that two ranks copy together; both ranks cut
-// it
-// the same way.
+// it the same way.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,10 @@
 // One group's lane of a connection: the records that have come for the group, how much
-// room
-// the peer has for more, and what the peer says of itself.
+// room the peer has for more, and what the peer says of itself.
 //
 // A channel exists before this process has joined the group, to keep what comes early.
-// The
-// thread that reads the socket puts records in; the group takes them out. Room is
-// counted
-// in bytes since the beginning, as Channel::cost() counts them. Thread-safe; the
-// comments
-// below say who may call what.
+// The thread that reads the socket puts records in; the group takes them out. Room is
+// counted in bytes since the beginning, as Channel::cost() counts them. Thread-safe;
+// the comments below say who may call what.
 #pragma once
 
 #include <atomic>
@@ -67,12 +63,10 @@ class Channel {
   Landed landed() { return queue_.landed(); }
   void expect(LandingKey key, std::span<std::byte> memory);
   // Returns true if a body with this key is landing just now; then the caller must tell
-  // the
-  // thread that reads frames.
+  // the thread that reads frames.
   bool forget(LandingKey key);
   // Both return true if so much was popped or settled since the peer was last told that
-  // it
-  // must be told now.
+  // it must be told now.
   bool pop();
   bool settle(std::size_t bytes);
 
@@ -94,8 +88,7 @@ class Channel {
   // If a body has `landed`, the record holds only its head.
   std::byte* reserve(std::size_t record_bytes, Landed landed = {});
   // Returns where a body with this key goes from now until the record is committed, or
-  // null
-  // if it goes into the record.
+  // null if it goes into the record.
   std::byte* begin_landing(Landed landed);
   void commit();
   void take(const Saying& saying);

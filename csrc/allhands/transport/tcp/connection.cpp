@@ -162,8 +162,7 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
   const ssize_t count = wire_.send(all);
   std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
   // A record that was begun must be finished. The first record counts as begun in any
-  // case,
-  // so that the records wait for room only once it has gone.
+  // case, so that the records wait for room only once it has gone.
   std::size_t num_taken = 0, taken = 0;
   while (num_taken < records.size() && (num_taken == 0 || taken <= sent))
     for (const iovec& part : std::span(&parts[num_taken++ * kBulkParts], kBulkParts))

@@ -1,20 +1,15 @@
 // The connection to one process of another host, shared by all groups: one socket, made
-// on
-// first use, and a channel for each group.
+// on first use, and a channel for each group.
 //
 // A thread that writes tries to send at once; what the socket does not take is kept in
 // order and sent by the port's thread. A thread that waits for something reads the
-// socket
-// itself; while no thread does, the port's thread reads.
+// socket itself; while no thread does, the port's thread reads.
 //
 // A socket that breaks is replaced by another one, which goes on at exactly the first
-// byte
-// that the peer has not received. So what was sent is kept until the kernel knows that
-// the
-// peer's kernel has it. That is enough, as a process can still read what its kernel has
-// confirmed after the socket has failed. A connection that is lost stays lost: its peer
-// is
-// gone.
+// byte that the peer has not received. So what was sent is kept until the kernel knows
+// that the peer's kernel has it. That is enough, as a process can still read what its
+// kernel has confirmed after the socket has failed. A connection that is lost stays
+// lost: its peer is gone.
 #pragma once
 
 #include <atomic>
@@ -40,8 +35,7 @@ namespace allhands {
 class Connection;
 
 // What connections need from the port that owns them. Its functions may be called from
-// any
-// thread.
+// any thread.
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
@@ -74,10 +68,8 @@ class Connection final : private FrameSink {
   // Any thread: asks for the connection to be made, unless it is made already.
   void want();
   // Any thread: sends whole frames, which lie one behind the other and have their
-  // lengths and
-  // kinds set. Does nothing if the connection is lost. Returns the number of bytes
-  // written to
-  // the connection so far.
+  // lengths and kinds set. Does nothing if the connection is lost. Returns the number
+  // of bytes written to the connection so far.
   std::uint64_t write(std::span<std::byte> frames, Channel& channel);
   // Does the same for one frame.
   std::uint64_t write(FrameKind kind, std::span<const std::byte> body,
@@ -87,18 +79,15 @@ class Connection final : private FrameSink {
     std::uint64_t bytes;  // to the connection so far
   };
   // Any thread: sends as many of the records, from the first on, as the socket takes by
-  // one
-  // call. If some are left, the channels' events tell when there is room.
+  // one call. If some are left, the channels' events tell when there is room.
   Written write_bulk(std::span<const LandingRecord> records, Channel& channel);
   // Any thread: from now on, nothing lands with `key`.
   void forget(LandingKey key, Channel& channel);
   // Any thread: whether the peer's host has got the first `written` bytes. If it has
-  // not, the
-  // channels' events tell when it has.
+  // not, the channels' events tell when it has.
   bool has_arrived(std::uint64_t written);
   // Any thread: reads what has come, and sends what was kept. Returns true if something
-  // had
-  // come.
+  // had come.
   bool receive();
   // Any thread: breaks the socket, as an abort of the connection would; it is replaced.
   // Returns false if there is no socket.
@@ -111,20 +100,17 @@ class Connection final : private FrameSink {
   // The rest is for the port's thread.
   int fd() const { return fd_.load(std::memory_order_relaxed); }
   // Moves the connection to this socket, on which `made` is done. Returns false if the
-  // peer
-  // lacks bytes that were confirmed; the connection must be lost then.
+  // peer lacks bytes that were confirmed; the connection must be lost then.
   bool open(Wire wire, const Handshake& made);
   // If the result is not Whole, the socket must be given up, or the connection lost.
   Condition read();
   // Sends nothing more over the socket.
   void give_socket_up(const std::string& reason);
   // Takes what the given-up socket still has, and closes it. Returns the number of
-  // bytes
-  // received so far, or nothing if what came is no frame.
+  // bytes received so far, or nothing if what came is no frame.
   std::optional<std::uint64_t> end_socket();
   // How many sockets the connection has had, and of how many the peer certainly knows.
-  // It
-  // knows of a socket that it accepted once something has come over that socket.
+  // It knows of a socket that it accepted once something has come over that socket.
   std::uint64_t num_sockets() const { return num_sockets_; }
   std::uint64_t num_known_there() const {
     return is_heard() ? num_sockets_ : num_known_there_;
@@ -136,16 +122,13 @@ class Connection final : private FrameSink {
   void take_own_end(const std::string& why);
   void shut_down();
   // Tells the channels' events that what has_arrived() was asked about has arrived.
-  // Returns
-  // false if some has not.
+  // Returns false if some has not.
   bool tell_arrivals();
   // Tells the peer that this process is alive, if nothing else was sent since the last
-  // call,
-  // and what the channels have not told it yet. Returns silent_beats().
+  // call, and what the channels have not told it yet. Returns silent_beats().
   unsigned beat();
   // The number of calls of beat() in a row since something came, over whatever socket:
-  // a new
-  // socket proves nothing unless something comes over it.
+  // a new socket proves nothing unless something comes over it.
   unsigned silent_beats() const { return silent_beats_; }
   // How often program threads have read the connection.
   std::uint64_t num_drives() const { return drives_.load(std::memory_order_relaxed); }
@@ -208,8 +191,7 @@ class Connection final : private FrameSink {
   std::uint64_t sent_ = 0;  // bytes, over this socket and those before it
   std::size_t confirm_at_ = kConfirmBytes;
   // As long as no more than this was received, the peer may not have begun to read from
-  // the
-  // socket, and what its kernel confirms may still be lost.
+  // the socket, and what its kernel confirms may still be lost.
   std::uint64_t silent_until_ = 0;
   std::atomic<bool> has_kept_ = false;  // whether there is something to send
   std::atomic<bool> is_arrival_awaited_ = false;

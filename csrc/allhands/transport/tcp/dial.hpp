@@ -24,8 +24,7 @@ class Dial {
   Dial(const ProcessName& peer, Clock::duration limit);
 
   // Begins an attempt at the next address. Returns a socket that connects, or none if
-  // the
-  // attempt has failed already.
+  // the attempt has failed already.
   Fd begin();
   // Notes that the attempt has failed. `is_gone`: no process of that name is there.
   void fail(const std::string& problem, bool is_gone);

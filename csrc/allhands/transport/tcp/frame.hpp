@@ -1,10 +1,8 @@
 // What passes over a connection once both sides have proved themselves: frames, each
-// with a
-// head and `length` bytes behind it, padded to kFrameAlign.
+// with a head and `length` bytes behind it, padded to kFrameAlign.
 //
 // A frame belongs to a channel, which is one group's. Whatever its kind, a frame also
-// says
-// how much the sender has popped and settled of what came over the channel.
+// says how much the sender has popped and settled of what came over the channel.
 #pragma once
 
 #include <bit>

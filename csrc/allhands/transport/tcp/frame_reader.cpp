@@ -23,10 +23,8 @@ bool FrameReader::read(Wire& wire) {
   std::size_t total = 0;
   while (total < kMaxBytes || wire.has_received()) {
     // The rest of a body goes directly to its place, and what follows it into the
-    // scratch
-    // memory. Where bodies land one behind the other, this reads no more than the heads
-    // of the
-    // next one.
+    // scratch memory. Where bodies land one behind the other, this reads no more than
+    // the heads of the next one.
     const Place place = next_place();
     const bool is_direct = place.memory != nullptr;
     const std::size_t rest = is_direct ? place.bytes : 0;

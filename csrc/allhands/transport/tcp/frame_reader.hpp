@@ -38,8 +38,7 @@ class FrameReader {
 
   // Reads what `wire` has, up to a limit. Returns false if there is nothing now. Throws
   // SocketBroken, after which another socket may go on where this one ended, and
-  // LinkError if
-  // what came is no frame.
+  // LinkError if what came is no frame.
   bool read(Wire& wire);
   // The number of bytes received in all.
   std::uint64_t received() const { return received_; }

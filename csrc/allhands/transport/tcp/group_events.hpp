@@ -1,6 +1,5 @@
 // Counts the events from other hosts that may matter to one rank of a group, and lists
-// the
-// peers that have written. Threads can sleep until there is an event. Thread-safe.
+// the peers that have written. Threads can sleep until there is an event. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -157,8 +157,7 @@ void Handshake::handle_hello_names() {
     return expect(Step::Verdict, 4 + kProofBytes);
   }
   // A dialer that wants another process, or differs in encryption, learns who is here,
-  // and
-  // leaves.
+  // and leaves.
   if (!is_dialer_) say_hello();
   if (!is_alike)
     return fail(std::string(is_encrypted_there_ ? "it" : "this process") +

@@ -68,8 +68,7 @@ class Handshake {
   static constexpr std::size_t kMaxName = 1024;
 
   // For the side that has connected and wants `peer`; says hello. `num_sockets`: the
-  // number
-  // of sockets that their connection has had before, as far as this side knows.
+  // number of sockets that their connection has had before, as far as this side knows.
   static Handshake dial(UnforkedFd socket, const Credentials& credentials,
                         const ProcessName& self, const ProcessName& peer,
                         std::uint64_t num_sockets = 0);
@@ -80,8 +79,7 @@ class Handshake {
   // Handles what has come.
   State advance();
   // Grants the asking peer its connection, of which this is socket `number`.
-  // `received`: the
-  // bytes received over the sockets before.
+  // `received`: the bytes received over the sockets before.
   State accept(std::uint64_t number, std::uint64_t received);
   // Refuses it.
   State refuse(Refusal why);

@@ -162,8 +162,7 @@ std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
 }
 
 // An event may belong to a socket that was closed since, and whose number another
-// socket
-// has now. That socket is then looked at in vain.
+// socket has now. That socket is then looked at in vain.
 void PortLoop::serve(const Readiness& ready) {
   const int fd = ready.fd;
   if (fd == wakeup_.fd()) return wakeup_.clear();
@@ -201,8 +200,7 @@ void PortLoop::accept_peers(int listener) {
     if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
     if (!socket.is_open()) {
       // Without a free descriptor, accept fails even if there is nobody left to accept.
-      // The
-      // poller says whether somebody is.
+      // The poller says whether somebody is.
       if (turn == 0) make_room();
       return;
     }
@@ -310,8 +308,7 @@ void PortLoop::beat() {
   for (auto& [fd, open] : open_) {
     if (open.connection->read() != Connection::Condition::Whole) unsound.push_back(fd);
     // Silence is counted in beats, not in time: while this process was stopped, its
-    // peers were
-    // not silent.
+    // peers were not silent.
     const bool was_suspect = open.connection->silent_beats() >= suspicious_beats_;
     const unsigned silent_beats = open.connection->beat();
     if (silent_beats == 0 && was_suspect) end_reaching(*open.connection);
@@ -347,8 +344,7 @@ void PortLoop::break_off(int fd, const std::string& reason) {
   Reaching& wanted = reaching(connection);
   if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
   // What happened during a stop is found right after it, maybe in the very chores that
-  // find
-  // the stop.
+  // find the stop.
   note_own_stop();
   wanted.was_stopped = stopped_for_ != Clock::duration(0) &&
                        Clock::now() < end_of_stop_ + 2 * beat_every_;

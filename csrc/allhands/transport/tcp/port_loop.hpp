@@ -1,18 +1,14 @@
 // The thread of a TcpPort: it accepts and dials, shakes hands, reads while no other
-// thread
-// does, sends what sockets did not take at once, and finds out which peers are silent
-// or
-// gone.
+// thread does, sends what sockets did not take at once, and finds out which peers are
+// silent or gone.
 //
 // While threads of the program read a connection themselves, this thread only checks
-// now
-// and then whether they still do.
+// now and then whether they still do.
 //
 // A broken socket says nothing about the process behind it. Both sides dial the other
-// for as
-// long as a host may be silent. If the process no longer listens there, it is gone. A
-// peer that was silent for half of that time is dialled too: a host that answers is not
-// gone, and the connection goes on over the new socket.
+// for as long as a host may be silent. If the process no longer listens there, it is
+// gone. A peer that was silent for half of that time is dialled too: a host that
+// answers is not gone, and the connection goes on over the new socket.
 #pragma once
 
 #include <atomic>
@@ -55,8 +51,7 @@ class PortLoop final : public ConnectionOwner {
   // The connection to `peer`, which is made on first use.
   std::shared_ptr<Connection> connection(const ProcessName& peer);
   // Any thread: breaks the socket to `peer`, which is then replaced. Returns false if
-  // there
-  // is none.
+  // there is none.
   bool break_socket(const ProcessName& peer);
   // This process leaves the group of `channel`, with `saying` as its last words.
   void part(std::uint64_t channel, Saying saying);

@@ -1,7 +1,6 @@
 // Records that have come and were not popped. Each is contiguous, except for a body
-// that
-// has landed elsewhere. One writer and one reader, which may be different threads. The
-// queue has no limit of its own: the writer keeps one.
+// that has landed elsewhere. One writer and one reader, which may be different threads.
+// The queue has no limit of its own: the writer keeps one.
 #pragma once
 
 #include <atomic>
@@ -18,8 +17,7 @@ namespace allhands {
 class RecordQueue {
  public:
   // Writer: returns room for a record, aligned to 16 bytes and valid until commit().
-  // `landed`
-  // is the part of the record that goes elsewhere.
+  // `landed` is the part of the record that goes elsewhere.
   std::byte* reserve(std::size_t bytes, Landed landed = {});
   // Writer: the reserved record is complete.
   void commit();

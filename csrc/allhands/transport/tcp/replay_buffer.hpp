@@ -1,8 +1,6 @@
 // The bytes that one side of a connection has written and the peer may lack: those that
-// the
-// peer's host has not confirmed, and those that were not sent yet. When a socket
-// breaks,
-// the next one goes on from here. Not thread-safe.
+// the peer's host has not confirmed, and those that were not sent yet. When a socket
+// breaks, the next one goes on from here. Not thread-safe.
 #pragma once
 
 #include <sys/uio.h>
@@ -19,8 +17,7 @@ namespace allhands {
 class ReplayBuffer {
  public:
   // The positions of the first byte that is kept and of the next byte, counted since
-  // the
-  // connection began.
+  // the connection began.
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return begin_ + size_; }
   std::size_t size() const { return size_; }
@@ -31,8 +28,7 @@ class ReplayBuffer {
   // Drops the bytes before `to`. If `to` is after end(), the next byte is that one.
   void drop(std::uint64_t to);
   // Fills `parts` with the kept bytes from `from` on, as far as they reach. Returns how
-  // many
-  // parts were filled.
+  // many parts were filled.
   std::size_t gather(std::uint64_t from, std::span<iovec> parts) const;
   // Frees spare memory.
   void shrink();

@@ -30,8 +30,8 @@ Fd listen_at_port(const std::string& host, std::uint16_t port) {
 }
 
 // Listens on each of `hosts` at `port`, or if that is 0 at a port that the system picks
-// for
-// the first one. Returns nothing, with errno set, if the port is taken on one of them.
+// for the first one. Returns nothing, with errno set, if the port is taken on one of
+// them.
 std::vector<Fd> listen_at_each(const std::vector<std::string>& hosts,
                                std::uint16_t port) {
   std::vector<Fd> sockets;
@@ -94,8 +94,7 @@ TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
 
 TcpPort::~TcpPort() {
   // A forked child has no such thread, and its copy of the memory may be in mid-change;
-  // so
-  // this copy is leaked.
+  // so this copy is leaked.
   if (::getpid() != owner_)
     new std::shared_ptr<PortLoop>(loop_);
   else

@@ -1,6 +1,5 @@
 // Where a process listens for processes of other hosts, and its connections to them:
-// one
-// for each process that it communicates with, made on first use and shared by all
+// one for each process that it communicates with, made on first use and shared by all
 // groups.
 //
 // A child of fork() must not use its copy; destroying the copy does nothing.
@@ -37,15 +36,11 @@ class TcpPort {
   static constexpr std::chrono::seconds kSilence{5};
 
   // Listens on each of `hosts`, which are addresses of this machine, at one port of
-  // [first,
-  // last]; 0, 0: the system picks. `advertised`: where others reach this process, if
-  // not at
-  // `hosts`; port 0 there stands for the port that it listens at. `is_encrypted`: all
-  // connections use TLS, which must be the same in all processes. Throws Value for
-  // wrong
-  // arguments, Network if it cannot listen, and Backend if TLS is wanted and there is
-  // no
-  // OpenSSL.
+  // [first, last]; 0, 0: the system picks. `advertised`: where others reach this
+  // process, if not at `hosts`; port 0 there stands for the port that it listens at.
+  // `is_encrypted`: all connections use TLS, which must be the same in all processes.
+  // Throws Value for wrong arguments, Network if it cannot listen, and Backend if TLS
+  // is wanted and there is no OpenSSL.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
           std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
           const Places& advertised = {}, bool is_encrypted = false);
@@ -58,16 +53,14 @@ class TcpPort {
   // Call once: from now on, accepts processes that prove that they know the secret.
   void start(const Secret& secret);
   // A group's transport to its ranks on other hosts, in the group's numbering. Its
-  // links to
-  // ranks of this host are never used. Only the group's ranks know `group`. `on_event`
-  // is
-  // called for each event, from any thread; it must not throw.
+  // links to ranks of this host are never used. Only the group's ranks know `group`.
+  // `on_event` is called for each event, from any thread; it must not throw.
   std::unique_ptr<Transport> join(const Membership& membership, const GroupToken& group,
                                   const Tuning& tuning,
                                   std::function<void()> on_event = {});
   // Breaks the socket to `peer`, as an abort of the connection would; the connection
-  // goes on
-  // over another socket. Returns false if there is none now. For tests of programs.
+  // goes on over another socket. Returns false if there is none now. For tests of
+  // programs.
   bool break_socket(const ProcessIdentity& peer);
   // Gives what was written a second to leave; then all peers count as dead. Idempotent.
   void close();

@@ -11,8 +11,7 @@ namespace allhands {
 namespace {
 
 // The most processes that are dialled for an abort; at least one of each host is, in
-// any
-// case.
+// any case.
 constexpr int kMostDialled = 128;
 
 ProcessName name_of(const ProcessIdentity& process) {
@@ -114,8 +113,8 @@ std::optional<Error> TcpTransport::abort_reason(int peer) const {
 }
 
 // A rank that has no connection to this one hears of a leave when it asks. All ranks
-// hear
-// of an abort at once: some ranks of each host from this rank, the others from these.
+// hear of an abort at once: some ranks of each host from this rank, the others from
+// these.
 void TcpTransport::leave(Presence how, const Error& why) {
   const bool is_abort = how == Presence::Aborted;
   Saying saying{how, is_abort ? std::optional<Error>(why) : std::nullopt};

@@ -120,8 +120,7 @@ std::span<const std::byte> TlsSession::sealed() const {
 }
 
 // Returns false if the socket takes the rest later. If the socket has failed, there is
-// no
-// rest; a thread that receives finds out why.
+// no rest; a thread that receives finds out why.
 bool TlsSession::push() {
   while (!is_broken_) {
     const std::span<const std::byte> rest = sealed();
@@ -142,8 +141,7 @@ bool TlsSession::push() {
 }
 
 // Returns false on failure, for example if OpenSSL has no memory. Then nothing more
-// goes
-// over this socket.
+// goes over this socket.
 bool TlsSession::seal(std::span<const std::byte> plain) {
   std::size_t written = 0;
   openssl_.clear_errors();
@@ -225,8 +223,7 @@ std::optional<std::uint64_t> TlsSession::unconfirmed() {
   int in_kernel = 0;
   if (::ioctl(socket_, SIOCOUTQ, &in_kernel) != 0) return std::nullopt;
   // The kernel may also count bytes of the handshake in front of TLS. Then less counts
-  // as
-  // confirmed than is.
+  // as confirmed than is.
   const std::uint64_t confirmed =
       num_pushed_ - std::min(num_pushed_, static_cast<std::uint64_t>(in_kernel));
   while (!records_.empty() && records_.front().sealed_end <= confirmed) {

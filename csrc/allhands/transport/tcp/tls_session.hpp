@@ -1,8 +1,6 @@
 // TLS 1.3 over one socket, between two processes that know the same key. The key lets
-// both
-// sides authenticate each other, and a fresh Diffie-Hellman exchange keeps the data
-// secret
-// even from somebody who learns the key later (RFC 8446, psk_dhe_ke).
+// both sides authenticate each other, and a fresh Diffie-Hellman exchange keeps the
+// data secret even from somebody who learns the key later (RFC 8446, psk_dhe_ke).
 //
 // Any threads may send, receive and ask at the same time; one lock makes them take
 // turns.
@@ -44,23 +42,20 @@ class TlsSession {
   const std::string& problem() const { return problem_; }
 
   // The following functions need a handshake that is Done. They return what sendmsg(2)
-  // and
-  // readv(2) return for a non-blocking socket, counted in bytes of the caller's data.
+  // and readv(2) return for a non-blocking socket, counted in bytes of the caller's
+  // data.
 
   // Takes as much as it can encrypt, once the socket has taken everything from before.
-  // This
-  // call or flush() passes it on to the socket.
+  // This call or flush() passes it on to the socket.
   ssize_t send(std::span<const iovec> parts);
   ssize_t receive(std::span<const iovec> parts);
   // Passes on what the socket did not take before. Returns false if the socket takes
-  // the rest
-  // later.
+  // the rest later.
   bool flush();
   // Whether there are bytes that were decrypted and not received yet.
   bool has_decrypted() const;
   // How many of the bytes that send() took the peer's kernel may lack; none if the
-  // socket
-  // does not tell.
+  // socket does not tell.
   std::optional<std::uint64_t> unconfirmed();
 
  private:

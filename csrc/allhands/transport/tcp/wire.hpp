@@ -1,6 +1,5 @@
 // What the bytes of a connection go through: a socket, with or without encryption.
-// Nothing
-// here waits. One thread may send while another one receives.
+// Nothing here waits. One thread may send while another one receives.
 #pragma once
 
 #include <linux/sockios.h>
@@ -59,8 +58,7 @@ class Wire {
   // As shutdown(2).
   bool shut_down(int how) { return ::shutdown(fd(), how) == 0; }
   // The explicit shutdown is needed as a forked child may hold a copy of the socket;
-  // then
-  // close() alone would not tell the peer.
+  // then close() alone would not tell the peer.
   void close() {
     if (is_open()) shut_down(SHUT_RDWR);
     tls_.reset();

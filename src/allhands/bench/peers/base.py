@@ -125,8 +125,7 @@ class Peer(ABC):
         """Return the call in which partners send at the same time.
 
         `both` of the partner's rank gives the call that sends to and receives from it.
-        The call
-        of a rank without a partner does nothing.
+        The call of a rank without a partner does nothing.
         """
         partner = cell.partner(self.rank)
         return (lambda: None) if partner is None else both(partner)

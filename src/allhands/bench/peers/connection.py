@@ -17,10 +17,8 @@ _LOOKS = 100_000  # in vain, before a check whether the other rank is still aliv
 _RANK_BYTES = 4
 
 # These are the C library's functions, as Python's methods raise an exception when
-# nothing
-# has arrived yet, which takes longer than the look itself. PyDLL keeps the GIL: no
-# other
-# thread here needs it meanwhile.
+# nothing has arrived yet, which takes longer than the look itself. PyDLL keeps the GIL:
+# no other thread here needs it meanwhile.
 _LIBC = ctypes.PyDLL(None, use_errno=True)
 _send, _recv = _LIBC.send, _LIBC.recv
 for _function in _send, _recv:

@@ -45,8 +45,7 @@ _FUNCTIONS = {
     "barrier": "Barrier",
 }
 # Open MPI needs these to start more ranks than cores, or as root in a container.
-# Version 4
-# reads OMPI_MCA_*, version 5 PRTE_MCA_*; MPICH reads none of them.
+# Version 4 reads OMPI_MCA_*, version 5 PRTE_MCA_*; MPICH reads none of them.
 _OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -246,8 +245,7 @@ def way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
     """Return the variables by which mpiexec of MPICH, Open MPI 4 or 5 uses `hosts`.
 
     Both libraries take a program in place of ssh, and a file that lists the hosts with
-    the
-    number of ranks on each; MPICH's file has another format.
+    the number of ranks on each; MPICH's file has another format.
     """
     mpich, open_mpi, agent = (folder / name for name in ("hosts", "slots", "agent"))
     each = size // len(hosts)
@@ -271,8 +269,8 @@ def way_to(hosts: FakeHosts, size: int, folder: Path) -> dict[str, str]:
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_prte_default_hostfile": str(open_mpi),
         # A daemon leaves files in its temporary folder, and does not start where one
-        # with the
-        # same pid has left some. Pids of fake hosts are the same again and again.
+        # with the same pid has left some. Pids of fake hosts are the same again and
+        # again.
         "TMPDIR": str(folder),
     }
 
