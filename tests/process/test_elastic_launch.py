@@ -302,6 +302,7 @@ def test_a_signal_to_the_program_ends_the_job_and_is_raised(tmp_path):
     assert process.returncode == 0
     assert out.splitlines() == [
         "raised True work ended by SIGTERM to the launcher",
+        "allhands run: ended by SIGTERM",
         "True",
     ]
 
@@ -326,6 +327,22 @@ def test_any_thread_may_start_ranks_and_so_may_two(tmp_path):
     assert done.stdout == (
         "{0: ('a', '0'), 1: ('a', '1')} {0: ('b', '0'), 1: ('b', '1')}\n"
     )
+
+
+def test_a_program_without_standard_streams_starts_ranks(tmp_path):
+    path = written(
+        tmp_path,
+        "def work(): print('nobody sees this'); return os.environ['RANK']",
+        """
+        with open(sys.argv[1], "w") as file:
+            file.write(str(elastic_launch(config(2), work)()))
+        """,
+    )
+    command = [sys.executable, path, str(tmp_path / "results")]
+    closed = ["bash", "-c", 'exec "$@" <&- >&- 2>&-', "bash", *command]
+    done = subprocess.run(closed, env=environment(), timeout=LIMIT)
+    assert done.returncode == 0
+    assert (tmp_path / "results").read_text() == "{0: '0', 1: '1'}"
 
 
 def test_output_goes_where_the_specs_say(tmp_path):

@@ -241,8 +241,9 @@ def _lost_lines(screens: Mapping[Std, Screen]) -> list[str]:
 
 def open_screens() -> Mapping[Std, Screen]:
     """The launcher's stdout and stderr; one screen if they are the same file."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # of a program that was started without it
+            stream.flush()
     out = Screen(1, is_live(1))
     same = os.path.sameopenfile(1, 2)
     return {Std.OUT: out, Std.ERR: out if same else Screen(2, is_live(2))}

@@ -289,11 +289,9 @@ def _limit(config: LaunchConfig) -> float:
 def _check_end(name: str, outcome: Outcome) -> None:
     """Raise what ended the job, unless all ranks returned 0."""
     if outcome.ended_by:
-        signals = signal_name(outcome.ended_by)
-        raise SignalException(
-            f"{name} ended by {signals} to the launcher",
-            signal.Signals(outcome.ended_by),
-        )
+        text = f"{name} ended by {signal_name(outcome.ended_by)} to the launcher"
+        number = signal.Signals(outcome.ended_by)
+        raise SignalException("\n".join([text, *outcome.lines]), number)
     if outcome.failures:
         failures = {f.rank: process_failure(f) for f in outcome.failures}
         raise ChildFailedError(name, failures, outcome.lines)
