@@ -1,7 +1,7 @@
-// How often something has changed, for threads that wait until it changes again.
+// Counts changes of something, for threads that wait until it changes again.
 //
-// Who waits reads the count, looks, and waits beyond what it has read: no change is
-// missed. There is no lock, so a process may fork at any time.
+// A thread reads the count, checks its condition, and waits until the count has moved
+// on. So it misses no change. There is no lock, so a process may fork at any time.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,12 @@ class ChangeCount {
 
   void increase() {
     count_.fetch_add(1);
-    // In a forked child the threads that waited are gone: a call too many, no harm.
+    // In a forked child the threads that waited are gone; then this only makes a
+    // needless call.
     if (num_waiting_.load() > 0) futex_wake_all(count_);
   }
 
-  // Returns once the count is no longer `seen`; false where the deadline passed first.
+  // Returns once the count differs from `seen`; false if the deadline passed first.
   // Throws Interrupted.
   bool wait_beyond(std::uint32_t seen, const Limits& limits) {
     const Waiting waiting(num_waiting_);

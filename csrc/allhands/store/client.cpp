@@ -13,7 +13,8 @@
 namespace allhands::store {
 namespace {
 
-// Connections kept for later calls; more than this many threads at once are rare.
+// The number of idle connections kept for later calls; calls of more threads at a time
+// are rare.
 constexpr std::size_t kMaxIdle = 8;
 constexpr Deadline::Duration kConnectPatience = std::chrono::seconds(1);
 
@@ -68,7 +69,8 @@ std::unique_ptr<Link> Client::take_link(const Deadline& deadline) {
     if (is_lost_)
       throw Error(ErrorKind::Network, "the store server at " + target_.where() +
                                           " was lost in an earlier call");
-    if (owner_ != ::getpid()) idle_.clear();  // the parent's; it goes on with them
+    // They are the parent's, which goes on using them.
+    if (owner_ != ::getpid()) idle_.clear();
     owner_ = ::getpid();
     if (!idle_.empty()) {
       std::unique_ptr<Link> link = std::move(idle_.back());
@@ -76,7 +78,7 @@ std::unique_ptr<Link> Client::take_link(const Deadline& deadline) {
       return link;
     }
   }
-  // However short the call's own limit is, the first answer gets a moment.
+  // The first answer gets a moment, however short the call's own limit is.
   return std::make_unique<Link>(
       target_, Deadline::after(std::max(kConnectPatience, deadline.remaining())));
 }

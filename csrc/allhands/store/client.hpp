@@ -1,12 +1,13 @@
 // The store as a program sees it: torch.distributed.Store's operations on a server.
 //
-// Thread-safe. A call has a connection for itself: the first one, or, while other
-// threads' calls have it, another that is made then and kept; so a get() that waits
-// holds up nobody. A child of fork() makes connections of its own.
+// Thread-safe. Each call has a connection to itself: the first one or, while calls of
+// other threads use that, another one, which is made then and kept. So a get() that
+// waits holds up no other call. A child of fork() makes connections of its own.
 //
-// Errors: Network where the server is gone, then and ever after; Store where the
-// deadline passed, and then the client is as good as before; Value for the caller's
-// mistakes; Interrupted.
+// Errors: Network if the server is gone, in this call and all later ones; Store if the
+// deadline passed, after which the client works as before; Value for mistakes of the
+// caller;
+// Interrupted.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +28,8 @@ namespace allhands::store {
 
 class Client;
 
-// What the server answered. It has its connection until it goes, so values are read
-// where they were received; it must not outlive its client.
+// The server's answer. It keeps its connection until it is destroyed, so that values
+// are read where they were received. It must not outlive its client.
 class ClientReply {
  public:
   ClientReply(Client& client, std::unique_ptr<Link> link, Message& message)
@@ -48,15 +49,15 @@ class ClientReply {
   Message* message_;
 };
 
-// What the server does when this process ends, or this object goes: it sets a key. Has
-// a connection for itself; children that are forked meanwhile have it, too, and it ends
+// Makes the server set a key when this process ends or this object is destroyed. It has
+// a connection of its own; children that are forked meanwhile have it too, and it ends
 // with the last of them.
 class LastWill {
  public:
   LastWill(const Target& target, std::string_view key, std::string_view value,
            const Deadline& deadline);
 
-  // Nothing is to be done any more. Does nothing in a forked child.
+  // Cancels the will. Does nothing in a forked child.
   void withdraw();
 
  private:
@@ -70,11 +71,11 @@ class Client {
   using Keys = std::vector<std::string_view>;
   using Reply = ClientReply;
 
-  // Connects, see Link.
+  // Connects; see Link.
   Client(std::string host, std::uint16_t port, std::string secret, Interrupt interrupt,
          const Deadline& deadline);
 
-  // This process's address on its first way to the server.
+  // This process's address on its first connection to the server.
   const std::string& own_address() const { return own_address_; }
 
   void set(std::string_view key, std::string_view value, const Deadline& deadline);
@@ -83,7 +84,7 @@ class Client {
   void append(std::string_view key, std::string_view value, const Deadline& deadline);
   bool check(const Keys& keys, const Deadline& deadline);
   void wait(const Keys& keys, const Deadline& deadline);
-  // What is at each of the keys prefix0 to prefix<count - 1> now: a Found for each.
+  // What each of the keys prefix0 to prefix<count - 1> has now: one Found for each.
   std::string survey(std::string_view prefix, std::int64_t count,
                      const Deadline& deadline);
   Reply compare_set(std::string_view key, std::string_view expected,
@@ -100,12 +101,12 @@ class Client {
   std::int64_t queue_len(std::string_view key, const Deadline& deadline);
   void barrier(std::string_view key, std::int64_t size, const Deadline& deadline);
 
-  // Deletes `key` now; the server sets it to `value` when this process ends, unless
-  // the last will was withdrawn. It must not outlive this client.
+  // Deletes `key` now. The server sets it to `value` when this process ends, unless the
+  // will was withdrawn. The will must not outlive this client.
   std::unique_ptr<LastWill> leave_will(std::string_view key, std::string_view value,
                                        const Deadline& deadline);
 
-  // Says that this worker is there; returns how many are.
+  // Reports that this worker is there; returns how many workers are.
   std::int64_t join(const Deadline& deadline);
   // Waits until `count` have joined.
   void await_workers(std::int64_t count, const Deadline& deadline);
@@ -114,7 +115,7 @@ class Client {
   friend class ClientReply;
 
   Reply call(Op op, std::int64_t number, const Keys& fields, const Deadline& deadline);
-  // As call(), with torch's "wait timeout" where the deadline passed.
+  // As call(), with torch's "wait timeout" if the deadline passed.
   Reply call_in_time(Op op, std::int64_t number, const Keys& fields, const Keys& keys,
                      const Deadline& deadline);
 
@@ -123,7 +124,7 @@ class Client {
 
   Target target_;
   std::string own_address_;
-  std::mutex mutex_;  // of what follows; held for moments only
+  std::mutex mutex_;  // guards what follows; held only for moments
   bool is_lost_ = false;
   pid_t owner_;  // the process that the idle links belong to
   std::vector<std::unique_ptr<Link>> idle_;

@@ -41,7 +41,7 @@ void Connection::greet() {
   if (!Hello::decode(received_, hello))
     throw Error(ErrorKind::Network, "not a client of ours");
   client_hello_ = std::exchange(received_, {});
-  // A client of another version, or without the secret, says so to its user.
+  // A client of another version, or without the secret, tells its user so.
   server_hello_ = Hello::make(secret_, identity_).encode();
   state_ = State::Proving;
   send_small(server_hello_);
@@ -62,7 +62,7 @@ void Connection::judge() {
   received_.clear();
 }
 
-// A new socket has room for the handshake; one that has not is not worth waiting for.
+// A new socket has room for the handshake. One without room is not worth waiting for.
 void Connection::send_small(std::string_view bytes) {
   const ssize_t sent =
       ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -26,15 +26,16 @@ class Connection {
 
   int fd() const { return socket_.get(); }
   bool is_stranger() const { return state_ != State::Open; }
-  // How many bytes it may send now: a stranger no more than the handshake's.
+  // How many bytes the client may send now: a stranger only those of the handshake.
   std::size_t appetite() const;
-  // Bytes that came, no more than the appetite. Throws Error(Network) to be dropped.
+  // Handles bytes that came, at most as many as appetite(). Throws Error(Network) if
+  // the client must be dropped.
   void receive(std::string_view bytes, const OnRequest& on_request);
-  // Starts a reply; true when it is sent, else flush() goes on.
+  // Starts a reply. Returns true if all of it was sent; otherwise flush() continues.
   bool reply(Reply reply);
   bool flush();
   bool is_flushed() const { return writer_.is_done(); }
-  // How many bytes it has sent since this was asked last.
+  // The number of bytes sent since the last call.
   std::size_t take_sent() { return std::exchange(sent_, 0) + writer_.take_sent(); }
 
  private:

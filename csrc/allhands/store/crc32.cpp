@@ -9,8 +9,8 @@
 namespace allhands::store {
 namespace {
 
-// Eight bytes a step ("slicing by 8"): table k has what a byte does to the CRC when k
-// more bytes follow it.
+// Takes eight bytes per step ("slicing by 8"): table k holds the effect of a byte on
+// the CRC when k more bytes follow it.
 constexpr std::size_t kStep = 8;
 using Tables = std::array<std::array<std::uint32_t, 256>, kStep>;
 

@@ -1,4 +1,4 @@
-// CRC-32 as zlib and gzip have it (ISO 3309, polynomial 0x04c11db7 reflected).
+// CRC-32 as in zlib and gzip (ISO 3309, polynomial 0x04c11db7 reflected).
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace allhands::store {
 
-// Of `bytes` behind others, whose CRC is `before`.
+// The CRC of `bytes` after other bytes, whose CRC is `before`.
 std::uint32_t crc32(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace allhands::store

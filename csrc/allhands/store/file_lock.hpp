@@ -1,21 +1,22 @@
-// The locks of a FileStore's file, in the form that belongs to the open file and not to
-// the process (F_OFD_SETLK), so that they hold between threads, too. Two bytes far
-// behind the data are locked. Nothing here waits for another's lock.
+// The locks of a FileStore's file. They belong to the open file and not to the process
+// (F_OFD_SETLK), so that they also work between threads. Two bytes far behind the data
+// are locked. Nothing here waits for a lock.
 #pragma once
 
 #include <sys/types.h>
 
 namespace allhands::store {
 
-// Which byte is locked: that of who changes the file, or that of all who have it open.
+// The byte that is locked: Mutex by the one that changes the file, Presence by all that
+// have it open.
 enum class LockedByte { Mutex, Presence };
 // How a byte is locked.
 enum class LockKind { None, Shared, Exclusive };
 
-// 0, or errno: EAGAIN or EACCES where somebody else's lock is in the way.
+// Returns 0 or errno: EAGAIN or EACCES if another lock is in the way.
 int set_file_lock(int file, LockedByte byte, LockKind kind);
 
-// Where the file ends; -1, with errno, where it cannot be told.
+// The position of the file's end; -1, with errno, if it cannot be found.
 off_t find_file_end(int file);
 
 }  // namespace allhands::store

@@ -8,7 +8,8 @@
 namespace allhands::store {
 namespace {
 
-constexpr std::string_view kMagic = "ahstore\n";  // a text protocol would end its line
+// The line end stops a server of a text protocol.
+constexpr std::string_view kMagic = "ahstore\n";
 constexpr std::uint32_t kHasSecret = 1;
 
 }  // namespace

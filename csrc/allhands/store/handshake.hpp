@@ -1,17 +1,16 @@
 // The opening of a store connection: both sides prove that they know the job's secret
-// before a byte of data passes. Bytes only, no sockets.
+// before any data passes. This handles bytes only, no sockets.
 //
-//   client -> server   Hello: magic, version, flags, (zero) identity, nonce     64
-//   bytes server -> client   Hello: magic, version, flags, server's identity, nonce 64
-//   bytes client -> server   HMAC-SHA256(secret, "client" + both hellos) 32 bytes
-//   server -> client   u32 verdict, HMAC-SHA256(secret, "server" + both hellos) 36
-//   bytes
+//   client -> server   Hello: magic, version, flags, (zero) identity, nonce    64 bytes
+//   server -> client   Hello: magic, version, flags, its identity, nonce       64 bytes
+//   client -> server   HMAC-SHA256(secret, "client" + both hellos)             32 bytes
+//   server -> client   u32 verdict, HMAC-SHA256(secret, "server" + both)       36 bytes
 //
-// Nonces are fresh, so a recorded proof is worth nothing; the labels keep a proof from
-// being sent back. The client proves first: a stranger learns a nonce, no more. Without
-// a secret the same bytes pass, with the empty one. What follows is neither encrypted
-// nor signed: the handshake keeps strangers out, it does not hide data from who can
-// read the network.
+// Nonces are fresh, so a recorded proof is worthless, and the labels keep a proof from
+// being sent back. The client proves itself first, so a stranger learns only a nonce.
+// Without a secret the same bytes pass, with an empty secret. The data that follows is
+// neither encrypted nor signed: the handshake keeps strangers out, but does not hide
+// data from somebody who can read the network.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@
 
 namespace allhands::store {
 
-// What either side says first: version, identity, nonce.
+// The first message of either side: version, identity, nonce.
 struct Hello {
   static constexpr std::size_t kBytes = 64;
   static constexpr std::size_t kIdentityBytes = 16;
@@ -29,26 +28,26 @@ struct Hello {
 
   std::uint32_t version = 0;
   bool has_secret = false;
-  std::string identity;  // of the server; tells a restarted one from the old one
+  std::string identity;  // the server's; tells a restarted server from the old one
   std::string nonce;
 
-  // A hello of this process, with a fresh nonce.
+  // Makes a hello of this process, with a fresh nonce.
   static Hello make(std::string_view secret, std::string_view identity);
   std::string encode() const;
-  // False where the bytes are no hello of a store; the version is the caller's to
-  // check.
+  // Returns false if the bytes are no hello of a store. The caller must check the
+  // version.
   static bool decode(std::string_view bytes, Hello& hello);
 };
 
 inline constexpr std::size_t kProofBytes = 32;
 
 inline constexpr std::size_t kVerdictBytes = 4 + kProofBytes;
-inline constexpr std::uint32_t kAccepted = 1;  // a verdict; all others refuse
+inline constexpr std::uint32_t kAccepted = 1;  // the only verdict that does not refuse
 
-// Who proves that it knows the secret.
+// The side that proves that it knows the secret.
 enum class Side { Client, Server };
 
-// What `side` has to send to prove that it knows the secret.
+// The bytes that `side` must send to prove that it knows the secret.
 std::string prove(Side side, std::string_view secret, std::string_view client_hello,
                   std::string_view server_hello);
 

@@ -19,13 +19,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An address that swallows packets must not take the time of the next one.
+// An address that drops packets must not use up the time of the next one.
 constexpr Deadline::Duration kDialLimit = std::chrono::seconds(5);
 constexpr Deadline::Duration kFirstPause = milliseconds(10);
 constexpr Deadline::Duration kLongestPause = milliseconds(250);
-// A server that is silent for so long may be none of ours.
+// A server that is silent for this long may be of another kind.
 constexpr Deadline::Duration kSilence = milliseconds(500);
-// How long the answer to Cancel may take before the connection is given up instead.
+// How long the answer to Cancel may take before the connection is dropped instead.
 constexpr Deadline::Duration kPatience = milliseconds(1000);
 
 std::string milliseconds_text(Deadline::Duration duration) {
@@ -61,7 +61,7 @@ bool Link::dial(const Address& address, const Deadline& deadline,
   return socket_.is_open() && shake_hands(address, deadline, problem);
 }
 
-// False, with the problem, where another attempt may do better.
+// Returns false, with the problem, if another attempt may succeed.
 bool Link::shake_hands(const Address& address, const Deadline& deadline,
                        std::string& problem) {
   problem = target_.where() + " took the connection, but did not answer";
@@ -87,12 +87,13 @@ bool Link::shake_hands(const Address& address, const Deadline& deadline,
   return true;
 }
 
-// Empty where the server closed or did not answer in time.
+// Empty if the server closed the connection or did not answer in time.
 std::string Link::receive_hello(const Address& address, const Deadline& deadline) {
   const Deadline soon = Deadline::after(std::min(kSilence, deadline.remaining()));
   if (wait_ready(socket_.get(), Direction::Read, {soon, target_.interrupt})) {
     std::string hello = receive_bytes(Hello::kBytes, deadline);
-    // One of ours that ends just now closes, too: only who does it again is another's.
+    // A store of ours that is just ending closes, too; only one that closes again is of
+    // another kind.
     if (!hello.empty() || !std::exchange(has_closed_, true)) return hello;
   }
   if (!std::exchange(is_torch_ruled_out_, true) &&
@@ -128,13 +129,13 @@ void Link::check_hello(std::string_view bytes) {
   identity_ = server.identity;
 }
 
-// A few bytes on a new socket: they fit, or something is wrong.
+// Sends a few bytes, for which a new socket always has room unless something is wrong.
 bool Link::send_bytes(std::string_view bytes) {
   const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   return sent == static_cast<ssize_t>(bytes.size());
 }
 
-// Empty where the server closed or did not answer in time.
+// Empty if the server closed the connection or did not answer in time.
 std::string Link::receive_bytes(std::size_t count, const Deadline& deadline) {
   std::string bytes;
   while (bytes.size() < count) {
@@ -167,12 +168,12 @@ void Link::send_last(Op op) {
   try {
     writer_.start(static_cast<std::uint32_t>(op), 0, {});
     writer_.send(socket_.get());
-  } catch (const Error&) {  // the server is gone, and what it knew
+  } catch (const Error&) {  // the server is gone, with all that it held
   }
   socket_.reset();
 }
 
-// False when the deadline passed first.
+// Returns false if the deadline passed first.
 bool Link::send(const Deadline& deadline) {
   try {
     while (!writer_.send(socket_.get()))
@@ -185,7 +186,7 @@ bool Link::send(const Deadline& deadline) {
   return true;
 }
 
-// False when the deadline passed first.
+// Returns false if the deadline passed first.
 bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
   while (true) {
     if (!wait_ready(socket_.get(), Direction::Read, {deadline, interrupt}))
@@ -201,7 +202,7 @@ bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
   }
 }
 
-// Ends the request that waits at the server; true when its reply has come.
+// Cancels the request that waits at the server. Returns true when its reply has come.
 bool Link::cancel() {
   writer_.start(static_cast<std::uint32_t>(Op::Cancel), 0, {});
   return writer_.send(socket_.get()) && receive(Deadline::after(kPatience), nullptr);

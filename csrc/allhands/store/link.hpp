@@ -1,6 +1,7 @@
-// One connection of a client to a store server: made and proved by the constructor,
-// then one request at a time. Whoever gets an exception, or finds it spent, throws it
-// away; the server notices and forgets what the connection waited for. Not thread-safe.
+// One connection of a client to a store server. The constructor connects and shakes
+// hands; then the link carries one request at a time. After an exception, or if it is
+// spent, the owner must destroy it; the server notices that and forgets what the
+// connection waited for. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ struct Target {
   std::uint16_t port = 0;
   std::string secret;
   Interrupt interrupt = nullptr;
-  std::string identity = {};  // of the very server, once known; another is refused
+  std::string identity = {};  // the server's, once known; another server is refused
 
   std::string where() const { return endpoint_text(host, port); }
 };
@@ -31,23 +32,24 @@ struct Target {
 // One connection of a client to a store server.
 class Link {
  public:
-  // Connects; keeps trying until the deadline, since the server may start later.
-  // Throws Error(Network), at once where the server is not ours or refuses the secret,
-  // and Interrupted. `target` must outlive the link.
+  // Connects, and keeps trying until the deadline, since the server may start later.
+  // Throws Error(Network), at once if the server is of another kind or refuses the
+  // secret, and Interrupted. `target` must outlive the link.
   Link(const Target& target, const Deadline& deadline);
 
-  // Sends a request, returns the reply; Status::Cancelled where none came in time. It
-  // is the caller's until the next call. Throws Error(Network) where the server is
+  // Sends a request and returns the reply, or Status::Cancelled if none came in time.
+  // The reply is valid until the next call. Throws Error(Network) if the server is
   // gone, and Interrupted.
   Message& exchange(Op op, std::int64_t number,
                     const std::vector<std::string_view>& fields,
                     const Deadline& deadline);
-  // Sends a request whose reply nobody waits for, if it goes at once; good for nothing
-  // more.
+  // Sends a request without waiting for a reply, if the socket takes it at once. The
+  // link cannot be used afterwards.
   void send_last(Op op);
-  // The caller is done with the reply.
+  // Call when the reply is no longer needed.
   void rest() { reader_.restart(); }
-  // Given up in the middle of a message; good for nothing more.
+  // Whether the link was given up in the middle of a message, and cannot be used any
+  // more.
   bool is_spent() const { return !socket_.is_open(); }
   const std::string& server_identity() const { return identity_; }
   // This process's address on the way to the server.
@@ -68,8 +70,8 @@ class Link {
   [[noreturn]] void lose(const std::string& why);
 
   const Target& target_;
-  std::string identity_;     // of the server
-  bool has_closed_ = false;  // the server, before it said hello
+  std::string identity_;     // the server's
+  bool has_closed_ = false;  // whether the server closed before it said hello
   bool is_torch_ruled_out_ = false;
   Fd socket_;
   MessageWriter writer_;

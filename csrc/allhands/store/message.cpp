@@ -18,10 +18,11 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kLengthBytes = 4;
-// Below this a field gets its memory at once; above, it doubles as the bytes arrive.
+// A field of fewer bytes gets its memory at once; that of a longer one doubles as the
+// bytes arrive.
 constexpr std::size_t kFirstReserve = 4096;
-// Memory of a message that is kept for the next: giving it back to the system and
-// taking it again costs more than copying it.
+// Memory of a message that is kept for the next one: returning it to the system and
+// getting it again costs more than copying it.
 constexpr std::size_t kMaxKeptFields = 16;
 constexpr std::size_t kMaxKeptBytes = std::size_t{1} << 20;
 

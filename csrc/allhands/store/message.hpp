@@ -1,9 +1,9 @@
-// One message of the store's protocol, and its way over a non-blocking socket.
+// One message of the store's protocol, and how it is sent over a non-blocking socket.
 //
 // On the wire, integers little-endian:
 //   u32 code (Op or Status), u32 number of fields, i64 number,
 //   u32 length of each field, then the fields' bytes one after the other.
-// A server takes memory for a field only as its bytes arrive.
+// A server allocates memory for a field only as its bytes arrive.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +22,19 @@ struct Message {
   std::vector<std::string> fields;
 };
 
-// Puts messages together from pieces of any size. Not thread-safe.
+// Assembles messages from pieces of any size. Not thread-safe.
 class MessageReader {
  public:
-  // A sender that is trusted gets the memory for a field at once, not as it comes.
+  // For a trusted sender, the memory of a field is allocated at once, not as its bytes
+  // arrive.
   explicit MessageReader(bool is_trusted) : is_trusted_(is_trusted) {}
 
-  // Eats from the front of `bytes`, no further than the end of one message; true when
-  // it is complete. Throws Error(Network) on what can be no message.
+  // Takes bytes from the front of `bytes`, up to the end of one message. Returns true
+  // when the message is complete. Throws Error(Network) if the bytes can be no message.
   bool feed(std::string_view& bytes);
   // The complete message.
   Message& message() { return message_; }
-  // Makes ready for the next message; keeps what memory is worth keeping for it.
+  // Prepares for the next message; keeps memory that is worth keeping for it.
   void restart();
 
  private:
@@ -42,7 +43,7 @@ class MessageReader {
 
   bool is_trusted_;
   bool has_head_ = false;
-  std::string head_;                    // as it came
+  std::string head_;                    // as received
   std::vector<std::uint32_t> lengths_;  // of the fields, from head_
   std::size_t num_read_ = 0;            // fields that are complete
   Message message_;
@@ -51,14 +52,15 @@ class MessageReader {
 // Sends one message, as much at a time as the socket takes. Not thread-safe.
 class MessageWriter {
  public:
-  // The fields' bytes must stay where they are until is_done(). Throws Error(Value)
-  // where the message is over the protocol's limits.
+  // The bytes of the fields must stay where they are until is_done(). Throws
+  // Error(Value) if the message exceeds the protocol's limits.
   void start(std::uint32_t code, std::int64_t number,
              const std::vector<std::string_view>& fields);
   bool is_done() const { return next_ == pieces_.size(); }
-  // How many bytes it has sent since this was asked last.
+  // The number of bytes sent since the last call.
   std::size_t take_sent() { return std::exchange(sent_, 0); }
-  // True: done. False: the socket takes no more now. Throws Error(Network).
+  // Returns true when done, and false if the socket takes no more now. Throws
+  // Error(Network).
   bool send(int socket);
 
  private:
@@ -66,7 +68,7 @@ class MessageWriter {
 
   std::string head_;
   std::vector<std::string_view>
-      pieces_;  // head_, then the fields; the next one trimmed
+      pieces_;  // head_, then the fields; the next one is trimmed
   std::size_t next_ = 0;
   std::size_t sent_ = 0;
 };

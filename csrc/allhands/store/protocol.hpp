@@ -1,18 +1,18 @@
-// What a store's client and server say to each other.
+// The protocol between a store's client and server.
 //
-// A connection opens with the handshake (handshake.hpp). After it the client sends one
+// A connection opens with the handshake (handshake.hpp). Then the client sends one
 // request at a time and the server answers each with one reply; requests and replies
-// are messages (message.hpp). A request that has to wait (Get of a missing key, Wait,
-// MultiGet, QueuePop, Barrier, AwaitWorkers) is parked by the server; time limits are
-// the client's business. When its patience ends it sends Cancel, which has no reply of
-// its own: the parked request is answered with Cancelled. A Cancel that crosses the
-// answer is ignored, so the client always reads exactly one reply.
+// are messages (message.hpp). The server parks a request that has to wait (Get of a
+// missing key, Wait, MultiGet, QueuePop, Barrier, AwaitWorkers). Time limits are up to
+// the client: when its limit ends it sends Cancel. Cancel has no reply of its own; the
+// server answers the parked request with Cancelled. A Cancel that crosses the answer is
+// ignored, so the client always reads exactly one reply.
 //
-// A client may leave a last will with its connection, as in MQTT: it deletes the key
-// now, and the server sets it when the connection ends before the will is withdrawn. So
-// others learn that a process has died, however that happened.
+// A client may leave a last will with its connection, as in MQTT. The key is deleted
+// now, and the server sets it if the connection ends before the will is withdrawn. So
+// other processes learn that a process has died, however that happened.
 //
-// Bump kProtocolVersion with every change of a byte or a number here.
+// Increase kProtocolVersion with every change of a byte or a number here.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace allhands::store {
 
 inline constexpr std::uint32_t kProtocolVersion = 3;
 
-// What a client asks for: fields of the request -> number and fields of the reply.
+// The client's requests: fields of the request -> number and fields of the reply.
 enum class Op : std::uint32_t {
   Set = 1,            // key, value
   Get = 2,            // key -> value; waits
@@ -40,26 +40,26 @@ enum class Op : std::uint32_t {
   QueuePop = 14,      // key, number = 1 to wait -> value
   QueueLen = 15,      // key -> number
   Barrier = 16,       // key, number = how many must come; waits
-  Join = 17,          // a worker says that it is there
+  Join = 17,          // a worker reports that it is there
   AwaitWorkers = 18,  // number = how many -> number = how many came; waits
   Cancel = 19,        // see above
-  Will = 20,          // key, value: see below; nothing: withdrawn
+  Will = 20,          // key, value: see above; no fields: withdrawn
   Survey = 21,        // prefix, number = how many keys -> a Found for each, see below
 };
 inline constexpr std::uint32_t kNumOps = 21;
 
-// What a Survey finds at each of the keys prefix0, prefix1, ...: one byte.
+// What a Survey finds at each of the keys prefix0, prefix1, ...: one byte per key.
 enum class Found : char { Nothing = 0, EmptyValue = 1, SomeValue = 2 };
 
-// How the server answers.
+// The server's answers.
 enum class Status : std::uint32_t {
   Ok = 0,
   Cancelled = 1,     // AwaitWorkers: number = how many came
   QueueEmpty = 2,    // QueuePop that does not wait
-  InvalidValue = 3,  // the caller's mistake; field: the message
+  InvalidValue = 3,  // a mistake of the caller; field: the message
 };
 
-// Limits, checked before memory is taken.
+// Limits, which are checked before memory is allocated.
 inline constexpr std::size_t kMaxKeyBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxValueBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxFields = std::size_t{1} << 20;

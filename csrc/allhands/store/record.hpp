@@ -12,21 +12,21 @@
 
 namespace allhands::store {
 
-// A record as its file has it; it points into the bytes that it was read from.
+// A record as it is in the file; it points into the bytes that it was read from.
 struct Record {
   std::uint8_t kind;
   std::string_view key;
   std::string_view value;
 };
 
-// Throws Error(Value) where key or value is over the store's limits.
+// Throws Error(Value) if the key or the value exceeds the store's limits.
 void append_record(std::string& data, const Record& record);
 
-// How many bytes the record has that `data` begins with; those of its head while that
-// is incomplete. None: this can be no record.
+// The number of bytes of the record that `data` begins with, or of the record's head
+// while that is incomplete. None: this can be no record.
 std::optional<std::size_t> record_size(std::string_view data);
 
-// `data` is all of a record. None: it is damaged.
+// `data` must hold all of a record. None: the record is damaged.
 std::optional<Record> read_record(std::string_view data);
 
 }  // namespace allhands::store

@@ -28,10 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Out of file descriptors or memory, and every client has proved itself: no new ones
-// for so long, instead of spinning.
+// How long the server accepts no new clients, instead of spinning, if it has no
+// descriptors or memory left and every client has proved itself.
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
-// No client keeps the thread for longer than this many reads, or accepts, at a time.
+// The most reads of one client, or accepts, in a row.
 constexpr int kMaxTurns = 16;
 
 }  // namespace
@@ -74,7 +74,7 @@ class Server::Loop {
   }
 
  private:
-  using Counter = std::atomic<std::uint64_t>;  // one thread adds, others look
+  using Counter = std::atomic<std::uint64_t>;  // one thread adds, others read
 
   static void add(Counter& counter, std::uint64_t count) {
     const auto before = counter.load(std::memory_order_relaxed);
@@ -83,7 +83,7 @@ class Server::Loop {
 
   struct Client {
     Connection connection;
-    std::uint64_t serial;  // tells it from a later one with the same fd
+    std::uint64_t serial;  // tells it from a later client with the same fd
     bool is_dropped = false;
   };
   struct Stranger {
@@ -114,7 +114,7 @@ class Server::Loop {
     });
   }
 
-  // Whatever goes wrong with a client is the end of that client, and of nothing else.
+  // Any error with a client ends that client, and nothing else.
   template <typename Action>
   void guard(Client& client, const Action& action) {
     if (client.is_dropped) return;
@@ -170,15 +170,16 @@ class Server::Loop {
       if (!socket.is_open() && (errno == EAGAIN || errno == EINTR)) return;
       const bool is_in = socket.is_open() && welcome(std::move(socket));
       if (is_in) continue;
-      // Without a descriptor, accept fails even where nobody is left to be accepted;
-      // the poller tells.
+      // Without a free descriptor, accept fails even if there is nobody left to accept.
+      // The poller says whether somebody is.
       if (turn == 0) make_room();
       return;
     }
   }
 
-  // Nothing is left for another client: the stranger that has been silent for longest
-  // gives way. Strangers may be many and silent on purpose; newcomers get in so.
+  // Called when nothing is left for another client: drops the stranger that has been
+  // silent for longest. So newcomers get in even if many strangers are silent on
+  // purpose.
   void make_room() {
     if (Client* const stranger = oldest_stranger())
       drop(*stranger);  // closed before the next round, which accepts
@@ -186,7 +187,7 @@ class Server::Loop {
       pause_accepting();
   }
 
-  // False where the kernel or the allocator has nothing left for a client.
+  // Returns false if the kernel or the allocator has nothing left for a client.
   bool welcome(Fd socket) {
     const int fd = socket.get();
     try {
@@ -214,7 +215,8 @@ class Server::Loop {
     is_accepting_ = true;
   }
 
-  // The one at the front of strangers_, whose stale entries go; null if there is none.
+  // The one at the front of strangers_, after removing stale entries; null if there is
+  // none.
   Client* oldest_stranger() {
     for (; !strangers_.empty(); strangers_.pop_front()) {
       const Stranger& first = strangers_.front();
@@ -240,12 +242,14 @@ class Server::Loop {
     dropped_.push_back(client.connection.fd());
   }
 
-  // After the events of one wait, so that none of them meets a number used again.
+  // Called after the events of one wait, so that none of them meets a reused
+  // descriptor.
   void close_dropped() {
-    for (std::size_t i = 0; i < dropped_.size(); ++i) {  // it may grow on the way
+    for (std::size_t i = 0; i < dropped_.size(); ++i) {  // the list may grow meanwhile
       const int fd = dropped_[i];
       service_.leave(fd);
-      // Said outright: a forked child may hold a copy, and then close() says nothing.
+      // The explicit shutdown is needed as a forked child may hold a copy of the
+      // socket; then closing it alone would not tell the peer.
       poller_.remove(fd);
       ::shutdown(fd, SHUT_RDWR);
       clients_.erase(fd);
@@ -263,7 +267,8 @@ class Server::Loop {
   Service service_;
   std::unordered_map<int, Client> clients_;
   std::uint64_t last_serial_ = 0;
-  std::deque<Stranger> strangers_;  // in the order they came; may have moved on since
+  // In order of arrival; some may have proved themselves since.
+  std::deque<Stranger> strangers_;
   std::vector<int> dropped_;
   bool is_accepting_ = true;
   Clock::time_point accept_again_;
@@ -288,7 +293,8 @@ Traffic Server::traffic() const { return loop_->traffic(); }
 
 Server::~Server() {
   if (::getpid() != owner_) {
-    // A forked child: the thread is not here, and its memory was copied in mid-work.
+    // A forked child has no such thread, and its copy of the memory may be in
+    // mid-change; so both are leaked.
     (void)loop_.release();
     (void)thread_.release();
     return;

@@ -1,5 +1,5 @@
-// The store's server: one thread that serves every client through epoll and never waits
-// for one. Destroying it closes every connection and ends the thread.
+// The store's server: one thread that serves all clients through epoll and never waits
+// for a single one. Its destructor closes every connection and ends the thread.
 //
 // A child of fork() that destroys its copy leaves the parent's server alone.
 #pragma once
@@ -17,19 +17,19 @@
 
 namespace allhands::store {
 
-// What a server has met since it began.
+// What a server has counted since it began.
 struct Traffic {
   std::uint64_t connections;
   std::uint64_t requests;
-  std::uint64_t bytes_received;  // handshakes are counted, what TCP adds is not
+  std::uint64_t bytes_received;  // with handshakes, without what TCP adds
   std::uint64_t bytes_sent;
 };
 
-// Serves a store, from a thread of its own.
+// Serves a store, in a thread of its own.
 class Server {
  public:
   // Serves at once. `listeners` listen on one port; `secret` may be empty. A stranger
-  // has `handshake_limit` to finish the handshake.
+  // must finish the handshake within `handshake_limit`.
   Server(std::vector<Fd> listeners, std::string secret,
          std::chrono::milliseconds handshake_limit = std::chrono::seconds(10));
   ~Server();
@@ -37,7 +37,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   std::uint16_t port() const { return port_; }
-  // What was counted by now; any thread may ask.
+  // What was counted so far. May be called from any thread.
   Traffic traffic() const;
 
  private:

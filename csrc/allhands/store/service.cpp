@@ -13,7 +13,7 @@ constexpr std::size_t kAny = kMaxFields;
 
 struct Shape {
   std::size_t min_fields, max_fields;
-  std::size_t key_stride;  // every so many fields is a key, from the first
+  std::size_t key_stride;  // the distance of fields that are keys, from the first one
 };
 
 Shape shape_of(Op op) {
@@ -119,7 +119,8 @@ void Service::handle(ClientId client, Message request) {
     if (error.kind() != ErrorKind::Value) throw;
     return answer_(client, invalid(error.what()));
   }
-  // The keys are left where they were; who waits for one is answered after the writer.
+  // The request still has its keys. Clients that wait for one are answered after the
+  // writer.
   if (op == Op::Set || op == Op::Add || op == Op::Append || op == Op::CompareSet ||
       op == Op::QueuePush)
     announce(request.fields[0]);
@@ -132,7 +133,7 @@ void Service::handle(ClientId client, Message request) {
   }
 }
 
-// The requests that are answered at once.
+// Handles requests that are answered at once.
 Reply Service::execute(ClientId client, Op op, Message& request) {
   std::vector<std::string>& f = request.fields;
   switch (op) {
@@ -187,9 +188,9 @@ Reply Service::execute(ClientId client, Op op, Message& request) {
   }
 }
 
-// Looks for the keys in order and waits at the first that is missing, so a key is
-// looked at once per request however many others come. Wait needs each to have been
-// there; the others need what they take to be there at the end.
+// Checks the keys in order and waits at the first one that is missing. So each key is
+// checked once per request, however many others come. Wait needs each key to have been
+// there; the others need all of them at the end.
 void Service::wait_for_keys(ClientId client, Message request, std::size_t num_seen) {
   const std::vector<std::string>& keys = request.fields;
   const Op op = op_of(request);
@@ -199,7 +200,8 @@ void Service::wait_for_keys(ClientId client, Message request, std::size_t num_se
     return table_.find(key) == nullptr;
   };
   while (num_seen < keys.size() && !is_missing(keys[num_seen])) ++num_seen;
-  if (num_seen == keys.size() && op == Op::MultiGet)  // one may have been deleted since
+  // One key may have been deleted since.
+  if (num_seen == keys.size() && op == Op::MultiGet)
     num_seen = static_cast<std::size_t>(
         std::find_if(keys.begin(), keys.end(), is_missing) - keys.begin());
   if (num_seen < keys.size()) {
@@ -213,7 +215,8 @@ void Service::wait_for_keys(ClientId client, Message request, std::size_t num_se
   answer_(client, std::move(reply));
 }
 
-// Something is at `key` now: whoever waits there looks again, in the order they came.
+// `key` has something now: the clients that wait for it check again, in order of
+// arrival.
 void Service::announce(const std::string& key) {
   const auto found = key_lines_.find(key);
   if (found == key_lines_.end()) return;

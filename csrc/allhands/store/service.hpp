@@ -1,6 +1,6 @@
-// The store's behaviour, without sockets: requests in, replies out, what must wait is
-// parked until another client's request lets it go on. See protocol.hpp for the rules.
-// Not thread-safe; owned by the server's one thread.
+// The store's behaviour, without sockets: it takes requests and gives replies. A
+// request that must wait is parked until another client's request lets it go on.
+// protocol.hpp has the rules. Not thread-safe; owned by the server's one thread.
 #pragma once
 
 #include <cstddef>
@@ -29,30 +29,30 @@ struct Reply {
 class Service {
  public:
   using ClientId = int;
-  // Called once per request, possibly during another client's request. It must not
-  // call back into the service.
+  // Called once per request, possibly during another client's request. It must not call
+  // the service.
   using Answer = std::function<void(ClientId, Reply)>;
-  // Whether a client is there to take what it has asked for. Its end may be known to
-  // the kernel, and not to the service yet.
+  // Whether a client is still there to take what it has asked for. The kernel may know
+  // of its end before the service does.
   using IsThere = std::function<bool(ClientId)>;
 
   Service(Answer answer, IsThere is_there)
       : answer_(std::move(answer)), is_there_(std::move(is_there)) {}
 
-  // Throws Error(Network) on what no client of ours sends: drop the connection.
+  // Throws Error(Network) for what no client of ours sends; then drop the connection.
   void handle(ClientId client, Message request);
-  // The connection is gone: forgets what it waits for, and does its last will.
+  // The connection is gone: forgets what it waits for, and carries out its last will.
   void leave(ClientId client);
 
  private:
-  // Clients that wait for the same thing, first come first.
+  // Clients that wait for the same thing, in order of arrival.
   using Line = std::list<ClientId>;
   using Lines = std::unordered_map<std::string, Line>;
   struct Parked {
     Message request;
-    std::size_t num_seen;  // fields known to be there
+    std::size_t num_seen;  // number of fields known to be there
     Lines* lines;
-    std::string name;  // of the line in `lines`
+    std::string name;  // name of the line in `lines`
     Line::iterator place;
   };
 
@@ -62,7 +62,7 @@ class Service {
   void await_workers(ClientId client, Message request);
   void cancel(ClientId client);
   void announce(const std::string& key);
-  void release(Line line);  // a copy: the line is emptied on the way
+  void release(Line line);  // takes a copy, as the original is emptied meanwhile
 
   void park(ClientId client, Message request, std::size_t num_seen, Lines& lines,
             const std::string& name);

@@ -34,7 +34,7 @@ Value Table::find(const std::string& key) const {
 
 void Table::set(const std::string& key, std::string value) {
   note(Change::Kind::Set, key, value);
-  // Always a new string: the old one may be on its way to a reader.
+  // Always a new string, as the old one may be in a reply that is being sent.
   values_[key] = std::make_shared<std::string>(std::move(value));
 }
 
@@ -56,7 +56,7 @@ void Table::append(const std::string& key, const std::string& value) {
                 "append to key '" + key + "': " + std::to_string(text->size()) + " + " +
                     std::to_string(value.size()) + " bytes are over the limit of " +
                     std::to_string(kMaxValueBytes));
-  if (text.use_count() > 1)  // on its way to a reader
+  if (text.use_count() > 1)  // it is in a reply that is being sent
     text = std::make_shared<std::string>(*text);
   note(Change::Kind::Append, key, value);
   text->append(value);

@@ -1,7 +1,6 @@
-// What a store holds: values by key, and queues by key. Data only; nothing here waits.
-// A queue and a value may share a key; a queue is there while it is not empty.
-// It can note its changes, for a log from which other tables repeat them.
-// Not thread-safe.
+// The data of a store: values by key, and queues by key. Nothing here waits. A queue
+// and a value may share a key; a queue exists while it is not empty. A table can note
+// its changes, for a log from which other tables repeat them. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@
 
 namespace allhands::store {
 
-// Shared, so that a reply being sent keeps its bytes while the key changes.
+// Shared, so that a reply that is being sent keeps its bytes while the key changes.
 using Value = std::shared_ptr<const std::string>;
 
 // One change of a table: all that another table needs to repeat it.
@@ -24,39 +23,39 @@ struct Change {
   enum class Kind : std::uint8_t { Set = 1, Append = 2, Delete = 3, Push = 4, Pop = 5 };
   Kind kind;
   std::string key;
-  std::string value;  // empty where the kind needs none
+  std::string value;  // empty if the kind needs no value
 };
 
 // Values by key, and queues by key.
 class Table {
  public:
-  // A value, or a queue with something in it.
+  // Whether there is a value, or a queue that is not empty.
   bool contains(const std::string& key) const;
-  // Null where there is none.
+  // Null if there is no value.
   Value find(const std::string& key) const;
 
   void set(const std::string& key, std::string value);
-  // The text at `key`, as a number, plus `amount`, wrapping at 2^63; nothing counts
-  // as 0. Throws Error(Value) where the text is no number, and changes nothing.
+  // Adds `amount` to the text at `key`, as a number that wraps at 2^63; a missing key
+  // counts as 0. Throws Error(Value), and changes nothing, if the text is no number.
   std::int64_t add(const std::string& key, std::int64_t amount);
-  // Throws Error(Value) where the value would grow over the protocol's limit.
+  // Throws Error(Value) if the value would exceed the protocol's limit.
   void append(const std::string& key, const std::string& value);
-  // Sets `desired` where the value is `expected`, or where there is none and `expected`
-  // is empty. Returns what is there afterwards, `expected` where that is nothing.
+  // Sets `desired` if the value is `expected`, or if there is no value and `expected`
+  // is empty. Returns the value afterwards, or `expected` if there is none.
   Value compare_set(const std::string& key, std::string expected, std::string desired);
   bool erase(const std::string& key);  // false: there was no value
   std::size_t num_keys() const { return values_.size(); }
   std::vector<std::string> keys() const;
 
   void push(const std::string& key, std::string value);
-  Value pop(const std::string& key);  // null where the queue is empty
+  Value pop(const std::string& key);  // null if the queue is empty
   std::size_t queue_length(const std::string& key) const;
 
-  void clear();  // is not noted
+  void clear();  // not noted as a change
   // From now on every change is noted, until take_changes().
   void note_changes() { is_noting_ = true; }
   std::vector<Change> take_changes() { return std::exchange(changes_, {}); }
-  void repeat(Change change);  // is not noted
+  void repeat(Change change);  // not noted as a change
 
  private:
   void note(Change::Kind kind, const std::string& key, const std::string& value = {}) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Deadline::Duration kAnswerLimit = std::chrono::seconds(1);
 
-// The numbers of torch 2.13: a client introduces itself, and may ask for an echo.
+// Numbers of torch 2.13: a client introduces itself, and may ask for an echo.
 constexpr char kValidate = 0;
 constexpr char kPing = 13;
 constexpr std::uint32_t kTorchMagic = 0x3C85F7CE;
