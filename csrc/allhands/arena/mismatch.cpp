@@ -7,6 +7,20 @@
 #include "allhands/base/rank_text.hpp"
 
 namespace allhands {
+namespace {
+
+// Where two ranks differ in sizes alone, which the texts of their calls do not tell.
+std::string difference_in_sizes(const std::vector<int>& ranks,
+                                const std::vector<Descriptor>& called) {
+  for (std::size_t i = 1; i < called.size(); ++i)
+    if (called[i] != called[0] && describe(called[i]) == describe(called[0]))
+      return "; ranks " + std::to_string(ranks[0]) + " and " +
+             std::to_string(ranks[i]) +
+             " pass arrays of different sizes, or in another order";
+  return "";
+}
+
+}  // namespace
 
 Error mismatch_error(const Membership& group, std::uint64_t sequence,
                      const std::vector<int>& ranks,
@@ -30,7 +44,8 @@ Error mismatch_error(const Membership& group, std::uint64_t sequence,
                "the ranks of group " + group.quoted() +
                    " called different things as operation #" +
                    std::to_string(sequence) + ": " +
-                   tell_of(all, group.size(), number_of, name, call_of, "; "),
+                   tell_of(all, group.size(), number_of, name, call_of, "; ") +
+                   difference_in_sizes(ranks, called),
                std::move(different));
 }
 

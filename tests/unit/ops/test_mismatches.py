@@ -152,7 +152,7 @@ UNLIKE = [
     ("scan", "large scan", f"count {LARGE}"),
     ("large scan", "barrier", "barrier()"),
     ("all_reduce_coalesced", "all_reduce_coalesced of 3", "in a list of 3"),
-    ("all_reduce_coalesced", "all_reduce_coalesced unlike", "in a list of 2"),
+    ("all_reduce_coalesced", "all_reduce_coalesced unlike", "of different sizes"),
     ("all_reduce_coalesced", "all_reduce_coalesced of none", "in a list of 0"),
     ("all_reduce_coalesced of none", "all_reduce", "count 2, SUM"),
     ("all_reduce_coalesced", "all_gather_coalesced", "all_gather_coalesced"),
