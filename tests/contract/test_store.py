@@ -147,7 +147,10 @@ def test_any_key_is_listed_as_it_is(listing, key):
 
 @pytest.mark.parametrize("value", [5, None, 1.5, ["v"]])
 def test_other_values_are_refused(store, value):
-    with pytest.raises(TypeError):
+    is_ours = not isinstance(store, DictStore | LeastStore)
+    with pytest.raises(
+        TypeError, match="must be str or bytes, got" if is_ours else None
+    ):
         store.set("k", value)
     assert not store.check(["k"])
 

@@ -154,13 +154,14 @@ void bind_values(nb::class_<StoreTable>& table) {
             self.table.set(key_of(key), value_of(value));
             self.changes.increase();
           },
+          nb::arg().none(), nb::arg().none(),
           nb::sig("def set(self, key: str, value: str | bytes) -> None"))
       .def(
           "find",
           [](const StoreTable& self, nb::handle key) {
             return bytes_or_none(self.table.find(key_of(key)));
           },
-          nb::sig("def find(self, key: str) -> bytes | None"),
+          nb::arg().none(), nb::sig("def find(self, key: str) -> bytes | None"),
           "The value of `key`; None if it is missing.")
       .def(
           "add",
@@ -169,6 +170,7 @@ void bind_values(nb::class_<StoreTable>& table) {
             self.changes.increase();
             return sum;
           },
+          nb::arg().none(), nb::arg().none(),
           nb::sig("def add(self, key: str, amount: int) -> int"))
       .def(
           "append",
@@ -176,6 +178,7 @@ void bind_values(nb::class_<StoreTable>& table) {
             self.table.append(key_of(key), value_of(value));
             self.changes.increase();
           },
+          nb::arg().none(), nb::arg().none(),
           nb::sig("def append(self, key: str, value: str | bytes) -> None"))
       .def(
           "compare_set",
@@ -186,6 +189,7 @@ void bind_values(nb::class_<StoreTable>& table) {
             self.changes.increase();
             return bytes_or_none(after);
           },
+          nb::arg().none(), nb::arg().none(), nb::arg().none(),
           nb::sig("def compare_set(self, key: str, expected: str | bytes, "
                   "desired: str | bytes) -> bytes"))
       .def(
@@ -193,7 +197,7 @@ void bind_values(nb::class_<StoreTable>& table) {
           [](StoreTable& self, nb::handle key) {
             return self.table.erase(key_of(key));
           },
-          nb::sig("def delete_key(self, key: str) -> bool"));
+          nb::arg().none(), nb::sig("def delete_key(self, key: str) -> bool"));
 }
 
 void bind_many_values(nb::class_<StoreTable>& table) {
@@ -226,20 +230,21 @@ void bind_queues(nb::class_<StoreTable>& table) {
             self.table.push(key_of(key), value_of(value));
             self.changes.increase();
           },
+          nb::arg().none(), nb::arg().none(),
           nb::sig("def push(self, key: str, value: str | bytes) -> None"))
       .def(
           "pop",
           [](StoreTable& self, nb::handle key) {
             return bytes_or_none(self.table.pop(key_of(key)));
           },
-          nb::sig("def pop(self, key: str) -> bytes | None"),
+          nb::arg().none(), nb::sig("def pop(self, key: str) -> bytes | None"),
           "The oldest value of the queue `key`, removed; None if there is none.")
       .def(
           "queue_length",
           [](const StoreTable& self, nb::handle key) {
             return self.table.queue_length(key_of(key));
           },
-          nb::sig("def queue_length(self, key: str) -> int"));
+          nb::arg().none(), nb::sig("def queue_length(self, key: str) -> int"));
 }
 
 void bind_changes(nb::class_<StoreTable>& table) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "check_parts",
     "check_ranks",
     "check_same_grid",
+    "check_shape",
     "dim_named",
     "dims_named",
     "groups_and_mesh",
@@ -33,6 +35,24 @@ __all__ = [
     "one_override",
     "overrides_by_dim",
 ]
+
+
+def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of a mesh as a tuple of ints.
+
+    Raises:
+        TypeError: it is no tuple, or holds something else than ints.
+        ValueError: a size is not positive.
+    """
+    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str):
+        one = f"; for one dimension pass ({shape},)" if isinstance(shape, int) else ""
+        raise TypeError(f"mesh_shape must be a tuple of ints, got {shape!r}{one}")
+    if not all(hasattr(size, "__index__") for size in shape):
+        raise TypeError(f"mesh_shape must be a tuple of ints, got {shape!r}")
+    sizes = tuple(operator.index(size) for size in shape)
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"mesh_shape must have positive sizes, got {sizes}")
+    return sizes
 
 
 def check_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
@@ -121,7 +141,10 @@ def check_device_type(device_type: str) -> None:
 
     Raises:
         RuntimeError: the name has an index, like "cuda:0".
+        TypeError: it is no str.
     """
+    if not isinstance(device_type, str):
+        raise TypeError(f'device_type must be a str such as "cpu", got {device_type!r}')
     if ":" in device_type:
         raise RuntimeError(
             f"Device type with index is not supported but got {device_type}. If you "

@@ -11,6 +11,7 @@ import numpy as np
 from allhands.device_mesh.checks import (
     check_device_type,
     check_names,
+    check_shape,
     overrides_by_dim,
 )
 from allhands.device_mesh.mesh import DeviceMesh
@@ -38,6 +39,8 @@ def init_device_mesh(
             the options for the world's backend, or both as a pair.
 
     Raises:
+        TypeError: `device_type` is no str, or `mesh_shape` no tuple of ints.
+        ValueError: a size is not positive.
         RuntimeError: see `DeviceMesh`; or `backend_override` names a dimension that
             does not exist, or names one twice.
 
@@ -48,11 +51,10 @@ def init_device_mesh(
         ```
     """
     check_device_type(device_type)
-    names = check_names(mesh_dim_names, len(mesh_shape))
-    overrides = overrides_by_dim(backend_override or {}, names, len(mesh_shape))
-    if any(size < 1 for size in mesh_shape):
-        raise ValueError(f"mesh_shape must have positive sizes, got {mesh_shape}")
-    ranks = np.arange(math.prod(mesh_shape)).reshape(mesh_shape)
+    shape = check_shape(mesh_shape)
+    names = check_names(mesh_dim_names, len(shape))
+    overrides = overrides_by_dim(backend_override or {}, names, len(shape))
+    ranks = np.arange(math.prod(shape)).reshape(shape)
     return DeviceMesh(
         device_type, ranks, mesh_dim_names=names or None, backend_override=overrides
     )

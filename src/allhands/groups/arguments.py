@@ -75,7 +75,7 @@ def resolve(group: Group) -> ProcessGroup:
     if isinstance(group, ProcessGroup):
         if _now().world.groups.get(group.group_name) is group or group is OUTSIDER:
             return group
-    elif group == NON_GROUP_MEMBER:
+    elif isinstance(group, int) and group == NON_GROUP_MEMBER:
         return OUTSIDER
     raise ValueError(
         f"Group {group} is not registered, please create group with "

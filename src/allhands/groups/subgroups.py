@@ -8,7 +8,7 @@ call them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -311,7 +311,7 @@ def _shrink_world(old: ProcessGroup, kept: list[int], pg_options: Any) -> Proces
 
 def _survivors(group: ProcessGroup, excluded: list[int]) -> list[int]:
     """Return the ranks of `group` that stay."""
-    if not excluded:
+    if isinstance(excluded, Sized) and not len(excluded):
         raise ValueError(
             "ranks_to_exclude cannot be empty. To shrink a group, you must specify at "
             "least one rank to exclude. Example: [failed_rank_id]"

@@ -8,7 +8,7 @@ which are the same on all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, overload
@@ -82,8 +82,10 @@ def average_gradients(
         A `Work` for all of the arrays if `async_op`, else None.
 
     Raises:
-        TypeError: an entry is not an array, or is an array of bool. The earlier buckets
-            have ended by then, as they have if the generator raises an error.
+        TypeError: `arrays` is a dict or cannot be iterated over; `bucket_cap_mb` is no
+            number; or an entry is not an array, or is an array of bool. The buckets
+            before that entry have ended by then, as they have if the generator raises
+            an error.
         ValueError: an array is read-only; `bucket_cap_mb` is not positive.
 
     Example:
@@ -92,8 +94,7 @@ def average_gradients(
         dist.average_gradients(gradients)
         ```
     """
-    if not bucket_cap_mb > 0:
-        raise ValueError(f"bucket_cap_mb must be positive, got {bucket_cap_mb}")
+    _check(arrays, bucket_cap_mb)
     member = resolve(group)
     if is_outside(member, "average_gradients"):
         return None
@@ -109,6 +110,19 @@ def average_gradients(
         return work
     work.wait()
     return None
+
+
+def _check(arrays: object, bucket_cap_mb: float) -> None:
+    if isinstance(arrays, Mapping) or not isinstance(arrays, Iterable):
+        remedy = "; pass its values()" if isinstance(arrays, Mapping) else ""
+        raise TypeError(
+            f"average_gradients: arrays must be a list or another iterable of arrays, "
+            f"got {type(arrays).__name__}{remedy}"
+        )
+    if not hasattr(bucket_cap_mb, "__float__"):
+        raise TypeError(f"bucket_cap_mb must be a number, got {bucket_cap_mb!r}")
+    if not bucket_cap_mb > 0:
+        raise ValueError(f"bucket_cap_mb must be positive, got {bucket_cap_mb}")
 
 
 class _Buckets:

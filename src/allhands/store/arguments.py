@@ -17,6 +17,7 @@ __all__ = [
     "as_key",
     "as_keys",
     "as_port",
+    "as_world_size",
     "wrapped",
 ]
 
@@ -80,6 +81,16 @@ def as_port(port: int) -> int:
     if not 0 <= port <= 65535:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     return port
+
+
+def as_world_size(world_size: int) -> int:
+    """Return how many callers a `barrier` has, after checking it."""
+    if not hasattr(world_size, "__index__"):
+        raise TypeError(f"barrier: world_size must be an int, got {world_size!r}")
+    number = operator.index(world_size)
+    if number < 1:
+        raise ValueError(f"barrier: world_size must be positive, got {number}")
+    return number
 
 
 def as_count(key: str, value: bytes) -> int:

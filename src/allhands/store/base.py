@@ -28,6 +28,7 @@ from allhands.store.arguments import (
     as_items,
     as_key,
     as_keys,
+    as_world_size,
     wrapped,
 )
 from allhands.store.compare_set import exists, look, replace
@@ -238,8 +239,7 @@ class Store:
                 Then the key cannot be used any more, and later callers raise this error
                 at once.
         """
-        if world_size < 1:
-            raise ValueError(f"barrier: world_size must be positive, got {world_size}")
+        world_size = as_world_size(world_size)
         limit = self.timeout if timeout is None else as_timedelta(timeout)
         members, last = f"{key}/num_members", f"{key}/last_member"
         arrival = self.add(members, 1)

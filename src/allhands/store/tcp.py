@@ -26,6 +26,7 @@ from allhands.store.arguments import (
     as_key,
     as_keys,
     as_port,
+    as_world_size,
 )
 from allhands.store.base import Store
 from allhands.store.limits import DEFAULT_TIMEOUT
@@ -98,6 +99,8 @@ class TCPStore(Store):
         master_listen_fd: int | None = None,
         use_libuv: bool = True,
     ) -> None:
+        if not isinstance(host_name, str):
+            raise TypeError(f"host_name must be a str, got {host_name!r}")
         port = as_port(port)
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")
@@ -252,7 +255,8 @@ class TCPStore(Store):
             DistStoreError: the limit passed first.
             ValueError: `world_size` differs from that of the callers that wait already.
         """
-        self._client.barrier(as_key(key), world_size, self._limit_of(timeout))
+        size = as_world_size(world_size)
+        self._client.barrier(as_key(key), size, self._limit_of(timeout))
 
     def clone(self) -> TCPStore:
         """Return another object on the same data, with its own connection and timeout.

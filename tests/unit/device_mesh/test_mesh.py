@@ -285,6 +285,21 @@ def test_dimensions_that_are_not_there():
             "Device type with index is not supported but got cuda:0",
         ),
         (lambda: init_device_mesh("cpu", (-1, 2)), ValueError, "positive sizes"),
+        (
+            lambda: init_device_mesh("cpu", 2),
+            TypeError,
+            r"mesh_shape must be a tuple of ints, got 2; for one dimension pass \(2,\)",
+        ),
+        (
+            lambda: init_device_mesh("cpu", (2.0,)),
+            TypeError,
+            r"mesh_shape must be a tuple of ints, got \(2.0,\)",
+        ),
+        (
+            lambda: init_device_mesh(None, (2,)),
+            TypeError,
+            "device_type must be a str .*, got None",
+        ),
         (lambda: DeviceMesh("cpu", [0, 5]), ValueError, "Rank 5 is out of range"),
         (
             lambda: DeviceMesh("cpu", [1, 1]),

@@ -725,3 +725,11 @@ def test_the_port_for_other_hosts_ends_with_the_world(monkeypatch):
         world.destroy(keeps_port=keeps_port)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", number), LIMIT)
+
+
+def test_an_array_is_no_group():
+    def body(rank):
+        with pytest.raises(ValueError, match=r"Group \[1. 1.\] is not registered"):
+            dist.barrier(np.ones(2))
+
+    run_ranks(2, body)

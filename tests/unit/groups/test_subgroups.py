@@ -322,3 +322,11 @@ def test_two_groups_are_used_from_two_threads_at_once():
         [3 * (index * 1000 + step) for step in range(200)] for index in range(2)
     ]
     assert run_ranks(3, body) == [expected] * 3
+
+
+def test_shrink_group_takes_a_list():
+    def body(rank):
+        with pytest.raises(TypeError, match="ranks must be a list of ints, got 0"):
+            dist.shrink_group(0)
+
+    run_ranks(2, body)

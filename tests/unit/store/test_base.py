@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from allhands import DistStoreError, Store
+from allhands import DistStoreError, HashStore, Store, TCPStore
 
 SECOND = datetime.timedelta(seconds=1)
 
@@ -97,6 +97,17 @@ def test_a_timed_out_barrier_is_spent():
         store.barrier("b", 2, SECOND / 50)
     with pytest.raises(DistStoreError, match=r"abandoned.* key: b; use another key"):
         store.barrier("b", 2)
+
+
+def test_barrier_of_no_number_is_refused():
+    for store in (HashStore(), TCPStore("127.0.0.1", 0, is_master=True)):
+        with pytest.raises(TypeError, match="world_size must be an int, got '2'"):
+            store.barrier("b", "2")
+
+
+def test_a_host_is_a_text():
+    with pytest.raises(TypeError, match="host_name must be a str, got None"):
+        TCPStore(None, 0, is_master=True)
 
 
 def test_barrier_of_nobody_is_refused():
