@@ -19,7 +19,8 @@ Access access_in_place(const Row& row, bool is_root) {
   return is_written ? Access::Write : Access::Read;
 }
 
-// What only the root passes is there on the root and nowhere else.
+// Checks that an array which only the root passes is there on the root and nowhere
+// else.
 void check_only_root_has(const Row& row, const Arguments& given,
                          const Operation& operation, bool is_root, int size) {
   const auto is_of_root = [](const Side& side) {
@@ -41,8 +42,8 @@ void check_only_root_has(const Row& row, const Arguments& given,
                                     std::to_string(operation.root) + ".");
 }
 
-// Complex numbers that are moved into real ones, or the other way, count as pairs of
-// these, as in torch.
+// If complex numbers are moved into real ones, or the other way round, they count as
+// pairs of real numbers, as in torch.
 void view_mixed_as_real(const Collective& collective, Taken& output, Taken& input) {
   if (collective.is_reduction) return;
   const auto has_both = [&](DType complex, DType real) {
@@ -56,8 +57,8 @@ void view_mixed_as_real(const Collective& collective, Taken& output, Taken& inpu
   input.view_as_real();
 }
 
-// Arrays one behind the other become theirs for each rank: those of rank 0, of rank 1,
-// ...
+// Turns arrays that lie one behind the other into lists of shares for each rank: those
+// of rank 0, of rank 1, ...
 std::vector<Buffer> shares_of_each(const Row& row, const Side& side,
                                    const std::vector<Buffer>& wholes,
                                    const std::vector<Buffer>& parts, int size) {
@@ -174,7 +175,7 @@ Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size,
   row.collective.check(operation, rank, size);
 }
 
-// Of an operation in place, or one without arrays: the smallest calls go here.
+// For an operation in place, or one without arrays: the smallest calls take this path.
 void Prepared::take_one_side(const Row& row, const Arguments& given, bool is_root) {
   if (row.input.form == Form::None) return;
   input_.take(row.input, given.input, access_in_place(row, is_root));
@@ -203,7 +204,7 @@ void Prepared::take_reduction(const Row& row, nb::handle given, ReduceOrder orde
   operation.factor = reduction.factor;
 }
 
-// What one side says without the other.
+// Takes what one side determines without the other.
 void Prepared::take_buffers(const Row& row, const Arguments& given, int size) {
   if (row.input.form == Form::Array)
     operation.input = input_.buffer();

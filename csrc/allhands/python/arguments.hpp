@@ -1,5 +1,5 @@
-// How what a caller passes to a collective becomes an Operation: as the collective's
-// row says, for every collective in one way.
+// How the arguments of a collective become an Operation: as the collective's row says,
+// in the same way for every collective.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,14 +15,15 @@ namespace allhands::python {
 // How the arrays of one side, output or input, are passed.
 enum class Form {
   None,
-  Array,         // one
-  Shares,        // one, cut for the ranks in as many elements as the other side has
+  Array,  // one array
+  // One, cut into a share per rank, each as large as the other side's array.
+  Shares,
   SharesOfRoot,  // the same on the root only, None elsewhere
   Rows,          // one, cut along its first dimension by split sizes
   List,          // a list
   ListOfRoot,    // the same on the root only, None or empty elsewhere
   Lists,         // a list for each rank, each as long as that of the other side
-  SharesOfEach,  // a list as long as that of the other side, each cut as Shares
+  SharesOfEach,  // a list as long as the other side's, each array cut as for Shares
 };
 
 // How the row of a collective describes its output or its input.
@@ -43,7 +44,7 @@ struct Row {
   bool has_root = false;
 };
 
-// What a caller passed; each as its row needs it.
+// What a caller passed, each in the form that the row needs.
 struct Arguments {
   nanobind::handle output = {}, input = {};
   int root = -1;
@@ -56,20 +57,20 @@ class Taken {
  public:
   void take(const Side& side, nanobind::handle given, Access access);
 
-  // Of Form::Array and those that are one array cut.
+  // For Form::Array and the forms with one array that is cut.
   const Buffer& buffer() const { return array_->buffer(); }
   bool is_there() const { return array_.has_value(); }
-  // Whether an array of that dtype is there.
+  // Whether there is an array of that dtype.
   bool has(DType dtype) const;
   void view_as_real();
-  // Of all lists, once.
+  // For all lists; call once.
   std::vector<Buffer> take_buffers();
-  // Of each list.
+  // The length of each list.
   std::vector<std::size_t> lengths() const;
 
-  // What keeps the memory alive.
+  // The object that keeps the memory alive.
   nanobind::object owner() const;
-  // As a list, the way it was passed.
+  // The arrays as a list, as they were passed.
   nanobind::list listed() const;
 
  private:
@@ -78,16 +79,16 @@ class Taken {
   std::vector<Arrays> lists_;
 };
 
-// An Operation, with the arrays that it needs for as long as it may run.
+// An Operation, with the arrays that it needs as long as it may run.
 class Prepared {
  public:
-  // Checked. Throws Value, Type and Unsupported for what is wrong.
+  // Checks the arguments. Throws Value, Type and Unsupported for wrong ones.
   Prepared(const Row& row, const Arguments& arguments, int rank, int size,
            ReduceOrder order = ReduceOrder::Any);
 
   Operation operation;
 
-  // What keeps the memory alive.
+  // The object that keeps the memory alive.
   nanobind::object owners() const;
   // The arrays that are written, as they were passed.
   nanobind::list outputs() const;

@@ -17,7 +17,7 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-// Nothing: not the usual array.
+// Returns nothing if it is not the usual array.
 std::optional<Buffer> read_on_the_spot(nb::handle array, Access access) {
   PyTypeObject* const type = Py_TYPE(array.ptr());
   if (type == numpy_array_type()) {
@@ -38,7 +38,7 @@ nb::object as_buffer(nb::handle array, Access access, const char* name) {
 nb::tuple items_of(nb::handle list, const char* name) {
   if (PyList_Check(list.ptr())) {
     nb::object items = nb::steal(PyList_AsTuple(list.ptr()));
-    if (!items.is_valid()) nb::raise_python_error();  // no memory
+    if (!items.is_valid()) nb::raise_python_error();  // out of memory
     return nb::borrow<nb::tuple>(items);
   }
   throw Error(ErrorKind::Type,
@@ -64,7 +64,7 @@ nb::list Array::listed() const {
   return list;
 }
 
-// Another thread may change the list, so what it held is kept.
+// Another thread may change the list, so its items are kept.
 Arrays::Arrays(nb::handle list, Access access, const char* name)
     : given_(nb::borrow(list)), owners_(items_of(list, name)) {
   buffers_.reserve(owners_.size());

@@ -1,9 +1,9 @@
-// How arrays of any library become Buffers, for every operation alike.
+// How arrays of any library become Buffers, in the same way for every operation.
 //
-// The usual array is read on the spot, without memory taken or Python run: a plain
-// numpy.ndarray as the struct that it is, tensors of registered types through C
-// interfaces of their library (tensor.hpp). All else, and all that has to be refused,
-// goes to allhands.arrays.as_buffer.
+// The usual array is read directly, without allocating or running Python code: a plain
+// numpy.ndarray from its struct, tensors of registered types through C interfaces of
+// their library (tensor.hpp). All others, and all that must be refused, go to
+// allhands.arrays.as_buffer.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,30 +15,30 @@
 
 namespace allhands::python {
 
-// What an operation does with an array, which a read-only one may refuse.
+// How an operation uses an array; a read-only array refuses Write.
 enum class Access { Read, Write };
 
 // An array that a caller passed. Its memory lives as long as `owner()`.
 class Array {
  public:
-  // `name`: of the parameter, for messages.
+  // `name` is the parameter's, for messages.
   Array(nanobind::handle array, Access access, const char* name);
 
   const Buffer& buffer() const { return buffer_; }
   nanobind::object owner() const { return nanobind::borrow(owner_); }
-  // Complex numbers as twice as many real ones, from now on.
+  // From now on, treats complex numbers as twice as many real ones.
   void view_as_real() { buffer_ = allhands::view_as_real(std::move(buffer_)); }
-  // As the only array of a list, the way it was passed.
+  // The array as the only one of a list, as it was passed.
   nanobind::list listed() const;
 
  private:
   Buffer buffer_;
   nanobind::handle given_;
   nanobind::handle owner_;
-  nanobind::object made_;  // what as_buffer made
+  nanobind::object made_;  // returned by as_buffer
 };
 
-// A list of arrays that a caller passed; anything else is a TypeError.
+// A list of arrays that a caller passed. Anything else raises TypeError.
 class Arrays {
  public:
   Arrays(nanobind::handle list, Access access, const char* name);
@@ -48,7 +48,7 @@ class Arrays {
     for (Buffer& buffer : buffers_) buffer = allhands::view_as_real(std::move(buffer));
   }
   std::size_t size() const { return buffers_.size(); }
-  // Once.
+  // Call once.
   std::vector<Buffer> take_buffers() { return std::move(buffers_); }
   nanobind::object owner() const { return nanobind::object(owners_); }
   // The list, as it was passed.
@@ -60,8 +60,8 @@ class Arrays {
   nanobind::tuple owners_;
 };
 
-// The items of a list, as long as the result lives. `name`: of the parameter. Throws
-// TypeError for anything else.
+// The items of a list, which live as long as the result. `name` is the parameter's.
+// Throws TypeError for anything but a list.
 nanobind::tuple items_of(nanobind::handle list, const char* name);
 
 }  // namespace allhands::python

@@ -1,4 +1,4 @@
-// The memory of an array that takes more than a look; see array.hpp for the usual ones.
+// The memory of an array that cannot be read directly; array.hpp reads the usual ones.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,7 +12,7 @@
 
 namespace allhands::python {
 
-// A Buffer and what keeps its memory alive.
+// A Buffer, and the object that keeps its memory alive.
 class PyBuffer {
  public:
   // `strides` in bytes; none: contiguous in C order.

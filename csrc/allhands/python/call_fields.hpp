@@ -1,4 +1,4 @@
-// The arguments of a Call, see src/allhands/backends/call.py.
+// The arguments of a Call; see src/allhands/backends/call.py.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,7 +7,7 @@
 
 namespace allhands::python {
 
-// What a Call holds, alive.
+// Keeps what a Call holds alive.
 class CallFields {
  public:
   CallFields(nanobind::handle call, const Row& row)

@@ -1,4 +1,5 @@
-// Operations as Calls, see src/allhands/backends/call.py: submitted, or prepared.
+// Runs operations that are given as Calls (src/allhands/backends/call.py), submitted or
+// prepared.
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace {
 struct MessageRow {
   std::string_view name;
   decltype(&carry_out_send) run;
-  const char* array;  // the Call's
+  const char* array;  // the field of the Call
 };
 
 constexpr MessageRow kMessages[] = {

@@ -1,5 +1,6 @@
-// For engines that are not ours: a Call with its arguments checked as the native engine
-// checks them, as plain memory, and the kernels that reduce and copy such memory.
+// For engines of others: checks the arguments of a Call as the native engine checks
+// them, and returns them as plain memory. It also offers the kernels that reduce and
+// copy such memory.
 #include "allhands/python/checked_call.hpp"
 
 #include <nanobind/stl/string.h>
@@ -78,7 +79,7 @@ void copy_all(const PyBuffer& from, const PyBuffer& to) {
   copy(from.buffer(), to.buffer(), 0, to.buffer().count);
 }
 
-// Each of `inputs` with the operation that its rank passed, which has its factor.
+// Reduces `inputs`, each with the operation that its rank passed, which has its factor.
 void reduce_all(const PyBuffer& output, const std::vector<PyBuffer>& inputs,
                 const nb::list& ops) {
   const Buffer& to = output.buffer();

@@ -4,7 +4,7 @@
 
 namespace allhands::python {
 
-// What engines of others need of this one: arguments checked as here, and its kernels.
+// What engines of others need of this one: the checks of arguments, and the kernels.
 void bind_checked_call(nanobind::module_& m);
 
 }  // namespace allhands::python

@@ -1,5 +1,5 @@
-// The collectives for Python, a row each: from it come the method that takes the
-// arguments one by one and what is done with a Call of that name.
+// The collectives for Python, one row each. A row defines the method that takes
+// separate arguments, and how a Call of that name is carried out.
 #include "allhands/python/collectives.hpp"
 
 #include <nanobind/stl/string.h>
@@ -122,8 +122,8 @@ std::string signature(const Row& row, const std::string& parameters) {
          "timeout: datetime.timedelta | None, async_op: bool) -> typing.Any";
 }
 
-// The method of a row: its arrays in the order of the public function, root, reduce
-// operation or splits, then these two.
+// Binds the method of a row. It takes the arrays in the order of the public function,
+// then root, reduce operation or splits, then these two.
 #define ALLHANDS_LIMITS "timeout"_a.none(), "async_op"_a
 
 void bind_in_place(CommunicatorClass& c, const Row& row) {
@@ -161,7 +161,7 @@ void bind_in_place(CommunicatorClass& c, const Row& row) {
         nb::sig(signature(row, array + "op: typing.Any, ").c_str()));
 }
 
-// The array that every rank has comes first.
+// The array that every rank passes comes first.
 void bind_rooted(CommunicatorClass& c, const Row& row) {
   const bool is_gather = row.output.form != Form::Array;
   const Side &every = is_gather ? row.input : row.output,

@@ -9,15 +9,16 @@
 
 namespace allhands::python {
 
-// Of the collective of that name; null: there is none.
+// The row of the collective with that name; null: there is none.
 const Row* find_row(std::string_view name);
 
-// Runs it now, None; with `async_op` queues it, its Work.
+// Runs the collective now and returns None; with `async_op` queues it and returns its
+// Work.
 nanobind::object carry_out(PyCommunicator& self, const Row& row,
                            const Arguments& arguments, nanobind::handle timeout,
                            nanobind::handle async_op);
 
-// A Request that runs it again and again.
+// Returns a Request that runs the collective again and again.
 nanobind::object make_request(PyCommunicator& self, const Row& row,
                               const Arguments& arguments, nanobind::handle timeout);
 

@@ -48,8 +48,8 @@ Token token_of(const nb::bytes& bytes) {
   return token;
 }
 
-// In one write, so that lines of several ranks do not mix; Python's stderr would need
-// the GIL, which who waits has not.
+// Prints in one write, so that lines of several ranks do not mix. Python's stderr would
+// need the GIL, which a thread that waits does not hold.
 void say_on_stderr(const std::string& line) {
   [[maybe_unused]] const auto written =
       ::write(STDERR_FILENO, line.data(), line.size());
@@ -63,7 +63,7 @@ LateNotice notice_after(double seconds, const std::string& speaker) {
   return LateNotice(say, duration_of(seconds));
 }
 
-// In seconds, where the program was told by Ctrl-C to wait no more for what is queued.
+// In seconds, after Ctrl-C has told the program not to wait for what is queued.
 constexpr double kGoodbyeOfTheInterrupted = 0.2;
 
 std::unique_ptr<Communicator> make_core(const Membership& membership,
@@ -106,7 +106,8 @@ PyCommunicator::PyCommunicator(int rank, int size, const std::string& name,
                                       std::to_string(peers.size()) + " peers");
 }
 
-// A forked child leaks its copy: waiting for threads it has not would never end.
+// A forked child leaks its copy: it would wait forever for threads that it does not
+// have.
 PyCommunicator::~PyCommunicator() {
   if (core_->is_forked()) {
     core_.release();
@@ -114,12 +115,12 @@ PyCommunicator::~PyCommunicator() {
     leave_to_another_thread();
   } else {
     const nb::gil_scoped_release unlocked;
-    core_.reset();  // before what its operations use
+    core_.reset();  // before the objects that its operations use
   }
 }
 
-// A callback had the last reference: its thread cannot wait for its own end. What the
-// core's operations use lives as long as these.
+// For a callback that held the last reference: its thread cannot wait for its own end.
+// What the core's operations use lives as long as they do.
 void PyCommunicator::leave_to_another_thread() {
   Communicator* const core = core_.release();
   for (auto& observer : observers_) (void)observer.release();
@@ -132,7 +133,8 @@ void PyCommunicator::leave_to_another_thread() {
       delete pending;
     }).detach();
   } catch (const std::system_error&) {
-    // No thread: the memory of the group and its arrays stays until the process ends.
+    // There is no thread: the memory of the group and its arrays stays until the
+    // process ends.
   }
 }
 
@@ -179,13 +181,14 @@ void PyCommunicator::drop_ended() {
     std::swap(*ended, pending_.back());
     const Pending freed = std::move(pending_.back());
     pending_.pop_back();
-    // Freed now: that may run any Python code, also this function.
+    // This frees them, which may run any Python code, including this function.
   }
 }
 
 void PyCommunicator::observe(nb::object observer) {
   if (observer.is_none()) return core().observe(nullptr);
-  // One that an operation may still tell stays. Who switches on and off has the same.
+  // An observer that an operation may still call stays. If a program switches observing
+  // on and off, it has the same one again.
   if (observers_.empty() || !observers_.back()->tells(observer))
     observers_.push_back(std::make_unique<PyObserver>(observer));
   core().observe(observers_.back().get());

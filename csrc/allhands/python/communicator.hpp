@@ -1,5 +1,5 @@
-// A Communicator for Python: runs what it is given without the GIL, and keeps the
-// arrays of queued operations alive until it next looks and finds them done.
+// A Communicator for Python. It runs operations without the GIL, and keeps the arrays
+// of queued operations alive until it next checks and finds them done.
 //
 // Its methods are bound area by area: collectives.cpp, messages.cpp, shared_arrays.cpp.
 #pragma once
@@ -39,19 +39,20 @@ class PyCommunicator {
   // Throws Backend in a forked child, which has the memory of a rank but is none.
   Communicator& core() const;
 
-  // Of its reductions.
+  // The order of its reductions.
   ReduceOrder reduce_order() const { return reduce_order_; }
   // The limit of an operation whose caller passed this timedelta, or None.
   Deadline::Duration limit(nanobind::handle timeout) const;
-  // Sets that of None.
+  // Sets the limit that None stands for.
   void set_timeout(nanobind::handle timeout);
 
   // Runs `operation` now.
   void run(const Operation& operation, Deadline::Duration timeout);
-  // Queues it; `arrays` live until it has ended. Returns its Work.
+  // Queues the operation and returns its Work; `arrays` live until the operation has
+  // ended.
   std::shared_ptr<Work> post(Operation operation, nanobind::object arrays,
                              Deadline::Duration timeout);
-  // `arrays` live until `work` has ended and something else is posted.
+  // Keeps `arrays` alive until `work` has ended and something else is posted.
   void keep(std::shared_ptr<Work> work, nanobind::object arrays);
 
   // Tells `observer` of later operations; None: nobody.
@@ -68,7 +69,7 @@ class PyCommunicator {
 
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 
-  // All that there were: operations that are under way tell the one that they began
+  // All observers so far: an operation that is under way tells the one that it began
   // with.
   std::vector<std::unique_ptr<PyObserver>> observers_;
   std::unique_ptr<Communicator> core_;

@@ -1,4 +1,4 @@
-// allhands::Error -> an exception of allhands.errors, with its `ranks`.
+// Turns allhands::Error into an exception of allhands.errors, with its `ranks`.
 #include "allhands/python/errors.hpp"
 
 #include <nanobind/stl/string.h>
@@ -36,7 +36,7 @@ const char* class_of(ErrorKind kind) {
   }
 }
 
-// Not all of it need be UTF-8: it may come from other ranks.
+// The text may come from other ranks, so it need not be valid UTF-8.
 nb::object text_of(const char* text) {
   const auto length = static_cast<Py_ssize_t>(std::strlen(text));
   return nb::steal(PyUnicode_DecodeUTF8(text, length, "replace"));
@@ -88,20 +88,20 @@ nb::object to_exception(const std::exception_ptr& error) {
 
 namespace {
 
-// What a group's operations fail by; the caller's own mistakes are none.
+// Whether a group's operation has failed; mistakes of the caller do not count.
 bool is_failure(ErrorKind kind) {
   return kind == ErrorKind::RankFailed || kind == ErrorKind::Mismatch ||
          kind == ErrorKind::Timeout || kind == ErrorKind::Backend;
 }
 
-// While the frames of the call are there.
+// Call while the frames of the call still exist.
 void tell_of(const nb::object& exception) {
   static PyObject* const tell = imported("allhands.backends.failures", "tell");
   static_cast<void>(nb::handle{tell}(exception));
 }
 
 void set(const Error& error) {
-  // A signal's handler has raised while the core waited, for whatever that ended then.
+  // A signal's handler has raised while the core waited; that exception stays.
   if (PyErr_Occurred()) return;
   try {
     const nb::object exception = to_exception(error);
@@ -122,7 +122,7 @@ void raise(const std::exception_ptr& pending) noexcept {
     error.restore();
   } catch (const Error& error) {
     set(error);
-  } catch (const std::system_error& error) {  // no thread, mostly
+  } catch (const std::system_error& error) {  // usually no thread could be started
     set(Error(ErrorKind::Backend, error.what()));
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();

@@ -8,19 +8,19 @@
 
 namespace allhands::python {
 
-// The exception object that stands for `error`, with its `ranks`.
+// The exception object for `error`, with its `ranks`.
 nanobind::object to_exception(const Error& error);
-// That of any C++ exception; None for none.
+// The exception object for any C++ exception; None for null.
 nanobind::object to_exception(const std::exception_ptr& error);
 
-// Sets the Python exception that stands for a C++ one.
-// Where a signal arrives meanwhile, what its handler raised instead.
+// Sets the Python exception for a C++ exception. If a signal arrives meanwhile, sets
+// what the signal's handler raised instead.
 void raise(const std::exception_ptr& pending) noexcept;
 
-// Runs `body` with the GIL where nobody can catch what the Python code of `raiser`
-// raises: the interpreter tells of it. Ctrl-C was not meant for that code; it
-// interrupts the main thread once more. An exception that the thread has on its way
-// stays there.
+// Runs `body` with the GIL where nothing can catch what the Python code of `raiser`
+// raises; the interpreter reports that. Ctrl-C was not meant for that code, so it
+// interrupts the main thread once more. An exception that the thread is already raising
+// stays.
 template <class Body>
 void run_unraisable(nanobind::handle raiser, Body body) noexcept {
   const nanobind::gil_scoped_acquire gil;

@@ -10,7 +10,7 @@ namespace nb = nanobind;
 namespace allhands::python {
 namespace {
 
-// What such an array is the view of.
+// The object that such an array is a view of.
 struct ExportedMemory {
   PyObject_HEAD void* data;
   Py_ssize_t num_bytes;
@@ -40,11 +40,11 @@ PyType_Slot kExportedSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_bu
 PyType_Spec kExportedSpec = {"allhands._C.ExportedMemory", sizeof(ExportedMemory), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                              kExportedSlots};
-PyTypeObject* exported_memory_type = nullptr;  // for good
+PyTypeObject* exported_memory_type = nullptr;  // never freed
 
 nb::object export_array(void* data, std::size_t num_bytes, const char* dtype,
                         std::shared_ptr<void> owner) {
-  // Unlike numpy.asarray it makes no array of references where there is no memory.
+  // Unlike numpy.asarray, this makes no array of references if there is no memory.
   static PyObject* const from_buffer = imported("numpy", "frombuffer");
   auto* const memory = PyObject_New(ExportedMemory, exported_memory_type);
   if (memory == nullptr) throw nb::python_error();

@@ -1,9 +1,9 @@
 // Finalizers that lose no Ctrl-C.
 //
-// Python drops what a finalizer raises, and a signal's handler may raise at any of its
-// lines. Here that is caught and raised anew by a pending call, which the interpreter
-// makes as soon as the program goes on. It has to be native: after a finalizer written
-// in Python, the program would go on within the finalizer.
+// Python drops what a finalizer raises, and a signal's handler may raise at any line of
+// it. Here the exception is caught, and raised again by a pending call, which the
+// interpreter makes as soon as the program goes on. This must be native code: after a
+// finalizer written in Python, the program would go on within the finalizer.
 #include "allhands/python/finalizer.hpp"
 
 #include <Python.h>
@@ -28,7 +28,7 @@ void finalize(const nb::callable& function, const nb::object& argument) {
   try {
     function(argument);
   } catch (nb::python_error& error) {
-    // Handlers of signals run in the main thread, and pending calls do.
+    // Signal handlers and pending calls run in the main thread.
     if (!is_main_thread()) throw;
     nb::object exception = nb::borrow(error.value());
     if (Py_AddPendingCall(raise_now, exception.ptr()) != 0) throw;

@@ -1,4 +1,4 @@
-// What the flight recorder of a group has, for Python.
+// The contents of a group's flight recorder, for Python.
 #include "allhands/python/flight.hpp"
 
 #include <nanobind/stl/shared_ptr.h>

@@ -4,7 +4,8 @@
 
 namespace allhands::python {
 
-// Attribute `name` of a Python module. Owned for good: to be kept in a static variable.
+// Attribute `name` of a Python module. The reference is never released: keep it in a
+// static variable.
 inline PyObject* imported(const char* module, const char* name) {
   return nanobind::object(nanobind::module_::import_(module).attr(name))
       .release()

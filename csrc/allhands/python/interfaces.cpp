@@ -1,4 +1,4 @@
-// The network interfaces of this machine, for the choice of where to listen.
+// The network interfaces of this machine, for choosing where to listen.
 #include "allhands/python/interfaces.hpp"
 
 #include <nanobind/stl/string.h>

@@ -21,7 +21,7 @@ using Self = PyCommunicator&;
 
 enum class Direction { Send, Recv };
 
-using Source = std::optional<int>;  // nothing: any
+using Source = std::optional<int>;  // none: any source
 
 int from(Source peer) { return peer.value_or(kAnySource); }
 
@@ -40,7 +40,7 @@ TransferPtr post(Communicator& core, Direction direction, const Buffer& buffer,
                                       : core.post_recv(buffer, peer, tag, limits);
 }
 
-// Of a call that may not have to wait at all.
+// For a call that may not have to wait at all.
 Limits limits_at_first_look(Deadline::Duration limit) {
   return {Deadline::after_first_look(limit), python_interrupt};
 }
@@ -63,7 +63,7 @@ int recv(Self self, nb::handle tensor, Source peer, std::int64_t tag,
   return core.recv(array.buffer(), from(peer), tag, limits_at_first_look(limit));
 }
 
-// Posts it and leaves it to the group's thread.
+// Posts the transfer and leaves it to the group's thread.
 nb::object start(nb::object self, Direction direction, nb::handle tensor, int peer,
                  std::int64_t tag, nb::handle timeout) {
   const Array array = intake(direction, tensor);
@@ -79,7 +79,7 @@ nb::object start(nb::object self, Direction direction, nb::handle tensor, int pe
   return wrap(std::move(posted), std::move(self), array.listed());
 }
 
-// Ends it here, or leaves it to the group's thread.
+// Waits for the receive here, or leaves it to the group's thread.
 nb::object recv_fit(nb::object self, const Buffer& buffer, nb::object owner,
                     nb::list outputs, Source source, std::int64_t tag,
                     nb::handle timeout, bool async_op, Fit fit) {
@@ -115,7 +115,7 @@ int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
     const TransferPtr sent = core.post_send(sent_array.buffer(), to, send_tag, limits);
     core.engine().wait(sent, limits, ProgressEngine::AtEnd::GiveUp);
   } catch (const Error& error) {
-    core.engine().give_up(received, error);  // it would write to a freed array
+    core.engine().give_up(received, error);  // else it would write to a freed array
     throw;
   }
   core.engine().wait(received, limits, ProgressEngine::AtEnd::GiveUp);

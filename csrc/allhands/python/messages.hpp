@@ -6,7 +6,7 @@
 
 namespace allhands::python {
 
-// `peer`: None for any. With `async_op` a Work, else None.
+// `peer` is None for any rank. Returns a Work with `async_op`, else None.
 nanobind::object carry_out_send(nanobind::handle communicator, nanobind::handle tensor,
                                 nanobind::handle peer, std::int64_t tag,
                                 nanobind::handle timeout, bool async_op);
@@ -14,9 +14,9 @@ nanobind::object carry_out_recv(nanobind::handle communicator, nanobind::handle 
                                 nanobind::handle peer, std::int64_t tag,
                                 nanobind::handle timeout, bool async_op);
 
-// Their Work in any case, without `async_op` one that has ended: of a receive of a
-// message that may be shorter than the array, and tells what came; of a probe, which
-// leaves the message; of a probe that does not wait, or None.
+// All return a Work; without `async_op` it has ended. The first receives a message that
+// may be shorter than the array, and tells what came. The second is a probe, which
+// leaves the message. The last is a probe that does not wait, and may return None.
 nanobind::object carry_out_recv_status(nanobind::handle communicator,
                                        nanobind::handle tensor, nanobind::handle peer,
                                        std::int64_t tag, nanobind::handle timeout,

@@ -1,5 +1,6 @@
-// The table of contents of allhands._C. Bindings hold no logic: arguments in, GIL off,
-// errors out. One file here per area of the core.
+// The table of contents of allhands._C. Bindings contain no logic: they convert
+// arguments, release the GIL and translate errors. Each area of the core has one file
+// here.
 #include <nanobind/nanobind.h>
 
 #include "allhands/base/standard_streams.hpp"
@@ -28,9 +29,9 @@ namespace nb = nanobind;
 NB_MODULE(_C, m) {
   m.doc() =
       "The native core of allhands. Private: use the names that allhands exports.";
-  // Before anything here opens a descriptor.
+  // Call before anything here opens a descriptor.
   allhands::hold_standard_streams();
-  // At exit a program may still hold a group; that is its right, and not worth a line.
+  // A program may still hold a group at exit; that needs no warning.
   nb::set_leak_warnings(false);
   allhands::python::bind_errors(m);
   allhands::python::bind_finalizer(m);

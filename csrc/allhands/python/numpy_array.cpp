@@ -60,7 +60,8 @@ PyArrayObject* as_array(PyObject* object) {
   return reinterpret_cast<PyArrayObject*>(object);
 }
 
-// What stands between an array that as_strided made and the one that it was made of.
+// The type of the object between an array made by as_strided and the array it was made
+// of.
 PyTypeObject* link_type() {
   static PyObject* const type = [] {
     const nb::object array = nb::module_::import_("numpy").attr("empty")(1);
@@ -71,7 +72,7 @@ PyTypeObject* link_type() {
   return reinterpret_cast<PyTypeObject*>(type);
 }
 
-// The array that owns the memory of a view; null: it is not an array that does.
+// The array that owns the memory of a view; null if there is no such array.
 PyArrayObject* owner_of(PyArrayObject* view) {
   PyArrayObject* owner = nullptr;
   for (PyObject* base = PyArray_BASE(view); base != nullptr;) {
@@ -79,7 +80,7 @@ PyArrayObject* owner_of(PyArrayObject* view) {
       owner = as_array(base);
       base = PyArray_BASE(owner);
     } else if (Py_TYPE(base) == link_type()) {
-      base = nb::object(nb::handle(base).attr("base")).ptr();  // which it keeps alive
+      base = nb::object(nb::handle(base).attr("base")).ptr();  // kept alive by the link
     } else {
       return nullptr;
     }
@@ -99,7 +100,7 @@ struct Extent {
   std::intptr_t begin, end;
 };
 
-// Of an array that is not empty.
+// The array must not be empty.
 Extent extent_of(PyArrayObject* array) {
   const auto at = reinterpret_cast<std::intptr_t>(PyArray_DATA(array));
   Extent extent = {at, at + item_bytes(array)};

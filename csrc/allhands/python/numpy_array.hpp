@@ -11,13 +11,14 @@ namespace allhands::python {
 PyTypeObject* numpy_array_type();
 
 // Whether an array lies within the one whose memory it views, as far as that can be
-// known. One may not that as_strided made, or whose base was made smaller by resize().
+// known.
+// It may not if as_strided made it, or if resize() made its base smaller.
 bool is_within_base(nanobind::handle array);
 
-// The memory of a numpy.ndarray, read from its struct: that takes a nanosecond, a
-// hundred times less than the buffer protocol, which writes the dtype as text. Nothing:
-// it is no such array, read-only where it is to be written, not within its base, or of
-// a dtype that is none of ours or not in native byte order.
+// The memory of a numpy.ndarray, read from its struct. That takes a nanosecond, a
+// hundredth of the time of the buffer protocol, which writes the dtype as text. Returns
+// nothing if it is no such array, is read-only but must be written, is not within its
+// base, or has a dtype that is unknown here or not in native byte order.
 std::optional<Buffer> read_numpy(nanobind::handle array, bool writable);
 
 }  // namespace allhands::python

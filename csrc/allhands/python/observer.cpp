@@ -10,7 +10,7 @@ namespace nb = nanobind;
 namespace allhands::python {
 namespace {
 
-// Of an operation that the object could not take.
+// Marks an operation that the object failed to take.
 constexpr std::uint64_t kUntold = std::numeric_limits<std::uint64_t>::max();
 
 nb::object text(std::string_view characters) {

@@ -9,8 +9,8 @@
 
 namespace allhands::python {
 
-// Tells a Python object of operations; see src/allhands/backends/observer.py. What it
-// raises goes where Python reports what nobody can catch, and the operation goes on.
+// Tells a Python object about operations; see src/allhands/backends/observer.py. An
+// exception of the object is reported as unraisable, and the operation goes on.
 class PyObserver : public Observer {
  public:
   explicit PyObserver(nanobind::object observer) : observer_(std::move(observer)) {}

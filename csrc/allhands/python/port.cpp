@@ -32,7 +32,8 @@ std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
   return {
       new TcpPort(hosts, first, last, duration_of(heartbeat), advertised, is_encrypted),
       [](TcpPort* port) {
-        // It may take a second, and its last owner need not be Python.
+        // Deleting may take a second, and the last owner may be a thread without the
+        // GIL.
         if (PyGILState_Check() == 0) {
           delete port;
           return;

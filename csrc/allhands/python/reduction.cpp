@@ -21,12 +21,12 @@ bool is_plain(nb::handle given) {
   return reinterpret_cast<PyObject*>(Py_TYPE(given.ptr())) == plain_type();
 }
 
-// The numbers are the core's.
+// The numbers are the same as in the core.
 ReduceOp number_of(nb::handle plain) {
   return static_cast<ReduceOp>(PyLong_AsLong(plain.ptr()));
 }
 
-// An integer stays whole; one beyond 64 bits is a factor of floats only.
+// An integer stays exact; one beyond 64 bits is a factor only of floats.
 Factor factor_of(nb::handle number) {
   Factor factor = nb::cast<double>(number);
   if (!PyLong_Check(number.ptr())) return factor;

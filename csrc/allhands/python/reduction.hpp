@@ -7,8 +7,8 @@
 
 namespace allhands::python {
 
-// What a caller passed as reduce operation: a RedOpType, or a ReduceOp that has one and
-// perhaps a factor. Throws TypeError.
+// The reduce operation that a caller passed: a RedOpType, or a ReduceOp that has one
+// and perhaps a factor. Throws TypeError.
 struct Reduction {
   Reduction(const char* operation, nanobind::handle given);
 

@@ -19,7 +19,7 @@ Error misuse(const Operation& operation, const char* problem) {
       "persistent " + std::string(operation.collective->name) + ": " + problem);
 }
 
-// `request()`, as a slot of its type: the shortest way into it that Python has.
+// `request()`, as a slot of its type: the fastest way for Python to call it.
 PyObject* call(PyObject* self, PyObject* arguments, PyObject* keywords) noexcept {
   const bool has_keywords = keywords != nullptr && PyDict_GET_SIZE(keywords) != 0;
   if (PyTuple_GET_SIZE(arguments) != 0 || has_keywords) {

@@ -9,8 +9,8 @@
 namespace allhands::python {
 
 // A collective to be run again and again, with nothing left to check or to look up.
-// Keeps its arrays and its communicator alive. For one thread at a time: a second one
-// gets an error.
+// Keeps its arrays and its communicator alive. Only one thread may use it at a time; a
+// second one gets an error.
 class Request {
  public:
   Request(nanobind::object communicator, Operation operation, nanobind::object arrays,
@@ -20,11 +20,11 @@ class Request {
         arrays_(std::move(arrays)),
         timeout_(timeout) {}
 
-  // Runs it to its end.
+  // Runs the collective to its end.
   void run();
-  // Queues it.
+  // Queues the collective.
   void start();
-  // Takes what was queued to its end.
+  // Waits for the queued collective to end.
   bool wait(nanobind::handle timeout);
   bool is_active() const { return is_active_; }
 
@@ -39,7 +39,7 @@ class Request {
   const nanobind::object arrays_;
   const Deadline::Duration timeout_;
   bool is_active_ = false;
-  std::shared_ptr<Work> work_;  // of what was queued
+  std::shared_ptr<Work> work_;  // the queued collective's
 };
 
 void bind_request(nanobind::module_& m);

@@ -32,7 +32,7 @@ nb::object shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& 
   return export_bytes(data, num_bytes, std::move(array));
 }
 
-// The bytes of `peer`'s that `buffer` are here; they keep `buffer`.
+// The bytes of `peer` that correspond to `buffer`; they keep `buffer` alive.
 nb::object peer_bytes(Self self, nb::handle buffer, int peer) {
   const Buffer& mine = nb::cast<const PyBuffer&>(buffer).buffer();
   Communicator& core = self.core();

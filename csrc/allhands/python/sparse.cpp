@@ -1,4 +1,4 @@
-// Sparse arrays for Python: as parts, in and out.
+// Sparse arrays for Python: their parts go in and out.
 #include "allhands/python/sparse.hpp"
 
 #include <nanobind/nanobind.h>
@@ -27,7 +27,7 @@ const Buffer& contiguous(nb::handle given) {
   return buffer;
 }
 
-// Keeps what it was made of.
+// Keeps the arrays that it was made of.
 struct PySparseArray {
   PySparseArray(nb::object indices, nb::object values, std::size_t num_rows,
                 std::size_t width)

@@ -1,5 +1,5 @@
 // The TCP store's server and client for Python. Limits are in seconds; values are
-// bytes, read where they lie, with the GIL released.
+// bytes, read in place, with the GIL released.
 #include "allhands/python/store.hpp"
 
 #include <nanobind/stl/string.h>
@@ -65,7 +65,7 @@ void make_client(Client* self, std::string host, std::uint16_t port, std::string
                     after(timeout));
 }
 
-// Calls without the GIL, then makes bytes of the answer with it.
+// Runs the call without the GIL, then turns the answer into bytes with it.
 template <typename Call>
 nb::bytes bytes_of(const Call& call) {
   const Client::Reply reply = [&] {
@@ -228,7 +228,7 @@ void bind_queues(nb::class_<Client>& client) {
           nb::arg("key"), nb::arg("timeout"), GilRelease());
 }
 
-// Withdrawn when the object goes, but not when it goes because the process ends.
+// Withdrawn when the object is destroyed, unless that happens because the process ends.
 class PyLastWill {
  public:
   explicit PyLastWill(std::unique_ptr<LastWill> will) : will_(std::move(will)) {}

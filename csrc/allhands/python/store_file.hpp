@@ -1,4 +1,4 @@
-// What a FileStore does with its file on the way of every call, for Python.
+// What a FileStore does with its file in every call, for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

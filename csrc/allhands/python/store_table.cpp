@@ -1,7 +1,7 @@
-// A store's table for Python. Keys are str, values str or bytes; checked here, since
-// every function is on the way of every call. A call is one step under the GIL, so the
-// GIL is the table's lock: threads may share it, a signal's handler may come at any
-// time, and a forked child finds it whole.
+// A store's table for Python. Keys are str, values str or bytes. The types are checked
+// here, since every store call uses these functions. A call is one step under the GIL,
+// so the GIL is the table's lock: threads may share a table, a signal's handler may
+// come at any time, and a forked child finds the table consistent.
 #include "allhands/python/store_table.hpp"
 
 #include <chrono>
@@ -65,7 +65,7 @@ std::string value_of(nb::handle value) {
   return std::string(view_of(bytes));
 }
 
-// Of a list of str.
+// From a list of str.
 std::vector<std::string> keys_of(const nb::list& list) {
   std::vector<std::string> keys;
   keys.reserve(list.size());
@@ -99,8 +99,8 @@ nb::object to_text(const std::string& utf8) {
 
 bool contains_all(const StoreTable& self, const nb::list& keys) {
   bool are_there = true;
-  for (const nb::handle key : keys)  // to the end: what is no key is refused
-    are_there &= self.table.contains(key_of(key));
+  // Checks all of them, so that an invalid key is refused.
+  for (const nb::handle key : keys) are_there &= self.table.contains(key_of(key));
   return are_there;
 }
 
@@ -115,7 +115,7 @@ nb::object values_of(const StoreTable& self, const nb::list& keys) {
   return values;
 }
 
-// All of them or, where one cannot be a value, none.
+// Sets all of them or, if one is no valid value, none.
 void set_all(StoreTable& self, const nb::list& keys, const nb::list& values) {
   const std::vector<std::string> names = keys_of(keys);
   std::vector<std::string> contents;

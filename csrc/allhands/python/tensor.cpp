@@ -11,7 +11,7 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-// As much of struct DLPackExchangeAPI of DLPack 1.x (dlpack.h) as is needed here.
+// The part of struct DLPackExchangeAPI of DLPack 1.x (dlpack.h) that is needed here.
 struct DLPackExchange {
   std::uint32_t major, minor;
   const DLPackExchange* previous;
@@ -21,19 +21,21 @@ struct DLPackExchange {
   int (*tensor_from_py_object)(void* object, nb::dlpack::dltensor* tensor);
 };
 
-// A C function of the library about the tensor behind a handle; not 0: it failed.
+// A C function of the library about the tensor behind a handle; a result other than 0
+// means failure.
 using StorageQuery = int (*)(void* handle, std::int64_t* answer);
 
 struct TensorType {
   PyTypeObject* type;
   const DLPackExchange* exchange;
-  PyObject* is_lazy;             // of a tensor: is its value not what its memory holds?
-  std::size_t handle_at;         // where in the Python object its handle is
-  StorageQuery storage_bytes;    // how long the storage is
+  PyObject* is_lazy;             // of a tensor: does its value differ from its memory?
+  std::size_t handle_at;         // offset of the handle in the Python object
+  StorageQuery storage_bytes;    // length of the storage
   StorageQuery elements_before;  // in the storage
 };
 
-// Only grows; read and written with the GIL. What it refers to is never freed.
+// Only grows; read and written with the GIL. The objects that it refers to are never
+// freed.
 std::vector<TensorType>& tensor_types() {
   static std::vector<TensorType> types;
   return types;
@@ -54,7 +56,7 @@ std::optional<DType> integer_of(int bits, bool is_signed) {
   }
 }
 
-// The one at hand, for the types that are at most 64 bits wide.
+// The same dtype here, for types of at most 64 bits.
 std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
   if (dtype.lanes != 1) return std::nullopt;
@@ -72,7 +74,7 @@ std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
       if (dtype.bits == 32) return DType::Float32;
       if (dtype.bits == 64) return DType::Float64;
       break;
-    default:  // complex: may be conjugated lazily
+    default:  // complex tensors may be conjugated lazily
       break;
   }
   return std::nullopt;
@@ -93,7 +95,7 @@ bool is_lazy(const TensorType& type, nb::handle tensor) {
   return answer.ptr() != Py_False;
 }
 
-// A storage can be resized under its tensors, which keep their shapes.
+// A storage can be resized while its tensors keep their shapes.
 bool is_within_storage(const TensorType& type, nb::handle tensor,
                        const Buffer& buffer) {
   void* const handle = reinterpret_cast<std::byte*>(tensor.ptr()) + type.handle_at;
@@ -106,11 +108,11 @@ bool is_within_storage(const TensorType& type, nb::handle tensor,
   return buffer.count == 0 || (first <= elements && buffer.count <= elements - first);
 }
 
-// Nothing: not the usual tensor.
+// Returns nothing if it is not the usual tensor.
 std::optional<Buffer> read(const TensorType& type, nb::handle array) {
   nb::dlpack::dltensor tensor;
   if (type.exchange->tensor_from_py_object(array.ptr(), &tensor) != 0) {
-    PyErr_Clear();  // sparse, nested, of a dtype that DLPack does not have
+    PyErr_Clear();  // sparse, nested, or of a dtype that DLPack lacks
     return std::nullopt;
   }
   const std::optional<DType> dtype = dtype_of(tensor.dtype);
@@ -136,7 +138,7 @@ void register_tensors(nb::handle type, nb::capsule api, nb::object is_lazy,
                       std::uintptr_t elements_before) {
   const auto* exchange = static_cast<const DLPackExchange*>(api.data());
   while (exchange != nullptr && exchange->major != 1) exchange = exchange->previous;
-  if (exchange == nullptr) return;  // as_buffer takes them
+  if (exchange == nullptr) return;  // as_buffer reads such tensors
   tensor_types().push_back(
       {reinterpret_cast<PyTypeObject*>(nb::borrow(type).release().ptr()), exchange,
        is_lazy.release().ptr(), handle_at, query_at(storage_bytes),

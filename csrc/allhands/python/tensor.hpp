@@ -1,5 +1,5 @@
-// Tensors of other libraries, read on the spot through C interfaces: DLPack's C
-// exchange API for the layout, and the library's own for how much memory is behind it.
+// Tensors of other libraries, read directly through C interfaces: DLPack's C exchange
+// API for the layout, and the library's own functions for the size of the memory.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,8 +10,8 @@
 
 namespace allhands::python {
 
-// Nothing: its type is not registered, or it is not the usual tensor (contiguous, on
-// the CPU, of a plain dtype, within its storage).
+// Returns nothing if the type is not registered, or it is not the usual tensor
+// (contiguous, on the CPU, of a plain dtype, within its storage).
 std::optional<Buffer> read_tensor(nanobind::handle tensor);
 
 void bind_tensor(nanobind::module_& m);

@@ -10,7 +10,7 @@ namespace nb = nanobind;
 namespace allhands::python {
 
 Deadline::Duration duration_of(double seconds) {
-  constexpr double kMost = 9e9;  // what fits into 64 bits of nanoseconds: 285 years
+  constexpr double kMost = 9e9;  // fits into 64 bits of nanoseconds: 285 years
   if (!(seconds < kMost)) return Deadline::Duration::max();
   return std::chrono::duration_cast<Deadline::Duration>(
       std::chrono::duration<double>(seconds));

@@ -7,12 +7,13 @@
 
 namespace allhands::python {
 
-// A number of seconds, in the core's unit.
+// Converts a number of seconds to the core's unit.
 Deadline::Duration duration_of(double seconds);
-// A timedelta. Throws TypeError for anything else and ValueError for a negative one.
+// Converts a timedelta. Throws TypeError for anything else and ValueError for a
+// negative one.
 Deadline::Duration duration_of(nanobind::handle timeout);
 
-// Of a wait in a Python thread: a timedelta; None or zero for no limit.
+// The limits of a wait in a Python thread: a timedelta; None or zero mean no limit.
 Limits limits_of_wait(nanobind::handle timeout);
 
 }  // namespace allhands::python

@@ -22,7 +22,7 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-// On a host that is too busy for it, not every group's first call shall take that time.
+// On a host too busy for a rehearsal, only one group's first call tries one.
 std::atomic<bool> has_rehearsed = false;
 
 Tuning changed(Tuning tuning, const TuningChanges& changes) {
@@ -61,7 +61,7 @@ std::function<Tuning()> tuning_of(const Membership& membership,
   return [members = local.peers, changes, folder] {
     const std::vector<ProcessIdentity>& peers = members.all();
     const cpu_set_t cpus = cpus_of(peers);
-    // Only ranks with a CPU each have use for it, and leave it alone.
+    // Only ranks with a CPU each benefit from a rehearsal, and do not disturb it.
     const bool is_crowded = static_cast<int>(peers.size()) > CPU_COUNT(&cpus);
     const bool may_rehearse = !folder.empty() && !is_crowded && peers.size() > 1 &&
                               !has_rehearsed.exchange(true);

@@ -16,13 +16,14 @@ namespace allhands::python {
 // By name; see Tuning.
 using TuningChanges = std::map<std::string, std::uint64_t>;
 
-// Makes that of a group's ranks on this host, with `changes`, which are looked at now.
-// The host's figures are those in `folder`; the first group of a process may find them.
+// Returns a function that makes the tuning for a group's ranks on this host, with
+// `changes`, which are checked now. The host's figures are those in `folder`; the first
+// group of a process may measure them.
 std::function<Tuning()> tuning_of(const Membership& membership,
                                   const TuningChanges& changes,
                                   const std::string& folder);
 
-// That of so many ranks on this process's CPUs.
+// The tuning for `size` ranks on this process's CPUs.
 Tuning tuning_here(int size, const TuningChanges& changes, const std::string& folder);
 
 void bind_tuning(nanobind::module_& m);

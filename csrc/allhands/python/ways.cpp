@@ -44,7 +44,7 @@ std::vector<WayRow> ways(const std::string& op, std::size_t bytes, int ranks,
   return rows;
 }
 
-// What every image of this program has at the same address: a forked child, too.
+// Has the same address in every image of this program, including a forked child.
 const std::uint64_t kProbe = 0x616c6c68616e6473;
 
 }  // namespace

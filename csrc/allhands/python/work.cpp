@@ -16,16 +16,17 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-// What an object of allhands._C.Work holds. A plain extension type: only such a one can
-// be a base class beside Work, and one is made without running Python code.
+// The contents of an allhands._C.Work object. It is a plain extension type, as only
+// such a type can be a base class beside Work, and as its objects can be made without
+// running Python code.
 struct State {
   PyObject_HEAD;
   std::shared_ptr<Work> work;
-  TransferPtr transfer;  // null: a collective
+  TransferPtr transfer;  // null for a collective
   nb::object communicator;
   nb::object outputs;
 
-  // Throws in a forked child, whose copy of the operation nobody will end.
+  // Throws in a forked child, where nothing ends the copy of the operation.
   Communicator& core() const {
     return nb::inst_ptr<PyCommunicator>(communicator)->core();
   }
@@ -35,7 +36,7 @@ PyTypeObject* type = nullptr;
 
 State& state_of(PyObject* self) { return *reinterpret_cast<State*>(self); }
 
-// Of a method, which Python calls with anything.
+// For a method, which Python may call with any object.
 State& state_of(nb::handle self) {
   if (!PyObject_TypeCheck(self.ptr(), type))
     throw nb::type_error("a method of allhands._C.Work needs one of its objects");
@@ -74,7 +75,7 @@ void destroy(PyObject* self) noexcept {
 
 PyObject* outputs(PyObject* self, void*) noexcept {
   const nb::object& outputs = state_of(self).outputs;
-  // Without any once the garbage collector has taken them.
+  // Empty once the garbage collector has cleared them.
   return outputs.is_valid() ? Py_NewRef(outputs.ptr()) : PyList_New(0);
 }
 
@@ -104,7 +105,7 @@ nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
   return self;
 }
 
-// This thread carries the operation out, if it has not begun, or moves the messages.
+// This thread carries out the operation, if it has not begun, or moves the messages.
 bool wait(nb::handle self, nb::handle timeout) {
   State& state = state_of(self);
   Communicator& core = state.core();
@@ -124,7 +125,7 @@ bool wait(nb::handle self, nb::handle timeout) {
 
 void add_done_callback(nb::handle self, nb::object callback) {
   State& state = state_of(self);
-  // Freed under the GIL, whichever thread runs it.
+  // Freed under the GIL, whichever thread frees it.
   auto held = std::shared_ptr<nb::object>(new nb::object(std::move(callback)),
                                           [](nb::object* object) {
                                             const nb::gil_scoped_acquire gil;
@@ -149,7 +150,7 @@ nb::object envelope(nb::handle self) {
   const State& state = state_of(self);
   const TransferPtr& transfer = state.transfer;
   if (!transfer || transfer->is_send) return nb::none();
-  // Before it has ended another thread may write what came.
+  // Until it has ended, another thread may write these values.
   if (!state.work->is_completed()) return nb::make_tuple(kAnySource, 0, 0);
   return nb::make_tuple(transfer->source, transfer->came_tag, transfer->came_bytes);
 }

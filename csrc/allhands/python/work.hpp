@@ -8,11 +8,11 @@
 
 namespace allhands::python {
 
-// The allhands.Work of a queued collective, which writes `outputs`; keeps its
+// The allhands.Work of a queued collective, which writes `outputs`. Keeps its
 // communicator alive.
 nanobind::object wrap(std::shared_ptr<Work> work, nanobind::object communicator,
                       nanobind::list outputs);
-// That of a posted transfer; keeps its communicator alive.
+// The Work of a posted transfer. Keeps its communicator alive.
 nanobind::object wrap(TransferPtr transfer, nanobind::object communicator,
                       nanobind::list outputs);
 
