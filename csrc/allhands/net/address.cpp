@@ -50,7 +50,7 @@ void look_up(const std::string& host, std::uint16_t port, Lookup& lookup) {
   lookup.finished.notify_all();
 }
 
-// False when the limits ended first.
+// Returns false if the limits ended first.
 bool wait_finished(Lookup& lookup, const Limits& limits) {
   std::unique_lock lock(lookup.mutex);
   const WaitEnd end = Wait(limits).sleep_on(lookup.finished, lock,

@@ -1,4 +1,4 @@
-// Where a socket is: an IPv4 or IPv6 address and a port.
+// The address of a socket: an IPv4 or IPv6 address and a port.
 #pragma once
 
 #include <sys/socket.h>
@@ -24,9 +24,9 @@ class Address {
   int family() const { return storage_.ss_family; }
   std::uint16_t port() const;
   void set_port(std::uint16_t port);
-  // The IPv6 wildcard, which stands for IPv4 too.
+  // Whether it is the IPv6 wildcard, which stands for IPv4 too.
   bool is_any_ipv6() const;
-  // 127.0.0.0/8 or ::1, also as IPv6 writes IPv4.
+  // Whether it is in 127.0.0.0/8 or ::1, also in IPv6's notation of IPv4.
   bool is_loopback() const;
   // "10.0.0.3", "::1" or "fe80::1%eth0"
   std::string host() const;
@@ -38,13 +38,13 @@ class Address {
   socklen_t size_ = 0;
 };
 
-// The address that `host` is, where it is literal; no name is looked up.
+// The address that `host` denotes if it is a literal; no name is looked up.
 std::optional<Address> literal_address(const std::string& host, std::uint16_t port);
 
-// Every address of `host`, in the system's order of preference; `host` may be literal
-// ("10.0.0.3", "::1", "fe80::1%eth0") and is then never looked up. Empty where the name
-// is not known, with the system's words in `problem`. The look-up cannot be broken off,
-// so it runs in a thread of its own; an interrupt or the deadline ends the waiting.
+// Every address of `host`, in the system's order of preference. `host` may be a literal
+// ("10.0.0.3", "::1", "fe80::1%eth0"), which is never looked up. Empty if the name is
+// unknown, with the system's message in `problem`. A look-up cannot be cancelled, so it
+// runs in a thread of its own; an interrupt or the deadline ends only the wait.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port,
                              const Limits& limits, std::string& problem);
 

@@ -18,7 +18,7 @@
 namespace allhands {
 namespace {
 
-// Of a datagram that is never sent: the discard service.
+// The port of a datagram that is never sent: the discard service.
 constexpr std::uint16_t kAnyPort = 9;
 
 struct FreeList {

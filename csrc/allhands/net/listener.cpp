@@ -15,7 +15,8 @@
 namespace allhands {
 namespace {
 
-// With port 0 the first address picks; another address may have that one taken.
+// With port 0 the first address gets a free port, which may be taken on another
+// address.
 constexpr int kMaxPicks = 16;
 
 Error port_taken(const std::string& host, std::uint16_t port) {
@@ -44,7 +45,7 @@ bool is_literal(const std::string& host) {
          host.find_first_not_of("0123456789.") == std::string::npos;
 }
 
-// Those of this machine that other hosts know.
+// Adds the addresses by which other hosts know this machine.
 void add_outer_addresses(std::vector<Address>& addresses, std::uint16_t port,
                          const Limits& limits) {
   std::string problem;
@@ -56,7 +57,7 @@ void add_outer_addresses(std::vector<Address>& addresses, std::uint16_t port,
 
 struct Attempt {
   std::vector<Fd> sockets;
-  int code = 0;  // why an address got none
+  int code = 0;  // why an address got no socket
 };
 
 Attempt listen_at_each(std::vector<Address> addresses, std::uint16_t port) {
@@ -97,7 +98,7 @@ std::vector<Fd> listen_on(const std::string& host, std::uint16_t port,
   Attempt attempt;
   for (int i = 0; i < kMaxPicks; ++i) {
     attempt = listen_at_each(addresses, port);
-    // An address that this machine does not have is passed over while there are others.
+    // An address that this machine does not have is skipped if there are others.
     if (!attempt.sockets.empty() && attempt.code != EADDRINUSE)
       return std::move(attempt.sockets);
     if (port != 0 || attempt.code != EADDRINUSE) break;
@@ -110,7 +111,7 @@ Fd adopt_listener(int fd, std::uint16_t port) {
   Fd socket(fd);
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0) {
-    socket.release();  // not open: not ours to close
+    socket.release();  // not open, so not ours to close
     throw system_error(ErrorKind::Value, "master_listen_fd " + std::to_string(fd),
                        errno);
   }

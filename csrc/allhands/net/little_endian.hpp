@@ -1,4 +1,4 @@
-// Integers on the wire: little-endian, whatever the host is.
+// Integers on the wire are little-endian, whatever the host is.
 #pragma once
 
 #include <cstddef>

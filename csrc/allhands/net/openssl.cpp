@@ -16,7 +16,7 @@ constexpr const char* kLibrary = "libssl.so.3";
                   "openssl-libs) or unset ALLHANDS_TLS");
 }
 
-// libssl depends on libcrypto, so its handle leads to the functions of both.
+// libssl depends on libcrypto, so its handle gives the functions of both.
 template <class Function>
 void find(void* library, const char* name, Function& function) {
   void* const found = ::dlsym(library, name);

@@ -1,6 +1,6 @@
-// The functions of OpenSSL that this package calls. The library is loaded when somebody
-// first asks for them, so a process that encrypts nothing needs no OpenSSL. They are
-// declared here, since building the package takes no headers of OpenSSL either.
+// The functions of OpenSSL that this package calls. The library is loaded on first use,
+// so a process that encrypts nothing needs no OpenSSL. The functions are declared here,
+// so that building the package needs no headers of OpenSSL either.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,10 @@ struct OpenSsl {
   static constexpr unsigned kIgnoreEof = 1u << 7;  // SSL_OP_IGNORE_UNEXPECTED_EOF
   static constexpr std::uint64_t kNoAtExit = 0x00080000;  // OPENSSL_INIT_NO_ATEXIT
 
-  // Throws Backend where there is no OpenSSL of version 3.
+  // Throws Backend if there is no OpenSSL of version 3.
   static const OpenSsl& loaded();
 
-  // Why the last call of this thread failed; forgets it.
+  // Why the last call of this thread failed; clears the error.
   std::string problem() const;
 
   int (*init_ssl)(std::uint64_t options, const void* settings);

@@ -1,4 +1,4 @@
-// Many file descriptors, one thread: level-triggered epoll.
+// Waiting for many file descriptors in one thread: level-triggered epoll.
 #pragma once
 
 #include <sys/epoll.h>
@@ -15,21 +15,22 @@ namespace allhands {
 // What one file descriptor is ready for.
 struct Readiness {
   int fd;
-  bool is_readable;  // also: closed by the peer, or failed; reading tells
+  bool is_readable;  // also if the peer closed it, or it failed; reading tells
   bool is_writable;
 };
 
-// Waits for many file descriptors. Belongs to one thread. A descriptor is to be
-// removed, or closed by its last owner, before its number is used again.
+// Waits for many file descriptors. Belongs to one thread. A descriptor must be removed,
+// or closed by its last owner, before its number is used again.
 class Poller {
  public:
   Poller();
 
   void add(int fd);  // for reading
-  // From now on for these; for neither: only for a failure.
+  // From now on waits for these; for neither: only for a failure.
   void watch(int fd, bool is_readable, bool is_writable);
   void remove(int fd);
-  // Waits until something is ready or `limit` has passed; rounds up to milliseconds.
+  // Waits until a descriptor is ready or `limit`, rounded up to milliseconds, has
+  // passed.
   std::span<const Readiness> wait(std::chrono::nanoseconds limit);
 
  private:

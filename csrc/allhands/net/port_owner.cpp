@@ -1,5 +1,5 @@
-// /proc/net/tcp{,6} gives the inode of the listening socket, /proc/<pid>/fd the process
-// that has it open.
+// /proc/net/tcp{,6} gives the inode of the listening socket, and /proc/<pid>/fd the
+// process that has it open.
 #include "allhands/net/port_owner.hpp"
 
 #include <algorithm>
@@ -40,8 +40,8 @@ std::string listening_inode(const char* table, std::uint16_t port) {
   return "";
 }
 
-// Calls visit(entry) for each entry until it says true. What vanishes meanwhile, or may
-// not be looked at, is passed over.
+// Calls visit(entry) for each entry until that returns true. Entries that vanish
+// meanwhile, or that this process may not see, are skipped.
 template <typename Visit>
 bool any_entry(const fs::path& folder, const Visit& visit) {
   std::error_code code;

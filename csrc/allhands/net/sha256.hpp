@@ -1,6 +1,6 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104): how two processes of a job prove to
-// each other that they know its secret. Small inputs only, so it is written for
-// reading.
+// SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104), by which two processes of a job
+// prove to each other that they know its secret. The inputs are small, so the code is
+// written to be easy to read.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ using Digest = std::array<std::uint8_t, 32>;
 class Sha256 {
  public:
   void update(std::string_view bytes);
-  // Ends the message; the object is used up.
+  // Ends the message; the object cannot be used afterwards.
   Digest finish();
 
  private:

@@ -12,17 +12,17 @@
 namespace allhands {
 namespace {
 
-// What the kernel allows (net.core.somaxconn, 4096 by default): thousands of ranks
-// connect in the same instant.
+// The kernel's limit (net.core.somaxconn, 4096 by default): thousands of ranks connect
+// at the same moment.
 constexpr int kBacklog = 4096;
 
 Fd make_socket(int family) {
   return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
-// Of Linux 6.15 and newer, which the headers may not know yet. After a cut the kernel
-// sends again at intervals that double each time: one of 3 s would be noticed to be
-// over after 6 s, and a peer would count as silent that is not.
+// An option of Linux 6.15 and newer, which the headers may not have yet. After a cut
+// the kernel sends again at intervals that double each time. So a cut of 3 s could end
+// unnoticed until 6 s had passed, and the peer would wrongly count as silent.
 constexpr int kTcpRtoMaxMs = 44;
 constexpr int kLongestRetryMs = 1000;
 
@@ -35,7 +35,7 @@ Fd fail(int code) {
   return Fd();
 }
 
-// poll() until something is ready. False when the limits ended first.
+// Polls until something is ready. Returns false if the limits ended first.
 bool poll_until(pollfd* entries, nfds_t count, const Limits& limits) {
   const Wait wait(limits);
   while (true) {
@@ -55,7 +55,7 @@ bool poll_until(pollfd* entries, nfds_t count, const Limits& limits) {
 Fd listen_at(const Address& address) {
   Fd socket = make_socket(address.family());
   if (!socket.is_open()) return socket;
-  // A port of a server that has just gone (TIME_WAIT) is free; one in use is not.
+  // Allows the port of a server that has just ended (TIME_WAIT), but not one in use.
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6)
     set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, address.is_any_ipv6() ? 0 : 1);
@@ -83,7 +83,7 @@ Fd start_connecting(const Address& address, int& code) {
 Fd connect_to(const Address& address, const Limits& limits, std::string& problem) {
   int code = 0;
   Fd socket = start_connecting(address, code);
-  if (code == EMFILE)  // nothing that waiting for the peer would mend
+  if (code == EMFILE)  // waiting for the peer would not help
     throw system_error(ErrorKind::Network, "connect to " + address.text(), code);
   if (code == 0)
     code = wait_ready(socket.get(), Direction::Write, limits)
@@ -112,8 +112,9 @@ Address local_address(int socket) {
 void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 15);  // s of silence before probing
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // s between probes
+  // Seconds of silence before probes.
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);  // seconds between probes
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
   set_option(socket, IPPROTO_TCP, kTcpRtoMaxMs, kLongestRetryMs);
 }

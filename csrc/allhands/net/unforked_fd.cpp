@@ -9,7 +9,8 @@
 namespace allhands {
 namespace {
 
-// What a child has to close. A fork waits for who changes it.
+// The descriptors that a child must close. A fork waits for threads that change the
+// list.
 class OpenOnes {
  public:
   OpenOnes() {
@@ -17,7 +18,7 @@ class OpenOnes {
                      [] { all().close(); });
   }
 
-  // It outlives all who use it.
+  // The object outlives all its users.
   static OpenOnes& all() {
     static auto* const ones = new OpenOnes;
     return *ones;
@@ -33,7 +34,7 @@ class OpenOnes {
   }
 
  private:
-  // The child's copies of those who own them are never used, nor destroyed.
+  // The child's copies of the owners are never used or destroyed.
   void close() {
     for (const int fd : fds_) ::close(fd);
     fds_.clear();

@@ -1,5 +1,5 @@
-// A file descriptor of which no child of fork() keeps a copy: while one did, the peer
-// of a socket would not see that this process has ended.
+// A file descriptor of which no child of fork() keeps a copy. With a copy, the peer of
+// a socket would not see that this process has ended.
 #pragma once
 
 #include <utility>

@@ -13,7 +13,8 @@ Wakeup::Wakeup() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 }
 
 void Wakeup::notify() {
-  // Fails only when the counter is full, and then it is readable already.
+  // This fails only if the counter is full, and then the descriptor is readable
+  // already.
   (void)::eventfd_write(fd_.get(), 1);
 }
 

@@ -1,4 +1,5 @@
-// A file descriptor that one thread makes readable to wake another out of its poller.
+// A file descriptor that one thread makes readable to wake another one out of its
+// poller.
 #pragma once
 
 #include "allhands/base/fd.hpp"
@@ -11,7 +12,7 @@ class Wakeup {
 
   int fd() const { return fd_.get(); }
   void notify();  // from any thread
-  void clear();   // it is readable no more
+  void clear();   // makes it unreadable again
 
  private:
   Fd fd_;
