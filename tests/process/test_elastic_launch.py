@@ -431,3 +431,25 @@ def test_nothing_is_left_of_a_job_whose_program_is_killed(tmp_path):
     # The pipe ends once no rank holds it, nor the guard.
     out, _ = process.communicate(timeout=LIMIT)
     assert out == ""
+
+
+def test_each_job_has_a_secret_of_its_own(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        def secret():
+            return os.environ["ALLHANDS_SECRET"]
+        """,
+        """
+        before = dict(os.environ)
+        jobs = [elastic_launch(config(2), secret)() for _ in range(2)]
+        assert dict(os.environ) == before
+        os.environ["ALLHANDS_SECRET"] = "mine"
+        given = elastic_launch(config(1), secret)()
+        print(json.dumps([[*job.values()] for job in (*jobs, given)]))
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    (first, same), (second, _), [given] = json.loads(done.stdout)
+    assert first == same != second
+    assert given == "mine"

@@ -10,8 +10,8 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,8 +68,8 @@ class Launch:
     def run(self, tells_end: bool = True) -> Outcome:
         """Run the ranks to their end, and say how they ended.
 
-        It sets ALLHANDS_SECRET in the environment of this process, which the ranks
-        inherit, if the job has one node and the variable is not set yet.
+        The ranks inherit the environment of this process. If the job has one node and
+        ALLHANDS_SECRET is not set, the variable has a secret of the job meanwhile.
 
         Args:
             tells_end: whether to write on stderr what ended the job. Else the caller
@@ -86,6 +86,7 @@ class Launch:
         if self.num_workers > 1:
             find_figures()
         with (
+            _secret_of_its_own(self.meeting.num_nodes == 1),
             self._met() as joined,
             folder_within(self.dumps) as dumps,  # no signal ends this process now
         ):
@@ -113,7 +114,6 @@ class Launch:
         """Join the job: its store, and the place of this node in it."""
         meeting = self.meeting
         if meeting.num_nodes == 1:
-            os.environ.setdefault(settings.secret.name, secrets.token_hex(32))
             return alone(
                 meeting.address,
                 meeting.port,
@@ -153,6 +153,20 @@ class Launch:
             dumps=dumps,
             inherited=self.inherited,
         )
+
+
+@contextmanager
+def _secret_of_its_own(is_alone: bool) -> Iterator[None]:
+    """Let a job of one node have a secret, if the environment has none for it."""
+    name = settings.secret.name
+    if not is_alone or name in os.environ:
+        yield
+        return
+    os.environ[name] = secrets.token_hex(32)
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
 
 
 def check_numbers(given: Any, spelled: Callable[[str], str]) -> None:
