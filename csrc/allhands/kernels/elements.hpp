@@ -1,6 +1,7 @@
-// How elements of each kind lie in memory (Stored, a vector) and how they are worked on
-// (Lanes, as many vectors as there are parts): widen() makes each part, narrow() goes
-// back. Only for the translation units of reduce_table.hpp; see lanes.hpp.
+// How elements of each kind are stored in memory (Stored, a vector) and in which form
+// they are computed with (Lanes, one vector for each part). widen() makes a part,
+// narrow() converts back. Only for the translation units of reduce_table.hpp; see
+// lanes.hpp.
 #pragma once
 
 #include "allhands/kernels/lanes.hpp"
@@ -10,8 +11,8 @@ namespace {
 
 using Words = FullVector<std::uint32_t>;
 
-// What kinds of elements have in common. T: what is computed with. kStoredSize: bytes
-// of an element in memory.
+// What all kinds of elements have in common. T is the type that is computed with;
+// kStoredSize is the size of an element in memory, in bytes.
 template <class T, std::size_t kStoredSize, int kNumParts = 1>
 struct Elements {
   using Scalar = T;
@@ -22,20 +23,20 @@ struct Elements {
   static constexpr std::size_t kSize = kStoredSize;
 };
 
-// Sign and payload of a NaN depend on operand order and CPU: results have only this
-// one. So narrow() meets no other.
+// Sign and payload of a NaN depend on operand order and CPU, so all NaN results become
+// this one. narrow() meets no other.
 template <class V>
 ALLHANDS_INLINE V one_nan(V x) {
   return x == x ? x : V{} + __builtin_nanf("");
 }
 
-// Elements that are computed with as they are.
+// Elements that are computed with in their own type.
 template <class T>
 struct Numbers : Elements<T, sizeof(T)> {
   using Stored = FullVector<T>;
   template <int kVectors>
   static ALLHANDS_INLINE bool has_special(const Stored (&x)[kVectors]) {
-    Words differences{};  // a finite number less itself is +0
+    Words differences{};  // a finite number minus itself is +0
     for (const Stored& lanes : x) differences |= bits_as<Words>(lanes - lanes);
     return any(differences);
   }
@@ -43,8 +44,8 @@ struct Numbers : Elements<T, sizeof(T)> {
   static ALLHANDS_INLINE Stored narrow(const Stored (&x)[1]) { return x[0]; }
 };
 
-// Integers of 8 and 16 bits that are computed with as floats: parts as of BFloat16s, of
-// each 32-bit word. C's conversion back rounds toward zero.
+// Integers of 8 and 16 bits that are computed with as floats. Each 32-bit word has
+// parts as in BFloat16s. C's conversion back rounds toward zero.
 template <class T>
 struct SmallIntegers : Elements<float, sizeof(T), 4 / sizeof(T)> {
   using Base = Elements<float, sizeof(T), 4 / sizeof(T)>;
@@ -85,8 +86,8 @@ struct LargeIntegers : Elements<double, sizeof(T)> {
   }
 };
 
-// Integers of 64 bits in halves, so that there is room for sums. Signed ones are moved
-// up by 2**63 meanwhile, and both halves are unsigned.
+// Integers of 64 bits in two halves, so that there is room for sums. Signed integers
+// are shifted by 2**63 meanwhile, so that both halves are unsigned.
 template <class T>
 struct SplitIntegers : Elements<std::uint64_t, 8, 2> {
   using Stored = FullVector<std::uint64_t>;
@@ -94,13 +95,13 @@ struct SplitIntegers : Elements<std::uint64_t, 8, 2> {
   static ALLHANDS_INLINE Lanes widen(Stored x, int part) {
     return part == 0 ? x & 0xffffffffu : (x ^ kMove) >> 32;
   }
-  // A half that is more than 32 bits carries.
+  // A half of more than 32 bits carries over.
   static ALLHANDS_INLINE Stored join(Lanes lower, Lanes upper) {
     return ((upper << 32) + lower) ^ kMove;
   }
 };
 
-// Elements of bool: any nonzero byte is true, only 0 and 1 are written.
+// Elements of bool: any nonzero byte is true; only 0 and 1 are written.
 struct Truths : Elements<std::uint8_t, 1> {
   using Stored = FullVector<std::uint8_t>;
   static ALLHANDS_INLINE Lanes widen(Stored x, int) {
@@ -109,8 +110,8 @@ struct Truths : Elements<std::uint8_t, 1> {
   static ALLHANDS_INLINE Stored narrow(const Parts& x) { return x[0]; }
 };
 
-// Whether any of vectors of 16-bit floats is infinite or NaN: not below infinity's
-// bits.
+// Whether any of the 16-bit floats is infinite or NaN: its bits are not below
+// infinity's.
 template <std::int16_t kInfinity, class Stored, int kVectors>
 ALLHANDS_INLINE bool has_special_16_bit(const Stored (&x)[kVectors]) {
   using Halves = Vector<std::int16_t, sizeof(Stored) / 2>;
@@ -123,7 +124,8 @@ ALLHANDS_INLINE bool has_special_16_bit(const Stored (&x)[kVectors]) {
 }
 
 // bfloat16, the upper half of a float32. Of each pair in a 32-bit word, one part
-// works on the lower (even) element, the other on the upper: no lane ever moves.
+// handles the lower (even) element and the other part the upper one, so no lane ever
+// moves.
 struct BFloat16s : Elements<float, 2, 2> {
   using Stored = Words;
   static ALLHANDS_INLINE Lanes widen(Stored x, int part) {
@@ -138,8 +140,8 @@ struct BFloat16s : Elements<float, 2, 2> {
   }
 
  private:
-  // To nearest even, in the upper half: what is below carries into it when more than
-  // half, or half and the result would be odd.
+  // Rounds to nearest even, in the upper half. The lower half carries into it if it is
+  // more than half, or exactly half and the result would be odd.
   static ALLHANDS_INLINE Words round(Lanes x) {
     const auto bits = bits_as<Words>(x);
     return bits - ((~(bits >> 16) & 1u) | 0xffff8000u);
@@ -158,7 +160,8 @@ struct Float16s : Elements<float, 2> {
 
  private:
 #if defined(ALLHANDS_AVX512)
-  // Masked, as GCC 12 warns about its own header's unmasked intrinsics; same code.
+  // Masked, as GCC 12 warns about the unmasked intrinsics of its own header; the code
+  // is the same.
   static constexpr __mmask16 kAll = 0xffff;
   static ALLHANDS_INLINE Lanes to_float32(Stored x) {
     return bits_as<Lanes>(_mm512_maskz_cvtph_ps(kAll, bits_as<__m256i>(x)));
@@ -177,7 +180,7 @@ struct Float16s : Elements<float, 2> {
   }
 #else
   // 2**112 moves the exponent from float16's bias (15) to float32's (127); the product
-  // is exact for subnormals too. Infinity and NaN get their exponent by hand.
+  // is exact for subnormals too. Infinity and NaN get their exponent explicitly.
   static ALLHANDS_INLINE Lanes to_float32(Stored x) {
     const Words half = __builtin_convertvector(x, Words);
     const Words magnitude = (half & 0x7fffu) << 13;
@@ -205,7 +208,8 @@ struct Float16s : Elements<float, 2> {
 };
 
 // Floats as signed integers in the order of their values, for MIN and MAX: -0 is below
-// +0, and NaN beyond the end that wins. T is as wide as the float, kInfinity its bits.
+// +0, and NaN is beyond the end that wins. T is as wide as the float; kInfinity is the
+// bits of infinity.
 template <class T, T kInfinity, bool kIsMax>
 struct Ordered : Elements<T, sizeof(T)> {
   using Stored = FullVector<T>;

@@ -1,10 +1,11 @@
-// The floating-point environment of a thread, for reductions.
+// The floating-point environment of a thread during reductions.
 //
-// A thread may flush subnormals to zero (torch.set_flush_denormal, libraries built with
-// -ffast-math, and whatever thread it starts), round upwards, or have traps. What a
-// rank reduces goes to the others, so all of them compute as IEEE 754 has it: rounding
-// to nearest even, with subnormals, without traps. Reading the environment takes 2 ns,
-// writing it ten times as long: that is done only where it differs.
+// A thread may flush subnormals to zero (through torch.set_flush_denormal or libraries
+// built with -ffast-math, also in threads that it starts), round upwards, or have traps
+// enabled. What a rank reduces goes to other ranks, so all of them compute as IEEE 754
+// says: they round to nearest even, keep subnormals, and have no traps. Reading the
+// environment takes 2 ns, writing it ten times as long, so it is written only if it
+// differs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace allhands {
 
-// Sets the default environment of the calling thread, and at its end the one before.
+// Sets the default environment of the calling thread, and restores the previous one at
+// the end.
 class DefaultFloatEnvironment {
  public:
   DefaultFloatEnvironment() : before_(read()) {
@@ -48,7 +50,7 @@ class DefaultFloatEnvironment {
   static void write(Control control) { asm volatile("msr fpcr, %0" ::"r"(control)); }
   static bool is_default(Control control) { return control == kDefault; }
 #else
-  using Control = int;  // how it rounds: all that C++ knows of
+  using Control = int;  // the rounding mode, which is all that C++ knows
   static constexpr Control kDefault = FE_TONEAREST;
   static Control read() { return std::fegetround(); }
   static void write(Control control) { std::fesetround(control); }

@@ -1,8 +1,9 @@
 // Vectors of the widest kind that the compiler's flags allow, in GCC's vector language.
 //
-// Only for the translation units of reduce_table.hpp. All here is local to the one that
-// includes it and always inlined, and no function is taken from std: an inline one
-// that the linker could share would carry wide instructions to CPUs without them.
+// Only for the translation units of reduce_table.hpp. Everything here is local to the
+// translation unit that includes it and is always inlined, and no function of std is
+// used: the linker could share an inline function, and so carry wide instructions to
+// CPUs without them.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ constexpr std::size_t kVectorBytes = 32;
 constexpr std::size_t kVectorBytes = 16;
 #endif
 
-// A vector of so many T, as GCC names it.
+// A vector of kLanes T, in GCC's notation.
 template <class T, std::size_t kLanes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kLanes * sizeof(T))));
@@ -34,7 +35,7 @@ struct VectorOf {
 template <class T, std::size_t kLanes>
 using Vector = typename VectorOf<T, kLanes>::type;
 
-// As many T as one register holds.
+// The number of T that one register holds.
 template <class T>
 inline constexpr std::size_t kFullLanes = kVectorBytes / sizeof(T);
 template <class T>
@@ -45,7 +46,7 @@ ALLHANDS_INLINE To bits_as(From from) {
   return reinterpret_cast<To>(from);
 }
 
-// Lane i of the result is lane kFrom(i, lanes of one) of `a` with `b` behind it.
+// Lane i of the result is lane kFrom(i, lanes of one) of `a` followed by `b`.
 template <auto kFrom, class V, int... kLane>
 ALLHANDS_INLINE V shuffle_lanes(V a, V b, std::integer_sequence<int, kLane...>) {
   constexpr int kNumLanes = sizeof...(kLane);
@@ -75,7 +76,7 @@ struct Whole {
   }
 };
 
-// Loads and stores the first `bytes` of a vector, less than all; the rest reads as
+// Loads and stores the first `bytes` of a vector, fewer than all; the rest is loaded as
 // zero.
 struct Partial {
   std::size_t bytes;

@@ -8,9 +8,10 @@
 namespace allhands {
 namespace {
 
-// What every op offers: weigh() is applied to source k, combine() makes one of two, and
-// finish() is applied to what has come of all. Where that may not be finite, settle()
-// is asked instead; it can load the sources again. narrow() makes one of the parts.
+// The functions of every op: weigh() is applied to source k, combine() makes one value
+// of two, and finish() is applied to the combination of all. If that may not be finite,
+// settle() is called instead; it can load the sources again. narrow() makes one of the
+// parts.
 struct Plain {
   Plain(int, const Factor*) {}
   template <class V>
@@ -50,7 +51,7 @@ ALLHANDS_OP(Xor, (a ^ b));
 #undef ALLHANDS_OP
 
 // Multiplies source k by factors[k]; integers wrap. A NaN among the factors loses its
-// payload, as BFloat16s would round that.
+// payload, as BFloat16s would round it.
 template <class T>
 struct PremulSum : Sum {
   PremulSum(int n, const Factor* f) : Sum(n, f), factors(f) {}
@@ -64,8 +65,8 @@ struct PremulSum : Sum {
   const Factor* factors;
 };
 
-// The sum of floats divided by the number of sources; the same bits as by multiplying
-// with its inverse, several times faster, where that is a power of two.
+// The sum of floats divided by the number of sources. If that is a power of two, it is
+// multiplied by its inverse, which gives the same bits several times faster.
 template <class T>
 struct Average : Sum {
   Average(int n, const Factor* f)
@@ -78,14 +79,14 @@ struct Average : Sum {
     return is_power ? sum * (1 / num_sources) : sum / num_sources;
   }
 
-  // For sums that overflowed: adds the sources scaled down such that theirs does not.
+  // For sums that overflowed: adds the sources scaled down so that their sum does not.
   template <class V, class Source>
   V settle(V sum, int n, Source source) const {
     constexpr T kMax = static_cast<T>(sizeof(T) == 4 ? __FLT_MAX__ : __DBL_MAX__);
     V scaled = source(0) * scale;
     for (int k = 1; k < n; ++k) scaled += source(k) * scale;
     V average = scaled / num_sources;
-    const T limit = kMax * scale;  // rounding may have passed the largest source
+    const T limit = kMax * scale;  // rounding may have exceeded the largest source
     const auto is_finite = scaled - scaled == 0;
     average = (is_finite & (average > limit)) ? V{} + limit : average;
     average = (is_finite & (average < -limit)) ? V{} - limit : average;
@@ -98,12 +99,13 @@ struct Average : Sum {
 };
 
 // The sum of SplitIntegers divided by the number of sources, at most kMostSources, and
-// rounded toward zero. In doubles, as no CPU divides lanes of integers: all that is met
-// is a whole number that they hold, but for the inverse. So a quotient is first one of
-// the two whole numbers next to the true one, and the remainder tells which.
+// rounded toward zero. It computes in doubles, as no CPU divides lanes of integers. All
+// values except the inverse are whole numbers that doubles hold. So a quotient is first
+// one of the two whole numbers next to the exact one, and the remainder tells which is
+// right.
 template <class T>
 struct SplitAverage : Sum {
-  static constexpr int kMostSources = 1 << 18;  // 1.5 * 2**32 times that is below 2**51
+  static constexpr int kMostSources = 1 << 18;  // 1.5 * 2**32 times this is below 2**51
   using Integers = FullVector<T>;
   using Doubles = FullVector<double>;
 
@@ -131,7 +133,7 @@ struct SplitAverage : Sum {
   }
 
  private:
-  // Added to a number below 2**51, it leaves the nearest whole one in the low bits.
+  // Added to a number below 2**51, it leaves the nearest whole number in the low bits.
   static constexpr double kRounder = 0x1.8p52;
 
   static ALLHANDS_INLINE Doubles nearest(Doubles x) {
@@ -145,7 +147,7 @@ struct SplitAverage : Sum {
   static ALLHANDS_INLINE Doubles to_double(V x) {
     return bits_as<Doubles>(x + bits_as<V>(Doubles{} + kRounder)) - kRounder;
   }
-  // A comparison gives -1 where it is true. A quotient of 0 is right already.
+  // A comparison gives -1 where it is true. A quotient of 0 is already right.
   template <class Sign>
   static ALLHANDS_INLINE Integers toward_zero(Integers quotient, Sign sign,
                                               Doubles remainder) {
@@ -160,7 +162,7 @@ struct SplitAverage : Sum {
   double inverse;
 };
 
-// PRODUCT of complex numbers, whose real and imaginary parts take turns in the lanes.
+// PRODUCT of complex numbers, whose real and imaginary parts alternate in the lanes.
 struct ComplexProduct : Plain {
   using Plain::Plain;
   template <class V>

@@ -11,7 +11,7 @@
 namespace allhands {
 namespace {
 
-// The fewest dimensions that visit the same addresses in the same order.
+// The smallest list of dimensions that visits the same addresses in the same order.
 std::vector<Dimension> collapse(const std::vector<Dimension>& dimensions) {
   std::vector<Dimension> collapsed;
   for (const Dimension& inner : dimensions) {
@@ -26,7 +26,7 @@ std::vector<Dimension> collapse(const std::vector<Dimension>& dimensions) {
   return collapsed;
 }
 
-// Stands on one element of a strided array and moves forward in C order.
+// A position in a strided array that moves forward in C order.
 class Cursor {
  public:
   Cursor(const Buffer& buffer, std::size_t offset)
@@ -43,7 +43,8 @@ class Cursor {
 
   char* address() const { return address_; }
   std::int64_t stride() const { return dimensions_.back().stride; }
-  // Elements from here to the end of the innermost dimension: one stride apart.
+  // The number of elements from here to the end of the innermost dimension, which are
+  // one stride apart.
   std::size_t run() const {
     return static_cast<std::size_t>(dimensions_.back().size - index_.back());
   }
@@ -78,7 +79,7 @@ void copy_strided(char* to, std::int64_t to_stride, const char* from,
 
 void copy_run(std::size_t size, char* to, std::int64_t to_stride, const char* from,
               std::int64_t from_stride, std::size_t count) {
-  if (to_stride == from_stride) {  // both the element size: one side is contiguous
+  if (to_stride == from_stride) {  // both are the element size: one side is contiguous
     std::memcpy(to, from, count * size);
     return;
   }
@@ -97,8 +98,9 @@ void copy_run(std::size_t size, char* to, std::int64_t to_stride, const char* fr
 }
 
 #if defined(__SSE2__)
-// Any x86-64 has these; wider ones are no faster, memory is the limit. Few of them can
-// be under way, so their data is fetched ahead.
+// Every x86-64 CPU has these instructions; wider ones are no faster, as memory is the
+// limit.
+// Only few loads can be in flight, so the data is prefetched.
 void stream(char* to, const char* from, std::size_t bytes) {
   constexpr std::size_t kVector = sizeof(__m128i);
   constexpr std::size_t kPrefetch = 4096, kCacheLine = 64;
@@ -116,7 +118,7 @@ void stream(char* to, const char* from, std::size_t bytes) {
                      _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
   }
   std::memcpy(to + at, from + at, bytes - at);
-  _mm_sfence();  // before whatever tells others that it is there
+  _mm_sfence();  // before anything tells others that the data is there
 }
 #else
 void stream(char* to, const char* from, std::size_t bytes) {

@@ -1,7 +1,7 @@
 // Copies between an array of any layout and contiguous memory.
 //
-// Elements are numbered in C order of the Buffer's shape; any range of them can be
-// asked for, so a large array can be staged in chunks. Thread-safe as memcpy is: for
+// Elements are numbered in C order of the Buffer's shape. Any range of them can be
+// copied, so a large array can be staged in chunks. Thread-safe as memcpy is: for
 // disjoint memory.
 #pragma once
 
@@ -11,19 +11,19 @@
 
 namespace allhands {
 
-// How a copy writes: streaming stores go past the caches, for outputs so large that
-// nothing of them would be left there anyway. They spare reading what is overwritten.
+// How a copy writes. Streaming stores go past the caches, for outputs so large that the
+// caches would keep nothing of them anyway; they save reading what is overwritten.
 enum class Stores { Cached, Streaming };
 
-// Elements [offset, offset + count) of `from`, to `count` elements at `to`.
-// Strides may be negative or zero.
+// Copies elements [offset, offset + count) of `from` to `to`. Strides may be negative
+// or zero.
 void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to);
 
-// The way back. The elements of `to` must not overlap each other.
+// Copies back. The elements of `to` must not overlap each other.
 void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t count,
             Stores stores = Stores::Cached);
 
-// From array to array, which may be the same one.
+// Copies from array to array, which may be the same one.
 void copy(const Buffer& from, const Buffer& to, std::size_t offset, std::size_t count,
           Stores stores = Stores::Cached);
 

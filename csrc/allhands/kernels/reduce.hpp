@@ -26,16 +26,16 @@
 namespace allhands {
 
 // Throws for a pair that has no meaning, naming the `operation`: Error(Value) for an
-// order of complex numbers, Error(Unsupported) for bitwise on floats, Error(Type) for
-// AVG and PREMUL_SUM on bool.
+// order of complex numbers, Error(Unsupported) for bitwise operations on floats,
+// Error(Type) for AVG and PREMUL_SUM on bool.
 void check_supported(const char* operation, DType dtype, ReduceOp op);
 
 // Throws Error(Value) if `factor` cannot multiply elements of `dtype` in PREMUL_SUM:
-// that of integers must be an integer in [-2**63, 2**64).
+// for integers it must be an integer in [-2**63, 2**64).
 void check_factor(DType dtype, const Factor& factor);
 
 // dst[i] = op over k of sources[k][i], in the order of k. `dst` may be one of the
-// sources but not overlap one otherwise; nothing need be aligned. `factors[k]`
+// sources but not overlap one otherwise; nothing needs to be aligned. `factors[k]`
 // multiplies source k for PREMUL_SUM; other ops ignore it. Throws as the checks do.
 void reduce(DType dtype, ReduceOp op, void* dst, const void* const* sources,
             int num_sources, std::size_t count, const Factor* factors);

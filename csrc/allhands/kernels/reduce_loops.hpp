@@ -1,5 +1,5 @@
-// The reduction kernels: the loop over memory, and the table.
-// Only for the translation units of reduce_table.hpp; see lanes.hpp.
+// The reduction kernels: the loop over memory, and the table. Only for the translation
+// units of reduce_table.hpp; see lanes.hpp.
 #pragma once
 
 #include "allhands/kernels/elements.hpp"
@@ -13,7 +13,7 @@ template <class Element, int kVectors, bool kIsSpecial = false, class Op, class 
 ALLHANDS_INLINE void reduce_step(const Op&, char*, const char* const*, int, std::size_t,
                                  Access);
 
-// A step again with infinities or NaNs in it; `dst` is still as it was.
+// Repeats a step that has infinities or NaNs; `dst` is still unchanged.
 template <class Element, int kVectors, class Op, class Access>
 [[gnu::noinline, gnu::cold]] void special_step(const Op& op, char* dst,
                                                const char* const* sources, int n,
@@ -58,12 +58,13 @@ ALLHANDS_INLINE void reduce_step(const Op& op, char* dst, const char* const* sou
     access.store(dst + at + static_cast<std::size_t>(v) * sizeof(Stored), narrowed[v]);
 }
 
-// How far ahead the sources are fetched, in bytes. They come from other cores' caches
-// or from memory, and a step of the costlier kernels is too long for the CPU to look at
-// enough of the next ones by itself: that alone made 16-bit floats 1.3 times as slow as
-// float32. Past the end too, as long arrays are reduced block by block. What is written
-// is fetched to write to it: where it is also a source, or others have read it before,
-// each store would else wait for the other caches to let go of its line.
+// How far ahead the sources are prefetched, in bytes. They come from other cores'
+// caches or from memory, and a step of the costlier kernels is too long for the CPU to
+// look far enough ahead by itself; that alone made 16-bit floats 1.3 times as slow as
+// float32. Prefetching goes past the end too, as long arrays are reduced block by
+// block. The destination is prefetched for writing: if it is also a source, or others
+// have read it before, each store would otherwise wait for the other caches to release
+// its line.
 constexpr std::size_t kPrefetch = 2048;
 
 template <std::size_t kBytes, bool kToWrite = false>
@@ -119,9 +120,9 @@ void average_one_by_one(void* dst, const void* const* sources, int num_sources,
   }
 }
 
-// In lanes of floats where they hold all sums of num_sources exactly. Then quotients
-// are right too: one that is not whole is further from the next whole number than it
-// can be rounded.
+// Computes in lanes of floats if these hold all sums of num_sources exactly. Then
+// quotients are right too: one that is not whole is further from the next whole number
+// than the rounding error.
 template <class Element>
 void average_integers(void* dst, const void* const* sources, int num_sources,
                       std::size_t count, const Factor* factors) {
@@ -143,7 +144,7 @@ void average_by_shift(void* dst, const void* const* sources, std::size_t count) 
   for (std::size_t i = 0; i < count; ++i) {
     Int128 sum = 0;
     for (int k = 0; k < kNumSources; ++k) sum += load_scalar<T>(sources[k], i);
-    // The shift rounds down, what is negative too, unless it is raised before.
+    // The shift rounds down, so a negative sum is raised before.
     sum += (sum >> 127) & (kNumSources - 1);
     store_scalar(dst, i, static_cast<T>(sum >> kPower));
   }
@@ -163,7 +164,7 @@ void average_64_bit_integers(void* dst, const void* const* sources, int num_sour
     average_one_by_one<T, Int128>(dst, sources, num_sources, count);
 }
 
-// A dtype's kernels, by reduce operation.
+// The kernels of a dtype, by reduce operation.
 struct Row {
   ReduceKernel (&kernels)[kNumReduceOps];
   constexpr ReduceKernel& operator[](ReduceOp op) {
@@ -179,7 +180,7 @@ constexpr void fill_bool(Row row) {
   row[ReduceOp::BitXor] = reduce_lanes<Truths, Xor>;
 }
 
-// Unsigned arithmetic wraps and has the same bits.
+// Unsigned arithmetic wraps and gives the same bits.
 template <class T, class Unsigned>
 constexpr void fill_integers(Row row, ReduceKernel average) {
   row[ReduceOp::Sum] = reduce_lanes<Numbers<Unsigned>, Sum>;
@@ -193,7 +194,7 @@ constexpr void fill_integers(Row row, ReduceKernel average) {
   row[ReduceOp::PremulSum] = reduce_lanes<Numbers<Unsigned>, PremulSum<Unsigned>>;
 }
 
-// Key: the signed integer of the element's size.
+// Key: the signed integer with the element's size.
 template <class Element, class Key, Key kInfinity>
 constexpr void fill_floats(Row row) {
   using T = typename Element::Scalar;

@@ -1,8 +1,8 @@
-// The reduction kernels of one instruction set, and which of them this CPU can run.
+// The reduction kernels of one instruction set, and which sets this CPU can run.
 //
-// One source (reduce_loops.hpp) is compiled once per instruction set, each into a
-// translation unit of its own: reduce_portable.cpp, reduce_avx2.cpp, reduce_avx512.cpp.
-// Tests hold all of them to the same bits.
+// One source (reduce_loops.hpp) is compiled once per instruction set, each time into
+// its own translation unit: reduce_portable.cpp, reduce_avx2.cpp, reduce_avx512.cpp.
+// Tests check that all give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ extern const ReduceTable kPortableReduce;
 extern const ReduceTable kAvx2Reduce;
 extern const ReduceTable kAvx512Reduce;
 
-// The tables that this CPU can run, the fastest first, then null.
+// The tables that this CPU can run, the fastest first, followed by null.
 const ReduceTable* const* runnable_reduce_tables();
 
 }  // namespace allhands
