@@ -17,7 +17,8 @@ struct Place {
 
   int rank_of(int other) const { return round_about(other, root, size); }
   bool is_root() const { return place == 0; }
-  // The lowest bit; of the root, the least power of two that is not below size.
+  // The lowest bit of the place; for the root, the smallest power of two not below
+  // size.
   int reach() const {
     return is_root() ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(size)))
                      : place & -place;
@@ -25,7 +26,7 @@ struct Place {
   int parent() const { return place - reach(); }
   bool is_leaf() const { return !is_root() && (reach() == 1 || place + 1 == size); }
 
-  // Calls body(place, reach) of each child, the one with the largest subtree first.
+  // Calls body(place, reach) for each child, the one with the largest subtree first.
   template <class Body>
   void for_each_child(const Body& body) const {
     for (int distance = reach() / 2; distance >= 1; distance /= 2)
@@ -36,8 +37,9 @@ struct Place {
 };
 
 // Where a participant has the parts of places [first, first + num). The root has them
-// in rank order: in one range or two, into which it and its children cut alike. Others
-// have their subtree in the order of places, from the own part on.
+// in rank order, in one range or two; it and its children cut them the same way. Other
+// participants have the parts of their subtree in the order of places, from their own
+// part on.
 class Subtree {
  public:
   Subtree(const Place& own, const Partition& parts, Memory of_root, Memory of_leaf)
@@ -58,12 +60,12 @@ class Subtree {
       range = {held_, std::exchange(next, next + range.count), range.count};
     return cut;
   }
-  // What goes to the parent, or comes from it.
+  // The parts that go to the parent, or come from it.
   std::vector<Range> all() const {
     const int num = std::min(own_.reach(), own_.size - own_.place);
     return ranges(own_.place, num, own_.parent() == 0);
   }
-  // What comes from a child that reaches so far, or goes to it.
+  // The parts of a child with this reach: they come from it, or go to it.
   std::vector<Range> below(int child, int reach) const {
     return ranges(child, std::min(reach, own_.size - child), own_.is_root());
   }
@@ -102,7 +104,7 @@ Schedule binomial_reduce(int rank, int size, int root, std::size_t count) {
     sum = to;
   }
   if (own.is_root())
-    schedule.add({Step::copy(sum, to)});  // of one participant
+    schedule.add({Step::copy(sum, to)});  // with one participant
   else
     schedule.add({Step::send(own.rank_of(own.parent()), sum)});
   return schedule;

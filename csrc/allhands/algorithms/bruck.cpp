@@ -14,7 +14,8 @@ void add_receives(Round& round, int peer, const std::vector<Range>& ranges) {
 }
 
 // Calls body(distance, num) for every exchange of a round in which each participant has
-// its first `have` positions: the peer `distance` after it has the `num` that it gets.
+// its first `have` positions. The participant gets `num` positions from the peer
+// `distance` after it.
 template <class Body>
 void for_each_exchange(int size, int have, int radix, const Body& body) {
   for (int j = 1; j < radix && j * have < size; ++j)
@@ -118,7 +119,8 @@ Schedule gather_all_reduce(int rank, int size, std::size_t count, int radix) {
 
 namespace {
 
-// Copies of as few steps as may be: neighbours that stay neighbours go together.
+// Copies in as few steps as possible: ranges that are neighbours on both sides are
+// merged.
 class Copies {
  public:
   void add(const Range& from, const Range& to) {
@@ -140,12 +142,12 @@ class Copies {
 
 }  // namespace
 
-// In the round of distance d goes, to the peer d after it, what is for positions whose
-// number has the bit d: packed before, so that it is one message. What came is left
-// where it came and packed from there.
+// In the round of distance d, the data for positions whose number has the bit d goes to
+// the peer d after this one. It is packed before, into one message. Received data stays
+// where it arrived, and is packed from there.
 Schedule bruck_all_to_all(int rank, int size, std::size_t count) {
   const Partition parts = Partition::equal(count, size);
-  std::vector<Range> at;  // what is for each position
+  std::vector<Range> at;  // where the data for each position is
   for (int i = 0; i < size; ++i)
     at.push_back(parts.part(Memory::Input, round_about(rank, i, size)));
   const std::size_t half = static_cast<std::size_t>(size / 2) * count;
@@ -167,7 +169,7 @@ Schedule bruck_all_to_all(int rank, int size, std::size_t count) {
                        {Memory::Scratch, arrivals, length})});
     arrivals += length;
   }
-  // What arrived at position i came from i before this one.
+  // What arrived at position i came from the participant i before this one.
   Copies unpacking;
   for (int i = 0; i < size; ++i)
     unpacking.add(at[static_cast<std::size_t>(i)],

@@ -5,8 +5,8 @@
 namespace allhands {
 namespace {
 
-// Whether there is a chunk i. A chain's steps are told by the time at which they come:
-// chunk i is sent `hops` links later at time i + hops.
+// Whether there is a chunk i. The steps of a chain are described by the time at which
+// they happen: chunk i is sent `hops` links later at time i + hops.
 bool exists(const Partition& chunks, int i) { return i >= 0 && i < chunks.size(); }
 
 }  // namespace
@@ -33,7 +33,7 @@ Schedule chain_reduce(int rank, int size, int root, std::size_t count,
                       std::size_t chunk) {
   const Partition chunks = Partition::chunks(count, chunk);
   const int last = size - 1;
-  // What came at one time is sent at the next: two places are enough.
+  // What arrives at one time is sent at the next, so two places are enough.
   const auto sum = [&](int i) -> Range {
     if (rank == 0) return chunks.part(Memory::Input, i);
     if (rank == last && rank == root) return chunks.part(Memory::Output, i);
@@ -60,7 +60,8 @@ Schedule chain_reduce(int rank, int size, int root, std::size_t count,
 Schedule chain_all_reduce(int rank, int size, std::size_t count, std::size_t chunk) {
   const Partition chunks = Partition::chunks(count, chunk);
   const int last = size - 1;
-  const int hops_back = last + (last - rank);  // of the result, when this one sends it
+  // Of the result, when this participant sends it.
+  const int hops_back = last + (last - rank);
   const auto sum = [&](int i) {
     return chunks.part(rank == 0 ? Memory::Input : Memory::Output, i);
   };

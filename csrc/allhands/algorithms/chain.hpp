@@ -1,9 +1,9 @@
-// Pipelined chains: each participant passes an array on to the next one, chunk by chunk
-// of at most `chunk` elements, all of them at the same time.
+// Pipelined chains: each participant passes an array on to the next one, in chunks of
+// at most `chunk` elements; all participants do so at the same time.
 //
-// `size` - 1 steps until the first chunk is at the end, and one more for each further
-// chunk. In the end each link has carried the array once in each direction at most. For
-// large arrays of few participants.
+// It takes `size` - 1 steps until the first chunk is at the end, and one more for each
+// further chunk. Each link carries the array at most once in each direction. For large
+// arrays and few participants.
 //
 // Order: the rank order, from participant 0 on. Each addition is rounded.
 #pragma once
@@ -14,17 +14,17 @@
 
 namespace allhands {
 
-// Input of the root becomes Output of all others, from the root on round to the one
-// before it.
+// Input of the root becomes Output of all others, from the participant after the root
+// to the one before it.
 Schedule chain_broadcast(int rank, int size, int root, std::size_t count,
                          std::size_t chunk);
 
-// The Inputs become Output of the root. The last participant passes the result on to
-// it.
+// The Inputs are reduced into Output of the root. The last participant passes the
+// result on to the root.
 Schedule chain_reduce(int rank, int size, int root, std::size_t count,
                       std::size_t chunk);
 
-// The same for every participant: sums go forward, and results come back meanwhile.
+// The same for every participant: sums go forward while results come back.
 Schedule chain_all_reduce(int rank, int size, std::size_t count, std::size_t chunk);
 
 }  // namespace allhands

@@ -1,6 +1,6 @@
-// Which algorithm carries out a task: the one whose estimate is the least.
+// Which algorithm carries out a task: the one with the lowest estimate.
 //
-// A pure function of what all participants know alike, so all choose the same one.
+// It depends only on what all participants know, so all choose the same algorithm.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace allhands {
 
-// An algorithm with the value of its parameter, and what it is expected to take.
+// An algorithm with the value of its parameter, and the time it is expected to take.
 struct Choice {
   const Algorithm* algorithm;
   std::size_t value;
@@ -22,12 +22,12 @@ struct Choice {
   }
 };
 
-// All ways to carry out a task on elements of so many bytes, each algorithm with the
+// All ways to carry out a task on elements of `element` bytes: each algorithm, with the
 // values of its parameter that may be the best.
 std::vector<Choice> choices(const Task& task, std::size_t element, const Costs& costs);
 
-// The best of them. `as_on_one_host`: of those that reduce as one host does, in rank
-// order and rounded once; every collective has one.
+// The best of them. `as_on_one_host`: only of those that reduce as one host does, in
+// rank order and rounded once; every collective has one.
 Choice choose(const Task& task, std::size_t element, const Costs& costs,
               bool as_on_one_host = false);
 

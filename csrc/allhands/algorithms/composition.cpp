@@ -5,8 +5,8 @@
 namespace allhands {
 namespace {
 
-// What is sent to the root is empty: it tells the root when to go on. If the root sent
-// what it has in one go, it would stand in the way of what others need first.
+// Messages to the root are empty, and only tell it when to go on. If the root sent all
+// its data at once, this would delay what others need first.
 Schedule with_nothing_for(int root, const Schedule& schedule) {
   Schedule changed;
   for (Round round : schedule.rounds) {
@@ -17,7 +17,7 @@ Schedule with_nothing_for(int root, const Schedule& schedule) {
   return changed;
 }
 
-// As the root does it, that has all already.
+// As the root does it, which already has all data.
 Schedule with_nothing_received(const Schedule& schedule) {
   Schedule changed;
   for (Round round : schedule.rounds) {

@@ -1,6 +1,6 @@
-// The root exchanges with each participant itself, with all at once. Data goes to its
-// destination at once, so it takes as long as the root's own link needs: for large
-// parts, and for small arrays where the way is long.
+// The root exchanges with each participant directly, with all at the same time. Data
+// goes directly to its destination, so it takes as long as the root's own link needs.
+// For large parts, and for small arrays on networks with a high latency.
 #pragma once
 
 #include "allhands/algorithms/partition.hpp"
@@ -8,10 +8,10 @@
 
 namespace allhands {
 
-// The Inputs, one part each, become Output of the root, which has all parts.
+// The Inputs, one part each, are gathered in Output of the root, which has all parts.
 Schedule direct_gather(int rank, int root, const Partition& parts);
 
-// The parts of the root's Input become Output of each.
+// Each participant's part of the root's Input becomes its Output.
 Schedule direct_scatter(int rank, int root, const Partition& parts);
 
 // Input of the root becomes Output of all others.

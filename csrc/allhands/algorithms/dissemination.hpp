@@ -1,8 +1,9 @@
-// The barrier by dissemination (Hensgen, Finkel & Manber, 1988): in each round a
-// participant tells that all have come of whom it knows that they have.
+// The dissemination barrier (Hensgen, Finkel & Manber, 1988): in each round a
+// participant tells others that all participants have come of which it knows that they
+// have.
 //
 // ceil(log_radix size) rounds of radix - 1 messages without elements; with a radix of
-// `size` or more one round, in which each tells each.
+// `size` or more one round, in which each participant tells each.
 #pragma once
 
 #include "allhands/algorithms/schedule.hpp"

@@ -7,21 +7,21 @@
 namespace allhands {
 namespace {
 
-// How long a message has a link for itself.
+// How long a message occupies a link.
 double on_link(const Costs& costs, double bytes) {
   return std::max(costs.gap, bytes * costs.per_byte);
 }
 
-// What a message takes beside its time on the link.
+// The time of a message apart from its time on the link.
 double fixed(const Costs& costs) { return 2 * costs.overhead + costs.latency; }
 
-// A round in which each sends and receives one message.
+// A round in which each participant sends and receives one message.
 double exchange(const Costs& costs, double bytes) {
   return fixed(costs) + on_link(costs, bytes);
 }
 
-// A round in which each sends and receives `num` messages, which take the link so long
-// together. The processor sends all before it takes what came.
+// A round in which each participant sends and receives `num` messages, which occupy the
+// link for `links` in total. The processor sends all before it takes what has come.
 double exchanges(const Costs& costs, double num, double links) {
   const double o = costs.overhead, one = links / num;
   const double last_sent = std::max(num * o, o + links - one);
@@ -32,8 +32,8 @@ double exchanges(const Costs& costs, double num, double links) {
 int log2_floor(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
 bool is_power_of_2(int n) { return std::has_single_bit(static_cast<unsigned>(n)); }
 
-// Bruck's rounds with messages of `part` bytes for each position. `is_cut`: some are
-// two, before and after the end of the array.
+// Bruck's rounds, with messages of `part` bytes for each position. `is_cut`: some
+// messages are split in two, before and after the end of the array.
 double bruck(const Load& load, int radix, double part, bool is_cut) {
   const Costs& c = load.costs;
   const int r = std::clamp(radix, 2, std::max(load.size, 2));
@@ -53,9 +53,9 @@ double bruck(const Load& load, int radix, double part, bool is_cut) {
   return time;
 }
 
-// When the last of a tree of `size` places has what its root sends, `part` bytes for
-// each place or the same for all. A place sends to one child after the other, to the
-// one with most below it first.
+// When the last of a tree of `size` places has what its root sends: `part` bytes for
+// each place, or the same bytes for all. A place sends to its children one after the
+// other, first to the one with the largest subtree.
 double down_tree(const Costs& costs, int size, double part, bool is_same_for_all) {
   double sent = 0, end = 0;
   for (int distance = static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) / 2;
@@ -69,8 +69,8 @@ double down_tree(const Costs& costs, int size, double part, bool is_same_for_all
   return std::max(end, sent);
 }
 
-// When the root of a tree has what the places send, and has worked on each message for
-// so long per byte.
+// When the root of a tree has what the places send, and has also reduced each message
+// if `is_reduced`.
 double up_tree(const Costs& costs, int size, double part, bool is_reduced) {
   double end = 0, link_free = 0;
   for (int distance = 1; distance < size; distance *= 2) {
@@ -91,7 +91,7 @@ double copied(const Load& load, double bytes) {
   return bytes * load.costs.per_byte_copied;
 }
 
-// When the root has sent to all of them, or received from all, so many bytes each.
+// When the root has sent `bytes` to each participant, or received them from each.
 double direct(const Load& load, double bytes) {
   if (load.size == 1) return 0;
   const double link = on_link(load.costs, bytes);
@@ -103,13 +103,13 @@ double num_chunks(const Load& load) {
   return std::max(1.0, std::ceil(load.bytes / std::max(load.chunk, 1.0)));
 }
 
-// What a fold before and after adds: two messages of the whole array.
+// What a fold at the beginning and the end adds: two messages of the whole array.
 double folding(const Load& load) {
   if (is_power_of_2(load.size)) return 0;
   return 2 * exchange(load.costs, load.bytes) + reduced(load, load.bytes);
 }
 
-// The steps of a chain in which each chunk comes back: they wait for each other.
+// The steps of a chain in which each chunk comes back, which wait for each other.
 double coming_back(const Load& load, double hops, double messages_at_once) {
   const double c = load.bytes / num_chunks(load);
   const double step = fixed(load.costs) + (messages_at_once - 1) * load.costs.overhead +
@@ -119,7 +119,7 @@ double coming_back(const Load& load, double hops, double messages_at_once) {
   return num == 1 ? hops * first : hops * first + (num - 1) * step;
 }
 
-// The steps of a chain that goes one way.
+// The steps of a chain in one direction.
 double going_on(const Load& load, double hops) {
   const double c = load.bytes / num_chunks(load);
   return hops * exchange(load.costs, c) +
@@ -127,7 +127,7 @@ double going_on(const Load& load, double hops) {
 }
 
 double best_chunk(const Load& load, double hops, double per_step, double per_byte) {
-  // The least of (bytes / chunk + hops) * (per_step + chunk * per_byte).
+  // The minimum of (bytes / chunk + hops) * (per_step + chunk * per_byte).
   return std::sqrt(load.bytes * per_step / (std::max(hops, 1.0) * per_byte));
 }
 
@@ -208,9 +208,9 @@ double binomial_broadcast(const Load& load) {
 }
 
 double scatter_bruck_broadcast(const Load& load) {
-  // Where there are many, the root, to which nothing is sent, gets ahead of the others,
-  // and its messages stand in the way: as the simulation finds, three quarters of the
-  // array's time more.
+  // With many participants the root, to which nothing is sent, gets ahead of the
+  // others, and its messages delay theirs: in the simulation by three quarters of the
+  // array's time.
   const double ahead = load.size > 8 ? 0.75 * load.bytes * load.costs.per_byte : 0;
   return binomial_scatter(load) + bruck(load, 2, load.part, true) + ahead;
 }
@@ -292,7 +292,7 @@ double best_chunk_of_reduction(const Load& load) {
 
 int most_at_once(double bytes) { return bytes <= 16 << 10 ? 64 : 16; }
 
-// So many that what a round takes beside the links is a twentieth of it: more would win
+// So many that the fixed costs of a round are a twentieth of its time; more would gain
 // nothing.
 std::size_t best_at_once(const Load& load) {
   const double link = std::max(on_link(load.costs, load.part), load.costs.overhead);

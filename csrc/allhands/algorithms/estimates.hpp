@@ -1,6 +1,6 @@
-// How long algorithms take by the model of Costs: formulas, where a simulation would
-// carry out the schedules of all participants. All links are alike, and all
-// participants begin at once.
+// How long algorithms take by the model of Costs: formulas, in place of a simulation
+// that runs the schedules of all participants. All links are equal, and all
+// participants begin at the same time.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace allhands {
 
-// What an estimate depends on.
+// The values that an estimate depends on.
 struct Load {
   Costs costs;
-  int size;           // participants
+  int size;           // number of participants
   double bytes;       // of all parts together
   double part;        // of the largest part
   std::size_t value;  // of the algorithm's parameter
-  double chunk;       // bytes, where that is the parameter
+  double chunk;       // in bytes, if that is the parameter
 };
 
 // In seconds, until the last participant has ended.
@@ -63,12 +63,13 @@ double dissemination_barrier(const Load& load);
 
 }  // namespace estimates
 
-// How many messages of at most so many bytes a participant should send at once, each to
-// another one: with many large ones, those of several participants meet at one link.
+// How many messages of at most this many bytes a participant should send at the same
+// time, each to another one. With many large ones, messages of several participants
+// meet on one link.
 int most_at_once(double bytes);
 
-// The value that is best for a chain's chunk, in bytes, or for the exchanges that a
-// pairwise algorithm has at once.
+// The best value for a chain's chunk, in bytes, or for the number of simultaneous
+// exchanges of a pairwise algorithm.
 double best_chunk_of_broadcast(const Load& load);
 double best_chunk_of_reduction(const Load& load);
 std::size_t best_at_once(const Load& load);

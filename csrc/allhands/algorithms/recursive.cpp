@@ -9,8 +9,8 @@
 namespace allhands {
 namespace {
 
-// The participants that are left when neighbours have been folded: a power of two,
-// with numbers of their own.
+// The participants that remain after neighbours have been folded: a power of two, which
+// get numbers of their own.
 struct Fold {
   Fold(int rank, int size)
       : num(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))),
@@ -31,14 +31,15 @@ struct Fold {
   int number;
 };
 
-// from and what the peer sends become `to`; the lower one is the left operand.
+// `from` and what the peer sends are reduced into `to`; the lower participant's is the
+// left operand.
 Step exchange(const Fold& fold, int distance, const Range& from, const Range& to) {
   const int peer = fold.peer(distance);
   return (fold.number & distance) != 0 ? Step::reduce_onto(peer, from, to)
                                        : Step::reduce_with(from, peer, to);
 }
 
-// What one that is not left does.
+// The schedule of a participant that was folded away.
 Schedule folded(const Fold& fold, std::size_t count) {
   Schedule schedule;
   schedule.add({Step::send(fold.neighbour, {Memory::Input, 0, count})});
@@ -59,7 +60,7 @@ Schedule doubling_all_reduce(int rank, int size, std::size_t count) {
     schedule.add({Step::reduce_with(input, fold.neighbour, output)});
     sum = output;
   }
-  // What is sent must not be written meanwhile, and Input may be Output.
+  // What is being sent must not be written meanwhile, and Input may be Output.
   for (int distance = 1; distance < fold.num; distance *= 2) {
     const Range next = sum == scratch ? output : scratch;
     schedule.add(
@@ -95,7 +96,7 @@ Schedule halving_all_reduce(int rank, int size, std::size_t count) {
                   exchange(fold, distance, kept, in_output(kept))});
     sum = in_output(kept);
   }
-  schedule.add({Step::copy(sum, in_output(sum))});  // of one participant
+  schedule.add({Step::copy(sum, in_output(sum))});  // with one participant
   for (int distance = fold.num / 2; distance >= 1; distance /= 2) {
     const Range missing = in_output(sent.back());
     schedule.add({Step::send(fold.peer(distance), sum),

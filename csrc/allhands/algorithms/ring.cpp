@@ -8,7 +8,7 @@ Schedule ring_reduce_scatter(int rank, const Partition& parts) {
   const Range own = {Memory::Output, 0, parts.count(rank)};
   Schedule schedule;
   if (size == 1) schedule.add({Step::copy(parts.part(Memory::Input, rank), own)});
-  // What was reduced in one round is sent in the next: two places are enough.
+  // What was reduced in one round is sent in the next, so two places are enough.
   Range to_send = parts.part(Memory::Input, last);
   for (int i = 0; i < size - 1; ++i) {
     const int part = round_about(last, -1 - i, size);

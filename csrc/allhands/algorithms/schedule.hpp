@@ -1,21 +1,21 @@
 // An algorithm as data: what one participant of a collective does, as rounds of steps,
 // without any I/O.
 //
-// A function of this folder makes the schedule of one participant from the numbers that
-// all participants know alike. Whoever runs the schedules, the executor between hosts
-// or a simulator, holds to these rules, and every schedule may count on them:
+// A function of this folder makes the schedule of one participant from numbers that all
+// participants know. The code that runs schedules, the executor between hosts or a
+// simulator, keeps these rules, and every schedule may rely on them:
 //
-// - The steps of a round are begun together, in their order; the next round begins when
-//   all have ended. Participants may have different numbers of rounds.
+// - The steps of a round begin together, in their order; the next round begins when all
+//   have ended. Participants may have different numbers of rounds.
 // - Between two participants the k-th Send of one meets the k-th receive (Receive or
 //   ReceiveReduce) of the other, of the same count. So messages need no tags.
-// - A Send may wait until its receive has begun. No schedule counts on buffers.
+// - A Send may wait until its receive has begun. No schedule relies on buffers.
 // - No step writes what another step of its round reads or writes.
-// - Input is only read. It may be the same memory as Output: all of it where the two
-//   have the same length, or else the own part within the longer one. Then a Copy onto
-//   itself is nothing to do. all_to_all needs an Output of its own.
-// - A participant without an array (an Output where it is not the root) is asked for
-//   none.
+// - Input is only read. It may be the same memory as Output: all of it if the two have
+//   the same length, or else the participant's own part within the longer one. A Copy
+//   onto itself then does nothing. all_to_all needs a separate Output.
+// - The schedule of a participant without an array (such as an Output if it is not the
+//   root) does not use that array.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 
 namespace allhands {
 
-// One of the memories that an operation works on.
+// A memory that an operation works on.
 enum class Memory : std::uint8_t { Input, Output, Scratch };
 
 // Elements [at, at + count) of a memory.
@@ -40,30 +40,30 @@ struct Range {
   }
 };
 
-// Of messages without elements.
+// The range of messages without elements.
 inline constexpr Range kNothing = {Memory::Output, 0, 0};
 
-// What a step does.
+// The kind of a step.
 enum class StepKind : std::uint8_t {
-  Send,           // `from` goes to the peer; of no elements it still is a message
-  Receive,        // what the peer sends becomes `to`
+  Send,           // `from` goes to the peer; without elements it is still a message
+  Receive,        // what the peer sends goes into `to`
   ReceiveReduce,  // to = op(from, received), or op(received, from)
   Copy,           // to = from
   Reduce,         // to = op over the parts of `from`
 };
 
 // One step of a participant. `from` and `to` of a ReceiveReduce are the same range or
-// have nothing in common.
+// do not overlap.
 struct Step {
   StepKind kind;
-  int peer = -1;  // of Send and the receives
+  int peer = -1;  // for Send and the receives
   Range from = {};
   Range to = {};
-  // ReceiveReduce: the left operand is the received one. Participants that compute the
-  // same element by different steps agree on the order, so they get the same bits.
+  // ReceiveReduce: the received operand is the left one. Participants that compute the
+  // same element by different steps use the same order, so they get the same bits.
   bool is_received_first = false;
-  // Reduce: `from` has `num_parts` parts as long as `to`. They are reduced in their
-  // order, from `first_part` round to the one before it, rounded as one reduction.
+  // Reduce: `from` has `num_parts` parts as long as `to`. They are reduced in order,
+  // from `first_part` around to the one before it, rounded as one reduction.
   int num_parts = 0;
   int first_part = 0;
 
@@ -108,14 +108,14 @@ struct Schedule {
 
   bool operator==(const Schedule&) const = default;
 
-  // Adds a round, without its steps that have no elements; none where nothing is left.
+  // Adds a round without its steps that have no elements, unless nothing is left of it.
   void add(Round round);
-  // The same with messages of no elements. Either leaves out copies onto themselves and
-  // makes scratch large enough.
+  // Adds a round with its messages without elements. Both functions leave out copies
+  // onto themselves and make scratch large enough.
   void add_whole(Round round);
-  // Adds the rounds of what is done next, in the same scratch.
+  // Adds the rounds of `next`, which use the same scratch.
   void append(const Schedule& next);
-  // The same with all that is in `memory` from `at` of `elsewhere` on.
+  // The same schedule with all that is in `memory` moved to `elsewhere`, from `at` on.
   Schedule moved(Memory memory, Memory elsewhere, std::size_t at) const;
 };
 
