@@ -25,7 +25,7 @@ bool is_own(const Fd& fd, mode_t type) {
          (found.st_mode & S_IFMT) == type && (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-// A closed Fd where it is not this user's alone.
+// Returns a closed Fd if the folder does not belong to this user alone.
 Fd open_folder(const std::string& path) {
   Fd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   return is_own(folder, S_IFDIR) ? std::move(folder) : Fd();
@@ -71,7 +71,7 @@ std::string random_name() {
 }  // namespace
 
 const std::string& figures_key() {
-  static const std::string key = [] {  // some 0.1 ms, which not each group shall take
+  static const std::string key = [] {  // takes some 0.1 ms, so not for each group
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     return "allhands figures 1\n" + boot + "\n" + cpu_model() + "\n";
@@ -96,7 +96,7 @@ std::optional<Figures> FiguresFile::read() const {
 }
 
 bool FiguresFile::write(const Figures& figures) const {
-  mkdir(folder_.c_str(), 0700);  // or it is there already
+  mkdir(folder_.c_str(), 0700);  // fails if it is there already
   const Fd folder = open_folder(folder_);
   if (!folder.is_open()) return false;
   std::ostringstream text;

@@ -1,8 +1,8 @@
 // Where the figures of this host are kept until it is booted again: in a file that only
 // this user can write.
 //
-// What another user may have written, what is of another boot or CPU, and what is not
-// whole is as good as nothing; where nothing can be written, the next job finds
+// A file that another user may have written, that is from another boot or CPU, or that
+// is incomplete counts as missing. If nothing can be written, the next job finds
 // nothing.
 #pragma once
 
@@ -13,18 +13,19 @@
 
 namespace allhands {
 
-// What figures hold for: this boot of this host, its CPU, and how they were taken.
+// What the figures are valid for: this boot of this host, its CPU, and how they were
+// measured.
 const std::string& figures_key();
 
 class FiguresFile {
  public:
-  // In `folder`, which is made if there is none.
+  // In `folder`, which is made if it does not exist.
   explicit FiguresFile(std::string folder, std::string key = figures_key())
       : folder_(std::move(folder)), key_(std::move(key)) {}
 
   std::optional<Figures> read() const;
-  // False: they are not kept. Who reads at the same time, or writes, finds one file or
-  // the other, whole.
+  // Returns false if the figures were not kept. Others that read or write at the same
+  // time find one complete file or the other.
   bool write(const Figures& figures) const;
 
  private:

@@ -9,13 +9,13 @@ using Bytes = std::uint64_t;
 
 constexpr Bytes kKiB = Bytes{1} << 10, kMiB = Bytes{1} << 20;
 constexpr Bytes kNever = Bytes{1} << 40;
-// Below that a system call's fixed price decides, and all operations but the simplest
-// have more of it.
+// Below this size a system call's fixed cost decides, and all operations except the
+// simplest have more of it.
 constexpr Bytes kLeast = 16 * kKiB;
-// The break-even that Tuning::for_ranks is made for.
+// The break-even that Tuning::for_ranks assumes.
 constexpr Bytes kUsual = 64 * kKiB;
 
-// In whole pages, as far as the tuning takes them.
+// Rounds up to whole pages, within the tuning's limit.
 Bytes pages(Bytes bytes) {
   return bytes >= kNever ? kNever : (bytes + 4 * kKiB - 1) / (4 * kKiB) * (4 * kKiB);
 }
@@ -27,9 +27,9 @@ void fit_caches(Tuning& tuning, bool is_crowded, const HostFacts& facts) {
     if (!is_crowded)
       tuning.read_most_bytes = std::clamp(last_cache / 16 * 3, 8 * kMiB, 48 * kMiB);
   }
-  // What speaks for the slots, that copies to outputs go past the caches there, holds
-  // for reading too: 0.4 to 0.8 of their time for all_gather and scatter of 8 to 64
-  // MiB.
+  // The advantage of the slots, that copies to outputs go past the caches, holds for
+  // reading too on such CPUs: 0.4 to 0.8 of their time for all_gather and scatter of 8
+  // to 64 MiB.
   if (facts.kernel_copies_past_caches) tuning.read_most_bytes = kNever;
 }
 

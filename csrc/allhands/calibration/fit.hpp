@@ -1,16 +1,23 @@
-// The tuning that fits a host, from what is known of it.
+// The tuning that fits a host, from what is known about the host.
 //
-// - The last cache: outputs are written past the caches from a quarter of it on, for
-//   then the inputs and outputs of two ranks fill it, and from 8 MiB on in any case.
-//   Three sixteenths of it, 8 to 48 MiB, is the most that is read where it lies.
-// - The rehearsal's break-even: what is read is at least that, and 16 KiB. It is twice
-//   as much where several read the same pages, and where a reduction reads first. Where
-//   both sides copy it is between 16 and 64 KiB, for half a copy always pays then.
-//   Messages go at once up to half of it. Where the break-even is above the usual 64
-//   KiB, reading has so little lead that an all_to_all, too, stages again what the
-//   caches do not hold.
-// - Where ranks take turns, reading begins at larger sizes anyway. Only where the
-//   break-even is above the usual one do they move up with it.
+// - The last cache: outputs are written past the caches from a quarter of its size on,
+//   as the
+//   inputs and outputs of two ranks then fill it, and from 8 MiB on in any case. Three
+//   sixteenths of it, 8 to 48 MiB, is the most that is read in place.
+// - The rehearsal's break-even: an array is read only if it is at least that large, and
+//   at
+//   least 16 KiB. The limit is twice as high if several ranks read the same pages, and
+//   if a
+//   reduction reads first. If both sides copy, the limit is between 16 and 64 KiB, as
+//   half a
+//   copy then always pays. Messages are sent at once up to half of it. If the
+//   break-even is
+//   above the usual 64 KiB, reading has so little advantage that an all_to_all, too,
+//   stages
+//   again what the caches do not hold.
+// - If ranks take turns, reading begins at larger sizes anyway. These sizes rise with
+//   the
+//   break-even only if it is above the usual one.
 #pragma once
 
 #include "allhands/calibration/host_facts.hpp"

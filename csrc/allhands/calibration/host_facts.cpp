@@ -21,7 +21,7 @@ std::optional<Figures> learn_figures(const cpu_set_t& cpus, const std::string& f
   if (const auto kept = file.read()) return kept;
   if (!may_rehearse) return std::nullopt;
   const auto figures = Rehearsal().run(cpus);
-  if (figures) file.write(*figures);  // or the next job takes its time again
+  if (figures) file.write(*figures);  // if this fails, the next job measures again
   return figures;
 }
 
@@ -29,7 +29,7 @@ std::optional<Figures> learn_figures(const cpu_set_t& cpus, const std::string& f
 
 HostFacts learn_host(const cpu_set_t& cpus, const std::string& folder,
                      bool may_rehearse) {
-  // CPUs of one host are alike, and the look takes some 0.1 ms.
+  // CPUs of one host are alike, and the look-up takes some 0.1 ms.
   static const std::uint64_t last_cache = last_cache_bytes(first_of(cpus));
   HostFacts facts = {std::max(CPU_COUNT(&cpus), 1), last_cache, std::nullopt,
                      kernel_copies_past_caches()};

@@ -1,4 +1,4 @@
-// What is known of a host that the tuning depends on.
+// The facts about a host that the tuning depends on.
 #pragma once
 
 #include <sched.h>
@@ -18,8 +18,10 @@ struct HostFacts {
   bool kernel_copies_past_caches = false;
 };
 
-// Of ranks that may run on `cpus`. The figures are those kept in `folder`, if any; if
-// there are none and `may_rehearse`, a rehearsal finds them, and they are kept there.
+// The facts for ranks that may run on `cpus`. The figures are those kept in `folder`,
+// if any.
+// If there are none and `may_rehearse`, a rehearsal measures them, and they are kept
+// there.
 // An empty `folder`: no figures.
 HostFacts learn_host(const cpu_set_t& cpus, const std::string& folder,
                      bool may_rehearse);

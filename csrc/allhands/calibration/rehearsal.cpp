@@ -22,19 +22,21 @@ namespace {
 using Clock = Rehearsal::Clock;
 
 constexpr std::size_t kMost = Figures::kSizes.back();
-// Of what a rank stages before the ranks meet.
+// The bytes that a rank stages before the ranks meet.
 constexpr std::size_t kChunk = std::size_t{128} << 10;
-// Looks at the other before this thread lets it run, if it has no CPU now.
+// How often a thread looks at the other one before it lets it run, in case that has no
+// CPU.
 constexpr int kSpins = 200;
 
-// Of addresses, that one page of the kernel's tables serves and one lock guards. The
-// two read from different processes in earnest, and must not wait for each other here.
+// A range of addresses that one page of the kernel's tables serves and one lock guards.
+// Ranks read from different processes, so the two threads must not wait for each other
+// here.
 constexpr std::size_t kTable = std::size_t{2} << 20;
 
 enum class End { None, Late, Refused };
 
-// Memory of both, each in a table of its own and in small pages, as arrays of these
-// sizes are.
+// The memory of both threads. Each has a table of its own and small pages, as arrays of
+// these sizes have.
 class Ground {
  public:
   Ground()
@@ -58,7 +60,7 @@ class Ground {
   void* const start_;
 };
 
-// All at once, in half the time that the pages would take one by one.
+// Allocates all pages at once, in half the time that they would take one by one.
 void populate(std::byte* memory, std::size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;
@@ -66,7 +68,7 @@ void populate(std::byte* memory, std::size_t bytes) {
   std::memset(memory, 0, bytes);  // before Linux 5.14
 }
 
-// What one of the two has.
+// The data of one of the two threads.
 struct alignas(64) Place {
   explicit Place(std::byte* memory)
       : input(memory),
@@ -101,7 +103,7 @@ class Actor {
   Actor(Stage& stage, std::size_t self)
       : stage_(stage), mine_(stage.places[self]), peer_(stage.places[1 - self]) {}
 
-  // False: the rehearsal has ended.
+  // Returns false if the rehearsal has ended.
   bool by_slots(std::size_t bytes) {
     for (std::size_t at = 0; at < bytes; at += kChunk) {
       const std::size_t length = std::min(kChunk, bytes - at);
@@ -145,7 +147,8 @@ class Actor {
   std::size_t chunk_ = 0;
 };
 
-// The rounds of one thread; the number of those that are whole. Both make equally many.
+// Runs the rounds of one thread. Returns the number of complete rounds, which is the
+// same for both.
 int perform(Stage& stage, std::size_t self, Figures& best) {
   Actor actor(stage, self);
   const auto time = [&](auto exchange, std::uint64_t& least) {
@@ -158,7 +161,7 @@ int perform(Stage& stage, std::size_t self, Figures& best) {
     return true;
   };
   for (int round = 0; round < stage.rehearsal.most_rounds; ++round) {
-    if (round == 1) {  // the first was to warm up
+    if (round == 1) {  // the first round was to warm up
       best.slots.fill(UINT64_MAX);
       best.read.fill(UINT64_MAX);
     }
@@ -181,7 +184,7 @@ bool move_to(int cpu) {
   return sched_setaffinity(0, sizeof(only), &only) == 0;
 }
 
-// The first two.
+// The first two CPUs.
 std::optional<std::array<int, 2>> pair_of(const cpu_set_t& cpus) {
   std::array<int, 2> pair;
   std::size_t found = 0;
@@ -215,7 +218,7 @@ std::optional<Figures> Rehearsal::run(const cpu_set_t& cpus) const {
   try {
     for (const std::size_t self : {0u, 1u})
       threads.push_back(start_thread([&act, self] { act(self); }));
-  } catch (const std::exception&) {  // what cannot be rehearsed is not known
+  } catch (const std::exception&) {  // without a rehearsal, the figures are unknown
     stage->finish(End::Refused);
   }
   for (std::thread& thread : threads) thread.join();
