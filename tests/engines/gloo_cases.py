@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+import torch
 
 import allhands as dist
 from allhands.backends.remote_exception import told
@@ -112,3 +113,96 @@ def test_the_exception_that_ended_a_rank_is_the_cause_of_what_others_raise():
             assert info.value.__cause__.traceback == "ValueError: bad"
 
     run_ranks(3, body)
+
+
+OPS = {"SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
+
+
+@pytest.mark.parametrize("count", [1, 1000, 300_000])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_plain_tensors_are_reduced_with_those_that_are_not(size, count):
+    def body(rank):
+        plain_tensors = dist.group.WORLD.communicator._plain
+        for number, dtype in enumerate(("i4", "i8", "f4", "f8")):
+            for name, function in OPS.items():
+                op = getattr(dist.ReduceOp, name)
+                inputs = [
+                    ((np.arange(count) + r) % 5).astype(dtype) for r in range(size)
+                ]
+                plain = torch.tensor(inputs[rank])
+                assert plain_tensors.arguments(plain, op, SECOND) is not None
+                strided = plain.repeat_interleave(2)[::2]
+                here = strided if rank == number % size else plain
+                dist.all_reduce(here, op)
+                assert np.array_equal(here, function.reduce(inputs)), (dtype, name)
+
+    run_ranks(size, body)
+
+
+def shortened():
+    tensor = torch.ones(4)
+    tensor.untyped_storage().resize_(8)
+    return tensor
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(4)[::2],
+        lambda: torch.ones(4, requires_grad=True),
+        lambda: torch.nn.Parameter(torch.ones(4)),
+        lambda: torch.ones(4, dtype=torch.bfloat16),
+        lambda: torch.ones(4, dtype=torch.int8),
+        lambda: torch.ones(4, dtype=torch.complex64),
+        lambda: torch.ones(4).to_sparse(),
+        lambda: torch.ones(4, device="meta"),
+        lambda: torch._neg_view(torch.ones(4)),
+        lambda: torch.ones(0),
+        lambda: np.ones(4),
+        shortened,
+    ],
+)
+def test_tensors_that_are_not_plain(make):
+    def body(rank):
+        plain_tensors = dist.group.WORLD.communicator._plain
+        arguments = plain_tensors.arguments(make(), dist.ReduceOp.SUM, SECOND)
+        for op in (dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM(2.0), "SUM", []):
+            assert plain_tensors.arguments(torch.ones(4), op, SECOND) is None
+        return arguments
+
+    assert run_ranks(1, body) == [None]
+
+
+def test_a_plain_reduction_that_some_do_not_call_names_them_and_breaks_the_group():
+    def body(rank):
+        group = dist.new_group()
+        if rank < 2:
+            with pytest.raises(dist.CollectiveTimeoutError) as info:
+                dist.all_reduce(torch.ones(1), group=group, timeout=SECOND)
+            assert "all_reduce #1 timed out" in str(info.value)
+            assert 2 in info.value.ranks
+            with pytest.raises(dist.DistBackendError, match="broken since: all_reduce"):
+                dist.all_reduce(torch.ones(1), group=group)
+        dist.barrier()
+
+    run_ranks(3, body)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_plain_reduction_that_ends_by_an_error_breaks_the_group(error):
+    class Failing:
+        def allreduce(self, *_):
+            raise error("at once")
+
+    def body(rank):
+        group = dist.new_group()
+        if rank == 0:
+            group.communicator._group = Failing()
+            kind = dist.DistBackendError if error is RuntimeError else error
+            with pytest.raises(kind, match="at once"):
+                dist.all_reduce(torch.ones(1), group=group)
+            with pytest.raises(dist.DistBackendError, match=r"all_reduce #1"):
+                dist.all_reduce(torch.ones(1), group=group)
+        dist.barrier()
+
+    run_ranks(2, body)

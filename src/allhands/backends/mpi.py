@@ -90,37 +90,16 @@ class MpiCommunicator(PolledCommunicator):
         plain = None if async_op else self._plain.arguments(tensor, op)
         if plain is None:
             return super().all_reduce(tensor, op, timeout, async_op)
-        work = self._begun_plain("all_reduce", self._comm.Iallreduce, plain, timeout)
-        if work is not None:
-            self._finish(work)
-        return None
 
-    def _begun_plain(
-        self,
-        op: str,
-        start: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        timeout: timedelta | None,
-    ) -> PolledWork | None:
-        """Let MPI begin a collective; return None if it has ended already."""
-        with self.lock:
-            self._check_whole(op)
-            self._num_collectives += 1
-            request = None
-            try:
-                request = start(*arguments)
-                for _ in range(_FIRST_TESTS):
-                    if request.Test():
-                        return None
-                begun = Begun([request], lambda: None, arguments)
-                limit = to_seconds(self._timeout if timeout is None else timeout)
-                subject = Subject(op, self._num_collectives)
-                work = PolledWork(self, subject, begun, limit, [])
-                self._pending.add(work)
-                return work
-            except BaseException as error:
-                self._note_interrupted(error, op, has_begun=request is not None)
-                raise
+        def start() -> Any:
+            request = self._comm.Iallreduce(*plain)
+            for _ in range(_FIRST_TESTS):
+                if request.Test():
+                    return None
+            return request
+
+        self._run_plain("all_reduce", start, timeout)
+        return None
 
     def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
         own = {"recv_status": self._recv_status, "probe": self._probe}

@@ -193,16 +193,41 @@ class PolledCommunicator(Communicator):
             self._note_interrupted(error, call.op, call.peer)
             raise
 
+    def _run_plain(
+        self, op: str, start: Callable[[], Any], timeout: timedelta | None
+    ) -> None:
+        """Run a collective that needs nothing of this package but a wait.
+
+        `start` begins it and waits a moment for its end. It returns the request, or
+        None if the collective has ended. Only a longer wait needs a Work.
+        """
+        with self.lock:
+            self._check_whole(op)
+            self._num_collectives += 1
+            try:
+                request = start()
+                if request is None:
+                    return
+                begun = Begun([request], lambda: None, start)  # that has the memory
+                limit = to_seconds(self._timeout if timeout is None else timeout)
+                subject = Subject(op, self._num_collectives)
+                work = PolledWork(self, subject, begun, limit, [])
+                self._pending.add(work)
+            except BaseException as error:
+                self._note_interrupted(error, op, breaks=True)
+                raise
+        self._finish(work)
+
     def _note_interrupted(
         self,
         error: BaseException,
         op: str,
         peer: int | None = None,
-        has_begun: bool = False,
+        breaks: bool = False,
     ) -> None:
         """Handle `error`, which came while the library began an operation.
 
-        `has_begun` says that the library began it, and that it failed then.
+        `breaks` says that an error of the library breaks the group.
 
         Raises:
             DistBackendError: it is the library's own.
@@ -213,7 +238,7 @@ class PolledCommunicator(Communicator):
         subject = Subject(op, sequence, peer)
         if isinstance(error, self.library_error):
             failure = self.library_failed(subject, error)
-            if has_begun:
+            if breaks:
                 self.note_failed(subject, failure)
             raise failure from error
         abandon_memory(error)  # Ctrl-C: the library may have begun
