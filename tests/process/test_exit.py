@@ -1,5 +1,6 @@
 """How programs end, what they leave, and what importing costs."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,28 @@ def test_a_good_run_ends_in_silence(last):
     with Processes(2, last) as job:
         job.join()
         assert job.stderr == ["", ""]
+
+
+def test_what_fails_at_the_end_of_a_program_is_one_line():
+    source = """
+        if rank == 0:
+            dist.send(np.ones(2), 1)
+            dist.barrier()
+        else:
+            try:
+                dist.recv(np.ones(3), 0)
+            except dist.CollectiveMismatchError:
+                dist.barrier()
+    """
+    with Processes(2, source) as job:
+        job.join()
+        [line] = job.stderr[0].splitlines()
+    assert re.match(
+        r"allhands: \[rank0\] groups: the world ended with the program: send to "
+        r"rank 1, .*its recv is for float64, count 3",
+        line,
+    )
+    assert job.stderr[1] == ""
 
 
 def test_an_uncaught_exception_carries_the_rank():

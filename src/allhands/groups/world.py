@@ -337,13 +337,22 @@ class World:
         with self._ending:
             error = getattr(sys, "last_value", None)  # an uncaught exception
             if error is None:
-                self.destroy()
+                self._destroy_after_success()
                 return
             reason, cause = headline(error), told(error)
             for group in self.groups.values():
                 group.communicator.note_failure(reason, cause)
             with suppress(DistError):  # the failure of the program has been reported
                 self.destroy(GOODBYE_OF_THE_FAILED)
+
+    def _destroy_after_success(self) -> None:
+        rank = self.fault_point.rank
+        try:
+            self.destroy()
+        except DistError as error:
+            # Nobody can catch it here, and a traceback would show this package alone.
+            text = f"the world ended with the program: {error}"
+            say(LogLevel.WARNING, "groups", rank, text)
 
 
 def _shut_down(group: ProcessGroup, end: float) -> None:
