@@ -34,7 +34,7 @@ class _Caller(Enum):
 
 
 def _caller() -> _Caller:
-    """Return who is two frames up; for torch's C++ code this is the pass itself.
+    """Return what called the caller; for torch's C++ code this is the pass itself.
 
     There may be no such frame: a pass of `torch.distributed.autograd` runs in a thread
     of torch's C++.

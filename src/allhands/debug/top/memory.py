@@ -82,7 +82,7 @@ class GroupView(NamedTuple):
 
     @property
     def under_way(self) -> Iterator[Operation]:
-        """Those that have begun and not ended."""
+        """The operations that have begun and not ended."""
         return (each for each in self.operations if each.is_under_way)
 
 
