@@ -60,6 +60,8 @@ def from_bytes(
     memory: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any
 ) -> np.ndarray[Any, Any]:
     """See `allhands.arrays.Library`."""
+    if not memory.size:  # NumPy cannot view an empty array as one of objects
+        return np.empty(shape, dtype)
     array: np.ndarray[Any, Any] = memory.view(dtype)
     return array.reshape(shape)
 

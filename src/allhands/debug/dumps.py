@@ -181,6 +181,8 @@ class Dump:
         Raises:
             ValueError: it is not such an object, or has another schema.
         """
+        if not isinstance(told, dict) or "schema" not in told:
+            raise ValueError("it is no flight record: it has no schema")
         try:
             if told["schema"] != SCHEMA:
                 raise ValueError(

@@ -83,7 +83,9 @@ def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
                 if is_of_a_job and isinstance(told.get("endings"), dict):
                     ended = told["endings"].items()
                     endings.update({int(rank): str(how) for rank, how in ended})
-    except (TypeError, ValueError, RecursionError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{file}: it is no flight record: {error}") from error
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from error
 
 

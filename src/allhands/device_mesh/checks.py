@@ -28,6 +28,7 @@ __all__ = [
     "check_ranks",
     "check_same_grid",
     "check_shape",
+    "check_slice",
     "dim_named",
     "dims_named",
     "groups_and_mesh",
@@ -267,6 +268,21 @@ def dim_named(name: str, by_name: Mapping[str, Dim]) -> Dim:
             f"mesh_dim_names={tuple(by_name)}"
         )
     return by_name[name]
+
+
+def check_slice(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names by which a program takes a slice of a mesh, as a tuple.
+
+    Raises:
+        TypeError: they are no names.
+    """
+    named = (names,) if isinstance(names, str) else names
+    if isinstance(named, Sequence) and all(isinstance(name, str) for name in named):
+        return tuple(named)
+    raise TypeError(
+        f"a DeviceMesh is sliced by the names of its dimensions, such as mesh['dp'], "
+        f"got {names!r}"
+    )
 
 
 def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:

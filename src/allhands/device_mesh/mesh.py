@@ -34,6 +34,7 @@ from allhands.device_mesh.checks import (
     check_parts,
     check_ranks,
     check_same_grid,
+    check_slice,
     dim_named,
     dims_named,
     groups_and_mesh,
@@ -313,6 +314,7 @@ class DeviceMesh:
 
         Raises:
             RuntimeError: the mesh has no names, or a dimension is named twice.
+            TypeError: the dimensions are not given by names.
             KeyError: there is no such dimension, or the order differs.
 
         Example:
@@ -325,11 +327,7 @@ class DeviceMesh:
         """
         if not self._names:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
-        names = (
-            (mesh_dim_names,)
-            if isinstance(mesh_dim_names, str)
-            else tuple(mesh_dim_names)
-        )
+        names = check_slice(mesh_dim_names)
         if names == self._names:
             return self
         dims = dims_named(names, self._by_name())

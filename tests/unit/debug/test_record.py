@@ -159,7 +159,8 @@ def test_a_folder_that_cannot_be_written_changes_no_error(tmp_path, monkeypatch)
     [
         ("", "Expecting value"),
         ("[]", "it is no flight record"),
-        ("{}", "KeyError: 'schema'"),
+        ("{}", "it is no flight record: it has no schema"),
+        ("hello", "it is no flight record: Expecting value"),
         ('{"schema": 2}', "its schema is 2, this version reads 1"),
         ('{"ranks": 3}', "not iterable"),
         ("[" * 100_000, "rank_0.json: "),

@@ -106,6 +106,9 @@ def test_slices_share_groups():
         )
         assert plane.get_group("c") is mesh.get_group("c") is plane["c"].get_group()
         assert mesh["a", "b", "c"] is mesh
+        for index in (0, ("a", 1), None):
+            with pytest.raises(TypeError, match="by the names of its dimensions"):
+                mesh[index]
         assert dist.get_pg_count() == count
         return plane["a"].mesh.tolist()
 

@@ -194,7 +194,7 @@ def test_bad_arguments_are_refused_before_anything_is_communicated():
             dist.empty_shared((1 << 31, 1 << 31, 4), np.float32)
         with pytest.raises(TypeError):
             dist.empty_shared(2.5, np.float32)
-        for dtype in ("S3", ">f4", "datetime64[s]"):
+        for dtype in ("S3", ">f4", "datetime64[s]", "O"):
             with pytest.raises(TypeError, match="can be communicated"):
                 dist.empty_shared(3, dtype)
         dist.barrier()
