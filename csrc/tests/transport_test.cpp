@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "transports.hpp"
@@ -83,7 +84,8 @@ void test_records_arrive_whole_in_order_and_once(int size) {
 }
 
 void test_what_does_not_fit_fits_once_the_reader_has_popped() {
-  run_transports(2, [](Transport& transport, int rank) {
+  std::atomic<bool> is_full = false;  // the reader leaves it so until then
+  run_transports(2, [&](Transport& transport, int rank) {
     Link& link = transport.link(1 - rank);
     if (rank == 0) {
       std::size_t num_sent = 0;
@@ -93,10 +95,12 @@ void test_what_does_not_fit_fits_once_the_reader_has_popped() {
       }
       CHECK(num_sent >= 2);
       CHECK(link.reserve(1000) == nullptr);
+      is_full = true;
       link.wake_peer();  // once for all of them
       send(transport, 1, 1000, num_sent);
       send(transport, 1, 1, 0);
     } else {
+      while (!is_full) std::this_thread::yield();
       std::size_t num_received = 0;
       wait_until(transport, [&] {
         for (; !link.front().empty(); ++num_received) {
