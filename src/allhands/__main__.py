@@ -30,7 +30,7 @@ _COMMANDS = {
         "show what the ranks of a job do, as it runs",
     ),
     "info": (
-        "allhands.installation.command",
+        "allhands.debug.installation.command",
         "say what this installation and this host offer",
     ),
 }

@@ -40,9 +40,8 @@ def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
 def run(args: argparse.Namespace) -> int:
     """Run the program that `args` describe; returns the launcher's exit code.
 
-    It sets environment variables of this process, which the ranks inherit:
-    ALLHANDS_SECRET if the job has one node and the variable is not set yet, and
-    ALLHANDS_REPLACE_GLOO if `args` ask for it.
+    If `args` ask for it, it sets ALLHANDS_REPLACE_GLOO in the environment of this
+    process, which the ranks inherit.
 
     Raises:
         ValueError: an option's value cannot be used.

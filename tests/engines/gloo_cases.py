@@ -173,6 +173,16 @@ def test_tensors_that_are_not_plain(make):
     assert run_ranks(1, body) == [None]
 
 
+@pytest.mark.parametrize("make", [torch.ones, np.ones], ids=["plain", "other"])
+def test_a_time_limit_may_be_as_long_as_there_is(make):
+    def body(rank):
+        x = make(3)
+        dist.all_reduce(x, timeout=timedelta.max)
+        assert x.tolist() == [2, 2, 2]
+
+    run_ranks(2, body)
+
+
 def test_a_plain_reduction_that_some_do_not_call_names_them_and_breaks_the_group():
     def body(rank):
         group = dist.new_group()

@@ -453,3 +453,93 @@ def test_each_job_has_a_secret_of_its_own(tmp_path):
     (first, same), (second, _), [given] = json.loads(done.stdout)
     assert first == same != second
     assert given == "mine"
+
+
+def test_arguments_and_results_may_be_of_the_programs_own_classes(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        class Number:
+            def __init__(self, value):
+                self.value = value
+
+        def double(number):
+            return Number(2 * number.value)
+        """,
+        """
+        results = elastic_launch(config(2), double)(Number(4))
+        assert all(type(each) is Number for each in results.values())
+        print([each.value for each in results.values()])
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "[8, 8]\n"), done.stderr
+
+
+# The second job begins while the first one's secret is there, and outlives it.
+def test_a_job_keeps_its_secret_when_another_one_ends(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        import time
+        import allhands as dist
+
+        def wait_for(name):
+            while not os.path.exists(name):
+                time.sleep(0.01)
+
+        def first(folder):
+            wait_for(f"{folder}/second runs")
+
+        def second(folder):
+            open(f"{folder}/second runs", "w").close()
+            wait_for(f"{folder}/first has ended")
+            assert os.environ["TORCHELASTIC_RESTART_COUNT"] == "1"
+            dist.init_process_group()
+            return len(os.environ["ALLHANDS_SECRET"])
+        """,
+        f"""
+        folder = {str(tmp_path)!r}
+        jobs = [
+            threading.Thread(target=lambda: elastic_launch(config(1), first)(folder)),
+            threading.Thread(target=lambda: print(elastic_launch(
+                config(2, max_restarts=1), second)(folder))),
+        ]
+        jobs[0].start()
+        while "ALLHANDS_SECRET" not in os.environ:
+            time.sleep(0.001)
+        jobs[1].start()
+        jobs[0].join()
+        open(folder + "/first has ended", "w").close()
+        jobs[1].join()
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "{0: 64, 1: 64}" in done.stdout, done.stderr
+
+
+def test_signals_role_and_gpus_are_those_of_the_configuration(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        def told():
+            names = "ROLE_NAME", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES"
+            return [os.environ[name] for name in names]
+
+        def signalled(launcher):
+            os.kill(launcher, signal.SIGUSR1)
+            signal.pause()
+        """,
+        """
+        os.environ["CUDA_VISIBLE_DEVICES"] = "4,5"
+        given = config(2, role="trainer", virtual_local_rank=True)
+        print(json.dumps(list(elastic_launch(given, told)().values())))
+        try:
+            given = config(1, signals_to_handle="SIGUSR1")
+            elastic_launch(given, signalled)(os.getpid())
+        except SignalException as error:
+            print(error.sigval.name)
+        """,
+    )
+    told, name = done.stdout.splitlines()
+    assert json.loads(told) == [["trainer", "0", "4"], ["trainer", "0", "5"]]
+    assert name == "SIGUSR1"

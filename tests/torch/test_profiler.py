@@ -75,6 +75,47 @@ def test_own_operations_are_events_of_a_profile(tmp_path):
             }
 
 
+def test_the_end_of_a_users_own_work_need_not_be_told(tmp_path):
+    source = """
+    import allhands
+    from allhands.backends.communicator import Communicator
+    from allhands.torch import profiler_events
+    from torch.profiler import profile
+
+    class OwnWork(allhands.Work):
+        is_over = False
+
+        def wait(self, timeout=None):
+            self.is_over = True
+            return True
+
+        def is_completed(self):
+            return self.is_over
+
+    class Own(Communicator):
+        def submit(self, call):
+            return OwnWork() if call.async_op else None
+
+        def set_timeout(self, timeout):
+            pass
+
+        def abort(self, reason):
+            pass
+
+        def close(self, grace):
+            pass
+
+    allhands.Backend.register_backend("own", lambda *_: Own(), devices=["cpu"])
+    store = allhands.FileStore(f"{folder}/own", size)
+    allhands.init_process_group("own", store=store, rank=rank, world_size=size)
+    with profile() as seen, profiler_events():
+        allhands.all_reduce(torch.ones(2), async_op=True).wait()
+    give([event.name for event in seen.events() if "allhands" in event.name])
+    """
+    with TorchJob(tmp_path, 1, source) as job:
+        assert job.join() == [["allhands:all_reduce"]]
+
+
 def test_operations_are_events_of_a_profile(tmp_path):
     source = """
     from torch.profiler import ProfilerActivity, profile

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from allhands.errors import InjectedError
 from allhands.rendezvous.log import LogLevel, say
@@ -101,10 +102,14 @@ class Faults:
         """
         for fault, number in self._due(rank, group, op):
             where = f"rank {rank}, {op}, call {number}"
-            if fault.after:
-                self._do_later(fault, rank, where, drop_link)
+            where += f", after {fault.after:g}s" if fault.after else ""
+            act = partial(self._do, fault, rank, where, drop_link)
+            if fault.after:  # by another thread, as this one has the operation to do
+                timer = threading.Timer(fault.after, act)
+                timer.name, timer.daemon = "allhands fault", True
+                timer.start()
             else:
-                self._do(fault, rank, where, drop_link)
+                act()
 
     def _due(self, rank: int, group: Sequence[str], op: str) -> list[tuple[Fault, int]]:
         due = []
@@ -115,21 +120,6 @@ class Faults:
                     if fault.first <= number <= fault.last:
                         due.append((fault, number))
         return due
-
-    def _do_later(
-        self,
-        fault: Fault,
-        rank: int,
-        where: str,
-        drop_link: Callable[[int | None], int],
-    ) -> None:
-        """Do it in another thread, because this one has an operation to carry out."""
-
-        def wait_and_do() -> None:
-            time.sleep(fault.after)
-            self._do(fault, rank, f"{where}, after {fault.after:g}s", drop_link)
-
-        threading.Thread(target=wait_and_do, name="allhands fault", daemon=True).start()
 
     def _do(
         self,

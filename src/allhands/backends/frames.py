@@ -7,10 +7,10 @@ import sys
 import sysconfig
 from functools import cache, lru_cache
 from itertools import islice
-from types import FrameType, FunctionType, TracebackType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
-from allhands.elastic.installed import installed_package, is_command
+from allhands.elastic.installed import installed_package, package_of_command
 
 __all__ = ["Place", "inside", "places", "places_of_traceback"]
 
@@ -83,15 +83,11 @@ def _is_of_a_program(filename: str) -> bool:
 @cache
 def _installed() -> tuple[str, ...]:
     """Return the folder of the program, if it is installed."""
-    main = sys.modules["__main__"]
-    files = [getattr(main, "__file__", None) or ""]
-    if is_command(files[0]):
-        files = [
-            getattr(sys.modules.get(value.__module__), "__file__", None) or ""
-            for value in vars(main).values()
-            if isinstance(value, FunctionType)
-        ]
-    return tuple(folder for folder in map(installed_package, files) if folder)
+    file = getattr(sys.modules["__main__"], "__file__", None) or ""
+    if name := package_of_command(file):
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+    folder = installed_package(file)
+    return (folder,) if folder else ()
 
 
 @cache

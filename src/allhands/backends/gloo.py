@@ -7,7 +7,7 @@ Gloo group is made over a store of its own, which nothing else uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +19,8 @@ from allhands.backends.gloo_library import why_no_gloo
 from allhands.backends.gloo_work import GlooMessage, GlooRequest
 from allhands.backends.polled import FIRST_OWN_TAG, PolledCommunicator
 from allhands.backends.polled_work import Begun, Subject
-from allhands.backends.work import Work
 from allhands.errors import DistBackendError, RankFailedError
-from allhands.options import RedOpType, ReduceOp
+from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.rendezvous.identity import Identity, is_alive
 from allhands.store import PrefixStore, Store
 
@@ -33,6 +32,8 @@ _MOMENT = timedelta(milliseconds=1)
 """The part of a wait during which other threads cannot use the group."""
 _BEYOND = timedelta(seconds=30)
 """Gloo waits longer by this time, because this package's errors say more."""
+_LONGEST_S = 100 * 365 * 86_400.0
+"""The most of that; Gloo counts nanoseconds, in 64 bits."""
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
@@ -109,18 +110,12 @@ class GlooCommunicator(PolledCommunicator):
         except RuntimeError as error:
             raise self.library_failed(Subject("making the group"), error) from error
 
-    def all_reduce(
-        self,
-        tensor: Array,
-        op: RedOpType | ReduceOp,
-        timeout: timedelta | None,
-        async_op: bool,
-    ) -> Work | None:
-        """See `Communicator.all_reduce`. A plain tensor takes a shorter way to Gloo."""
-        limit = (self._timeout if timeout is None else timeout) + _BEYOND
-        plain = None if async_op else self._plain.arguments(tensor, op, limit)
+    def _plain_all_reduce(
+        self, tensor: Array, op: RedOpType | ReduceOp, timeout: timedelta
+    ) -> Callable[[], Any] | None:
+        plain = self._plain.arguments(tensor, op, _beyond(to_seconds(timeout)))
         if plain is None:
-            return super().all_reduce(tensor, op, timeout, async_op)
+            return None
 
         def start() -> GlooRequest | None:
             work = self._group.allreduce(*plain)
@@ -131,8 +126,7 @@ class GlooCommunicator(PolledCommunicator):
                 request = GlooRequest(work)
                 return None if request.Test() else request
 
-        self._run_plain("all_reduce", start, timeout)
-        return None
+        return start
 
     def _address(self) -> str:
         """Return the address of this rank for others, as the native engine does."""
@@ -181,7 +175,7 @@ class GlooCommunicator(PolledCommunicator):
     ) -> Begun:
         from allhands.backends.gloo_collectives import GlooCollective
 
-        timeout = timedelta(seconds=limit) + _BEYOND
+        timeout = _beyond(limit)
         return GlooCollective(self._group, checked, op, timeout).begin()
 
     def _start_send(self, row: Buffer, peer: int, tag: int) -> GlooMessage:
@@ -226,3 +220,8 @@ class GlooCommunicator(PolledCommunicator):
 
 _abandoned: list[Any] = []
 """Groups with messages for which a thread still waits."""
+
+
+def _beyond(limit: float) -> timedelta:
+    """Return Gloo's own limit of an operation that has this one, in seconds."""
+    return timedelta(seconds=min(limit, _LONGEST_S)) + _BEYOND

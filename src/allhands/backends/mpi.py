@@ -79,17 +79,12 @@ class MpiCommunicator(PolledCommunicator):
         """See `Communicator.submit`."""
         return self._looked(call) if call.op == "iprobe" else super().submit(call)
 
-    def all_reduce(
-        self,
-        tensor: Array,
-        op: RedOpType | ReduceOp,
-        timeout: timedelta | None,
-        async_op: bool,
-    ) -> Work | None:
-        """See `Communicator.all_reduce`. A plain array takes a shorter way to MPI."""
-        plain = None if async_op else self._plain.arguments(tensor, op)
+    def _plain_all_reduce(
+        self, tensor: Array, op: RedOpType | ReduceOp, timeout: timedelta
+    ) -> Callable[[], Any] | None:
+        plain = self._plain.arguments(tensor, op)
         if plain is None:
-            return super().all_reduce(tensor, op, timeout, async_op)
+            return None
 
         def start() -> Any:
             request = self._comm.Iallreduce(*plain)
@@ -98,8 +93,7 @@ class MpiCommunicator(PolledCommunicator):
                     return None
             return request
 
-        self._run_plain("all_reduce", start, timeout)
-        return None
+        return start
 
     def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
         own = {"recv_status": self._recv_status, "probe": self._probe}

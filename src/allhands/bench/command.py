@@ -31,8 +31,6 @@ from allhands.bench.cells import (
     OPERATIONS,
     Cell,
     all_cells,
-    parse_size,
-    readable_size,
 )
 from allhands.bench.ending import carried_out
 from allhands.bench.fake_hosts import MOST, what_is_missing
@@ -51,6 +49,7 @@ from allhands.bench.scale_table import scale_tables
 from allhands.bench.suite import Suite
 from allhands.bench.table import form, results_table, summary_table
 from allhands.bench.training import measure_training, training_table
+from allhands.debug.byte_sizes import parse_size, readable_size
 
 __all__ = ["main"]
 

@@ -7,10 +7,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from allhands.bench.cells import Cell, readable_size
+from allhands.bench.cells import Cell
 from allhands.bench.page import MEDIUM, SMALL, STYLES, new_page, write
 from allhands.bench.peers import FLOOR
 from allhands.bench.results import Result, shown_name
+from allhands.debug.byte_sizes import readable_size
 
 __all__ = ["plot"]
 

@@ -14,8 +14,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from allhands.bench.cells import Cell, readable_size
+from allhands.bench.cells import Cell
 from allhands.bench.results import Result, geometric_mean, ratio, shown_name
+from allhands.debug.byte_sizes import readable_size
 
 __all__ = ["form", "results_table", "summary_table"]
 

@@ -2,8 +2,8 @@
 
 Reads what CPython 3.10-3.14 prints: tracebacks with chained exceptions, notes, messages
 of several lines, exception groups, syntax errors (which have no traceback), colours,
-lines that start with `[rankN]: `, and the dump of `faulthandler`. Pure text in, a
-`Raised` out.
+lines that start with `[rankN]: `, and the dump of `faulthandler`. Text in, a `Raised`
+out; only the command that an installed program was started by is looked at, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from allhands import errors
-from allhands.elastic.installed import installed_package, is_command
+from allhands.elastic.installed import installed_package, package_of_command
 
 __all__ = ["Frame", "Raised", "last_line", "parse_exception"]
 
@@ -212,9 +212,15 @@ def _users(frames: list[Frame], foreign: Sequence[str]) -> Frame | None:
 def _installed_program(frames: list[Frame]) -> str:
     """Return the folder of the program, if it is installed; else an empty text."""
     files = [frame.file for frame in frames if not frame.file.startswith("<frozen ")]
-    if files and is_command(files[0]):
-        del files[0]
-    return installed_package(files[0]) if files else ""
+    if not files:
+        return ""
+    name = package_of_command(files[0])
+    if not name:
+        return installed_package(files[0])
+    for folder in map(installed_package, files[1:]):
+        if os.path.basename(folder.rstrip("/")).removesuffix(".py") == name:
+            return folder
+    return ""
 
 
 def _is_foreign(file: str, foreign: Sequence[str]) -> bool:

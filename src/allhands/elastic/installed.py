@@ -8,10 +8,14 @@ a command that pip has made for it.
 from __future__ import annotations
 
 import os
+import re
 
-__all__ = ["installed_package", "is_command"]
+__all__ = ["installed_package", "package_of_command"]
 
 _FOLDERS = ("/site-packages/", "/dist-packages/")
+# What the commands of pip, uv and their like begin with: they import what they call.
+_IMPORT = re.compile(r"^from ([^\W.]+)[\w.]* import ", re.MULTILINE)
+_LONGEST = 1 << 12  # characters of a command that are read
 
 
 def installed_package(file: str) -> str:
@@ -28,7 +32,17 @@ def installed_package(file: str) -> str:
     return ""
 
 
-def is_command(file: str) -> bool:
-    """Return whether `file` is a command like those that pip makes for a package."""
+def package_of_command(file: str) -> str:
+    """Return the name of the package whose command `file` is; else an empty text.
+
+    A command lies in a folder `bin`, and its name has no dot. This function reads it.
+    """
     folder, name = os.path.split(file)
-    return os.path.basename(folder) == "bin" and "." not in name
+    if os.path.basename(folder) != "bin" or "." in name:
+        return ""
+    try:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            found = _IMPORT.search(opened.read(_LONGEST))
+    except OSError:
+        return ""
+    return found[1] if found else ""

@@ -50,6 +50,8 @@ class Job:
     """Seconds between looks at the ranks, where the kernel has no pidfd to wait on."""
     shutdown_timeout: float = 30.0
     """Seconds from SIGTERM (or the signal that was passed on) to SIGKILL."""
+    secret: str = ""
+    """That of the job, for the ranks; empty: what the environment says."""
     logs: DefaultLogsSpecs = field(default_factory=DefaultLogsSpecs)
     dumps: str = ""
     """A folder of this run alone, within that where the files with its flight records
@@ -103,6 +105,8 @@ class Job:
             settings.job_mark.name: mark,
             settings.store.name: str(self._store),
         }
+        if self.secret:
+            environment[settings.secret.name] = self.secret
         if self.virtual_local_rank:
             environment["LOCAL_RANK"] = "0"
             environment[VISIBLE_GPUS] = gpu_of(local_rank, base.get(VISIBLE_GPUS))

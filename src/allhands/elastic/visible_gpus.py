@@ -17,9 +17,9 @@ def gpu_of(local_rank: int, visible: str | None) -> str:
     Raises:
         ValueError: too few are visible.
     """
-    gpus = (
-        [str(local_rank)] * (local_rank + 1) if visible is None else visible.split(",")
-    )
+    if visible is None:
+        return str(local_rank)
+    gpus = [gpu for gpu in visible.split(",") if gpu.strip()]
     if local_rank >= len(gpus):
         raise ValueError(
             f"{VISIBLE_GPUS} is {visible!r}, which names {len(gpus)}; with a virtual "

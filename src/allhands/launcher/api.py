@@ -22,7 +22,12 @@ from allhands.elastic.process_failure import process_failure
 from allhands.errors import DistBackendError
 from allhands.launcher.function import RemoteFunction, check_not_importing, name_of
 from allhands.launcher.launching import Launch, check_numbers
-from allhands.launcher.meeting import KNOWN_BACKENDS, Meeting, split_endpoint
+from allhands.launcher.meeting import (
+    KNOWN_BACKENDS,
+    Meeting,
+    limit_of,
+    split_endpoint,
+)
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
@@ -268,7 +273,7 @@ def _check_several(config: LaunchConfig, is_static: bool) -> None:
             "'host:port' of node 0"
         )
     rank = config.rdzv_configs.get("rank")
-    if rank is None or not 0 <= int(rank) < num_nodes:
+    if not (str(rank).isdecimal() and int(str(rank)) < num_nodes):
         raise ValueError(
             f"LaunchConfig.rdzv_configs has rank {rank!r}; with {num_nodes} nodes want "
             f"the number of this node, in [0, {num_nodes})"
@@ -277,13 +282,10 @@ def _check_several(config: LaunchConfig, is_static: bool) -> None:
 
 def _limit(config: LaunchConfig) -> float:
     """Return how long nodes wait for each other, in seconds."""
+    if config.rdzv_timeout != -1:
+        return limit_of(config.rdzv_timeout, "LaunchConfig.rdzv_timeout")
     given = config.rdzv_configs.get("timeout", _MEETING_LIMIT)
-    limit = float(given if config.rdzv_timeout == -1 else config.rdzv_timeout)
-    if not 0 < limit < float("inf"):
-        raise ValueError(
-            f"LaunchConfig.rdzv_configs: timeout is {limit}; want seconds, above 0"
-        )
-    return limit
+    return limit_of(given, "LaunchConfig.rdzv_configs")
 
 
 def _check_end(name: str, outcome: Outcome) -> None:

@@ -12,7 +12,6 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any
 
 __all__ = ["RemoteFunction", "check_not_importing", "name_of", "run_rank"]
@@ -51,12 +50,7 @@ class RemoteFunction:
     def __enter__(self) -> RemoteFunction:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def command(self, local_rank: int) -> list[str]:
@@ -75,6 +69,8 @@ class RemoteFunction:
         """
         with _opened(self._results[local_rank], "rb") as file:
             text = file.read()
+        # The rank knows the main module by this name; see `run_rank`.
+        sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
         return pickle.loads(text) if text else None
 
     def _close(self) -> None:
@@ -156,8 +152,8 @@ def _check_importable(function: Callable[..., Any], prepared: dict[str, Any]) ->
 
 def _pickled(function: Callable[..., Any], args: Sequence[Any]) -> bytes:
     try:
-        return pickle.dumps((function, tuple(args)))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        return _dumped((function, tuple(args)))
+    except TypeError as error:
         raise ValueError(
             f"elastic_launch cannot pass {name_of(function)} and its arguments to new "
             f"processes: {error}. Define the function at the top level of a module, "
@@ -167,13 +163,21 @@ def _pickled(function: Callable[..., Any], args: Sequence[Any]) -> bytes:
 
 def _pickled_result(returned: Any, function: Callable[..., Any]) -> bytes:
     try:
-        return pickle.dumps(returned)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        return _dumped(returned)
+    except TypeError as error:
         raise TypeError(
             f"{name_of(function)} returned a {type(returned).__name__}, which cannot "
             f"be passed to the program that started this rank: {error}. Return what "
             "can be pickled"
         ) from error
+
+
+def _dumped(value: Any) -> bytes:
+    """Pickle `value`; all that `pickle` raises where it cannot is a TypeError."""
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError) as error:
+        raise TypeError(str(error)) from error
 
 
 def _write(descriptor: int, text: bytes) -> None:

@@ -146,6 +146,7 @@ class Launch:
             max_restarts=self.max_restarts,
             monitor_interval=self.monitor_interval,
             shutdown_timeout=self.shutdown_timeout,
+            secret=settings.secret.get(),
             logs=_with_folder(self.logs),
             filters=self.filters,
             virtual_local_rank=self.virtual_local_rank,

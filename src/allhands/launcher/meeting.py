@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-__all__ = ["KNOWN_BACKENDS", "Meeting", "meeting_of", "split_endpoint"]
+__all__ = ["KNOWN_BACKENDS", "Meeting", "limit_of", "meeting_of", "split_endpoint"]
 
 # The defaults of torchrun.
 _DEFAULT_PORT = 29500
@@ -35,7 +35,8 @@ def meeting_of(args: argparse.Namespace) -> Meeting:
     """
     num_nodes = _num_nodes(args.nnodes)
     _check_node_rank(args.node_rank, num_nodes)
-    limit = _limit(args.rdzv_conf)
+    given = _configuration(args.rdzv_conf).get("timeout", _DEFAULT_LIMIT)
+    limit = limit_of(given, "--rdzv-conf")
     address, port = args.master_addr, args.master_port
     if num_nodes > 1:
         _check_several(args)
@@ -77,15 +78,22 @@ def _check_node_rank(node_rank: int, num_nodes: int) -> None:
         )
 
 
-def _limit(given: str) -> float:
-    """Return how long nodes wait for each other, in seconds, from --rdzv-conf."""
-    text = _configuration(given).get("timeout", _DEFAULT_LIMIT)
+def limit_of(given: object, spelled: str) -> float:
+    """Return how long nodes wait for each other, in seconds.
+
+    Args:
+        given: a number, or the text of one.
+        spelled: where the user has written it.
+
+    Raises:
+        ValueError: it is no such time.
+    """
     try:
-        limit = float(text)
-    except ValueError:
+        limit = float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
         limit = 0
     if not 0 < limit < float("inf"):
-        raise ValueError(f"--rdzv-conf: timeout is {text!r}; want seconds, above 0")
+        raise ValueError(f"{spelled}: timeout is {given!r}; want seconds, above 0")
     return limit
 
 

@@ -37,8 +37,8 @@ def step(function):
 if how == "module":
     __file__ = f"{packages}/trainer/__main__.py"
 elif how == "command":
-    __file__ = "/v/bin/train"
-    step = trainer.step
+    __file__ = sys.argv[2]
+    sys.modules["trainer"] = trainer
 elif how == "own":
     __file__ = "/home/u/train.py"
 called = trainer.step(library.call)
@@ -58,9 +58,12 @@ print(json.dumps([name.removeprefix(packages) for name in (called[0], raised[0])
         ("own", "<string>"),
     ],
 )
-def test_installed_code_is_the_programs_where_it_is_what_runs(how, first):
+def test_installed_code_is_the_programs_where_it_is_what_runs(how, first, tmp_path):
+    command = tmp_path / "bin" / "train"
+    command.parent.mkdir()
+    command.write_text("import sys\nfrom trainer.loop import step\n")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how],
+        [sys.executable, "-c", PROGRAM, how, command],
         capture_output=True,
         text=True,
         check=True,

@@ -226,30 +226,47 @@ ValueError: x
     assert (raised.where.file, raised.where.line) == ("/home/u/train.py", 7)
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        '  File "<frozen runpy>", line 88, in _run_code\n',
-        '  File "/v/bin/train", line 8, in <module>\n    sys.exit(main())\n',
-        '  File "/v/lib/python3.11/site-packages/trainer/cli.py", line 3, in main\n',
-    ],
-    ids=["module", "command", "path"],
-)
-def test_names_the_line_of_a_program_that_is_installed(start):
-    packages = "/v/lib/python3.11/site-packages"
-    raised = parse_exception(
-        f"""Traceback (most recent call last):
-{start}  File "{packages}/trainer/__main__.py", line 5, in <module>
-    main()
-  File "{packages}/trainer/loop.py", line 9, in step
+PACKAGES = "/v/lib/python3.11/site-packages"
+INSTALLED = f"""Traceback (most recent call last):
+{{start}}  File "{PACKAGES}/trainer/cli.py", line 5, in main
+    step()
+  File "{PACKAGES}/trainer/loop.py", line 9, in step
     tool.go()
-  File "{packages}/tool/core.py", line 5, in go
+  File "{PACKAGES}/tool/core.py", line 5, in go
     raise ValueError("x")
 ValueError: x
 """
-    )
+
+
+@pytest.mark.parametrize(
+    "start", ['  File "<frozen runpy>", line 88, in _run_code\n', ""]
+)
+def test_names_the_line_of_a_program_that_is_installed(start):
+    raised = parse_exception(INSTALLED.format(start=start))
     assert raised is not None
-    assert (raised.where.file, raised.where.line) == (f"{packages}/trainer/loop.py", 9)
+    assert (raised.where.file, raised.where.line) == (f"{PACKAGES}/trainer/loop.py", 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("import sys\nfrom trainer.cli import main\n", 9), ("import tool\n", 8)],
+)
+def test_a_command_tells_whose_it_is(tmp_path, text, line):
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "train"
+    command.write_text(text)
+    # As of a library that calls what a command is.
+    start = f"""  File "{command}", line 8, in <module>
+    sys.exit(main())
+  File "{PACKAGES}/click/core.py", line 7, in __call__
+    return self.main(*args)
+"""
+    raised = parse_exception(INSTALLED.format(start=start))
+    assert raised is not None
+    assert raised.where.line == line
+    gone = str(tmp_path / "lib")  # as of another host
+    raised = parse_exception(INSTALLED.format(start=start.replace(str(tmp_path), gone)))
+    assert raised.where.line == 8
 
 
 def test_names_the_innermost_frame_where_no_frame_is_the_users():

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from allhands.elastic.job import Job
 from allhands.elastic.logs import DefaultLogsSpecs
 from allhands.elastic.place import Place
@@ -28,6 +30,16 @@ def test_environment_overrides_what_was_there():
     assert environment["TORCHELASTIC_RESTART_COUNT"] == "1"
     assert environment["TORCHELASTIC_MAX_RESTARTS"] == "2"
     assert base["RANK"] == "9"
+    own = replace(JOB, secret="mine").environment(3, 1, "mark", base)
+    assert own["ALLHANDS_SECRET"] == "mine"
+
+
+@pytest.mark.parametrize(("visible", "count"), [("", 0), ("4", 1), ("4,", 1)])
+def test_a_rank_without_a_gpu_of_its_own_is_refused(visible, count):
+    job = replace(JOB, virtual_local_rank=True)
+    base = {"CUDA_VISIBLE_DEVICES": visible}
+    with pytest.raises(ValueError, match=f"names {count}; .* at least {count + 1}"):
+        job.environment(count, 0, "mark", base)
 
 
 def test_modules_that_are_loaded_for_all_ranks_see_all_gpus_of_the_launcher():

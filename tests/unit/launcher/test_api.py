@@ -19,8 +19,9 @@ def work():
         ({"shutdown_timeout": -1}, r"shutdown_timeout is -1; want seconds, 0 or more"),
         ({"monitor_interval": 0}, r"monitor_interval is 0; want seconds, above 0"),
         ({"start_method": "clone"}, r"is 'clone'; want one of spawn, forkserver"),
-        ({"rdzv_timeout": 0}, r"timeout is 0.0; want seconds, above 0"),
-        ({"rdzv_configs": {"timeout": -2}}, r"timeout is -2.0; want seconds, above 0"),
+        ({"rdzv_timeout": 0}, r"rdzv_timeout: timeout is 0; want seconds, above 0"),
+        ({"rdzv_configs": {"timeout": -2}}, r"timeout is -2; want seconds, above 0"),
+        ({"rdzv_configs": {"timeout": "x"}}, r"timeout is 'x'; want seconds, above 0"),
         ({"rdzv_backend": "none"}, r"rdzv_backend is 'none'; want one of static, c10d"),
         (
             {"min_nodes": 2, "max_nodes": 2},

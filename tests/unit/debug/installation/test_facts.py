@@ -11,7 +11,7 @@ import allhands as dist
 from allhands import settings
 from allhands.__main__ import main
 from allhands.backends import gloo_library
-from allhands.installation import facts
+from allhands.debug.installation import facts
 
 
 def described(capsys):

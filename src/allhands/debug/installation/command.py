@@ -19,8 +19,8 @@ from allhands.backends.tuned import (
     tuned_path,
     tuning_changes,
 )
-from allhands.bench.cells import parse_size, readable_size
-from allhands.installation.facts import describe, in_lines
+from allhands.debug.byte_sizes import parse_size, readable_size
+from allhands.debug.installation.facts import describe, in_lines
 
 __all__ = ["main"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from allhands import _C
 from allhands.__main__ import main
-from allhands.installation.command import can_read_peers
+from allhands.debug.installation.command import can_read_peers
 
 
 def _taken(op, size, ranks, *, reads=True, shared=False, tuning=None):
