@@ -426,6 +426,35 @@ void test_a_broken_group_tells_of_messages_that_nobody_took() {
   });
 }
 
+// Runs body(comm) as rank 0 of a group that rank 1 has left without using it; rank 1's
+// process lives on.
+template <class Body>
+void run_in_a_group_left_unused(Body body) {
+  const Token token = fresh_token();
+  const auto memory = FlightMemory::create();
+  const auto make = [&](int rank) {
+    return std::make_unique<Communicator>(
+        membership(rank, 2), token, [] { return Tuning::for_ranks(2); }, LateNotice{},
+        FlightRecorder::kLength, Communicator::ReachOthers{}, memory);
+  };
+  make(1)->close(soon());
+  body(*make(0));
+}
+
+void test_a_rank_that_left_before_anybody_came_is_named() {
+  const std::vector<int> rank_1 = {1};
+  run_in_a_group_left_unused([&](Communicator& comm) {
+    const Error error = error_of([&] { comm.run(barrier(), soon()); });
+    CHECK(error.kind() == ErrorKind::RankFailed && error.ranks() == rank_1);
+    CHECK(has(error, "left the group"));
+  });
+  run_in_a_group_left_unused([&](Communicator& comm) {
+    std::vector<float> data(3);
+    const Error error = error_of([&] { comm.recv(buffer_of(data), 1, 0, soon()); });
+    CHECK(error.kind() == ErrorKind::RankFailed && error.ranks() == rank_1);
+  });
+}
+
 void test_arguments() {
   run_communicators(1, [&](Communicator& comm) {
     std::vector<float> two(2), three(3);
@@ -590,6 +619,7 @@ int main() {
   test_a_broken_group_refuses_every_call();
   test_a_collective_that_fails_ends_receives();
   test_a_broken_group_tells_of_messages_that_nobody_took();
+  test_a_rank_that_left_before_anybody_came_is_named();
   test_arguments();
   test_two_groups_at_once();
   test_shared_array_that_cannot_be_made();

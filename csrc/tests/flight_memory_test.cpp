@@ -185,9 +185,47 @@ void test_more_groups_than_rows_are_private() {
   CHECK(group.ring.read().size() == 1);
 }
 
+void test_departures_are_told() {
+  const auto memory = FlightMemory::create();
+  constexpr std::uint64_t kMost = FlightMemory::kMostDepartures;
+  CHECK(!FlightMemory::has_departed(getpid(), 0));
+  for (std::uint64_t key = 1; key <= kMost + 1; ++key) memory->note_departure(key);
+  CHECK(!FlightMemory::has_departed(getpid(), 1));  // the oldest is forgotten
+  CHECK(FlightMemory::has_departed(getpid(), 2));
+  CHECK(FlightMemory::has_departed(getpid(), kMost + 1));
+  CHECK(!FlightMemory::has_departed(getpid(), kMost + 2));
+  Group group(memory);  // its slots are behind them
+  group.run(1);
+  CHECK(FlightMemory::has_departed(getpid(), kMost + 1));
+}
+
+// Whatever a file of that name holds.
+void test_departures_of_a_broken_file_are_none() {
+  const std::string name = "allhands.flight." + std::to_string(getpid());
+  const Fd file(memfd_create(name.c_str(), MFD_CLOEXEC));
+  CHECK(!FlightMemory::has_departed(getpid(), 1));
+  const std::vector<std::uint32_t> words(512, ~0U);
+  CHECK(write(file.get(), words.data(), 2048) == 2048);
+  CHECK(!FlightMemory::has_departed(getpid(), ~0ULL));
+}
+
+void test_a_forked_child_notes_no_departures() {
+  const auto memory = FlightMemory::create();
+  const pid_t child = fork();
+  if (child == 0) {
+    memory->note_departure(7);
+    _exit(0);
+  }
+  CHECK(waitpid(child, nullptr, 0) == child);
+  CHECK(!FlightMemory::has_departed(getpid(), 7));
+}
+
 }  // namespace
 
 int main() {
+  test_departures_are_told();
+  test_departures_of_a_broken_file_are_none();
+  test_a_forked_child_notes_no_departures();
   test_others_see_what_a_group_does();
   test_what_a_group_took_goes_back();
   test_a_forked_child_takes_nothing_from_its_parent();

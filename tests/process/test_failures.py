@@ -219,6 +219,35 @@ def test_a_rank_that_leaves_early_is_named():
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        "dist.all_reduce(data, group=pair)",
+        "dist.all_reduce(data, async_op=True, group=pair).wait()",
+        "dist.recv(data, 1, group=pair)",
+        "dist.recv(data, group=pair)",
+    ],
+)
+def test_a_rank_that_leaves_a_group_that_nobody_has_used_is_named(call):
+    source = f"""
+        data = np.zeros(3)
+        pair = dist.new_group()
+        if rank == 1:
+            dist.destroy_process_group(pair)
+        dist.barrier()
+        if rank == 0:
+            try:
+                {call}
+            except dist.RankFailedError as error:
+                give((error.ranks, str(error)))
+        dist.barrier()  # rank 1 lives until then
+    """
+    with Processes(2, source) as job:
+        ranks, text = job.join()[0]
+    assert ranks == [1]
+    assert "left the group" in text
+
+
+@pytest.mark.parametrize(
     ("backend", "hosts"), [(None, "001"), ("cpu:native,cuda:fake", None)]
 )
 def test_the_exception_that_ended_a_rank_is_told(backend, hosts):

@@ -40,12 +40,14 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
     : Arena(std::move(memory), group, all_ranks(group), late_notice) {}
 
 Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
-             std::vector<int> ranks, const LateNotice& late_notice)
+             std::vector<int> ranks, const LateNotice& late_notice,
+             HasDeparted has_departed)
     : memory_(std::move(memory)),
       group_(std::move(group)),
       ranks_(std::move(ranks)),
       rank_(place_of(group_.rank, ranks_)),
       late_notice_(late_notice),
+      has_departed_(std::move(has_departed)),
       layout_(static_cast<int>(ranks_.size())),
       probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {

@@ -65,9 +65,9 @@ class Arena {
   Arena(std::shared_ptr<SharedMemory> memory, Membership group,
         const LateNotice& late_notice = {});
   // Serves only `ranks`: ranks of the group, in the order of their local ranks. This
-  // rank is among them.
+  // rank is among them. `has_departed` tells which local ranks left without an Arena.
   Arena(std::shared_ptr<SharedMemory> memory, Membership group, std::vector<int> ranks,
-        const LateNotice& late_notice);
+        const LateNotice& late_notice, HasDeparted has_departed = {});
 
   int rank() const { return rank_; }
   int size() const { return layout_.size(); }
@@ -255,6 +255,7 @@ class Arena {
   const std::vector<int> ranks_;  // of the group, by local rank
   const int rank_;
   LateNotice late_notice_;
+  HasDeparted has_departed_;
   std::function<std::optional<Error>()> elsewhere_;  // may be none
   Layout layout_;
   Tuning tuning_;

@@ -110,8 +110,14 @@ std::vector<int> Arena::gone_of(std::uint32_t clock) {
 // Whether the rank left or its process ended, as of a moment ago.
 bool Arena::is_gone(int rank) const {
   RankControl& theirs = control(rank);
-  return theirs.has_left.load(std::memory_order_acquire) != 0 ||
-         !allhands::is_alive(process(rank), theirs.pulse);
+  if (theirs.has_left.load(std::memory_order_acquire) != 0 ||
+      !allhands::is_alive(process(rank), theirs.pulse))
+    return true;
+  if (theirs.entered.load(std::memory_order_relaxed) != 0 ||
+      !has_departed_lately(rank, has_departed_, theirs.pulse))
+    return false;
+  theirs.has_left.store(1, std::memory_order_release);  // on behalf of that rank
+  return true;
 }
 
 // One notice on behalf of all waiting ranks, made by the first of them; empty on the

@@ -4,15 +4,31 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "allhands/base/error.hpp"
+#include "allhands/base/memory_of.hpp"
+
 namespace allhands {
 namespace {
 
-constexpr std::size_t kHeadBytes =
+constexpr std::size_t kDeparturesAt =
     FlightMemory::kRowsAt + FlightMemory::kMostRows * sizeof(FlightLines);
+constexpr std::size_t kHeadBytes =
+    kDeparturesAt + FlightMemory::kMostDepartures * sizeof(std::uint64_t);
+
+std::string name_of_file(int pid) { return "allhands.flight." + std::to_string(pid); }
+
+Fd open_file_of(int pid) {
+  try {
+    return open_memory_of(pid, name_of_file(pid), O_RDONLY);
+  } catch (const Error&) {
+    return Fd();  // no descriptor is free
+  }
+}
 
 void* map(int fd, std::size_t bytes, std::size_t at) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
@@ -34,8 +50,7 @@ void assign(char (&text)[size], std::string_view value) {
 }  // namespace
 
 std::shared_ptr<FlightMemory> FlightMemory::create() {
-  const std::string name = "allhands.flight." + std::to_string(getpid());
-  Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC));
+  Fd fd(memfd_create(name_of_file(getpid()).c_str(), MFD_CLOEXEC));
   if (!fd.is_open()) return nullptr;
   const std::size_t bytes = whole_pages(kHeadBytes);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return nullptr;
@@ -89,6 +104,32 @@ void FlightMemory::leave_to_parent() {
 
 FlightLines* FlightMemory::lines(std::size_t i) {
   return reinterpret_cast<FlightLines*>(static_cast<std::byte*>(head_) + kRowsAt) + i;
+}
+
+std::atomic<std::uint64_t>* FlightMemory::departures() {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(static_cast<std::byte*>(head_) +
+                                                       kDeparturesAt);
+}
+
+void FlightMemory::note_departure(std::uint64_t key) {
+  if (!is_owner()) return;
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t num = header().num_departures.load(std::memory_order_relaxed);
+  departures()[num % kMostDepartures].store(key, std::memory_order_relaxed);
+  header().num_departures.store(num + 1, std::memory_order_release);
+}
+
+bool FlightMemory::has_departed(int pid, std::uint64_t key) {
+  const Fd file = open_file_of(pid);
+  if (!file.is_open()) return false;
+  std::uint32_t num = 0;
+  constexpr auto kNumAt = offsetof(FlightHeader, num_departures);
+  if (pread(file.get(), &num, sizeof(num), kNumAt) != sizeof(num)) return false;
+  std::vector<std::uint64_t> keys(std::min<std::size_t>(num, kMostDepartures));
+  const std::size_t bytes = keys.size() * sizeof(key);
+  return pread(file.get(), keys.data(), bytes, kDeparturesAt) ==
+             static_cast<ssize_t>(bytes) &&
+         std::ranges::find(keys, key) != keys.end();
 }
 
 FlightLines* FlightMemory::take_lines() {

@@ -5,7 +5,7 @@
 // Watching needs no cooperation: a reader costs the process a few cache misses.
 // src/allhands/debug/top/memory.py reads the file. The file has
 //
-//   [FlightHeader][rows, one for each group][slots of the rings, page by page]
+//   [FlightHeader][rows, one for each group][departures][slots of the rings, by page]
 //
 // and takes memory only where something was written. The memory of a group returns to
 // the system with the group. In a forked child the memory still belongs to the parent,
@@ -62,7 +62,7 @@ struct FlightHeader {
   std::uint64_t magic;
   std::uint32_t version, row_bytes;
   std::atomic<std::uint32_t> num_rows;  // rows that have ever had a group
-  std::uint32_t reserved;
+  std::atomic<std::uint32_t> num_departures;
   // Odd while the following fields are being written; 0: not written yet.
   std::atomic<std::uint32_t> generation;
   std::uint32_t rank, size, reserved_too;
@@ -76,6 +76,8 @@ class FlightMemory {
   static constexpr std::uint64_t kMagic = 0x746867696c666861;  // "ahflight"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr std::size_t kRowsAt = 4096, kMostRows = 1024;
+  // The file keeps the last so many departures.
+  static constexpr std::size_t kMostDepartures = 4096;
 
   // Null if there is no descriptor or no memory for the file; then nobody can watch.
   static std::shared_ptr<FlightMemory> create();
@@ -91,6 +93,12 @@ class FlightMemory {
   // Call in a forked child, so that readers do not take the memory for the child's.
   void leave_to_parent();
 
+  // Notes for other processes that this one, as one rank of a group, has left it; `key`
+  // stands for both.
+  void note_departure(std::uint64_t key);
+  // Whether process `pid` has noted that. False also if its file cannot be read now.
+  static bool has_departed(int pid, std::uint64_t key);
+
   // Returns lines that no group has, all zero except for the generation. Null: all are
   // used.
   FlightLines* take_lines();
@@ -105,6 +113,7 @@ class FlightMemory {
   bool grow_to(std::size_t end);
   FlightHeader& header() { return *static_cast<FlightHeader*>(head_); }
   FlightLines* lines(std::size_t i);
+  std::atomic<std::uint64_t>* departures();
 
   void* const head_;
   const pid_t owner_;

@@ -1,7 +1,6 @@
 #include "allhands/comm/communicator.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "allhands/arena/collectives.hpp"
@@ -20,15 +19,6 @@ Token local_token(const Token& group, const Membership& members, const Hosts& ho
   return derived_token(group, "host " + members.process(members.rank).host);
 }
 
-// The key by which watchers recognise ranks of the same group. It reveals nothing about
-// the token.
-std::uint64_t public_key(const Token& token) {
-  const Token derived = derived_token(token, "flight record");
-  std::uint64_t key;
-  std::memcpy(&key, derived.data(), sizeof(key));
-  return key;
-}
-
 }  // namespace
 
 Communicator::Communicator(Membership membership, const Token& token,
@@ -43,8 +33,10 @@ Communicator::Communicator(Membership membership, const Token& token,
       make_tuning_(std::move(make_tuning)),
       reach_others_(std::move(reach_others)),
       late_notice_(late_notice),
-      recorder_(record_length, std::move(flight_memory), membership_,
-                public_key(token)),
+      flight_memory_(std::move(flight_memory)),
+      // By this key watchers recognise ranks of the same group.
+      recorder_(record_length, flight_memory_, membership_,
+                key_of(derived_token(token, "flight record"))),
       queue_(membership_.name, this, turns_,
              [this](const OperationQueue::Entry& entry, const Limits* waiter) {
                run_queued(entry, waiter);

@@ -175,6 +175,8 @@ class Communicator {
   std::unique_ptr<Transport> make_transport(const Segment& segment) const;
   Segment local_segment(const Limits& limits) const;
   void adopt(Segment segment);
+  std::uint64_t departure_key(int rank) const;
+  HasDeparted told_departures() const;
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
   [[noreturn]] void throw_out_of_reach() const;
@@ -201,6 +203,7 @@ class Communicator {
 
   std::atomic<Observer*> observer_ = nullptr;
   FailureRecord failure_;
+  const std::shared_ptr<FlightMemory> flight_memory_;  // null: there is none
   FlightRecorder recorder_;
   // Open, not broken and not closed: an operation may begin.
   std::atomic<bool> is_ready_ = false;

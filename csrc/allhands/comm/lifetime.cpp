@@ -61,7 +61,7 @@ Segment Communicator::local_segment(const Limits& limits) const {
 std::unique_ptr<Transport> Communicator::make_transport(const Segment& segment) const {
   auto local = std::make_unique<ShmTransport>(
       segment.memory, segment.memory->data() + Layout(local_.size()).total_bytes(),
-      local_, arena_->tuning());
+      local_, arena_->tuning(), told_departures());
   if (hosts_.num_hosts() == 1) return local;
   auto others = reach_others_(membership_, token_, arena_->tuning(),
                               [&local = *local] { local.wake_self(); });
@@ -71,7 +71,7 @@ std::unique_ptr<Transport> Communicator::make_transport(const Segment& segment) 
 
 void Communicator::adopt(Segment segment) {
   arena_ = std::make_unique<Arena>(segment.memory, membership_, hosts_.local_ranks(),
-                                   late_notice_);
+                                   late_notice_, told_departures());
   engine_ = std::make_unique<ProgressEngine>(
       make_transport(segment), membership_, arena_->tuning(),
       ServedGroup{this, [this] { return failure(); },
@@ -176,7 +176,18 @@ void Communicator::close(const Limits& limits) {
   if (is_interrupted) throw interrupted();
 }
 
-// This rank leaves without ever having used the group; peers that do use it must learn
+// Stands for "this local rank has left the group", without saying so to others.
+std::uint64_t Communicator::departure_key(int rank) const {
+  return key_of(derived_token(local_token_, "departure of " + std::to_string(rank)));
+}
+
+HasDeparted Communicator::told_departures() const {
+  return [this](int rank) {
+    return FlightMemory::has_departed(local_.process(rank).pid, departure_key(rank));
+  };
+}
+
+// This rank leaves without ever having used the group; peers that use it now must learn
 // that.
 void Communicator::join_those_who_wait() {
   if (size() == 1) return;
@@ -194,6 +205,9 @@ void Communicator::join_those_who_wait() {
 // Refuses calls from now on. Returns whether the group was open.
 bool Communicator::end_calls() {
   const std::lock_guard lock(open_mutex_);
+  // Peers that come later may find no shared memory in which this rank was.
+  if (!is_closed_ && size() > 1 && flight_memory_)
+    flight_memory_->note_departure(departure_key(local_.rank));
   if (!is_open_ && !is_closed_ && !failure_.error()) join_those_who_wait();
   is_closed_ = true;
   is_ready_ = false;

@@ -25,6 +25,12 @@ Token derived_token(const Token& token, const std::string& purpose) {
   return derived;
 }
 
+std::uint64_t key_of(const Token& derived) {
+  std::uint64_t key;
+  std::memcpy(&key, derived.data(), sizeof(key));
+  return key;
+}
+
 // "allhands-" and half a hash in hexadecimal.
 std::string segment_name(const Token& token) {
   static constexpr char kDigits[] = "0123456789abcdef";

@@ -33,6 +33,9 @@ using Token = std::array<std::byte, 32>;
 // Another token, for the given `purpose`, which reveals nothing about `token`.
 Token derived_token(const Token& token, const std::string& purpose);
 
+// A number that stands for `derived`, for everyone to see.
+std::uint64_t key_of(const Token& derived);
+
 // The name of a group's socket and of its memory; does not reveal the token.
 std::string segment_name(const Token& token);
 

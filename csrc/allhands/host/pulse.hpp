@@ -1,4 +1,5 @@
-// Whether a process still runs, found out once for all ranks that wait for it.
+// Whether a process still runs, found out once for all ranks that wait for it; and
+// whether it has left a group whose shared memory it never had.
 //
 // Asking the kernel takes microseconds, and where many ranks wait for many, separate
 // questions would take whole CPUs. So a rank that asks stores the time in shared
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include "allhands/host/process.hpp"
 
@@ -23,11 +25,23 @@ struct Pulse {
   // one rank, so a rank never relies on its own answer.
   static constexpr std::chrono::milliseconds kFresh{50};
 
+  // How long the ranks pause between two looks for a departure.
+  static constexpr std::chrono::seconds kPause{1};
+
   std::atomic<Duration> asked_at;        // on the steady clock; 0: never
+  std::atomic<Duration> looked_at;       // for a departure, likewise
   std::atomic<std::uint32_t> has_ended;  // a rank has found that out
 };
 
 // is_alive(), as it was at most Pulse::kFresh ago.
 bool is_alive(const ProcessIdentity& process, Pulse& pulse);
+
+// Whether a rank of this host has left the group, as far as that is told outside the
+// group's shared memory. Takes some 100 us.
+using HasDeparted = std::function<bool(int rank)>;
+
+// The same at most once per Pulse::kPause for all that wait for `rank`; false
+// meanwhile, and if `has_departed` is empty.
+bool has_departed_lately(int rank, const HasDeparted& has_departed, Pulse& pulse);
 
 }  // namespace allhands

@@ -20,11 +20,13 @@ Placement placement_of(const MessageMemory& memory, std::byte* base,
 }  // namespace
 
 ShmTransport::ShmTransport(std::shared_ptr<SharedMemory> memory, std::byte* base,
-                           const Membership& membership, const Tuning& tuning)
+                           const Membership& membership, const Tuning& tuning,
+                           HasDeparted has_departed)
     : memory_(std::move(memory)),
       base_(base),
       membership_(membership),
       tuning_(tuning),
+      has_departed_(std::move(has_departed)),
       layout_(membership.size()),
       head_(layout_.head(base)),
       doorbell_(layout_.doorbell(base, membership.rank)),
@@ -83,6 +85,19 @@ Presence ShmTransport::presence(int peer) const {
   if (word == static_cast<std::uint32_t>(Presence::Here)) return Presence::Here;
   return word == static_cast<std::uint32_t>(Presence::Aborted) ? Presence::Aborted
                                                                : Presence::Left;
+}
+
+bool ShmTransport::was_alive_lately(int peer) {
+  Doorbell& theirs = doorbell(peer);
+  if (!allhands::is_alive(membership_.process(peer), theirs.pulse)) return false;
+  if (theirs.is_here.load(std::memory_order_acquire) == 0 &&
+      has_departed_lately(peer, has_departed_, theirs.pulse)) {
+    // On behalf of that rank, whose presence the caller sees at its next look.
+    theirs.presence.store(static_cast<std::uint32_t>(Presence::Left),
+                          std::memory_order_release);
+    tell_change();
+  }
+  return true;
 }
 
 void ShmTransport::leave(Presence how, const Error&) {

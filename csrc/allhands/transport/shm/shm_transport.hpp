@@ -26,8 +26,10 @@ class ShmTransport final : public Transport {
   }
 
   // `base`: where these bytes are in `memory`. Peers see that this rank is here.
+  // `has_departed` tells which ranks left without ever having been here.
   ShmTransport(std::shared_ptr<SharedMemory> memory, std::byte* base,
-               const Membership& membership, const Tuning& tuning);
+               const Membership& membership, const Tuning& tuning,
+               HasDeparted has_departed = {});
   ~ShmTransport() override;
 
   // May be called from any thread.
@@ -53,9 +55,7 @@ class ShmTransport final : public Transport {
   bool is_alive(int peer) const override {
     return allhands::is_alive(membership_.process(peer));
   }
-  bool was_alive_lately(int peer) override {
-    return allhands::is_alive(membership_.process(peer), doorbell(peer).pulse);
-  }
+  bool was_alive_lately(int peer) override;
   bool has_aborted() const override {
     return head_.num_aborted.load(std::memory_order_acquire) != 0;
   }
@@ -72,6 +72,7 @@ class ShmTransport final : public Transport {
   std::byte* const base_;
   const Membership membership_;
   const Tuning tuning_;
+  const HasDeparted has_departed_;
   const MessageMemory layout_;
   MessageMemory::Head& head_;
   Doorbell& doorbell_;  // this rank's
