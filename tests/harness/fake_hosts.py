@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import pathlib
 import signal
@@ -52,6 +53,11 @@ class FakeHost(machinery.FakeHost):
         command = self.reach("ss", "-H", "-K", "-t", " or ".join(ends))
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return len(done.stdout.splitlines())
+
+    def num_received(self, interface: str) -> int:
+        """How many bytes have come in there."""
+        shown = json.loads(self.ip(f"-json -statistics link show dev {interface}"))
+        return int(shown[0]["stats64"]["rx"]["bytes"])
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all its processes; the host itself stays."""
@@ -97,6 +103,17 @@ class FakeHosts(machinery.FakeHosts):
         assert wire.stdout is not None
         if wire.stdout.readline() != "ready\n":
             raise OSError("cannot lay a wire between the fake hosts")
+
+    def add_network(self) -> None:
+        """Give each host a second interface, eth1, on a bridge of its own."""
+        self.switch.ip("link add br1 type bridge forward_delay 0 stp_state 0")
+        self.switch.ip("link set br1 up")
+        for number, host in enumerate(self.hosts):
+            port = f"second{number}"
+            self.switch.ip(f"link add {port} type veth peer name eth1 netns {host.pid}")
+            self.switch.ip(f"link set {port} master br1 up")
+            host.ip(f"address add 10.98.0.{number + 1}/24 dev eth1")
+            host.ip("link set eth1 up")
 
     def unplug(self, number: int) -> None:
         """Take a host's cable away."""

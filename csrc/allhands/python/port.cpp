@@ -24,23 +24,23 @@ namespace {
 std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
                                    std::uint16_t first, std::uint16_t last,
                                    const TcpPort::Places& advertised, double heartbeat,
-                                   bool is_encrypted) {
+                                   bool is_encrypted, unsigned rail) {
   if (!(heartbeat > 0))
     throw Error(ErrorKind::Value,
                 "heartbeat must be a number of seconds above 0, got " +
                     std::to_string(heartbeat));
-  return {
-      new TcpPort(hosts, first, last, duration_of(heartbeat), advertised, is_encrypted),
-      [](TcpPort* port) {
-        // Deleting may take a second, and the last owner may be a thread without the
-        // GIL.
-        if (PyGILState_Check() == 0) {
-          delete port;
-          return;
-        }
-        const nb::gil_scoped_release no_gil;
-        delete port;
-      }};
+  return {new TcpPort(hosts, first, last, duration_of(heartbeat), advertised,
+                      is_encrypted, rail),
+          [](TcpPort* port) {
+            // Deleting may take a second, and the last owner may be a thread without
+            // the GIL.
+            if (PyGILState_Check() == 0) {
+              delete port;
+              return;
+            }
+            const nb::gil_scoped_release no_gil;
+            delete port;
+          }};
 }
 
 void start_port(TcpPort& port, const nb::bytes& bytes) {
@@ -61,12 +61,13 @@ void bind_port(nb::module_& m) {
                       "connections to them.")
       .def(nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a,
            nb::kw_only(), "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
-           "is_encrypted"_a = false,
+           "is_encrypted"_a = false, "rail"_a = 0,
            "Listen on each of `hosts`, addresses of this machine, at one port of "
            "`[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, "
            "addresses and ports, if that is given; port 0 there stands for its own.\n\n"
            "A peer from which nothing comes for `heartbeat` seconds counts as dead. "
-           "`is_encrypted`: all connections by TLS 1.3, the same on all ranks.\n\n"
+           "`is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: "
+           "which address of a peer is tried first, modulo how many it has.\n\n"
            "Raises:\n"
            "    ValueError: Bad arguments.\n"
            "    DistNetworkError: It cannot listen there.\n"

@@ -74,6 +74,8 @@ def open_port(size: int, store: Store) -> Port:
             advertised=places,
             heartbeat=silence,
             is_encrypted=is_encrypted,
+            # The ranks of a host spread over the interfaces that its peers have.
+            rail=_number("LOCAL_RANK"),
         )
     except DistNetworkError as error:
         return Port(problem=str(error))

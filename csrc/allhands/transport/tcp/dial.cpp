@@ -41,12 +41,16 @@ ProcessName name_of(const std::string& endpoints, int pid, std::uint64_t start) 
   return endpoints + " " + std::to_string(pid) + " " + std::to_string(start);
 }
 
-Dial::Dial(const ProcessName& peer, Clock::duration limit)
+Dial::Dial(const ProcessName& peer, Clock::duration limit, unsigned rail)
     : addresses_(addresses_of(endpoints_of(peer))),
       endpoints_(endpoints_of(peer)),
       limit_(limit),
       next_(Clock::now()),
-      end_(next_ + limit) {}
+      end_(next_ + limit) {
+  if (addresses_.empty()) return;
+  const auto first = static_cast<std::ptrdiff_t>(rail % addresses_.size());
+  std::rotate(addresses_.begin(), addresses_.begin() + first, addresses_.end());
+}
 
 Fd Dial::begin() {
   if (addresses_.empty()) {

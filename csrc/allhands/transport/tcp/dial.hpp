@@ -20,8 +20,9 @@ class Dial {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `peer` is tried for `limit`.
-  Dial(const ProcessName& peer, Clock::duration limit);
+  // `peer` is tried for `limit`, first at address number `rail`, modulo how many it
+  // has.
+  Dial(const ProcessName& peer, Clock::duration limit, unsigned rail = 0);
 
   // Begins an attempt at the next address. Returns a socket that connects, or none if
   // the attempt has failed already.

@@ -32,9 +32,11 @@ constexpr const char* kClosed = "this process has closed its port";
 
 }  // namespace
 
-PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence)
+PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence,
+                   unsigned rail)
     : self_(std::move(self)),
       silence_(silence),
+      rail_(rail),
       beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)),
       most_beats_(static_cast<unsigned>(silence / beat_every_) - 1),
       suspicious_beats_(most_beats_ / 2 + 1) {
@@ -251,7 +253,7 @@ void PortLoop::attend_waiting() {
     connection->begin_attending();
     if (connection->state() == Connection::State::Wanted) {
       Reaching& wanted = reaching(connection);
-      if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
+      if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_, rail_);
     }
     if (!connection->tell_arrivals() &&
         std::find(draining_.begin(), draining_.end(), connection) == draining_.end())
@@ -342,7 +344,7 @@ void PortLoop::break_off(int fd, const std::string& reason) {
   if (connection == nullptr) return;
   connection->give_socket_up(reason);
   Reaching& wanted = reaching(connection);
-  if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_);
+  if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_, rail_);
   // What happened during a stop is found right after it, maybe in the very chores that
   // find the stop.
   note_own_stop();

@@ -38,8 +38,9 @@ class PortLoop final : public ConnectionOwner {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `silence`: a peer is lost if nothing comes from it for this long.
-  PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence);
+  // `silence`: a peer is lost if nothing comes from it for this long. `rail`: see Dial.
+  PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence,
+           unsigned rail);
   ~PortLoop() override;
 
   // Call once. Throws Backend if no thread can be started.
@@ -132,6 +133,7 @@ class PortLoop final : public ConnectionOwner {
 
   const ProcessName self_;
   const Clock::duration silence_;
+  const unsigned rail_;
   const Clock::duration beat_every_;
   // Numbers of beats in a row in which nothing came.
   const unsigned most_beats_;

@@ -39,7 +39,7 @@ void PortLoop::suspect(const std::shared_ptr<Connection>& connection) {
   Reaching& doubted = reaching(connection);
   if (!doubted.dial)
     doubted.dial.emplace(connection->peer(),
-                         (most_beats_ - suspicious_beats_) * beat_every_);
+                         (most_beats_ - suspicious_beats_) * beat_every_, rail_);
 }
 
 void PortLoop::dial_due() {

@@ -67,7 +67,7 @@ std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
 
 TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
                  std::uint16_t last, std::chrono::nanoseconds silence,
-                 const Places& advertised, bool is_encrypted)
+                 const Places& advertised, bool is_encrypted, unsigned rail)
     : owner_(::getpid()), is_encrypted_(is_encrypted) {
   if (is_encrypted) OpenSsl::loaded();
   if (hosts.empty() || (first == 0) != (last == 0) || first > last)
@@ -89,7 +89,7 @@ TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
     all += (all.empty() ? "" : ",") + endpoint;
   const ProcessIdentity self = this_process();
   loop_ = std::make_shared<PortLoop>(std::move(listeners),
-                                     name_of(all, self.pid, self.start), silence);
+                                     name_of(all, self.pid, self.start), silence, rail);
 }
 
 TcpPort::~TcpPort() {

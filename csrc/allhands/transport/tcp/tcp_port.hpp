@@ -39,11 +39,12 @@ class TcpPort {
   // [first, last]; 0, 0: the system picks. `advertised`: where others reach this
   // process, if not at `hosts`; port 0 there stands for the port that it listens at.
   // `is_encrypted`: all connections use TLS, which must be the same in all processes.
+  // `rail`: which of a peer's addresses is tried first, modulo how many it has.
   // Throws Value for wrong arguments, Network if it cannot listen, and Backend if TLS
   // is wanted and there is no OpenSSL.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
           std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
-          const Places& advertised = {}, bool is_encrypted = false);
+          const Places& advertised = {}, bool is_encrypted = false, unsigned rail = 0);
   TcpPort(const TcpPort&) = delete;
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort();
