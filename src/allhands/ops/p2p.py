@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from numbers import Integral
 
 from allhands.arrays import Array, library_of
 from allhands.backends.call import Call
@@ -294,8 +295,8 @@ def sendrecv(
         ```
     """
     member = member_of(group)
-    is_sent = PROC_NULL not in (dst, group_dst)
-    is_received = PROC_NULL not in (src, group_src)
+    is_sent = not (_is_nobody(dst) or _is_nobody(group_dst))
+    is_received = not (_is_nobody(src) or _is_nobody(group_src))
     target = member.peer_meant("destination", dst, group_dst) if is_sent else PROC_NULL
     source = _source_of(member, src, group_src) if is_received else PROC_NULL
     tags = check_tag(tag), check_tag(tag if recv_tag is None else recv_tag)
@@ -312,6 +313,10 @@ def sendrecv(
     if is_sent:
         communicator.send(tensor, target, tags[0], timeout)
     return PROC_NULL
+
+
+def _is_nobody(rank: int | None) -> bool:
+    return isinstance(rank, Integral) and rank == PROC_NULL
 
 
 class P2POp:

@@ -419,6 +419,10 @@ def test_sendrecv_with_no_rank_at_the_edge_of_a_grid():
         )
         with pytest.raises(TypeError, match="array"):
             dist.sendrecv([1], theirs, dist.PROC_NULL, dist.PROC_NULL)
+        nobody = np.int64(dist.PROC_NULL)
+        assert dist.sendrecv(mine, theirs, nobody, nobody) == dist.PROC_NULL
+        with pytest.raises(TypeError, match="a rank must be an int, got array"):
+            dist.sendrecv(mine, right, theirs, left)  # in mpi4py's order
         with pytest.raises(ValueError, match="Must specify"):
             dist.sendrecv(mine, theirs, None, left)
         with pytest.raises(ValueError, match="Invalid destination rank"):
