@@ -288,6 +288,11 @@ class Communicator:
     def note_failure(self, reason: str, cause: str) -> None:
         """close() will tell the peers that this ended the rank."""
 
+    def check_close(self) -> None:
+        """
+        Raises RuntimeError where close() would: in a callback of the group's own.
+        """
+
     def close(self, grace: float = 0.0) -> None:
         """
         Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.

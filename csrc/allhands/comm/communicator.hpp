@@ -136,6 +136,8 @@ class Communicator {
   // peers that `reason` ended it, and they throw RankFailed with that reason and with
   // `cause`.
   void note_failure(const std::string& reason, std::string cause);
+  // Throws Unsupported where close() would: in a callback of the group's own.
+  void check_close() const;
   // Waits for queued operations and unreceived messages until `limits` end, ends those
   // that are left, and tells the peers that this rank is gone. Further calls throw.
   // Once all that is done, it throws Timeout if messages were lost, and Interrupted.
@@ -185,6 +187,7 @@ class Communicator {
   std::optional<Error> failure() const;
   Error refusal() const;
   std::optional<Error> ending() const;
+  void tell_ending();
   void break_off(const Error& error);
   bool end_calls();
   void leave(const Limits& limits);

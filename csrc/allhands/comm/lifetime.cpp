@@ -154,20 +154,33 @@ std::optional<Error> Communicator::ending() const {
   return ending_;
 }
 
-void Communicator::close(const Limits& limits) {
-  if (is_forked()) return;
+void Communicator::tell_ending() {
+  const std::lock_guard lock(open_mutex_);
+  if (!ending_ || !is_open_) return;
+  arena_->fail(*ending_);
+  failure_.note(*ending_);
+}
+
+void Communicator::check_close() const {
   if (is_in_callback())
     throw Error(
         ErrorKind::Unsupported,
         "group '" + name() +
             "' cannot be destroyed by a callback of one of its operations, which "
             "that would wait for; let the callback tell another thread");
+}
+
+void Communicator::close(const Limits& limits) {
+  if (is_forked()) return;
+  check_close();
   const std::lock_guard closing(closing_mutex_);
   queue_.close();
   // Calls of other threads get a moment; queued operations get all the time there is.
   const Limits soon = {Deadline::after(std::min(limits.deadline.remaining(), kParting)),
                        limits.interrupt};
   const WaitEnd end = turns_.wait_until_idle(queue_.is_busy() ? limits : soon);
+  // Peers learn why this rank leaves before they learn of a call that it breaks off.
+  if (end != WaitEnd::None) tell_ending();
   const bool is_interrupted = end == WaitEnd::Interrupted;
   stop_ = true;
   queue_.join();

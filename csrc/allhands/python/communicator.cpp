@@ -213,6 +213,8 @@ void PyCommunicator::disagree(const std::string& reason) {
   communicator.fail(Error(ErrorKind::Mismatch, reason));
 }
 
+void PyCommunicator::check_close() const { core_->check_close(); }
+
 void PyCommunicator::close(double grace) {
   const bool is_forsaken = std::any_of(
       pending_.begin(), pending_.end(),
@@ -276,6 +278,8 @@ void bind_communicator(nb::module_& m) {
            "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
       .def("note_failure", &PyCommunicator::note_failure, "reason"_a, "cause"_a,
            "close() will tell the peers that this ended the rank.")
+      .def("check_close", &PyCommunicator::check_close,
+           "Raises RuntimeError where close() would: in a callback of the group's own.")
       .def("close", &PyCommunicator::close, "grace"_a = 0.0,
            "Waits up to `grace` seconds for queued operations, ends the others, and "
            "tells the peers that this rank is gone.");

@@ -61,6 +61,7 @@ class PyCommunicator {
   void abort(const std::string& reason);
   void note_failure(const std::string& reason, std::string cause);
   void disagree(const std::string& reason);
+  void check_close() const;
   void close(double grace);
 
  private:

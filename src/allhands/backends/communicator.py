@@ -345,6 +345,15 @@ class Communicator(Protocol):
         """
         return
 
+    def check_close(self) -> None:
+        """Refuse if this thread must not call `close`; this default never refuses.
+
+        Raises:
+            RuntimeError: the thread runs a callback of an operation of the group, for
+                whose end `close` would wait.
+        """
+        return
+
     @abstractmethod
     def close(self, grace: float) -> None:
         """Leave the group and free its resources. A second call does nothing.

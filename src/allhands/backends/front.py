@@ -56,6 +56,10 @@ class FrontCommunicator(Communicator):
         """See `Communicator.note_failure`."""
         self.communicator.note_failure(reason, cause)
 
+    def check_close(self) -> None:
+        """See `Communicator.check_close`."""
+        self.communicator.check_close()
+
     def close(self, grace: float) -> None:
         """See `Communicator.close`."""
         self.communicator.close(grace)

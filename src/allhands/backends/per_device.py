@@ -71,6 +71,11 @@ class PerDeviceCommunicator(Communicator):
         for communicator in self._distinct:
             communicator.note_failure(reason, cause)
 
+    def check_close(self) -> None:
+        """See `Communicator.check_close`."""
+        for communicator in self._distinct:
+            communicator.check_close()
+
     def close(self, grace: float) -> None:
         """See `Communicator.close`."""
         for communicator in self._distinct:

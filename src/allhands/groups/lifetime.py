@@ -328,6 +328,8 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
     Raises:
         ValueError: there is no such group, or no longer.
         AssertionError: there is no world.
+        RuntimeError: a callback of an operation of the group calls it. The group stays;
+            let another thread destroy it.
         CollectiveTimeoutError: peers have not received messages of this rank. The rank
             has left the group nevertheless.
         RankFailedError: a peer left without receiving a message that `isend` began and
@@ -349,9 +351,11 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
             "Process group cannot be None: init_process_group was not called"
         )
     if group is None or group is world.default:
-        if is_process_wide(world):
-            excepthook.restore()
-        world.destroy()
+        try:
+            world.destroy()
+        finally:
+            if world.default is None and is_process_wide(world):
+                excepthook.restore()
         return
     name = getattr(group, "group_name", None)
     if name is None or world.groups.get(name) is not group:

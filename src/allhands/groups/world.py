@@ -70,6 +70,8 @@ class World:
         """It is told of each operation; see `observe`."""
         self.around: Around | None = None
         """Carries out each operation if set; see `surround`."""
+        self.is_of_fork = False
+        """Whether this process is a forked child of a rank, and no rank itself."""
         self.fault_point = FaultPoint(lambda: current() is self)
         self.agreed_calls: AgreedCalls | None = None
         """The calls of `new_group`; see `order`. None until the first call."""
@@ -106,6 +108,7 @@ class World:
         self._num_named = 1  # "0" is the world
 
     def _begin(self, rank: int) -> None:
+        self.is_of_fork = False
         self.fault_point.read_setting()
         self.fault_point.rank = rank
         if self is _process_world:
@@ -226,7 +229,12 @@ class World:
         self._before_ends[group.group_name] = call
 
     def remove(self, group: ProcessGroup) -> None:
-        """Shut `group` down and forget it."""
+        """Shut `group` down and forget it.
+
+        Raises:
+            RuntimeError: a callback of an operation of the group calls it.
+        """
+        group.communicator.check_close()
         del self.groups[group.group_name]
         before_end = self._before_ends.pop(group.group_name, None)
         with ExitStack() as shutdowns:
@@ -243,7 +251,12 @@ class World:
         All groups together have `grace`. If one raises an error, the others are still
         shut down. The port for ranks of other hosts is closed, unless another world is
         to use it (`keeps_port`).
+
+        Raises:
+            RuntimeError: a callback of an operation calls it; the world stays.
         """
+        for group in self.groups.values():
+            group.communicator.check_close()
         atexit.unregister(self.destroy_at_end)
         groups, others = list(self.groups.values()), self._others
         port = self._roster.port if self._roster is not None else None
@@ -374,6 +387,12 @@ class Scope:
         self.blocks = blocks
 
 
+_OF_FORK = (
+    " This process is a forked child of a rank, and the group is its parent's: "
+    "communicate in the parent, or start ranks with `allhands run` or "
+    'multiprocessing.get_context("spawn")'
+)
+
 _process_world = World()
 _beginnings: list[Callable[[], object]] = []
 _meetings: list[Callable[[Roster, int], object]] = []
@@ -387,6 +406,7 @@ def _forget_after_fork() -> None:
     """Reset a forked child: it is no rank and must not touch its parent's state."""
     world = current()
     atexit.unregister(world.destroy_at_end)
+    world.is_of_fork = world.is_of_fork or world.default is not None
     world.fault_point.forget()
     world._has_no_guests()
     world._reset()
@@ -452,12 +472,13 @@ def default_group() -> ProcessGroup:
     """Return the group of all ranks.
 
     Raises:
-        ValueError: there is no world yet.
+        ValueError: there is no world yet, or it is that of this forked child's parent.
     """
-    group = current().default
-    if group is None:
+    world = current()
+    if world.default is None:
+        reason = _OF_FORK if world.is_of_fork else ""
         raise ValueError(
             "Default process group has not been initialized, please make sure to call "
-            "init_process_group."
+            f"init_process_group.{reason}"
         )
-    return group
+    return world.default

@@ -183,23 +183,30 @@ def test_destroying_the_group_ends_a_call_of_another_thread():
     assert len(ended) == 1
 
 
-def test_a_callback_cannot_destroy_its_own_group():
+@pytest.mark.parametrize("end_it", ["shutdown", "destroy", "destroy the world"])
+def test_a_callback_cannot_destroy_its_own_group(end_it):
     def body(rank):
         _warm()
         raised = []
         ended = threading.Event()
-        group = dist.group.WORLD
+        world = current()
+        group = dist.new_group() if end_it == "destroy" else dist.group.WORLD
+        ends = {
+            "shutdown": group.shutdown,
+            "destroy": lambda: world.remove(group),
+            "destroy the world": world.destroy,
+        }
 
         def end():
             try:
-                group.shutdown()
+                ends[end_it]()
             except RuntimeError as error:
                 raised.append(str(error))
             ended.set()
 
-        dist.barrier(async_op=True).add_done_callback(end)
+        dist.barrier(group=group, async_op=True).add_done_callback(end)
         assert ended.wait(LIMIT)
-        dist.barrier()
+        dist.barrier(group=group)
         return raised
 
     for raised in run_ranks(2, body):
