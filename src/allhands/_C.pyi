@@ -170,6 +170,8 @@ class Request:
     def __call__(self) -> None:
         """See PersistentRequest.__call__."""
 
+    def __repr__(self) -> str: ...
+
     def start(self) -> None:
         """See PersistentRequest.start."""
 

@@ -155,6 +155,19 @@ def test_other_values_are_refused(store, value):
     assert not store.check(["k"])
 
 
+def test_a_key_that_is_no_text_is_refused(store):
+    if isinstance(store, DictStore | LeastStore):
+        pytest.skip("checks keys in a way of its own")
+    for use in (
+        lambda: store.set("\ud800", "v"),
+        lambda: store.wait(["\ud800"], datetime.timedelta(seconds=1)),
+    ):
+        with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+            use()
+    store.set("\u00e4", "v")
+    assert store.get("\u00e4") == b"v"
+
+
 def test_other_keys_are_refused(store):
     is_ours = not isinstance(store, DictStore)
     match = "a store's key must be str, got 5" if is_ours else None

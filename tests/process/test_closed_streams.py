@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import pytest
 from harness.launcher import environment, program
 from harness.ranks import LIMIT
 
+RESULTS = pathlib.Path(__file__).parents[2] / "benchmarks/results/operations.json"
 CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"]
 
 TOLD = """
@@ -67,3 +70,30 @@ def test_a_full_disk_is_an_error_in_one_line(command):
     done = shell(f"-m allhands {command}", "1>/dev/full")
     assert done.returncode == 1
     assert done.stderr == "allhands info: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["info", "info --ways", "info --json", f"bench --from {RESULTS}", "debug {record}"],
+)
+def test_a_reader_that_has_seen_enough_ends_a_command_in_silence(tmp_path, command):
+    record = tmp_path / "record.json"
+    if "{record}" in command:
+        job = f"""
+            import allhands as dist
+
+            dist.init_process_group()
+            dist.debug.dump({str(record)!r})
+        """
+        assert shell(program(tmp_path, job), "").returncode == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "allhands", *command.format(record=record).split()],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=LIMIT,
+        env=environment(),
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

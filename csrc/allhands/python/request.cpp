@@ -85,9 +85,16 @@ bool Request::wait(nb::handle timeout) {
   return true;
 }
 
+std::string Request::describe() const {
+  return "<PersistentRequest: " +
+         allhands::describe(operation_.collective->descriptor(operation_)) +
+         (is_active_ ? ", under way>" : ", idle>");
+}
+
 void bind_request(nb::module_& m) {
   nb::class_<Request>(m, "Request", nb::type_slots(kRequestSlots),
                       "A persistent request; see allhands.PersistentRequest.")
+      .def("__repr__", &Request::describe)
       .def("start", &Request::start, "See PersistentRequest.start.")
       .def("wait", &Request::wait, "timeout"_a.none() = nb::none(),
            nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),

@@ -27,6 +27,8 @@ class Request {
   // Waits for the queued collective to end.
   bool wait(nanobind::handle timeout);
   bool is_active() const { return is_active_; }
+  // "<PersistentRequest: all_reduce(float64, count 2, SUM), idle>"
+  std::string describe() const;
 
  private:
   void activate();

@@ -85,6 +85,10 @@ class PlainRequest(PersistentRequest):
         self._work: Work | None = None
         self._is_active = False
 
+    def __repr__(self) -> str:
+        state = "under way" if self._is_active else "idle"
+        return f"<PersistentRequest: {self._call.op}, {state}>"
+
     def __call__(self) -> None:
         """See `PersistentRequest.__call__`."""
         self._activate()

@@ -50,6 +50,7 @@ from allhands.bench.suite import Suite
 from allhands.bench.table import form, results_table, summary_table
 from allhands.bench.training import measure_training, training_table
 from allhands.debug.byte_sizes import parse_size, readable_size
+from allhands.debug.command_console import CommandConsole
 
 __all__ = ["main"]
 
@@ -239,9 +240,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = _parser()
     options = parser.parse_args(args)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
+    console = CommandConsole(_WIDTH)
     _check_taken(parser, options)
     if not options.source and (problem := _problem_of_hosts(options)):
         parser.error(problem)

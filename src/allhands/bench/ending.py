@@ -23,6 +23,8 @@ def carried_out(prog: str, act: Callable[[], None], lost: str = "") -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         act()
+    except BrokenPipeError:  # of stdout, whose reader has seen enough
+        raise
     except (JobError, OSError) as error:
         sys.stderr.write(f"{prog}: {error}\n")
         return 1

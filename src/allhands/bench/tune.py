@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from allhands.bench.jobs import started
 from allhands.bench.measure import Effort, measure
 from allhands.bench.peers import OURS
 from allhands.bench.thresholds import NEVER, VARIANTS, Choice, Times, choose, plan
+from allhands.debug.command_console import CommandConsole
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ def main(args: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     parser = _parser()
     given = parser.parse_args(args)
-    console = Console(width=None if sys.stdout.isatty() else 80, highlight=False)
+    console = CommandConsole(highlight=False)
     act = partial(_forget if given.forget else _tune, given, console)
     return carried_out(parser.prog, act, "; nothing was kept")
 

@@ -10,8 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
+from allhands.debug.command_console import CommandConsole
 from allhands.debug.pickles import write_pickles
 from allhands.debug.sources import add_sources, gather, seconds
 from allhands.debug.table import ranks_table, stats_table
@@ -41,7 +40,8 @@ def main(args: Sequence[str] | None = None) -> int:
     else:
         nothing = "nothing is wrong, as far as these records go"
         sys.stdout.write(f"{nothing if found is None else found.line}\n")
-        console = Console(markup=False, emoji=False)  # names come from programs
+        # Names come from programs.
+        console = CommandConsole(markup=False, emoji=False)
         console.print(ranks_table(job.dumps, job.endings))
         if given.stats:
             console.print(stats_table({dump.rank: dump for dump in job.dumps}))

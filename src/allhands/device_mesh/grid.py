@@ -137,8 +137,14 @@ def integers(mesh: Any) -> npt.NDArray[np.int32]:
 
     Raises:
         TypeError: it holds other values.
+        ValueError: its lists have different lengths.
     """
-    ranks = np.asarray(mesh)
+    try:
+        ranks = np.asarray(mesh)
+    except ValueError:
+        raise ValueError(
+            f"mesh must have as many ranks in each list of a dimension, got {mesh}"
+        ) from None
     if ranks.dtype.kind not in "iu":
         raise TypeError(f"mesh must hold integers, got {ranks.dtype}: {mesh}")
     return ranks.astype(np.int32)

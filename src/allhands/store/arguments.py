@@ -38,9 +38,16 @@ def as_bytes(value: str | bytes) -> bytes:
 
 
 def as_key(key: str) -> str:
-    """Return `key` after checking its type."""
+    """Return `key` after checking that it is text that can be sent.
+
+    Raises:
+        TypeError: it is no str.
+        UnicodeEncodeError: it has lone surrogates, which UTF-8 cannot express.
+    """
     if type(key) is not str and not isinstance(key, str):
         raise TypeError(f"a store's key must be str, got {key!r}")
+    if not key.isascii():
+        key.encode()
     return key
 
 
@@ -51,7 +58,7 @@ def as_keys(keys: Iterable[str]) -> list[str]:
             raise TypeError(f"keys must be a list of str, got {keys!r}")
         return as_keys(list(keys))
     for key in keys:
-        if type(key) is not str:
+        if type(key) is not str or not key.isascii():
             as_key(key)
     return list(keys)
 

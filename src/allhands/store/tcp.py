@@ -101,6 +101,7 @@ class TCPStore(Store):
     ) -> None:
         if not isinstance(host_name, str):
             raise TypeError(f"host_name must be a str, got {host_name!r}")
+        host_name.encode()  # lone surrogates cannot be sent
         port = as_port(port)
         if world_size is not None and world_size < 1:
             raise ValueError(f"world_size must be positive or None, got {world_size}")

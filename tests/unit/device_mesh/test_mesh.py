@@ -314,6 +314,11 @@ def test_dimensions_that_are_not_there():
             TypeError,
             "must hold integers, got float64",
         ),
+        (
+            lambda: DeviceMesh("cpu", [[0], [0, 1]]),
+            ValueError,
+            r"as many ranks in each list of a dimension, got \[\[0\], \[0, 1\]\]",
+        ),
         (lambda: DeviceMesh("cpu"), TypeError, "the argument mesh is required"),
         (
             lambda: init_device_mesh("cpu", (2,), backend_override={"q": "fake"}),

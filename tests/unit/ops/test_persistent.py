@@ -5,6 +5,7 @@ in which some ranks make the plain call.
 """
 
 import gc
+import re
 import threading
 import weakref
 from datetime import timedelta
@@ -109,8 +110,10 @@ def test_a_request_is_under_way_once(backend):
             with pytest.raises(RuntimeError, match=f"persistent {name[:6]}.*wait()"):
                 again()
         assert request.is_active()
+        assert re.fullmatch(r"<PersistentRequest: \w+.*, under way>", repr(request))
         assert request.wait(timedelta(seconds=LIMIT)) is True
         assert not request.is_active()
+        assert re.fullmatch(r"<PersistentRequest: \w+.*, idle>", repr(request))
         request()
 
     world_of_requests(body, backend=backend)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from allhands import _C, settings
@@ -20,6 +19,7 @@ from allhands.backends.tuned import (
     tuning_changes,
 )
 from allhands.debug.byte_sizes import parse_size, readable_size
+from allhands.debug.command_console import CommandConsole
 from allhands.debug.installation.facts import describe, in_lines
 
 __all__ = ["main"]
@@ -43,8 +43,7 @@ def main(args: Sequence[str]) -> int:
     if given.json:
         sys.stdout.write(json.dumps(describe(can_read_peers), indent=1) + "\n")
         return 0
-    width = None if sys.stdout.isatty() else 80
-    console = Console(width=width, highlight=False)
+    console = CommandConsole(highlight=False)
     reads = can_read_peers()
     can = "can" if reads else "cannot"
     shared = "" if given.shared_arrays else "not "
