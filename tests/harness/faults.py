@@ -1,26 +1,21 @@
-"""Jobs with a planted fault, and what the records of their ranks tell."""
+"""Jobs with a planted fault, or with none, and what the records of their ranks tell."""
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-import signal
-import subprocess
-import sys
-import time
+from typing import NamedTuple
 
-from allhands.debug.job_record import read_job
+from allhands.debug.job_record import JobRecord, read_job
 from allhands.debug.verdict import Verdict, verdict
-from harness.launcher import environment, program
-from harness.ranks import LIMIT
+from harness.launcher import environment, launch, program
 
 PROLOGUE = """\
-import os, signal, sys, threading, time
+import ctypes, itertools, os, signal, sys, threading, time
 from datetime import timedelta
 import numpy as np
 import allhands as dist
 
-dist.init_process_group(init_method=os.environ["DIST"])
+dist.init_process_group()
 rank, size = dist.get_rank(), dist.get_world_size()
 x = np.ones(4, np.float32)
 dist.barrier()
@@ -28,81 +23,56 @@ dist.set_timeout(timedelta(seconds=float(os.environ["LIMIT"])))
 """
 
 
-class Job:
-    """A program on some ranks of this host that write their records into a folder."""
+class Job(NamedTuple):
+    """A job that has ended."""
 
-    def __init__(
-        self, folder: pathlib.Path, body: str, size: int, limit: float = 3.0
-    ) -> None:
-        self.path = program(folder, PROLOGUE + body)
-        self.records = folder / "records"
-        self.records.mkdir()
-        self.size = size
-        self._ranks = [
-            subprocess.Popen(
-                [sys.executable, self.path],
-                env=environment(
-                    RANK=str(rank),
-                    WORLD_SIZE=str(size),
-                    LIMIT=str(limit),
-                    ALLHANDS_DUMPS=str(self.records),
-                    DIST=f"file://{folder}/store?rank={rank}&world_size={size}",
-                ),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(size)
+    path: str
+    """The program."""
+    exit_code: int
+    stderr: str
+    record: JobRecord
+
+    @property
+    def last_lines(self) -> str:
+        """What the launcher says of the records."""
+        [line] = [
+            line
+            for line in self.stderr.splitlines()
+            if line.startswith("allhands run: by the flight records, ")
         ]
+        return line
 
-    def run(self) -> list[int | None]:
-        """Until a rank has failed or all have ended; then ask the others, end them.
+    def verdict(self, without: int | None = None) -> Verdict | None:
+        """What the records say, perhaps without that of one rank, and of its end."""
+        if without is None:
+            return verdict(self.record.dumps, self.record.endings)
+        return verdict(dump for dump in self.record.dumps if dump.rank != without)
 
-        Returns exit codes, None for a rank that had to be ended.
-        """
-        try:
-            self._wait(lambda: any(self._codes()) or None not in self._codes())
-            # The others may be about to write theirs.
-            with contextlib.suppress(AssertionError):
-                self._wait(lambda: None not in self._codes(), 1.0)
-            codes = self._codes()
-            for rank, code in enumerate(codes):
-                if code is None:
-                    self._ask(rank)
-            return codes
-        finally:
-            for rank in self._ranks:
-                rank.kill()
-                rank.communicate()
-
-    def _codes(self) -> list[int | None]:
-        return [rank.poll() for rank in self._ranks]
-
-    def _ask(self, rank: int) -> None:
-        file = self.records / f"rank_{rank}.json"
-        before = file.stat().st_mtime_ns if file.exists() else 0
-        self._ranks[rank].send_signal(signal.SIGUSR2)
-        with contextlib.suppress(AssertionError):  # one that is stopped does not answer
-            self._wait(lambda: file.exists() and file.stat().st_mtime_ns != before, 3.0)
-
-    @staticmethod
-    def _wait(is_so, limit: float = LIMIT) -> None:
-        end = time.monotonic() + limit
-        while not is_so():
-            assert time.monotonic() < end, "it did not come to that"
-            time.sleep(0.01)
-
-    def verdict(self, without: int | None = None, least_wait: float = 5.0):
-        """What the records say, perhaps without that of one rank."""
-        dumps = [d for d in read_job([self.records]).dumps if d.rank != without]
-        return verdict(dumps, least_wait=least_wait)
-
-    def line_of(self, mark: str) -> int:
-        """The number of the line with that comment."""
+    def place_of(self, mark: str) -> str:
+        """The line with that comment."""
         lines = pathlib.Path(self.path).read_text().splitlines()
         [number] = [i for i, line in enumerate(lines, 1) if f"# {mark}" in line]
-        return number
+        return f"{self.path}:{number}"
 
 
-__all__ = ["Job", "Verdict"]
+def failed_job(folder: pathlib.Path, body: str, size: int, limit: float = 3.0) -> Job:
+    """Of `size` ranks with that program, whose operations wait for `limit` seconds.
+
+    The launcher collects the records.
+    """
+    path = program(folder, PROLOGUE + body)
+    records = folder / "records"
+    options = (f"--nproc-per-node={size}", f"--dumps={records}", "--shutdown-timeout=1")
+    done = launch(*options, path, env=environment(LIMIT=str(limit)))
+    return Job(path, done.returncode, done.stderr, read_job([records]))
+
+
+def good_job(folder: pathlib.Path, body: str, size: int) -> Job:
+    """One that ends well, and whose ranks write their records by themselves."""
+    path = program(folder, PROLOGUE + body)
+    records = folder / "records"
+    records.mkdir()
+    variables = environment(LIMIT="60", ALLHANDS_DUMPS=str(records))
+    done = launch(f"--nproc-per-node={size}", path, env=variables)
+    assert done.returncode == 0, done.stderr
+    return Job(path, done.returncode, done.stderr, read_job([records]))

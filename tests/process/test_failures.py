@@ -312,7 +312,7 @@ def test_a_rank_that_ends_while_it_pickles_tells_its_peers(end, code):
     """
     with Processes(2, source) as job:
         _, text = job.join(codes=[-2 if code == 130 else code, 0])
-    assert "ranks [0] of the group could not pickle an object" in text
+    assert "ranks [0] of group '0' could not pickle an object" in text
 
 
 def test_a_forked_child_leaves_the_group_of_its_parent_alone():

@@ -40,7 +40,10 @@ def run(tmp_path, fault, *more, run_id="job"):
     [
         ("time.sleep(999)", "rank 1 is in its own code ({path}:11); ranks 0, 2 wait"),
         ("do=kill", "rank 1: killed by SIGKILL; ranks 0, 2 wait in all_reduce"),
-        ("do=stop", "rank 1: stopped by SIGSTOP, and not continued; ranks 0, 2 wait"),
+        (
+            "do=stop",
+            "rank 1: stopped by SIGSTOP, and not continued, after barrier #1 on",
+        ),
         ("do=exit:3", "rank 1: exit code 3; ranks 0, 2 wait in all_reduce"),
         ("raise ValueError(7)", "rank 1 raised ValueError: 7 ({path}:11)"),
         ("sys.exit()", "rank 1: ended with exit code 0; ranks 0, 2 wait in all_red"),

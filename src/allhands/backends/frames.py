@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from types import FrameType, TracebackType
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from allhands.elastic.installed import installed_package, package_of_command
 
-__all__ = ["Place", "inside", "places", "places_of_traceback"]
+__all__ = ["Place", "inside", "places", "places_among", "places_of_traceback"]
 
 _MOST = 16
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -54,10 +55,15 @@ def places_of_traceback(traceback: TracebackType | None) -> list[Place]:
         raised.append(Place(code.co_name, code.co_filename, traceback.tb_lineno or 0))
         traceback = traceback.tb_next
     raised.reverse()
-    for i, place in enumerate(raised):
+    return places_among(raised) or raised[:_MOST]
+
+
+def places_among(found: Sequence[Place]) -> list[Place]:
+    """Return the places of the program among those of a stack, innermost first."""
+    for i, place in enumerate(found):
         if _is_of_a_program(place.filename):
-            return list(islice(raised, i, i + _MOST))
-    return raised[:_MOST]
+            return list(islice(found, i, i + _MOST))
+    return []
 
 
 def inside(frame: FrameType | None) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from allhands.debug.dumps import ELSEWHERE, ENDED, NO_ANSWER, NOT_HERE, Dump
+from allhands.debug.dumps import ELSEWHERE, ENDED, NOT_HERE, Dump
 from allhands.debug.job_record import JobRecord
 from allhands.debug.processes import (
     RUN_ID,
@@ -25,8 +25,9 @@ from allhands.debug.processes import (
     processes,
     why_unseen,
 )
+from allhands.debug.silent import with_seen
 from allhands.elastic.record_memory import answers, mark_of, record_in
-from allhands.elastic.records import HALTED, is_halted, limit_of
+from allhands.elastic.records import HALTED, NO_ANSWER, is_halted, limit_of
 from allhands.rendezvous.identity import Identity, is_alive, process_identity
 
 __all__ = ["ask", "ask_ranks", "ranks_of"]
@@ -116,7 +117,7 @@ def ask(pids: Iterable[int], limit: float) -> JobRecord:
             f"{_why(min(silent))}"
         )
     dumps = tuple(sorted(found.values(), key=lambda dump: dump.rank))
-    return JobRecord(dumps, _endings(dumps, silent))
+    return JobRecord(dumps, _endings(dumps, silent, limit))
 
 
 def ask_ranks(ranks: Mapping[int, Identity], limit: float) -> JobRecord:
@@ -126,6 +127,7 @@ def ask_ranks(ranks: Mapping[int, Identity], limit: float) -> JobRecord:
         ranks: the ranks and their processes.
         limit: seconds that all of them together have.
     """
+    end = time.monotonic() + limit
     endings = {rank: _why_not(each) for rank, each in ranks.items()}
     asked = {rank: ranks[rank].pid for rank, why in endings.items() if not why}
     found = _answers(asked.values(), limit)
@@ -137,7 +139,14 @@ def ask_ranks(ranks: Mapping[int, Identity], limit: float) -> JobRecord:
     told = {dump.rank for dump in dumps}
     silent = asked.keys() - told
     endings.update({rank: _why_not(ranks[rank]) or NO_ANSWER for rank in silent})
-    return JobRecord(dumps, {rank: why for rank, why in endings.items() if why})
+    reasons = {rank: why for rank, why in endings.items() if why}
+    seen = {
+        rank: ranks[rank].pid
+        for rank, why in reasons.items()
+        if why in (HALTED, NO_ANSWER)
+    }
+    left = max(end - time.monotonic(), limit / 2)
+    return JobRecord(dumps, with_seen(reasons, seen, left))
 
 
 def _why_not(process: Identity) -> str:
@@ -191,15 +200,19 @@ def _read(told: Any) -> Dump | None:
     return None
 
 
-def _endings(dumps: Sequence[Dump], silent: Iterable[int]) -> dict[int, str]:
+def _endings(
+    dumps: Sequence[Dump], silent: Iterable[int], limit: float
+) -> dict[int, str]:
     size = max(dump.world_size for dump in dumps)
     answered = {dump.rank for dump in dumps}
     endings = {rank: NOT_HERE for rank in range(size) if rank not in answered}
+    pids = dict[int, int]()
     for pid in silent:
         rank = _rank_of(pid)
         if rank is not None and rank not in answered:
             endings[rank] = _why(pid)
-    return endings
+            pids[rank] = pid
+    return with_seen(endings, pids, limit)
 
 
 def _rank_of(pid: int) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from allhands.debug.command_console import CommandConsole
 from allhands.debug.pickles import write_pickles
 from allhands.debug.sources import add_sources, gather, seconds
-from allhands.debug.table import ranks_table, stats_table
+from allhands.debug.table import ranks_table, stack_lines, stats_table
 from allhands.debug.verdict import LEAST_WAIT, verdict
 from allhands.elastic.records import write_records
 
@@ -43,6 +43,8 @@ def main(args: Sequence[str] | None = None) -> int:
         # Names come from programs.
         console = CommandConsole(markup=False, emoji=False)
         console.print(ranks_table(job.dumps, job.endings))
+        for line in stack_lines(job.dumps, () if found is None else found.ranks):
+            console.print(line, soft_wrap=True, highlight=False)
         if given.stats:
             console.print(stats_table({dump.rank: dump for dump in job.dumps}))
     return 0 if found is None else 1

@@ -20,7 +20,6 @@ __all__ = [
     "ELSEWHERE",
     "ENDED",
     "NOT_HERE",
-    "NO_ANSWER",
     "REDUCTIONS",
     "SCHEMA",
     "Dump",
@@ -33,7 +32,6 @@ __all__ = [
 
 SCHEMA = 1
 """The version of the files; another number means another schema."""
-NO_ANSWER = "does not answer: it is in native code that lets no signal through"
 NOT_HERE = "no process of it that answers was found on this host"
 ELSEWHERE = "is on another host"
 """Reasons why a rank has no record."""

@@ -75,7 +75,8 @@ def explanation(mine: Dump, world: Sequence[Identity]) -> str:
             {rank: world[rank] for rank in unknown}, end - time.monotonic()
         )
         dumps.update({dump.rank: dump for dump in told.dumps})
-        endings.update({r: why for r, why in told.endings.items() if why == HALTED})
+        halted = told.endings.items()
+        endings.update({r: why for r, why in halted if why.startswith(HALTED)})
     why = held_up(dumps, endings, mine)
     assert mine.failure is not None
     is_by_world = mine.group_of(mine.failure.group).is_world(mine.world_size)

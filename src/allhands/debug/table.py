@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from rich.box import SIMPLE_HEAD
@@ -14,7 +14,9 @@ from allhands.debug.dumps import Dump, Entry
 from allhands.debug.stragglers import met_in_groups
 from allhands.debug.waiting import OperationStats, operation_stats
 
-__all__ = ["cells_of", "figures_of", "ranks_table", "stats_table"]
+__all__ = ["cells_of", "figures_of", "ranks_table", "stack_lines", "stats_table"]
+
+_MOST_STACKS = 4  # ranks whose stacks are shown
 
 
 def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
@@ -31,8 +33,20 @@ def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
         if rank in by_rank:
             table.add_row(str(rank), *cells_of(by_rank[rank], endings.get(rank)))
         else:
-            table.add_row(str(rank), endings.get(rank, "no record"), "", "", "", "")
+            why = endings.get(rank, "")
+            table.add_row(str(rank), "no record", "", "", "", why)
     return table
+
+
+def stack_lines(dumps: Sequence[Dump], ranks: Collection[int]) -> Iterator[str]:
+    """Yield where the main threads of these ranks were, line by line; of a few only."""
+    blamed = [dump for dump in dumps if dump.rank in ranks]
+    for dump in blamed[:_MOST_STACKS]:
+        main = dump.main_thread
+        frames = dump.failure.frames if dump.failure else main.frames if main else ()
+        if frames:
+            yield f"stack of rank {dump.rank}, the innermost line first:"
+            yield from (f"  {_short(place)}  {place.name}" for place in frames)
 
 
 def stats_table(dumps: Mapping[int, Dump]) -> Table:

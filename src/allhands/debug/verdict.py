@@ -16,10 +16,10 @@ from typing import Literal, TypeAlias
 
 from allhands._C import ANY_TAG
 from allhands.backends.frames import Place
-from allhands.debug.dumps import ELSEWHERE, NO_ANSWER, NOT_HERE, Dump, Entry, Failure
+from allhands.debug.dumps import ELSEWHERE, NOT_HERE, Dump, Entry, Failure
 from allhands.debug.stragglers import worst_straggler
-from allhands.debug.waits import Wait, cycle, waits
-from allhands.elastic.records import ENDED_WELL
+from allhands.debug.waits import Wait, cycle, failed_by_waiting, waits
+from allhands.elastic.records import ENDED_WELL, HALTED, NO_ANSWER
 
 __all__ = ["LEAST_WAIT", "Verdict", "held_up", "ranks_text", "verdict"]
 
@@ -30,6 +30,7 @@ _OURS = (
     "DistBackendError",
 )
 _CALLS = re.compile(r"rank (\d+)(?: \(this process\))?: (\w+\([^;]*)")
+_ACCUSED = re.compile(r"ranks \[(\d+(?:, \d+)*)\] of group '([^']*)'")
 Kind: TypeAlias = Literal[
     "exception",
     "mismatch",
@@ -42,8 +43,10 @@ Kind: TypeAlias = Literal[
     "straggler",
 ]
 """The kind of a verdict; "failure": an operation failed for an unknown reason."""
-_UNKNOWN = (ELSEWHERE, NO_ANSWER, NOT_HERE)
-_NOT_DEAD = (ENDED_WELL, *_UNKNOWN)
+# How endings begin; more may follow.
+_UNKNOWN = (ELSEWHERE, NOT_HERE)
+_ALIVE = (HALTED, NO_ANSWER)
+_NOT_DEAD = (ENDED_WELL, NO_ANSWER, *_UNKNOWN)
 _LONGEST = 900
 
 
@@ -188,7 +191,7 @@ class _Case:
         dead = sorted(
             rank
             for rank, ending in self.endings.items()
-            if rank not in self.dumps and ending not in _NOT_DEAD
+            if rank not in self.dumps and not ending.startswith(_NOT_DEAD)
         )
         if not dead:
             return None
@@ -250,7 +253,11 @@ class _Case:
         if dump is None:
             return self._unseen(rank)
         if dump.failure is not None:
-            return "late", f"rank {rank} came too late{_at(dump.failure.frames)}"
+            at = _at(dump.failure.frames)
+            failed = failed_by_waiting(dump)
+            if failed is not None and failed.is_message and failed.partner < 0:
+                return "stuck", f"rank {rank} waited in {failed}{at}"
+            return "late", f"rank {rank} came too late{at}"
         sent = _other_tag(dump, rank, waiting)
         main = dump.main_thread
         if main is None:
@@ -264,17 +271,20 @@ class _Case:
         ending = self.endings.get(rank)
         if ending is None:
             return "missing", f"rank {rank} left no record"
-        kind: Kind = "missing" if ending in _UNKNOWN else "dead"
-        return kind, f"rank {rank}: {ending}"
+        text = f"rank {rank}: {ending}"
+        if ending.startswith(_ALIVE):
+            return "stuck", text
+        return "missing" if ending.startswith(_UNKNOWN) else "dead", text
 
     def of_rest(self, first: Dump | None) -> Verdict | None:
         """Return the verdict on failures that show no waits."""
         if first is None or first.failure is None:
             return None
-        text = f"rank {first.rank} raised {first.failure.type}: {first.failure.message}"
-        return Verdict(
-            "failure", (first.rank,), _line(text + _at(first.failure.frames))
-        )
+        failure = first.failure
+        text = f"rank {first.rank} raised {failure.type}: {failure.message}"
+        told = _ACCUSED.search(failure.message)
+        ranks = (first.rank,) if told is None else _accused(first, *told.groups())
+        return Verdict("failure", ranks, _line(text + _at(failure.frames)))
 
     def of_straggler(self) -> Verdict | None:
         """Return the verdict on a rank that comes, but always late."""
@@ -284,6 +294,13 @@ class _Case:
         main = self.dumps[straggler.rank].main_thread
         where = _at(main.frames) if main is not None and not main.inside else ""
         return Verdict("straggler", (straggler.rank,), _line(f"{straggler}{where}"))
+
+
+def _accused(dump: Dump, ranks: str, group: str) -> tuple[int, ...]:
+    """Return the world ranks for ranks of a group that an error names."""
+    members = dump.group_of(group).ranks
+    named = (int(rank) for rank in ranks.split(", "))
+    return tuple(members[rank] for rank in named if rank < len(members))
 
 
 def _is_by_loss(dump: Dump) -> bool:

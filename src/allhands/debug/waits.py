@@ -14,7 +14,7 @@ from typing import TypeAlias
 from allhands.debug.dumps import Dump, Entry, Group
 from allhands.debug.whom import awaited_in
 
-__all__ = ["Wait", "cycle", "waits"]
+__all__ = ["Wait", "cycle", "failed_by_waiting", "waits"]
 
 # Failures that show that a rank waited.
 _BY_WAITING = ("CollectiveTimeoutError", "RankFailedError")
@@ -64,7 +64,7 @@ def _reached(dump: Dump) -> dict[str, int]:
 
 
 def _wait_of(dump: Dump, reached: _Reached, least: float) -> Wait | None:
-    failed = _failed_by_waiting(dump)
+    failed = failed_by_waiting(dump)
     if failed is not None:
         assert dump.failure is not None
         # The peer may wait, too, if the error names the rank that gave up first.
@@ -86,7 +86,8 @@ def _wait_of(dump: Dump, reached: _Reached, least: float) -> Wait | None:
     return None
 
 
-def _failed_by_waiting(dump: Dump) -> Entry | None:
+def failed_by_waiting(dump: Dump) -> Entry | None:
+    """Return the operation that failed because another rank did not come, if any."""
     failure = dump.failure
     if failure is None or failure.type not in _BY_WAITING:
         return None

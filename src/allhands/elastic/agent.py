@@ -26,6 +26,7 @@ from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.output import Screen
+from allhands.elastic.records import Look
 from allhands.elastic.report import headline, report, report_from_elsewhere, some
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.worker_group import WorkerGroup
@@ -61,6 +62,7 @@ class Agent:
         nodes: Nodes | None = None,
         explain: Callable[[str], str] | None = None,
         error_file: str = "",
+        look: Look | None = None,
     ) -> None:
         """Make one.
 
@@ -71,10 +73,11 @@ class Agent:
             explain: what is wrong by the flight records in that file, in a line; it is
                 asked where the job has one node.
             error_file: where to write what ended the job, if a rank of this node did.
+            look: tells more of ranks that leave no record though they run.
         """
         self._job, self._signals = job, signals
         self._nodes, self._explain = nodes, explain
-        self._error_file = error_file
+        self._error_file, self._look = error_file, look
         self._screens = open_screens()
 
     def run(self) -> Outcome:
@@ -91,7 +94,12 @@ class Agent:
         with room_for(ranks, held) as before_exec:
             for attempt in range(self._job.max_restarts + 1):
                 group = WorkerGroup(
-                    self._job, attempt, self._screens, before_exec, self._nodes
+                    self._job,
+                    attempt,
+                    self._screens,
+                    before_exec,
+                    self._nodes,
+                    self._look,
                 )
                 group.run(self._signals)
                 if self._nodes is not None:

@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
+from typing import TypeAlias
 
 from allhands.elastic.process_state import process_state
 from allhands.elastic.record_memory import answers, read_regular
@@ -19,6 +20,8 @@ __all__ = [
     "BEGINNING",
     "ENDED_WELL",
     "HALTED",
+    "NO_ANSWER",
+    "Look",
     "Records",
     "folder_within",
     "is_halted",
@@ -33,6 +36,12 @@ ENDED_WELL = "ended with exit code 0"
 """How a rank ended that did what it was to do."""
 HALTED = "stopped by SIGSTOP, and not continued"
 """What a rank is that does not answer because somebody has stopped it."""
+NO_ANSWER = "does not answer: it is in native code that lets no signal through"
+"""What a rank is that does not answer though it runs. More may follow either text."""
+Look: TypeAlias = Callable[
+    [Mapping[int, str], Mapping[int, int], float], dict[int, str]
+]
+"""Adds to reasons, by rank, what is seen of processes, by rank, within some seconds."""
 _LIMIT_S = 1.0
 # Of each of the ranks that share a CPU: a full record takes some 0.04 s of it.
 _LIMIT_OF_ONE_S = 0.2
@@ -70,8 +79,10 @@ def folder_within(parent: str) -> Iterator[str]:
 class Records:
     """What the ranks of this node leave in `folder`, for `path`. One thread."""
 
-    def __init__(self, folder: str, path: str) -> None:
+    def __init__(self, folder: str, path: str, look: Look | None = None) -> None:
+        """Make them; without `look` nothing more is told of silent ranks."""
         self.folder, self.path = folder, path
+        self._look: Look = look or (lambda reasons, pids, limit: dict(reasons))
         self._before: dict[str, int] = {}
         self._asked: list[Worker] = []
 
@@ -89,13 +100,15 @@ class Records:
         return limit_of(len(self._asked), _LIMIT_S)
 
     @property
-    def halted(self) -> dict[int, str]:
-        """Those that do not answer because somebody has stopped them."""
-        return {
-            worker.rank: HALTED
-            for worker in self._asked
-            if self._lacks(worker) and is_halted(worker.pid)
-        }
+    def silent(self) -> dict[int, str]:
+        """Why those that still run have not answered, and what is seen of them."""
+        reasons, pids = dict[int, str](), dict[int, int]()
+        for worker in self._asked:
+            if worker.exit_code is None and self._lacks(worker):
+                halted = is_halted(worker.pid)
+                reasons[worker.rank] = HALTED if halted else NO_ANSWER
+                pids[worker.rank] = worker.pid
+        return self._look(reasons, pids, _LIMIT_S)
 
     def _lacks(self, worker: Worker) -> bool:
         return self._written_at(worker) == self._before[self._path(worker)]

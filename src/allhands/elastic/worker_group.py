@@ -34,7 +34,7 @@ from allhands.elastic.nodes import Nodes
 from allhands.elastic.oom import oom_kills
 from allhands.elastic.output import Screen
 from allhands.elastic.preloaded import Preloaded
-from allhands.elastic.records import ENDED_WELL, Records
+from allhands.elastic.records import ENDED_WELL, Look, Records
 from allhands.elastic.report import report
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.start import Start, executing
@@ -64,6 +64,7 @@ class WorkerGroup:
         screens: Mapping[Std, Screen],
         before_exec: Callable[[], None] | None = None,
         nodes: Nodes | None = None,
+        look: Look | None = None,
     ) -> None:
         self.workers: list[Worker] = []
         self.failures: list[Failure] = []
@@ -84,11 +85,12 @@ class WorkerGroup:
         self._is_stopping = False
         self._interrupted_at = 0.0
         self._asked_at: float | None = None
-        self._halted: dict[int, str] = {}
+        self._silent: dict[int, str] = {}
         self._oom_before = oom_kills()
         self._records: Records | None = None
         if job.dumps:
-            self._records = Records(job.dump_directory(attempt), job.dump_file(attempt))
+            folder, path = job.dump_directory(attempt), job.dump_file(attempt)
+            self._records = Records(folder, path, look)
         self.record_problem = ""
         self.record_path = ""
         """The file with the flight records of a failed attempt, if there is one."""
@@ -354,7 +356,7 @@ class WorkerGroup:
             self._records.ask(self._running)
         is_late = time.monotonic() > self._asked_at + self._records.limit
         if is_late or self._records.are_complete:
-            self._halted = self._records.halted
+            self._silent = self._records.silent
             return True
         self._set_deadline(_RECORDS_LOOK_S, then)
         return False
@@ -409,7 +411,7 @@ class WorkerGroup:
     def _gather(self, records: Records) -> None:
         """Put the flight records together, with how ranks ended on their own."""
         endings = {f.rank: f.ending for f in self.failures if not f.was_stopped}
-        endings |= self._halted | dict.fromkeys(self.done, ENDED_WELL)
+        endings |= self._silent | dict.fromkeys(self.done, ENDED_WELL)
         try:
             self.record_path = records.gather(endings)
         except OSError as error:

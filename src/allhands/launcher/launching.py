@@ -18,6 +18,7 @@ from typing import Any
 from allhands import settings
 from allhands.backends.tuned import find_figures
 from allhands.debug.job_record import read_job
+from allhands.debug.silent import with_seen
 from allhands.debug.verdict import verdict
 from allhands.elastic import (
     ENDING_SIGNALS,
@@ -92,7 +93,9 @@ class Launch:
         ):
             error_file = os.environ.get(ERROR_FILE, "")
             job = self._job(joined, dumps)
-            agent = Agent(job, joined.signals, joined.nodes, _verdict, error_file)
+            agent = Agent(
+                job, joined.signals, joined.nodes, _verdict, error_file, with_seen
+            )
             outcome = agent.run()
             agent.tell(outcome.lines if tells_end else ())
             return outcome

@@ -61,6 +61,7 @@ class ObjectExchange:
         self._limit = to_seconds(member.timeout if timeout is None else timeout)
         self._end = time.monotonic() + self._limit
         self._communicator = member.communicator
+        self._group = member.group_name
         self._is_awaited = False
         """Whether peers have learned of this call and wait for more data."""
         self._told = current().carrying_out(member.group_name, operation)
@@ -111,6 +112,16 @@ class ObjectExchange:
             self._is_awaited = False
             raise
 
+    def _check_counts(self, counts: Numbers, root: int | None = None) -> None:
+        """Raise an error if some rank could not pickle its object."""
+        told = enumerate(counts.tolist())
+        failed = [rank for rank, count in told if count == _FAILED]
+        if failed:
+            who = failed if root is None else [root]
+            raise DistBackendError(
+                f"ranks {who} of group '{self._group}' could not pickle an object"
+            )
+
     def collect(
         self, obj: Any, root: int | None, weights_only: bool = False
     ) -> list[Any]:
@@ -152,7 +163,7 @@ class ObjectExchange:
         own = mine.numbers()
         with self._awaited():
             exchange(own.size, False)
-            _check_counts(counts)
+            self._check_counts(counts)
             receives = root is None or root == self._rank
             numbers = [np.empty(n, np.int64) for n in counts] if receives else []
             self._gather(own, numbers, root)
@@ -222,7 +233,7 @@ class ObjectExchange:
         counts: Numbers = np.empty(length, np.int64)
         with self._awaited():
             self._broadcast(root, counts)
-            _check_counts(counts, root)
+            self._check_counts(counts, root)
             if not length:
                 return []
             numbers: Numbers = np.empty(counts[0], np.int64)
@@ -248,7 +259,7 @@ class ObjectExchange:
             counts[:] = [len(packed.numbers()) for packed in outgoing]
         with self._awaited():
             announce(False)
-            _check_counts(counts, root)
+            self._check_counts(counts, root)
             numbers: Numbers = np.empty(counts[self._rank], np.int64)
             self._scatter(numbers, [packed.numbers() for packed in outgoing], root)
             [mine] = self._room_for([numbers], lambda: self._scatter(NOTHING, [], root))
@@ -299,11 +310,3 @@ def _refuse(sizes: Numbers, receive: Callable[[Section], object]) -> None:
     """Receive the small sections, which may have left, up to the first large one."""
     for size in sizes:
         receive(np.empty(size, np.uint8) if size < _SMALL else NOTHING)
-
-
-def _check_counts(counts: Numbers, root: int | None = None) -> None:
-    """Raise an error if some rank could not pickle its object."""
-    failed = [rank for rank, count in enumerate(counts.tolist()) if count == _FAILED]
-    if failed:
-        who = failed if root is None else [root]
-        raise DistBackendError(f"ranks {who} of the group could not pickle an object")

@@ -199,7 +199,7 @@ def test_what_cannot_be_pickled_is_told_to_all(call):
     assert isinstance(mine, TypeError)
     assert "pickle" in str(mine)
     assert isinstance(other, dist.DistBackendError)
-    assert "ranks [0] of the group could not pickle" in str(other)
+    assert "ranks [0] of group '0' could not pickle" in str(other)
 
 
 class Ends:
