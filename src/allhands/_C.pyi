@@ -405,13 +405,33 @@ class StoreServer:
     def traffic(self) -> StoreTraffic:
         """What it has met since it began."""
 
+class StoreRelay:
+    """
+    Serves a store to the processes of this host, at 127.0.0.1, and asks the store's server over one connection; serves until it is deleted or the server is gone. Its thread never takes the GIL.
+    """
+
+    def __init__(self, host: str, port: int, secret: str, timeout: float) -> None:
+        """Connects to the server; keeps trying until the limit."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def own_address(self) -> str:
+        """This process's address on its way to the server."""
+
+    def traffic(self) -> StoreTraffic:
+        """What its clients have sent and received."""
+
 class StoreClient:
     """
     One connection to a store's server; every call has its limit in seconds. Thread-safe, one call at a time.
     """
 
-    def __init__(self, host: str, port: int, secret: str, timeout: float) -> None:
-        """Connects; keeps trying until the limit."""
+    def __init__(self, host: str, port: int, secret: str, timeout: float, name: str = '') -> None:
+        """
+        Connects; keeps trying until the limit. Errors call the server `name`, or `host`:`port`.
+        """
 
     @property
     def own_address(self) -> str:

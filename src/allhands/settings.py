@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 __all__ = [
     "ALL",
     "LaunchersStore",
+    "Relay",
     "Setting",
     "advertise",
     "calibration",
@@ -116,6 +117,14 @@ replace_gloo = Setting(
 )
 
 
+class Relay(NamedTuple):
+    """Where the relay of a launcher listens, at 127.0.0.1."""
+
+    port: int
+    own_address: str
+    """The address of this host on the way to the store."""
+
+
 class LaunchersStore(NamedTuple):
     """Where the store of `allhands run` listens."""
 
@@ -123,17 +132,25 @@ class LaunchersStore(NamedTuple):
     port: int
     master_port: int
     """The MASTER_PORT that the launcher set: ranks that have it use this store."""
+    relay: Relay | None = None
+    """Through which they use it; None: they connect to the store."""
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}@{self.master_port}"
+        text = f"{self.host}:{self.port}@{self.master_port}"
+        if self.relay is not None:
+            text += f"/{self.relay.port}/{self.relay.own_address}"
+        return text
 
 
 def _launchers_store(text: str) -> LaunchersStore:
-    place, _, master_port = text.rpartition("@")
+    place, _, rest = text.rpartition("@")
     host, _, port = place.rpartition(":")
-    if not (host and port.isdecimal() and master_port.isdecimal()):
-        raise ValueError("it must be host:port@master_port")
-    return LaunchersStore(host, int(port), int(master_port))
+    master_port, *relay = rest.split("/")
+    numbers = [port, master_port, *relay[:1]]
+    if not (host and all(map(str.isdecimal, numbers)) and len(relay) in (0, 2)):
+        raise ValueError("it must be host:port@master_port[/relay_port/own_address]")
+    through = Relay(int(relay[0]), relay[1]) if relay else None
+    return LaunchersStore(host, int(port), int(master_port), through)
 
 
 store: Setting[LaunchersStore | None] = Setting(
@@ -142,7 +159,9 @@ store: Setting[LaunchersStore | None] = Setting(
     None,
     "Set by `allhands run`: `host:port` of its store, `@`, and the `MASTER_PORT` that "
     "it has given the ranks, which is free for a program's own use. `env://` leads to "
-    "that store as long as `MASTER_PORT` is this one.",
+    "that store as long as `MASTER_PORT` is this one. On nodes other than node 0, `/`, "
+    "the port of the launcher's relay at 127.0.0.1, `/`, and the address of this host "
+    "on the way to the store follow.",
 )
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -6,7 +6,8 @@ import threading
 import time
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
@@ -17,8 +18,11 @@ from allhands import (
     PrefixStore,
     QueueEmptyError,
     TCPStore,
+    settings,
 )
+from allhands._C import StoreRelay, StoreServer
 from allhands.store.found import Found
+from allhands.store.relayed import RelayedStore
 from harness.ctrl_c import check_ctrl_c_ends
 from harness.pace import patient
 from harness.ranks import LIMIT
@@ -41,6 +45,22 @@ def make_tcp(tmp_path):
     return TCPStore("127.0.0.1", 0, is_master=True)
 
 
+class ServedHere(RelayedStore):
+    """With the server and the relay in this process."""
+
+    def __init__(self):
+        secret = settings.secret.get()
+        self.server = StoreServer("127.0.0.1", 0, secret, LIMIT)
+        relay = StoreRelay("127.0.0.1", self.server.port, secret, LIMIT)
+        self.relay = relay
+        place = settings.Relay(relay.port, relay.own_address)
+        super().__init__("127.0.0.1", self.server.port, None, LONG, place)
+
+
+def make_relayed(tmp_path):
+    return ServedHere()
+
+
 def make_user_written(tmp_path):
     return DictStore()
 
@@ -53,6 +73,7 @@ STORES = {
     "hash": make_hash,
     "file": make_file,
     "tcp": make_tcp,
+    "relayed": make_relayed,
     "user-written": make_user_written,
     "least": make_least,
 }
@@ -590,7 +611,7 @@ def test_any_sequence_of_operations_does_as_a_dict_would(make, listing):
     machine = type("Machine", (AgainstDict,), {"make": staticmethod(make)})
     run_state_machine_as_test(
         machine,
-        settings=settings(
+        settings=hypothesis_settings(
             max_examples=30,
             stateful_step_count=20,
             deadline=None,

@@ -11,11 +11,11 @@ import struct
 
 from harness.ranks import LIMIT
 
-OPS = range(1, 22)
+OPS = range(1, 24)
 SET, GET, QUEUE_PUSH, QUEUE_POP, CANCEL = 1, 2, 13, 14, 19
 
 
-def hello(nonce=None, version=3, flags=0):
+def hello(nonce=None, version=4, flags=0):
     nonce = os.urandom(32) if nonce is None else nonce
     return struct.pack("<8sII16s32s", b"ahstore\n", version, flags, bytes(16), nonce)
 

@@ -58,8 +58,10 @@ def test_ranks_are_numbered_by_node(tmp_path):
         assert row["WORLD_SIZE"] == "6"
         assert row["TORCHELASTIC_RUN_ID"] == "job7"
         assert row["MASTER_ADDR"] == "127.0.0.1"
-        store, _, master_port = row["ALLHANDS_STORE"].rpartition("@")
+        store, _, rest = row["ALLHANDS_STORE"].rpartition("@")
         assert store.startswith("127.0.0.1:")
+        master_port, *relay = rest.split("/")
+        assert len(relay) == (0 if node == 0 else 2)
         assert row["MASTER_PORT"] == master_port != store.rpartition(":")[2]
         assert "ALLHANDS_SECRET" not in row
     assert len({row["MASTER_PORT"] for _, row in rows.values()}) == 1

@@ -20,6 +20,7 @@
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/store/client.hpp"
+#include "allhands/store/relay.hpp"
 #include "allhands/store/server.hpp"
 
 namespace nb = nanobind;
@@ -29,7 +30,10 @@ namespace {
 
 using store::Client;
 using store::LastWill;
+using store::Link;
+using store::Relay;
 using store::Server;
+using store::Target;
 using store::Traffic;
 using GilRelease = nb::call_guard<nb::gil_scoped_release>;
 
@@ -58,11 +62,22 @@ void make_server(Server* self, const std::string& host, std::uint16_t port,
   new (self) Server(std::move(listeners), std::move(secret));
 }
 
-void make_client(Client* self, std::string host, std::uint16_t port, std::string secret,
-                 double timeout) {
+void make_relay(Relay* self, std::string host, std::uint16_t port, std::string secret,
+                double timeout) {
   const nb::gil_scoped_release no_gil;
-  new (self) Client(std::move(host), port, std::move(secret), &python_interrupt,
-                    after(timeout));
+  const Deadline deadline = after(timeout);
+  const Target server = {std::move(host), port, std::move(secret), &python_interrupt};
+  Link to_server(server, deadline);
+  new (self) Relay(listen_on("127.0.0.1", 0, {deadline, &python_interrupt}), server,
+                   std::move(to_server));
+}
+
+void make_client(Client* self, std::string host, std::uint16_t port, std::string secret,
+                 double timeout, std::string name) {
+  const nb::gil_scoped_release no_gil;
+  Target server = {std::move(host), port, std::move(secret), &python_interrupt};
+  server.name = std::move(name);
+  new (self) Client(std::move(server), after(timeout));
 }
 
 // Runs the call without the GIL, then turns the answer into bytes with it.
@@ -113,6 +128,19 @@ void bind_server(nb::module_& m) {
            "takes over.")
       .def_prop_ro("port", &Server::port)
       .def("traffic", &Server::traffic, "What it has met since it began.");
+}
+
+void bind_relay(nb::module_& m) {
+  nb::class_<Relay>(m, "StoreRelay",
+                    "Serves a store to the processes of this host, at 127.0.0.1, and "
+                    "asks the store's server over one connection; serves until it is "
+                    "deleted or the server is gone. Its thread never takes the GIL.")
+      .def("__init__", &make_relay, nb::arg("host"), nb::arg("port"), nb::arg("secret"),
+           nb::arg("timeout"), "Connects to the server; keeps trying until the limit.")
+      .def_prop_ro("port", &Relay::port)
+      .def_prop_ro("own_address", &Relay::own_address,
+                   "This process's address on its way to the server.")
+      .def("traffic", &Relay::traffic, "What its clients have sent and received.");
 }
 
 void bind_keys(nb::class_<Client>& client) {
@@ -281,13 +309,15 @@ void bind_meetings(nb::class_<Client>& client) {
 
 void bind_store(nb::module_& m) {
   bind_server(m);
+  bind_relay(m);
   nb::class_<Client> client(
       m, "StoreClient",
       "One connection to a store's server; every call has its limit in seconds. "
       "Thread-safe, one call at a time.");
   client.def("__init__", &make_client, nb::arg("host"), nb::arg("port"),
-             nb::arg("secret"), nb::arg("timeout"),
-             "Connects; keeps trying until the limit.");
+             nb::arg("secret"), nb::arg("timeout"), nb::arg("name") = "",
+             "Connects; keeps trying until the limit. Errors call the server `name`, "
+             "or `host`:`port`.");
   client.def_prop_ro("own_address", &Client::own_address,
                      "This process's address on its way to the server.");
   bind_keys(client);

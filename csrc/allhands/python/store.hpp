@@ -4,7 +4,7 @@
 
 namespace allhands::python {
 
-// StoreServer and StoreClient, which allhands.store.tcp is built on.
+// StoreServer, StoreRelay and StoreClient, which allhands.store.tcp is built on.
 void bind_store(nanobind::module_& m);
 
 }  // namespace allhands::python

@@ -54,9 +54,8 @@ std::string_view ClientReply::value() const {
   return message_->fields[0];
 }
 
-Client::Client(std::string host, std::uint16_t port, std::string secret,
-               Interrupt interrupt, const Deadline& deadline)
-    : target_{std::move(host), port, std::move(secret), interrupt}, owner_(::getpid()) {
+Client::Client(Target target, const Deadline& deadline)
+    : target_(std::move(target)), owner_(::getpid()) {
   auto link = std::make_unique<Link>(target_, deadline);
   target_.identity = link->server_identity();
   own_address_ = link->own_address();

@@ -72,8 +72,7 @@ class Client {
   using Reply = ClientReply;
 
   // Connects; see Link.
-  Client(std::string host, std::uint16_t port, std::string secret, Interrupt interrupt,
-         const Deadline& deadline);
+  Client(Target target, const Deadline& deadline);
 
   // This process's address on its first connection to the server.
   const std::string& own_address() const { return own_address_; }

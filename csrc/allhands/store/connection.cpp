@@ -3,16 +3,15 @@
 #include <sys/socket.h>
 
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "allhands/base/error.hpp"
 #include "allhands/net/little_endian.hpp"
 #include "allhands/net/sha256.hpp"
+#include "allhands/store/guest.hpp"
 #include "allhands/store/handshake.hpp"
 
 namespace allhands::store {
-
 std::size_t Connection::appetite() const {
   if (state_ == State::Greeting) return Hello::kBytes - received_.size();
   if (state_ == State::Proving) return kProofBytes - received_.size();
@@ -71,24 +70,21 @@ void Connection::send_small(std::string_view bytes) {
   sent_ += bytes.size();
 }
 
-bool Connection::reply(Reply reply) {
-  sending_ = std::move(reply.fields);
-  std::vector<std::string_view> fields;
-  fields.reserve(sending_.size());
-  for (const Value& value : sending_) fields.emplace_back(*value);
+void Connection::add_reply(const Reply& reply) {
   try {
-    writer_.start(static_cast<std::uint32_t>(reply.status), reply.number, fields);
+    replies_.push(static_cast<std::uint32_t>(reply.status), reply.number, reply.fields);
   } catch (const Error& error) {  // more than one message holds
-    return this->reply(
-        {Status::InvalidValue, 0, {std::make_shared<const std::string>(error.what())}});
+    add_reply(invalid(error.what()));
   }
-  return flush();
 }
 
-bool Connection::flush() {
-  if (!writer_.send(fd())) return false;
-  sending_.clear();
-  return true;
+void Connection::add_reply(std::int64_t guest, Reply reply) {
+  try {
+    replies_.push(static_cast<std::uint32_t>(reply.status), guest,
+                  as_fields(reply.number, std::move(reply.fields)));
+  } catch (const Error& error) {
+    add_reply(guest, invalid(error.what()));
+  }
 }
 
 }  // namespace allhands::store

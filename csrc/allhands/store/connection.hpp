@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "allhands/base/fd.hpp"
 #include "allhands/store/message.hpp"
+#include "allhands/store/message_queue.hpp"
 #include "allhands/store/service.hpp"
 
 namespace allhands::store {
@@ -31,12 +31,15 @@ class Connection {
   // Handles bytes that came, at most as many as appetite(). Throws Error(Network) if
   // the client must be dropped.
   void receive(std::string_view bytes, const OnRequest& on_request);
-  // Starts a reply. Returns true if all of it was sent; otherwise flush() continues.
-  bool reply(Reply reply);
-  bool flush();
-  bool is_flushed() const { return writer_.is_done(); }
+  // Adds a reply to those that flush() sends, for the client itself or for its guest of
+  // this number.
+  void add_reply(const Reply& reply);
+  void add_reply(std::int64_t guest, Reply reply);
+  // Sends what the socket takes. Returns true if nothing is left.
+  bool flush() { return replies_.send(fd()); }
+  bool is_flushed() const { return replies_.is_empty(); }
   // The number of bytes sent since the last call.
-  std::size_t take_sent() { return std::exchange(sent_, 0) + writer_.take_sent(); }
+  std::size_t take_sent() { return std::exchange(sent_, 0) + replies_.take_sent(); }
 
  private:
   enum class State { Greeting, Proving, Open };
@@ -53,9 +56,8 @@ class Connection {
   std::string client_hello_;
   std::string server_hello_;
   MessageReader reader_{/*is_trusted=*/false};
-  MessageWriter writer_;
-  std::size_t sent_ = 0;        // of the handshake
-  std::vector<Value> sending_;  // what the writer points into
+  MessageQueue replies_;
+  std::size_t sent_ = 0;  // of the handshake
 };
 
 }  // namespace allhands::store

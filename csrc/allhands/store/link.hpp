@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allhands/base/fd.hpp"
@@ -25,8 +26,9 @@ struct Target {
   std::string secret;
   Interrupt interrupt = nullptr;
   std::string identity = {};  // the server's, once known; another server is refused
+  std::string name = {};      // in errors, where it is not host and port
 
-  std::string where() const { return endpoint_text(host, port); }
+  std::string where() const { return name.empty() ? endpoint_text(host, port) : name; }
 };
 
 // One connection of a client to a store server.
@@ -52,6 +54,8 @@ class Link {
   // more.
   bool is_spent() const { return !socket_.is_open(); }
   const std::string& server_identity() const { return identity_; }
+  // The connection after the handshake. The link cannot be used afterwards.
+  Fd take_socket() { return std::move(socket_); }
   // This process's address on the way to the server.
   std::string own_address() const;
 

@@ -99,23 +99,32 @@ void MessageReader::restart() {
     if (field.capacity() > kMaxKeptBytes) field = std::string();
 }
 
-void MessageWriter::start(std::uint32_t code, std::int64_t number,
-                          const std::vector<std::string_view>& fields) {
-  const std::uint64_t total = std::accumulate(
-      fields.begin(), fields.end(), std::uint64_t{0},
-      [](std::uint64_t sum, std::string_view field) { return sum + field.size(); });
-  if (fields.size() > kMaxFields || total > kMaxMessageBytes)
-    throw Error(ErrorKind::Value, "store: " + std::to_string(fields.size()) +
+std::string encode_head(std::uint32_t code, std::int64_t number,
+                        const std::vector<std::size_t>& lengths) {
+  const std::uint64_t total =
+      std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+  if (lengths.size() > kMaxFields || total > kMaxMessageBytes)
+    throw Error(ErrorKind::Value, "store: " + std::to_string(lengths.size()) +
                                       " keys and values of " + std::to_string(total) +
                                       " bytes in one call: at most " +
                                       std::to_string(kMaxFields) + " of " +
                                       std::to_string(kMaxMessageBytes) + " bytes");
-  head_.clear();
-  append_little_endian(head_, code);
-  append_little_endian(head_, static_cast<std::uint32_t>(fields.size()));
-  append_little_endian(head_, number);
-  for (const std::string_view field : fields)
-    append_little_endian(head_, static_cast<std::uint32_t>(field.size()));
+  std::string head;
+  head.reserve(kHeaderBytes + lengths.size() * kLengthBytes);
+  append_little_endian(head, code);
+  append_little_endian(head, static_cast<std::uint32_t>(lengths.size()));
+  append_little_endian(head, number);
+  for (const std::size_t length : lengths)
+    append_little_endian(head, static_cast<std::uint32_t>(length));
+  return head;
+}
+
+void MessageWriter::start(std::uint32_t code, std::int64_t number,
+                          const std::vector<std::string_view>& fields) {
+  std::vector<std::size_t> lengths;
+  lengths.reserve(fields.size());
+  for (const std::string_view field : fields) lengths.push_back(field.size());
+  head_ = encode_head(code, number, lengths);
   pieces_.assign(1, head_);
   pieces_.insert(pieces_.end(), fields.begin(), fields.end());
   next_ = 0;
@@ -144,7 +153,6 @@ bool MessageWriter::send(int socket) {
 }
 
 void MessageWriter::drop_sent(std::size_t num_bytes) {
-  sent_ += num_bytes;
   while (!is_done() && num_bytes >= pieces_[next_].size()) {
     num_bytes -= pieces_[next_].size();
     ++next_;

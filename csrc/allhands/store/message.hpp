@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace allhands::store {
@@ -21,6 +20,11 @@ struct Message {
   std::int64_t number = 0;
   std::vector<std::string> fields;
 };
+
+// The first bytes of a message, up to those of its fields, which have these lengths.
+// Throws Error(Value) if the message exceeds the protocol's limits.
+std::string encode_head(std::uint32_t code, std::int64_t number,
+                        const std::vector<std::size_t>& lengths);
 
 // Assembles messages from pieces of any size. Not thread-safe.
 class MessageReader {
@@ -57,8 +61,6 @@ class MessageWriter {
   void start(std::uint32_t code, std::int64_t number,
              const std::vector<std::string_view>& fields);
   bool is_done() const { return next_ == pieces_.size(); }
-  // The number of bytes sent since the last call.
-  std::size_t take_sent() { return std::exchange(sent_, 0); }
   // Returns true when done, and false if the socket takes no more now. Throws
   // Error(Network).
   bool send(int socket);
@@ -70,7 +72,6 @@ class MessageWriter {
   std::vector<std::string_view>
       pieces_;  // head_, then the fields; the next one is trimmed
   std::size_t next_ = 0;
-  std::size_t sent_ = 0;
 };
 
 }  // namespace allhands::store

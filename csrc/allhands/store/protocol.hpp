@@ -12,6 +12,10 @@
 // now, and the server sets it if the connection ends before the will is withdrawn. So
 // other processes learn that a process has died, however that happened.
 //
+// A relay (relay.hpp) is a client that asks for others, its guests, over one
+// connection. For each guest it sends one request at a time, like a client of its own;
+// guest.hpp says how. A reply with Refused means that the relay must drop the guest.
+//
 // Increase kProtocolVersion with every change of a byte or a number here.
 #pragma once
 
@@ -20,7 +24,7 @@
 
 namespace allhands::store {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // The client's requests: fields of the request -> number and fields of the reply.
 enum class Op : std::uint32_t {
@@ -45,8 +49,10 @@ enum class Op : std::uint32_t {
   Cancel = 19,        // see above
   Will = 20,          // key, value: see above; no fields: withdrawn
   Survey = 21,        // prefix, number = how many keys -> a Found for each, see below
+  Relayed = 22,       // a request of a guest; see guest.hpp
+  Left = 23,          // number = a guest that has gone; no reply
 };
-inline constexpr std::uint32_t kNumOps = 21;
+inline constexpr std::uint32_t kNumOps = 23;
 
 // What a Survey finds at each of the keys prefix0, prefix1, ...: one byte per key.
 enum class Found : char { Nothing = 0, EmptyValue = 1, SomeValue = 2 };
@@ -57,6 +63,7 @@ enum class Status : std::uint32_t {
   Cancelled = 1,     // AwaitWorkers: number = how many came
   QueueEmpty = 2,    // QueuePop that does not wait
   InvalidValue = 3,  // a mistake of the caller; field: the message
+  Refused = 4,       // to a relay only
 };
 
 // Limits, which are checked before memory is allocated.

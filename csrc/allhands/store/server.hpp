@@ -4,26 +4,15 @@
 // A child of fork() that destroys its copy leaves the parent's server alone.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "allhands/base/fd.hpp"
+#include "allhands/store/loop_thread.hpp"
 
 namespace allhands::store {
-
-// What a server has counted since it began.
-struct Traffic {
-  std::uint64_t connections;
-  std::uint64_t requests;
-  std::uint64_t bytes_received;  // with handshakes, without what TCP adds
-  std::uint64_t bytes_sent;
-};
 
 // Serves a store, in a thread of its own.
 class Server {
@@ -31,22 +20,17 @@ class Server {
   // Serves at once. `listeners` listen on one port; `secret` may be empty. A stranger
   // must finish the handshake within `handshake_limit`.
   Server(std::vector<Fd> listeners, std::string secret,
-         std::chrono::milliseconds handshake_limit = std::chrono::seconds(10));
-  ~Server();
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
+         std::chrono::milliseconds handshake_limit = kHandshakeLimit);
 
   std::uint16_t port() const { return port_; }
   // What was counted so far. May be called from any thread.
-  Traffic traffic() const;
+  Traffic traffic() const { return thread_.traffic(); }
 
  private:
-  class Loop;
+  class Reception;
 
   std::uint16_t port_;
-  pid_t owner_;
-  std::unique_ptr<Loop> loop_;
-  std::unique_ptr<std::thread> thread_;
+  LoopThread thread_;
 };
 
 }  // namespace allhands::store

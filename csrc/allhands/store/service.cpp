@@ -46,6 +46,9 @@ Shape shape_of(Op op) {
       return {0, 0, 1};
     case Op::Will:
       return {0, 2, 2};
+    case Op::Relayed:
+    case Op::Left:
+      break;
   }
   throw Error(ErrorKind::Network, "unknown request");
 }
@@ -61,10 +64,6 @@ void check_shape(Op op, const Message& request) {
       throw Error(ErrorKind::Value,
                   "a key of " + std::to_string(request.fields[i].size()) +
                       " bytes: at most " + std::to_string(kMaxKeyBytes));
-}
-
-Reply invalid(const std::string& message) {
-  return {Status::InvalidValue, 0, {std::make_shared<const std::string>(message)}};
 }
 
 Reply with_number(std::size_t number) {
@@ -103,6 +102,10 @@ bool is_waiting(const Message& request) {
 }
 
 }  // namespace
+
+Reply invalid(const std::string& message) {
+  return {Status::InvalidValue, 0, {std::make_shared<const std::string>(message)}};
+}
 
 void Service::handle(ClientId client, Message request) {
   const Op op = op_of(request);

@@ -25,10 +25,14 @@ struct Reply {
   std::vector<Value> fields;
 };
 
+// The answer to a request with a mistake of the caller.
+Reply invalid(const std::string& message);
+
 // Carries out requests on a table, and parks those that must wait.
 class Service {
  public:
-  using ClientId = int;
+  // Sockets, from 0 up; guests of relays have numbers below 0.
+  using ClientId = std::int64_t;
   // Called once per request, possibly during another client's request. It must not call
   // the service.
   using Answer = std::function<void(ClientId, Reply)>;

@@ -24,8 +24,8 @@ _SPARE = 32
 _STREAMS = (Std.OUT, Std.ERR)
 # A rank has one for its requests, and one for its last will until all have met.
 _OF_A_RANK = 2
-# Its threads', and one for its last will.
-_OF_A_LAUNCHER = 4
+# Its threads', one for its last will, and its relay's.
+_OF_A_LAUNCHER = 5
 
 
 @contextmanager
@@ -65,11 +65,11 @@ def num_held(job: Job) -> int:
 
 
 def _num_served(place: Place) -> int:
-    """Connections to the store, which node 0 serves."""
-    if place.node != 0:
-        return 0
+    """Connections of ranks to the store or its relay, and of launchers to the store."""
     of_other_launchers = _OF_A_LAUNCHER * (place.num_nodes - 1)
-    return _OF_A_RANK * place.world_size + of_other_launchers
+    return _OF_A_RANK * place.num_workers + (
+        of_other_launchers if place.node == 0 else 0
+    )
 
 
 def _num_of(job: Job, rank: int, std: Std) -> int:

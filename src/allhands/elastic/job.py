@@ -44,6 +44,8 @@ class Job:
     """Free: rank 0 may host a store of its own there, as torch.distributed does."""
     store_port: int
     """Where the launcher's store listens, at `master_addr`."""
+    relay: settings.Relay | None = None
+    """Through which the ranks use it; None: they connect to it."""
     role: str = "default"
     max_restarts: int = 0
     monitor_interval: float = 0.1
@@ -130,7 +132,7 @@ class Job:
     @property
     def _store(self) -> settings.LaunchersStore:
         return settings.LaunchersStore(
-            self.master_addr, self.store_port, self.master_port
+            self.master_addr, self.store_port, self.master_port, self.relay
         )
 
     def dump_directory(self, attempt: int) -> str:

@@ -1,7 +1,7 @@
 """How a launcher gets the job's store, and the place of its ranks.
 
 With one node it serves a store of its own; with several node 0 serves it, and the
-launchers meet there.
+launchers meet there. On the other nodes the launcher relays what its ranks ask.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from allhands import settings
+from allhands._C import StoreRelay
 from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.node_meeting import compose, enter, join, leave, reach
 from allhands.elastic.nodes import Nodes
@@ -42,6 +43,8 @@ class Joined(NamedTuple):
     ended it."""
     nodes: Nodes | None
     """The launchers, where the job has several nodes."""
+    relay: settings.Relay | None = None
+    """Through which this node's ranks use the store, where another node serves it."""
 
 
 @contextmanager
@@ -106,8 +109,10 @@ def among(
     except BaseException:
         leave(store, me)
         raise
+    relay = StoreRelay(address, port, settings.secret.get(), limit)
     with _in_touch(store, roster, me.rank, port, ending) as joined:
-        yield joined
+        place = settings.Relay(relay.port, relay.own_address)
+        yield joined._replace(relay=place)
 
 
 @contextmanager

@@ -145,6 +145,7 @@ class Launch:
             master_addr=self.meeting.address,
             master_port=joined.master_port,
             store_port=joined.store_port,
+            relay=joined.relay,
             role=self.role,
             max_restarts=self.max_restarts,
             monitor_interval=self.monitor_interval,

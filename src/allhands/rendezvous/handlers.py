@@ -166,8 +166,8 @@ def _meet_by_environment(
     _check_place(rank, world_size)
     launchers = settings.store.get()
     if launchers is not None and launchers.master_port == port:
-        host, port = launchers.host, launchers.port
-        store = open_store(host, port, rank, world_size, timeout, is_hosted=True)
+        host, port, relay = launchers.host, launchers.port, launchers.relay
+        store = open_store(host, port, rank, world_size, timeout, True, relay)
     elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         store = meet_at_agent(host, as_port(port), rank, timeout)
     else:

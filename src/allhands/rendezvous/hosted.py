@@ -18,6 +18,7 @@ from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.presence import enter
 from allhands.store import Store, TCPStore
+from allhands.store.relayed import RelayedStore
 
 __all__ = ["open_store"]
 
@@ -29,12 +30,14 @@ def open_store(
     world_size: int,
     timeout: timedelta,
     is_hosted: bool = False,
+    relay: settings.Relay | None = None,
 ) -> Store:
     """Return the store at host and port, which a launcher or rank 0 here hosts.
 
-    The call does not wait for other ranks, so that a caller can report who is missing.
+    A launcher's store may be reached through a `relay`. The call does not wait for
+    other ranks, so that a caller can report who is missing.
     """
-    make = partial(
+    make: Callable[..., TCPStore] = partial(
         TCPStore,
         host,
         port,
@@ -43,6 +46,8 @@ def open_store(
         wait_for_workers=False,
         multi_tenant=True,
     )
+    if relay is not None:
+        make = partial(RelayedStore, host, port, world_size, relay=relay)
     store: Store = _made_patiently(make, rank, timeout)
     if is_hosted:
         store = part_of_this_attempt(store)

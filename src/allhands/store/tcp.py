@@ -264,7 +264,7 @@ class TCPStore(Store):
 
         The clone of a master keeps the server alive.
         """
-        other = TCPStore.__new__(TCPStore)
+        other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._last_will = None
         other._client = other._connect()

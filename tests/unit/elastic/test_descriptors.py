@@ -32,7 +32,8 @@ def num_open() -> int:
 
 
 def test_what_ranks_hold_at_the_store_while_they_meet_is_counted():
-    counted = num_held(ALONE) - num_held(ELSEWHERE)  # which serves no store
+    streams_and_end = 3
+    counted = num_held(ALONE) - RANKS * streams_and_end
     served = TCPStore("127.0.0.1", 0, is_master=True)
     before = num_open()
     ranks = [TCPStore("127.0.0.1", served.port) for _ in range(RANKS)]
@@ -41,9 +42,13 @@ def test_what_ranks_hold_at_the_store_while_they_meet_is_counted():
     assert num_open() - before == 2 * counted  # both ends are in this process
 
 
-def test_node_0_counts_the_ranks_of_all_nodes():
-    far = ALONE.place._replace(world_size=RANKS + 100, num_nodes=2)
-    assert num_held(replace(ALONE, place=far)) - num_held(ALONE) == 204
+def test_a_relay_holds_as_much_for_its_ranks():
+    assert num_held(ELSEWHERE) == num_held(ALONE)
+
+
+def test_node_0_counts_the_launchers_of_all_nodes_and_no_rank_elsewhere():
+    far = ALONE.place._replace(world_size=RANKS + 100, num_nodes=3)
+    assert num_held(replace(ALONE, place=far)) - num_held(ALONE) == 2 * 5
 
 
 @pytest.mark.parametrize("tee", [Std.NONE, Std.OUT, Std.ALL])
@@ -61,4 +66,5 @@ def test_what_a_ranks_streams_take_is_counted(tmp_path, tee):
     worker.close_streams()
     worker.reap()
     assert num_open() == before
-    assert RANKS * (held + 1) == num_held(job)  # and a descriptor to wait on
+    # And a descriptor to wait on, and two connections.
+    assert RANKS * (held + 1 + 2) == num_held(job)

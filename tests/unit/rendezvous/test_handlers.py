@@ -15,9 +15,12 @@ from allhands import (
     TCPStore,
     register_rendezvous_handler,
     rendezvous,
+    settings,
 )
+from allhands._C import StoreRelay
 from allhands.rendezvous import by_launcher
 from allhands.rendezvous.launched import Launched
+from allhands.store.route import Route
 from harness.ports import needs_ipv6, reserved_port
 
 TIMEOUT = datetime.timedelta(seconds=200)
@@ -297,7 +300,37 @@ def test_env_leads_to_the_launchers_store_unless_the_port_was_changed(variables)
         assert own.port == other
 
 
-@pytest.mark.parametrize("text", ["x", "a:1", "1@2", ":1@2", "a:b@2", "a:1@"])
+def test_env_leads_to_the_launchers_store_through_its_relay(variables):
+    agent = TCPStore("127.0.0.1", 0, is_master=True)
+    secret = settings.secret.get()
+    relay = StoreRelay("127.0.0.1", agent.port, secret, TIMEOUT.total_seconds())
+    with reserved_port() as port:
+        variables.setenv("MASTER_PORT", str(port))
+        text = f"10.1.2.3:{agent.port}@{port}/{relay.port}/fe80::1%eth0"
+        variables.setenv("ALLHANDS_STORE", text)
+        store = meet("env://", timeout=TIMEOUT)[0]
+    store.set("k", "v")
+    assert agent.list_keys() == ["attempt_0/k"]
+    assert relay.traffic().connections == 2  # one for the last will
+    # Where ranks of other hosts are is told by the way of the relay, not to it.
+    assert store._route() == Route("10.1.2.3", "fe80::1%eth0")
+    assert not store._route().stays_here
+
+
+BAD_STORES = [
+    "x",
+    "a:1",
+    "1@2",
+    ":1@2",
+    "a:b@2",
+    "a:1@",
+    "a:1@2/",
+    "a:1@2/3",
+    "a:1@2/b/c",
+]
+
+
+@pytest.mark.parametrize("text", BAD_STORES)
 def test_a_launchers_store_that_is_none(variables, text):
     variables.setenv("ALLHANDS_STORE", text)
     with pytest.raises(ValueError, match="must be host:port@master_port"):

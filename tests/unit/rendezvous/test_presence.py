@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from allhands import DistStoreError, HashStore, TCPStore
+from allhands import DistStoreError, HashStore, TCPStore, settings
+from allhands._C import StoreRelay
 from allhands.rendezvous import presence
 from harness.ranks import LIMIT
 
@@ -33,11 +34,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 }
 
 
-@pytest.fixture
-def store():
-    store = TCPStore("127.0.0.1", 0, is_master=True)
+@pytest.fixture(params=["served", "relayed"])
+def store(request):
+    served = TCPStore("127.0.0.1", 0, is_master=True)
+    served.set_timeout(datetime.timedelta(seconds=LIMIT))
+    if request.param == "served":
+        yield served
+        return
+    relay = StoreRelay("127.0.0.1", served.port, settings.secret.get(), LIMIT)
+    store = TCPStore("127.0.0.1", relay.port)
     store.set_timeout(datetime.timedelta(seconds=LIMIT))
-    return store
+    yield store
 
 
 def run(store, end):
