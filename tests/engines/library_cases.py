@@ -1,6 +1,7 @@
 """What holds where another library carries out the operations, on 3 ranks.
 
-`test_mpi` runs it under mpiexec; tests of Gloo, in threads.
+`test_mpi` runs it under mpiexec, `test_xccl` under `allhands run`; tests of Gloo, in
+threads.
 """
 
 import asyncio
@@ -14,8 +15,17 @@ from harness import ranks
 from harness.ranks import run_ranks
 
 SECOND = timedelta(seconds=1)
+HAS_MESSAGES = ranks.BACKEND != "xccl"
+with_messages = pytest.mark.skipif(
+    not HAS_MESSAGES, reason="oneCCL has no messages between CPU arrays"
+)
+TELLS_WHAT_CAME = ranks.BACKEND not in ("gloo", "xccl")
+telling = pytest.mark.skipif(
+    not TELLS_WHAT_CAME, reason="the library does not tell what has come"
+)
 
 
+@with_messages
 def test_messages_of_any_source_and_tag():
     def body(rank):
         if rank:
@@ -32,10 +42,8 @@ def test_messages_of_any_source_and_tag():
     assert run_ranks(3, body)[0] == [(1, 2), (1, 7), (2, 2), (2, 7)]
 
 
+@telling
 def test_messages_that_are_only_known_when_they_come():
-    if ranks.BACKEND == "gloo":
-        pytest.skip("Gloo does not tell what has come")
-
     def body(rank):
         if rank:
             works = [
@@ -66,10 +74,8 @@ def test_messages_that_are_only_known_when_they_come():
     assert run_ranks(3, body)[0] == [[0, 5, 4_000, 200_000]] * 2
 
 
+@telling
 def test_probes_end_with_their_limit_and_with_their_peer():
-    if ranks.BACKEND == "gloo":
-        pytest.skip("Gloo does not tell what has come")
-
     def body(rank):
         group = dist.new_group()
         if rank == 0:
@@ -93,11 +99,18 @@ def look_until_it_comes(source, group):
         pass
 
 
-def test_objects_pass_beside_messages():
+def test_objects_are_gathered():
     def body(rank):
         everybody = [None] * 3
         dist.all_gather_object(everybody, {"rank": rank, "data": np.arange(rank)})
-        assert [one["rank"] for one in everybody] == [0, 1, 2]
+        return [(one["rank"], one["data"].tolist()) for one in everybody]
+
+    assert run_ranks(3, body) == [[(0, []), (1, [0]), (2, [0, 1])]] * 3
+
+
+@with_messages
+def test_objects_pass_beside_messages():
+    def body(rank):
         if rank == 2:
             dist.send_object_list(["x" * 100_000, rank], dst=0)
         if rank == 0:
@@ -131,6 +144,13 @@ def test_what_else_programs_of_mpi_know():
         here = np.empty(rank)
         dist.scatterv(here, views, src=1)
         assert here.tolist() == [rank] * rank
+
+    run_ranks(3, body)
+
+
+@with_messages
+def test_waits_for_any_message():
+    def body(rank):
         works = [dist.irecv(np.empty(1), src) for src in range(3) if src != rank]
         sent = [dist.isend(np.ones(1), dst) for dst in range(3) if dst != rank]
         found = []

@@ -16,6 +16,7 @@ COLUMNS = {
     "native": "`native`",
     "gloo": "`gloo`",
     "mpi": "`mpi`",
+    "xccl": "`xccl`",
     "fake": "`fake`",
     "documents": "[your own](../howto/write-a-backend.md)",
     "user's group": "[torch's way](../howto/write-a-backend.md#coming-from-torch)",
@@ -52,6 +53,14 @@ REASONS = {
         NO_SHARED_ARRAYS: ("shared_arrays",),
         NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
     },
+    "xccl": {
+        "oneCCL has no messages between CPU arrays": (
+            *("messages", "messages_of_any_source", "a_message_to_itself"),
+            *("receives_that_tell_what_came", "probes"),
+        ),
+        NO_SHARED_ARRAYS: ("shared_arrays",),
+        NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
+    },
     "documents": {
         "has no scan": ("scans",),
         "receives from a rank that is named": ("messages_of_any_source",),
@@ -67,7 +76,7 @@ REASONS = {
     },
 }
 REASONS["user's group that coalesces"] = REASONS["user's group"]
-UNDER_TEST = [name for name in REASONS if name not in ("gloo", "mpi")]
+UNDER_TEST = [name for name in REASONS if name not in ("gloo", "mpi", "xccl")]
 """The communicators with reasons that every job puts to the suite."""
 
 
@@ -122,9 +131,10 @@ _TEXT = """# What backends do
 One suite of tests, that of a `Communicator`, runs on every backend: in `make test` on
 `native`, on `fake`, on the one of
 [Write your own backend](../howto/write-a-backend.md), on torch's way to write one, and
-on communicators in front of others; in `make test-torch` on `gloo`; on `mpi`, of MPICH
-and of Open MPI, in `make test-engines`. These are its tests, and the reasons why some
-are skipped. A test holds that it skips what stands here.
+on communicators in front of others; in `make test-torch` on `gloo`; in
+`make test-engines` on `mpi`, of MPICH and of Open MPI, and on `xccl`. These are its
+tests, and the reasons why some are skipped. A test holds that it skips what stands
+here.
 
 """
 

@@ -82,12 +82,12 @@ def test_a_rank_that_dies_before_all_are_connected_is_named():
     source = """
         from allhands.backends import gloo
 
-        meet = gloo._meet
+        meet = gloo.meet
         def met(where, *rest):
             if (rank, where) == (1, "connected"):
                 os._exit(3)
             meet(where, *rest)
-        gloo._meet = met
+        gloo.meet = met
         close, closed = gloo.GlooCommunicator.close, []
         def closing(made, grace):
             close(made, grace)

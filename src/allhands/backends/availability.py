@@ -59,5 +59,8 @@ def is_ucc_available() -> bool:
 
 
 def is_xccl_available() -> bool:
-    """Return whether `backend="xccl"` works."""
+    """Return whether `backend="xccl"` works, for arrays in CPU memory.
+
+    It needs Intel's oneCCL. If the loader finds oneCCL, another process tries it.
+    """
     return is_backend_available(Backend.XCCL)

@@ -7,21 +7,20 @@ Gloo group is made over a store of its own, which nothing else uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from allhands._C import Buffer, CheckedCall
 from allhands.arrays import Array
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.gathering import await_members
 from allhands.backends.gloo_library import why_no_gloo
 from allhands.backends.gloo_work import GlooMessage, GlooRequest
-from allhands.backends.polled import FIRST_OWN_TAG, PolledCommunicator
+from allhands.backends.polled import FIRST_OWN_TAG
 from allhands.backends.polled_work import Begun, Subject
-from allhands.errors import DistBackendError, RankFailedError
+from allhands.backends.watched import WatchedCommunicator, meet, store_of
+from allhands.errors import DistBackendError
 from allhands.options import RedOpType, ReduceOp, to_seconds
-from allhands.rendezvous.identity import Identity, is_alive
 from allhands.store import PrefixStore, Store
 
 __all__ = ["GlooCommunicator", "create"]
@@ -51,40 +50,26 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     problem = why_no_gloo()
     if problem:
         raise RuntimeError(f"backend {name!r}: {problem}")
-    roster = options.roster()
-    ranks = options.global_ranks_in_group
-    token = roster.token_for("gloo", ranks, options.num_alike).hex()
-    store = PrefixStore(f"gloo/{token[:16]}", options.store)
-    _meet("here", store, options, name)
-    members = [roster.identities[rank] for rank in ranks]
-    made = GlooCommunicator(store, members, options)
+    store = store_of("gloo", options)
+    meet("here", store, options, name)
+    made = GlooCommunicator(store, options)
     # Gloo fails on a member that still connects if another one already closes the
     # group.
     try:
-        _meet("connected", store, options, name)
+        meet("connected", store, options, name)
     except BaseException:
         made.close(0.0)
         raise
     return made
 
 
-def _meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> None:
-    """Return when every member has reached this point."""
-    keys = [f"{where}/{rank}" for rank in range(options.group_size)]
-    store.set(keys[options.group_rank], b"")
-    await_members(store, keys, options, name)
-
-
-class GlooCommunicator(PolledCommunicator):
+class GlooCommunicator(WatchedCommunicator):
     """One rank's end of a group; thread-safe."""
 
     library_error: type[Exception] = RuntimeError
 
-    def __init__(
-        self, store: Store, members: list[Identity], options: CommunicatorOptions
-    ) -> None:
+    def __init__(self, store: Store, options: CommunicatorOptions) -> None:
         super().__init__(store, options)
-        self._members = members
         self._group = self._connect(store, options)
         self._plain = self._plain_tensors()
 
@@ -143,32 +128,6 @@ class GlooCommunicator(PolledCommunicator):
             return reason
         [text, *_] = str(error).splitlines() or [repr(error)]
         return DistBackendError(f"{subject}: {self.title}: Gloo says: {text}")
-
-    def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
-        """See `PolledGroup.pause`: Gloo wakes the waiting thread."""
-        for request in requests:
-            request.block()
-
-    def look(self, subject: Subject) -> DistBackendError | None:
-        """See `PolledGroup.look`."""
-        # first: a rank that said why it left has died since
-        told = super().look(subject)
-        dead = self._dead() if told is None else []
-        is_needed = bool(subject.sequence) or subject.peer in dead
-        if not dead or not is_needed:
-            return told
-        pids = ", ".join(
-            f"rank {rank} (pid {self._members[rank].pid})" for rank in dead
-        )
-        error = RankFailedError(
-            f"{subject}: {self.title} needs {pids}, which died without leaving"
-        )
-        error.ranks = dead
-        return error
-
-    def _dead(self) -> list[int]:
-        """Return the members whose process has ended, as far as this host knows."""
-        return [rank for rank, m in enumerate(self._members) if not is_alive(m)]
 
     def _begin(
         self, checked: CheckedCall, op: RedOpType | ReduceOp, limit: float

@@ -15,6 +15,8 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
+from allhands.backends.threaded_request import ThreadedRequest
+
 __all__ = ["GlooMessage", "GlooRequest"]
 
 _SLICE = timedelta(milliseconds=20)
@@ -46,36 +48,20 @@ class GlooRequest:
             self._work.wait(_SLICE)
 
 
-class GlooMessage:
+class GlooMessage(ThreadedRequest):
     """A message under way; a received one has its `source` when it has come."""
 
     def __init__(self, work: Any, is_received: bool = False) -> None:
+        super().__init__(self._wait)
         self.source = -1
         self._is_received = is_received
         self._work = work
-        self._is_over = threading.Event()
-        self._error: RuntimeError | None = None
-        _waiters.run(self._wait)
-
-    def Test(self) -> bool:
-        """See `GlooRequest.Test`."""
-        if self._is_over.is_set() and self._error is not None:
-            raise self._error
-        return self._is_over.is_set()
-
-    def block(self) -> None:
-        """See `GlooRequest.block`."""
-        self._is_over.wait(_SLICE.total_seconds())
+        _waiters.run(self.run)
 
     def _wait(self) -> None:
-        try:
-            self._work.wait(_FOREVER)
-            if self._is_received:
-                self.source = self._work._source_rank()
-        except RuntimeError as error:
-            self._error = error
-        finally:
-            self._is_over.set()
+        self._work.wait(_FOREVER)
+        if self._is_received:
+            self.source = self._work._source_rank()
 
 
 class _Waiters:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from allhands.backends.gloo_library import why_no_gloo
 from allhands.backends.offers import ENTRY_POINTS, Offer, offers, why_no_offer
 from allhands.backends.registry import ABSENT, Backend, engine_of
+from allhands.backends.xccl_library import why_no_xccl
 from allhands.rendezvous.mpi_library import why_no_mpi_library
 
 __all__ = ["look_up", "why_not"]
 
-_LIBRARIES = {"mpi": why_no_mpi_library, "gloo": why_no_gloo}
+_LIBRARIES = {"mpi": why_no_mpi_library, "gloo": why_no_gloo, "xccl": why_no_xccl}
 
 
 def look_up(name: str) -> None:

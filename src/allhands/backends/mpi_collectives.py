@@ -11,7 +11,7 @@ from allhands.backends.mpi_memory import message
 from allhands.backends.polled_collectives import PolledCollective
 from allhands.backends.polled_work import Begun
 from allhands.backends.reduction import Reduction
-from allhands.backends.rows import pack, row_to_read, row_to_write, scratch, unpack
+from allhands.backends.rows import pack, row_to_read, scratch, unpack
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = ["MpiCollective"]
@@ -66,20 +66,13 @@ class MpiCollective(PolledCollective):
         reduction = self.reduction()
         if reduction.is_gathered:
             return super().reduce_scatter()
-        to, end = row_to_write(self.outputs)
-        has_factor = reduction.has_factor
-        row = pack(self.inputs) if has_factor else row_to_read(self.inputs, to)
-        reduction.multiply(row)
-        counts = [buffer.count for buffer in self.inputs]
-        request = self._comm.Ireduce_scatter(
-            self._message(row), self._message(to), counts, self._op_of(reduction)
-        )
 
-        def end_all() -> None:
-            reduction.divide(to, self.size)
-            end()
+        def start(row: Buffer, to: Buffer, counts: list[int]) -> Any:
+            return self._comm.Ireduce_scatter(
+                self._message(row), self._message(to), counts, self._op_of(reduction)
+            )
 
-        return Begun([request], end_all, (self, row, to))
+        return self._reduce_scattered(reduction, start)
 
     def scan(self) -> Begun:
         """See `PolledCollective.scan`; MPI has this operation."""

@@ -8,7 +8,7 @@ needed. There the package's own kernels reduce them, in the order of the ranks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from allhands._C import Buffer, CheckedCall, DType
@@ -190,6 +190,22 @@ class PolledCollective(ABC):
         request = self._start_all_to_all(row, counts, to, received)
         parts = slices(to, received)
         return self._reduced(self.reduction(), request, parts, self.outputs, (row, to))
+
+    def _reduce_scattered(
+        self, reduction: Reduction, start: Callable[[Buffer, Buffer, list[int]], Any]
+    ) -> Begun:
+        """Let the library reduce a row to this rank's part, by the request `start`."""
+        to, end = row_to_write(self.outputs)
+        has_factor = reduction.has_factor
+        row = pack(self.inputs) if has_factor else row_to_read(self.inputs, to)
+        reduction.multiply(row)
+        request = start(row, to, _counts(self.inputs))
+
+        def end_all() -> None:
+            reduction.divide(to, self.size)
+            end()
+
+        return Begun([request], end_all, (self, row, to))
 
     def scan(self) -> Begun:
         """See `allhands.scan`."""

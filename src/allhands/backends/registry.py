@@ -30,15 +30,17 @@ _MODULES = {
     "native": "allhands.backends.native",
     "gloo": "allhands.backends.gloo",
     "mpi": "allhands.backends.mpi",
+    "xccl": "allhands.backends.xccl",
     "fake": "allhands.backends.fake",
 }
 
 ABSENT = {
     name: (
         f"Distributed package doesn't have {name.upper()} built in: allhands has no "
-        f'adapter for it yet; use backend="native", which serves CPU arrays'
+        f"adapter for {library} yet, whether it is installed or not; use "
+        f'backend="native", which serves CPU arrays'
     )
-    for name in ("nccl", "ucc", "xccl")
+    for name, library in (("nccl", "NCCL"), ("ucc", "UCC (libucc.so)"))
 }
 """The backends without an adapter, with the error text."""
 
@@ -72,7 +74,7 @@ class Backend(str):
         NATIVE: ["cpu"],
         GLOO: ["cpu", "cuda"],
         NCCL: ["cuda"],
-        XCCL: ["xpu"],
+        XCCL: ["cpu"],
         UCC: ["cpu", "cuda"],
         MPI: ["cpu", "cuda"],
         FAKE: ["cpu", "cuda", "hpu", "xpu"],

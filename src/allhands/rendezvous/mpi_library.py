@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from typing import Any
+
+from allhands.rendezvous.trial import told_by
 
 __all__ = [
     "INSTALL",
@@ -28,14 +29,10 @@ def why_no_mpi() -> str:
     return "" if find_spec("mpi4py") else f"mpi4py is not installed; {INSTALL}"
 
 
-_LONGEST = 60  # seconds for loading it; a tenth is usual
-
 # mpi4py finds its library together with its module, and then loads it. This must not
 # happen in this process: libraries that MPI needs would handle signals from then on.
 _SEARCH = """
-import sys
 from importlib.util import find_spec
-sys.path[:] = sys.argv[1:]
 try:
     problem = "" if find_spec("mpi4py.MPI") else "it has no module for the MPI here"
 except Exception as error:
@@ -52,27 +49,8 @@ def why_no_mpi_library() -> str:
     problem = why_no_mpi()
     if problem or "mpi4py.MPI" in sys.modules:
         return problem
-    problem = _loading_problem()
+    problem = told_by(_SEARCH)
     return problem and f"mpi4py is installed, but: {problem}; {INSTALL}"
-
-
-def _loading_problem() -> str:
-    """Return the problem of a process that loads it; empty if there is none."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _SEARCH, *sys.path],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_LONGEST,
-        )
-    except OSError as error:
-        return f"no process could be started to try it: {error}"
-    except subprocess.TimeoutExpired:
-        return f"the process that tried did not end within {_LONGEST} s"
-    if done.returncode:
-        return f"exit code {done.returncode} of the process that tried"
-    return done.stdout
 
 
 def library_name(mpi: Any) -> str:

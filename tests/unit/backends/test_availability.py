@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 import allhands as dist
-from allhands.backends import gloo_library
+from allhands.backends import gloo_library, xccl_library
+from allhands.backends.lookup import why_not
 
 
-@pytest.mark.parametrize("name", ["nccl", "ucc", "xccl"])
+@pytest.mark.parametrize("name", ["nccl", "ucc"])
 def test_absent_backends_say_what_to_use(name):
     store = dist.HashStore()
     with pytest.raises(RuntimeError, match=f'have {name.upper()} built in.*"native"'):
@@ -17,6 +18,40 @@ def test_absent_backends_say_what_to_use(name):
     assert not dist.is_initialized()
     assert not dist.is_backend_available(name)
     assert not getattr(dist, f"is_{name}_available")()
+
+
+def test_oneccl_that_is_not_found_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(xccl_library, "_FILE", "libno_such_library.so.2")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    here = f"LD_LIBRARY_PATH={tmp_path}/lib"
+    missing = rf"is not found \(libno_such.*pip install oneccl impi-rt, .*{here}"
+    unsought = rf"does not look for oneCCL in {tmp_path}/lib; .*{here}"
+    for expected in (missing, unsought):
+        store = dist.HashStore()
+        with pytest.raises(RuntimeError, match=f"backend 'xccl': .*{expected}"):
+            dist.init_process_group("xccl", store=store, rank=0, world_size=1)
+        assert not dist.is_xccl_available()
+        (tmp_path / "lib").mkdir(exist_ok=True)
+        (tmp_path / "lib" / "libno_such_library.so.2").touch()
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("exit code -11 of the process that tried", "exit code -11 of the process"),
+        ("CCL_WARN| so and so\noneCCL 2022.1.0", None),
+    ],
+)
+def test_oneccl_is_there_where_a_process_could_use_it(told, why, monkeypatch):
+    monkeypatch.setattr(xccl_library, "_FILE", "libc.so.6")  # that the loader finds
+    monkeypatch.setattr(xccl_library, "told_by", lambda source: told)
+    xccl_library._tried.cache_clear()
+    try:
+        assert dist.is_xccl_available() is (why is None)
+        assert (why or "") in why_not("xccl")
+        assert xccl_library.xccl_version() == ("" if why else "oneCCL 2022.1.0")
+    finally:
+        xccl_library._tried.cache_clear()
 
 
 @pytest.mark.parametrize(

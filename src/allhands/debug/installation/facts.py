@@ -21,6 +21,7 @@ from allhands import _C, settings
 from allhands.backends.lookup import why_not
 from allhands.backends.offers import Offer, offers, why_no_offer
 from allhands.backends.registry import Backend, is_native
+from allhands.backends.xccl_library import xccl_version
 from allhands.errors import DistNetworkError
 from allhands.rendezvous.interfaces import addresses_here
 from allhands.rendezvous.launched import find_launched
@@ -109,6 +110,8 @@ def _backend(name: str, hidden: list[Offer]) -> dict[str, Any]:
     own = "registered" if is_plugin else f"allhands {_version('allhands')}"
     packages = () if is_native(name) else _PACKAGES.get(name, ())
     versions = [f"{package} {v}" for package in packages if (v := _version(package))]
+    if name == Backend.XCCL and not is_plugin:
+        versions = [xccl_version() or own]
     return _fact(name, why_not(name), ", ".join(versions) or own, hidden)
 
 

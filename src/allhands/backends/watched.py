@@ -1,0 +1,76 @@
+"""WatchedCommunicator: a polled group that looks whether its members are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from allhands.backends.communicator import CommunicatorOptions
+from allhands.backends.gathering import await_members
+from allhands.backends.polled import PolledCommunicator
+from allhands.backends.polled_work import Subject
+from allhands.errors import DistBackendError, RankFailedError
+from allhands.rendezvous.identity import Identity, is_alive
+from allhands.store import PrefixStore, Store
+
+__all__ = ["WatchedCommunicator", "meet", "members_of", "store_of"]
+
+
+def store_of(name: str, options: CommunicatorOptions) -> Store:
+    """Return a store for one group of the backend `name`, which nothing else uses."""
+    ranks = options.global_ranks_in_group
+    token = options.roster().token_for(name, ranks, options.num_alike).hex()
+    return PrefixStore(f"{name}/{token[:16]}", options.store)
+
+
+def members_of(options: CommunicatorOptions) -> list[Identity]:
+    """Return the members of the group, by their ranks in it."""
+    identities = options.roster().identities
+    return [identities[rank] for rank in options.global_ranks_in_group]
+
+
+def meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> None:
+    """Return when every member has reached this point.
+
+    Raises:
+        RankFailedError: a member died before it came.
+        DistStoreError: a member did not come in time.
+    """
+    keys = [f"{where}/{rank}" for rank in range(options.group_size)]
+    store.set(keys[options.group_rank], b"")
+    await_members(store, keys, options, name)
+
+
+class WatchedCommunicator(PolledCommunicator):
+    """One rank's end of a group whose library does not say which rank died."""
+
+    def __init__(self, store: Store, options: CommunicatorOptions) -> None:
+        super().__init__(store, options)
+        self._members = members_of(options)
+
+    def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
+        """See `PolledGroup.pause`: the end of a request wakes the waiting thread."""
+        for request in requests:
+            request.block()
+
+    def look(self, subject: Subject) -> DistBackendError | None:
+        """See `PolledGroup.look`."""
+        # first: a rank that said why it left has died since
+        told = super().look(subject)
+        dead = self._dead() if told is None else []
+        is_needed = bool(subject.sequence) or subject.peer in dead
+        return self._died(subject, dead) if dead and is_needed else told
+
+    def _died(self, subject: Subject, dead: list[int]) -> RankFailedError:
+        pids = ", ".join(
+            f"rank {rank} (pid {self._members[rank].pid})" for rank in dead
+        )
+        error = RankFailedError(
+            f"{subject}: {self.title} needs {pids}, which died without leaving"
+        )
+        error.ranks = dead
+        return error
+
+    def _dead(self) -> list[int]:
+        """Return the members whose process has ended, as far as this host knows."""
+        return [rank for rank, m in enumerate(self._members) if not is_alive(m)]

@@ -1,0 +1,130 @@
+"""Backend `xccl`: Intel's oneCCL moves arrays in CPU memory.
+
+The core checks the arguments, as for the native engine. oneCCL for CPU arrays has no
+messages: its functions for them end the process. It also cannot end an operation whose
+peer does not come. So a thread of each group calls it, and ranks that wait for the
+thread stop to wait when their time is over, or when they learn that a peer is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any, NoReturn
+
+from allhands._C import Buffer, CheckedCall
+from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.polled_work import Begun, Subject
+from allhands.backends.watched import WatchedCommunicator, meet, store_of
+from allhands.backends.xccl_collectives import XcclCollective
+from allhands.backends.xccl_library import OneCclError, load, why_not_found
+from allhands.backends.xccl_thread import XcclThread
+from allhands.errors import DistBackendError, DistStoreError
+from allhands.options import RedOpType, ReduceOp, to_seconds
+from allhands.store import Store
+
+__all__ = ["XcclCommunicator", "create"]
+
+_LOOK = 0.25
+"""Seconds between two checks for members that died while the group is made."""
+_LONGEST_FREE = 5.0
+"""Seconds that a rank waits for oneCCL to give back what a group has taken."""
+
+
+def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
+    """See `registry.make_communicator`. Waits until every member has come.
+
+    Raises:
+        TypeError: `pg_options` is given; this backend has none.
+        RuntimeError: the loader does not find oneCCL.
+        RankFailedError: a member died before it came or connected.
+        DistStoreError: a member did not come or connect in time.
+        DistBackendError: oneCCL could not connect the members.
+    """
+    if pg_options is not None:
+        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
+    problem = why_not_found()
+    if problem:
+        raise RuntimeError(f"backend {name!r}: {problem}")
+    store = store_of("xccl", options)
+    meet("here", store, options, name)
+    return XcclCommunicator(store, options)
+
+
+class XcclCommunicator(WatchedCommunicator):
+    """One rank's end of a group; thread-safe."""
+
+    library_error: type[Exception] = OneCclError
+
+    def __init__(self, store: Store, options: CommunicatorOptions) -> None:
+        super().__init__(store, options)
+        self._library = load()
+        self._thread = XcclThread()
+        self._comm = ctypes.c_void_p()
+        self._connect(store, to_seconds(options.timeout))
+
+    def _connect(self, store: Store, limit: float) -> None:
+        """Let oneCCL connect all members."""
+        subject = Subject("making the group")
+
+        def join() -> None:
+            if self.rank == 0:
+                store.set("id", self._library.unique_id())
+            self._comm = self._library.join(self.size, store.get("id"), self.rank)
+
+        request = self._thread.start(join)
+        start = time.monotonic()
+        look_at = start + _LOOK
+        try:
+            while not request.Test():
+                request.block()
+                now = time.monotonic()
+                if now >= look_at:
+                    look_at = now + _LOOK
+                    dead = self._dead()
+                    if dead:
+                        raise self._died(subject, dead)
+                if now - start >= limit:
+                    raise DistStoreError(
+                        f"{subject}: {self.title} waited {limit:g} s (its timeout) "
+                        f"for oneCCL to connect {self.size} ranks: timed out"
+                    )
+        except OneCclError as error:
+            raise self.library_failed(subject, error) from error
+
+    def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
+        """See `PolledGroup.library_failed`."""
+        reason = self.look(subject)
+        if reason is not None:
+            return reason
+        return DistBackendError(f"{subject}: {self.title}: oneCCL says: {error}")
+
+    def _begin(
+        self, checked: CheckedCall, op: RedOpType | ReduceOp, limit: float
+    ) -> Begun:
+        place = self.rank, self.size
+        return XcclCollective(
+            self._library, self._thread, self._comm, checked, op, place
+        ).begin()
+
+    def _start_send(self, row: Buffer, peer: int, tag: int) -> NoReturn:
+        _refuse_messages()
+
+    def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> NoReturn:
+        _refuse_messages()
+
+    def _free(self, is_whole: bool) -> None:
+        if is_whole:
+            comm = self._comm
+            request = self._thread.start(lambda: self._library.destroy(comm))
+            end = time.monotonic() + _LONGEST_FREE
+            while not request.Test() and time.monotonic() < end:
+                request.block()
+        self._thread.stop()
+
+
+def _refuse_messages() -> NoReturn:
+    raise NotImplementedError(
+        "oneCCL has no messages between CPU arrays: its functions for them end the "
+        'process. A group made by new_group(backend="native") has messages'
+    )
