@@ -1,0 +1,33 @@
+"""Ranks killed and stopped at random moments, by the program that repeats it."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from harness.ranks import LIMIT
+
+_PROGRAM = pathlib.Path(__file__).parents[2] / "benchmarks" / "kills.py"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--only=all_gather_object"], "all_gather_object    3 ranks 1 MiB   2 of 2"),
+        (["--only=send/recv"], "send/recv in a ring  3 ranks 1 MiB   2 of 2 good"),
+        (["--only=new_group"], "new_group            3 ranks         2 of 2 good"),
+        (["--only=barrier", "--stop"], "barrier              3 ranks         2 of 2"),
+    ],
+)
+def test_survivors_name_the_rank_in_time(options, told):
+    # However slow the machine is.
+    given = ["--runs=1", "--ranks", "3", "--slack=8", *options]
+    done = subprocess.run(
+        [sys.executable, _PROGRAM, *given],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told in done.stdout
