@@ -1,15 +1,17 @@
 """Tally: what a rank did between two moments, by counters and by looks.
 
 The ranks themselves count operations and bytes. The share of time that a rank spent in
-operations is the share of looks that found it in one. Reading a clock at the begin and
-end of each operation would slow down short operations.
+operations is the share of looks that found it in one: of all looks since the figures
+before, and of earlier ones where those are few. Reading a clock at the begin and end of
+each operation would slow down short operations.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from allhands.debug.top.looks import Look, is_communicating
 from allhands.debug.top.memory import GroupView
@@ -17,17 +19,19 @@ from allhands.debug.top.memory import GroupView
 __all__ = ["Counts", "Figures", "Tally"]
 
 _MOST_GONE = 64  # former groups of a rank that are counted separately
+_LEAST_LOOKS = 40  # from which shares are taken, once there were as many
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one rank since the previous ones. Immutable."""
+    """The figures of one rank at one moment. Immutable."""
 
     num_operations: int
     """In all groups of the rank, also those destroyed while it was watched."""
     num_bytes: int
     operations_per_second: float
     bytes_per_second: float
+    """Both since the figures before."""
     in_communication: float
     """The share of time, from 0 to 1, in operations of any kind."""
     waiting: float
@@ -64,57 +68,82 @@ class Counts:
         return sum(count for count, _ in counts), sum(size for _, size in counts)
 
 
+class _Seen(NamedTuple):
+    """What one look found of the ranks, by their numbers."""
+
+    all: frozenset[int]
+    inside: frozenset[int]
+    waiting: frozenset[int]
+    awaited: frozenset[int]
+
+    @classmethod
+    def of(cls, look: Look) -> _Seen:
+        """Return what `look` found."""
+        inside = (rank for rank, view in look.views.items() if is_communicating(view))
+        ranks = frozenset(look.views), frozenset(inside), frozenset(look.waits)
+        return cls(*ranks, look.culprits)
+
+
 class Tally:
     """The counts and looks of all ranks of a job."""
 
     def __init__(self) -> None:
         self._counts = dict[int, Counts]()
         self._before = dict[int, tuple[int, int]]()
-        self._clear()
+        self._looks = list[_Seen]()
 
-    def _clear(self) -> None:
-        self.num_looks = 0
-        self._seen, self._inside = Counter[int](), Counter[int]()
-        self._waiting, self._awaited = Counter[int](), Counter[int]()
+    @property
+    def num_looks(self) -> int:
+        """The number of looks from which the next shares come."""
+        return len(self._looks)
 
     def add(self, look: Look) -> None:
         """Count the observations of a look."""
-        self.num_looks += 1
         for rank, groups in look.views.items():
             self._update(rank, groups)
-        self._seen.update(look.views.keys())
-        views = look.views.items()
-        self._inside.update(rank for rank, view in views if is_communicating(view))
-        self._waiting.update(look.waits.keys())
-        self._awaited.update(look.culprits)
+        self._looks.append(_Seen.of(look))
 
     def figures(
         self, views: dict[int, Collection[GroupView]], seconds: float
     ) -> dict[int, Figures]:
-        """Return the figures of the `seconds` since the last call; start anew.
+        """Return the figures now, `seconds` after the last call.
 
         The first time there are no rates yet: they are 0.
         """
+        shares = self._shares()
         told = {
-            rank: self._figures(rank, view, seconds) for rank, view in views.items()
+            rank: self._figures(rank, view, seconds, shares.get(rank, (0.0, 0.0, 0.0)))
+            for rank, view in views.items()
         }
-        self._clear()
+        del self._looks[:-_LEAST_LOOKS]
         return told
 
+    def _shares(self) -> Mapping[int, tuple[float, float, float]]:
+        """Return for each rank the shares in communication, waiting and awaited."""
+        all, inside, waiting, awaited = (
+            Counter(rank for look in self._looks for rank in look[part])
+            for part in range(4)
+        )
+        return {
+            rank: (inside[rank] / num, waiting[rank] / num, awaited[rank] / num)
+            for rank, num in all.items()
+        }
+
     def _figures(
-        self, rank: int, groups: Collection[GroupView], seconds: float
+        self,
+        rank: int,
+        groups: Collection[GroupView],
+        seconds: float,
+        shares: tuple[float, float, float],
     ) -> Figures:
         counts = self._update(rank, groups).total
         before = self._before.get(rank, counts)
         self._before[rank] = counts
-        looks = max(1, self._seen[rank])
         return Figures(
             *counts,
             max(0, counts[0] - before[0]) / seconds,
             max(0, counts[1] - before[1]) / seconds,
-            self._inside[rank] / looks,
-            self._waiting[rank] / looks,
-            self._awaited[rank] / looks,
+            *shares,
         )
 
     def _update(self, rank: int, groups: Collection[GroupView]) -> Counts:

@@ -19,7 +19,7 @@ from allhands.elastic.process_state import ProcessState, process_state
 
 __all__ = ["Watch"]
 
-_LOOKS = 20.0  # per second, or less
+_LOOKS = 5.0  # per second, or less
 _SHARE = 20.0  # the pause after a look, as a multiple of its duration
 _SEARCHES = 5.0  # seconds between searches for missing ranks, or more
 _SHARE_OF_SEARCHES = 100.0
@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def num_looks(self) -> int:
-        """The number of looks since the last `rows`."""
+        """The number of looks from which the next rows have shares of time."""
         return self._tally.num_looks
 
     @property

@@ -56,5 +56,13 @@ def test_shares_are_those_of_looks():
     assert (told[0].in_communication, told[0].waiting, told[0].awaited) == (1, 0.75, 0)
     assert told[1].in_communication == pytest.approx(0.25)
     assert (told[1].waiting, told[1].awaited) == (0, 0.75)
-    again = tally.figures({0: inside, 1: outside}, 1.0)
-    assert again[1].awaited == 0  # it begins anew
+    # Where there were few looks since, those before count, too.
+    for _ in range(4):
+        tally.add(Look({0: outside, 1: outside}, {}, frozenset()))
+    again = tally.figures({0: outside, 1: outside}, 1.0)
+    assert (again[0].in_communication, again[1].awaited) == (0.5, 3 / 8)
+    for _ in range(40):
+        tally.add(Look({0: outside, 1: outside}, {}, frozenset()))
+    tally.figures({0: outside, 1: outside}, 1.0)
+    last = tally.figures({0: outside, 1: outside}, 1.0)
+    assert (last[0].in_communication, tally.num_looks) == (0, 40)
