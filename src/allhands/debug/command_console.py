@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, NoReturn
 
@@ -11,10 +12,11 @@ __all__ = ["CommandConsole"]
 
 
 class CommandConsole(Console):
-    """Writes to stdout, `width` columns wide if that is no terminal."""
+    """Writes to stdout, `width` columns wide if neither it nor COLUMNS says more."""
 
     def __init__(self, width: int = 80, **options: Any) -> None:
-        super().__init__(width=None if sys.stdout.isatty() else width, **options)
+        is_told = sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
+        super().__init__(width=None if is_told else width, **options)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise BrokenPipeError if the reader has ended (rich: SystemExit with 1).

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from allhands.rendezvous import mpi_library
+from allhands.rendezvous import mpi_library, trial
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_what_the_process_says(monkeypatch, source, told):
 
 def test_a_process_that_does_not_end(monkeypatch):
     monkeypatch.setattr(mpi_library, "_SEARCH", "import signal; signal.pause()")
-    monkeypatch.setattr(mpi_library, "_LONGEST", 0.2)
+    monkeypatch.setattr(trial, "_LONGEST", 0.2)
     assert "did not end within 0.2 s" in mpi_library.why_no_mpi_library()
 
 
