@@ -13,7 +13,6 @@ stopped rank, its last call, and where that was.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -29,6 +28,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+from forked_ranks import Child, Teller, fork, until
 
 import allhands as dist
 
@@ -127,7 +127,7 @@ MESSAGES = ("send/recv in a ring", "isend/irecv of all")
 
 
 @dataclass(frozen=True)
-class Rank:
+class Rank(Teller):
     """One process of a run; it tells the driver by files in its folder."""
 
     operation: str
@@ -165,40 +165,6 @@ class Rank:
                 raise  # that tells who waits for this rank
         # An end would be another loss to notice.
         until(lambda: (self.folder / "over").exists(), BEGIN_S)
-
-    def tell(self, what: str, value: object) -> None:
-        draft = self.folder / f"{self.rank}.draft"
-        draft.write_text(json.dumps(value))
-        draft.rename(self.folder / f"{self.rank}.{what}")
-
-    def told(self, what: str):
-        path = self.folder / f"{self.rank}.{what}"
-        return json.loads(path.read_text()) if path.exists() else None
-
-
-def until(is_so: Callable[[], object], limit: float) -> bool:
-    end = time.monotonic() + limit
-    while not is_so():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
-
-
-class Child(BaseException):
-    """Leaves everything that the driver has done, in a forked child."""
-
-    def __init__(self, rank: Rank) -> None:
-        self.rank = rank
-
-
-def fork(rank: Rank) -> int:
-    pid = os.fork()
-    if pid == 0:
-        errors = os.open(rank.folder / f"{rank.rank}.stderr", os.O_CREAT | os.O_WRONLY)
-        os.dup2(errors, 2)
-        raise Child(rank)
-    return pid
 
 
 def play(

@@ -13,7 +13,6 @@ exit code that belongs to its way.
 """
 
 import argparse
-import json
 import os
 import random
 import re
@@ -34,6 +33,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
 import torch.distributed.pipelining
+from forked_ranks import Child, Teller, fork, until
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -144,7 +144,7 @@ PROGRAMS = {
 
 
 @dataclass(frozen=True)
-class Rank:
+class Rank(Teller):
     """One process of a round; it tells the driver by files in its folder."""
 
     backend: str
@@ -156,8 +156,6 @@ class Rank:
 
     def run(self):
         """Take steps until one raises; ends the process as `ending` says."""
-        errors = os.open(self.folder / f"{self.rank}.stderr", os.O_CREAT | os.O_WRONLY)
-        os.dup2(errors, 2)
         dist.init_process_group(
             self.backend,
             store=dist.FileStore(str(self.folder / "store"), self.size),
@@ -181,16 +179,6 @@ class Rank:
                 raise
         if self.ending == "destroy":
             dist.destroy_process_group()
-
-    def tell(self, what, value):
-        path = self.folder / f"{self.rank}.{what}"
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(value))
-        draft.rename(path)
-
-    def told(self, what):
-        path = self.folder / f"{self.rank}.{what}"
-        return json.loads(path.read_text()) if path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -225,29 +213,6 @@ class Survivor:
         )
 
 
-class Child(BaseException):
-    """Raised in a forked process, which is to end as any program does."""
-
-    def __init__(self, rank):
-        self.rank = rank
-
-
-def fork(rank):
-    pid = os.fork()
-    if pid == 0:
-        raise Child(rank)
-    return pid
-
-
-def wait_until(is_true, seconds):
-    end = time.monotonic() + seconds
-    while not is_true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
-
-
 def play(backend, program, ending, size, chance, folder):
     """One round: the survivors of it."""
     ranks = [Rank(backend, program, ending, rank, size, folder) for rank in range(size)]
@@ -262,7 +227,7 @@ def play(backend, program, ending, size, chance, folder):
         return rank.rank in codes
 
     try:
-        if not wait_until(lambda: all(r.told("ready") for r in ranks), PATIENCE_S):
+        if not until(lambda: all(r.told("ready") for r in ranks), PATIENCE_S):
             texts = [(folder / f"{r.rank}.stderr").read_text() for r in ranks]
             raise RuntimeError(f"{program}: the ranks do not begin: {texts}")
         victim = chance.randrange(size)
@@ -270,7 +235,7 @@ def play(backend, program, ending, size, chance, folder):
         killed_at = time.monotonic()
         os.kill(pids[victim], signal.SIGKILL)
         others = [rank for rank in ranks if rank.rank != victim]
-        wait_until(lambda: all([has_ended(rank) for rank in others]), PATIENCE_S)
+        until(lambda: all([has_ended(rank) for rank in others]), PATIENCE_S)
     finally:
         for rank in ranks:
             if not has_ended(rank):

@@ -119,6 +119,18 @@ std::string encode_head(std::uint32_t code, std::int64_t number,
   return head;
 }
 
+std::optional<std::size_t> send_now(int socket, std::span<iovec> pieces) {
+  msghdr message = {};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  while (true) {
+    const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+    if (errno != EINTR) throw system_error(ErrorKind::Network, "send", errno);
+  }
+}
+
 void MessageWriter::start(std::uint32_t code, std::int64_t number,
                           const std::vector<std::string_view>& fields) {
   std::vector<std::size_t> lengths;
@@ -131,23 +143,16 @@ void MessageWriter::start(std::uint32_t code, std::int64_t number,
 }
 
 bool MessageWriter::send(int socket) {
-  constexpr std::size_t kMaxPieces = 64;
   std::array<iovec, kMaxPieces> vectors;
   while (!is_done()) {
-    msghdr message = {};
-    message.msg_iov = vectors.data();
-    message.msg_iovlen = std::min(kMaxPieces, pieces_.size() - next_);
-    for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    const std::size_t num = std::min(kMaxPieces, pieces_.size() - next_);
+    for (std::size_t i = 0; i < num; ++i) {
       const std::string_view piece = pieces_[next_ + i];
       vectors[i] = {const_cast<char*>(piece.data()), piece.size()};
     }
-    const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-      drop_sent(static_cast<std::size_t>(sent));
-    else if (errno == EAGAIN || errno == EWOULDBLOCK)
-      return false;
-    else if (errno != EINTR)
-      throw system_error(ErrorKind::Network, "send", errno);
+    const auto sent = send_now(socket, std::span(vectors).first(num));
+    if (!sent) return false;
+    drop_sent(*sent);
   }
   return true;
 }

@@ -6,8 +6,12 @@
 // A server allocates memory for a field only as its bytes arrive.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +56,12 @@ class MessageReader {
   std::size_t num_read_ = 0;            // fields that are complete
   Message message_;
 };
+
+// The most pieces that one system call sends.
+inline constexpr std::size_t kMaxPieces = 64;
+// Sends what the socket takes of `pieces` now. Returns the number of bytes, or nothing
+// if it takes none. Throws Error(Network).
+std::optional<std::size_t> send_now(int socket, std::span<iovec> pieces);
 
 // Sends one message, as much at a time as the socket takes. Not thread-safe.
 class MessageWriter {

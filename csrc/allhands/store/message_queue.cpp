@@ -1,15 +1,13 @@
 #include "allhands/store/message_queue.hpp"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <memory>
+#include <span>
 #include <string>
 
-#include "allhands/base/error.hpp"
 #include "allhands/store/message.hpp"
 
 namespace allhands::store {
@@ -26,24 +24,17 @@ void MessageQueue::push(std::uint32_t code, std::int64_t number,
 }
 
 bool MessageQueue::send(int socket) {
-  constexpr std::size_t kMaxPieces = 64;
   std::array<iovec, kMaxPieces> vectors;
   while (!pieces_.empty()) {
-    msghdr message = {};
-    message.msg_iov = vectors.data();
-    message.msg_iovlen = std::min(kMaxPieces, pieces_.size());
-    for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    const std::size_t num = std::min(kMaxPieces, pieces_.size());
+    for (std::size_t i = 0; i < num; ++i) {
       const std::string& piece = *pieces_[i];
       const std::size_t begin = i == 0 ? num_skipped_ : 0;
       vectors[i] = {const_cast<char*>(piece.data()) + begin, piece.size() - begin};
     }
-    const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-      drop_sent(static_cast<std::size_t>(sent));
-    else if (errno == EAGAIN || errno == EWOULDBLOCK)
-      return false;
-    else if (errno != EINTR)
-      throw system_error(ErrorKind::Network, "send", errno);
+    const auto sent = send_now(socket, std::span(vectors).first(num));
+    if (!sent) return false;
+    drop_sent(*sent);
   }
   return true;
 }

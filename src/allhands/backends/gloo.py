@@ -18,7 +18,7 @@ from allhands.backends.gloo_library import why_no_gloo
 from allhands.backends.gloo_work import GlooMessage, GlooRequest
 from allhands.backends.polled import FIRST_OWN_TAG
 from allhands.backends.polled_work import Begun, Subject
-from allhands.backends.watched import WatchedCommunicator, meet, store_of
+from allhands.backends.watched import WatchedCommunicator, meet, met
 from allhands.errors import DistBackendError
 from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.store import PrefixStore, Store
@@ -45,13 +45,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
         DistStoreError: a member did not come or connect in time.
         DistBackendError: Gloo could not connect the members.
     """
-    if pg_options is not None:
-        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
-    problem = why_no_gloo()
-    if problem:
-        raise RuntimeError(f"backend {name!r}: {problem}")
-    store = store_of("gloo", options)
-    meet("here", store, options, name)
+    store = met(name, "gloo", options, pg_options, why_no_gloo())
     made = GlooCommunicator(store, options)
     # Gloo fails on a member that still connects if another one already closes the
     # group.

@@ -23,7 +23,11 @@ from allhands.backends.mpi_meeting import Place, meet
 from allhands.backends.mpi_memory import any_message, message
 from allhands.backends.mpi_plain import PlainReductions
 from allhands.backends.mpi_receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
-from allhands.backends.polled import FIRST_OWN_TAG, PolledCommunicator
+from allhands.backends.polled import (
+    FIRST_OWN_TAG,
+    PolledCommunicator,
+    refuse_options,
+)
 from allhands.backends.polled_work import Begun, PolledWork, Subject
 from allhands.backends.rows import as_row, pack, unpack
 from allhands.backends.work import Work
@@ -43,8 +47,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
         DistStoreError: a member did not come in time.
         DistBackendError: MPI could not make the group.
     """
-    if pg_options is not None:
-        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
+    refuse_options(name, pg_options)
     job = join_mpi_job(options.timeout)
     place = meet(job, options)
     return MpiCommunicator(job, place, options)

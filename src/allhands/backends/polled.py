@@ -36,7 +36,7 @@ from allhands.errors import CollectiveTimeoutError, DistBackendError, DistError
 from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.store import Store
 
-__all__ = ["FIRST_OWN_TAG", "PolledCommunicator"]
+__all__ = ["FIRST_OWN_TAG", "PolledCommunicator", "refuse_options"]
 
 FIRST_OWN_TAG = 1 << 31
 """The first of the tags that no program can use."""
@@ -51,6 +51,12 @@ _COLLECTIVES = (
 _REFUSALS = (DistError, NotImplementedError, TypeError, ValueError)
 _MOST_LEFT_ALONE = 64
 """Operations without a waiter; beyond it, starting another tests them all."""
+
+
+def refuse_options(name: str, pg_options: Any) -> None:
+    """Raise TypeError if there are options; such backends take none."""
+    if pg_options is not None:
+        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
 
 
 class PolledCommunicator(Communicator):

@@ -7,26 +7,39 @@ from typing import Any
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.gathering import await_members
-from allhands.backends.polled import PolledCommunicator
+from allhands.backends.polled import PolledCommunicator, refuse_options
 from allhands.backends.polled_work import Subject
 from allhands.errors import DistBackendError, RankFailedError
-from allhands.rendezvous.identity import Identity, is_alive
+from allhands.rendezvous.identity import is_alive
 from allhands.store import PrefixStore, Store
 
-__all__ = ["WatchedCommunicator", "meet", "members_of", "store_of"]
+__all__ = ["WatchedCommunicator", "meet", "met"]
 
 
-def store_of(name: str, options: CommunicatorOptions) -> Store:
+def _store_of(name: str, options: CommunicatorOptions) -> Store:
     """Return a store for one group of the backend `name`, which nothing else uses."""
     ranks = options.global_ranks_in_group
     token = options.roster().token_for(name, ranks, options.num_alike).hex()
     return PrefixStore(f"{name}/{token[:16]}", options.store)
 
 
-def members_of(options: CommunicatorOptions) -> list[Identity]:
-    """Return the members of the group, by their ranks in it."""
-    identities = options.roster().identities
-    return [identities[rank] for rank in options.global_ranks_in_group]
+def met(
+    name: str, library: str, options: CommunicatorOptions, pg_options: Any, problem: str
+) -> Store:
+    """Return the store of a new group, for `library`, once every member has come.
+
+    Raises:
+        TypeError: `pg_options` is given.
+        RuntimeError: there is a `problem`: why the library is missing.
+        RankFailedError: a member died before it came.
+        DistStoreError: a member did not come in time.
+    """
+    refuse_options(name, pg_options)
+    if problem:
+        raise RuntimeError(f"backend {name!r}: {problem}")
+    store = _store_of(library, options)
+    meet("here", store, options, name)
+    return store
 
 
 def meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> None:
@@ -46,7 +59,8 @@ class WatchedCommunicator(PolledCommunicator):
 
     def __init__(self, store: Store, options: CommunicatorOptions) -> None:
         super().__init__(store, options)
-        self._members = members_of(options)
+        identities = options.roster().identities
+        self._members = [identities[rank] for rank in options.global_ranks_in_group]
 
     def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
         """See `PolledGroup.pause`: the end of a request wakes the waiting thread."""

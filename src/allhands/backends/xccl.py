@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from allhands._C import Buffer, CheckedCall
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.polled_work import Begun, Subject
-from allhands.backends.watched import WatchedCommunicator, meet, store_of
+from allhands.backends.watched import WatchedCommunicator, met
 from allhands.backends.xccl_collectives import XcclCollective
 from allhands.backends.xccl_library import OneCclError, load, why_not_found
 from allhands.backends.xccl_thread import XcclThread
@@ -41,13 +41,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
         DistStoreError: a member did not come or connect in time.
         DistBackendError: oneCCL could not connect the members.
     """
-    if pg_options is not None:
-        raise TypeError(f"backend {name!r} takes no pg_options, got {pg_options!r}")
-    problem = why_not_found()
-    if problem:
-        raise RuntimeError(f"backend {name!r}: {problem}")
-    store = store_of("xccl", options)
-    meet("here", store, options, name)
+    store = met(name, "xccl", options, pg_options, why_not_found())
     return XcclCommunicator(store, options)
 
 

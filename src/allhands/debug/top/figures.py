@@ -8,8 +8,8 @@ each operation would slow down short operations.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,24 +84,49 @@ class _Seen(NamedTuple):
         return cls(*ranks, look.culprits)
 
 
+class _Sums:
+    """In how many looks each rank was seen, and how."""
+
+    def __init__(self, looks: Iterable[_Seen] = ()) -> None:
+        self.num_looks = 0
+        self._counts = [Counter[int]() for _ in _Seen._fields]
+        for look in looks:
+            self.add(look)
+
+    def add(self, look: _Seen) -> None:
+        """Count one more look."""
+        self.num_looks += 1
+        for counts, ranks in zip(self._counts, look, strict=True):
+            counts.update(ranks)
+
+    def shares_of(self, rank: int) -> tuple[float, float, float]:
+        """Return the shares in communication, waiting and awaited."""
+        num, *found = (counts[rank] for counts in self._counts)
+        inside, waiting, awaited = (count / max(1, num) for count in found)
+        return inside, waiting, awaited
+
+
 class Tally:
     """The counts and looks of all ranks of a job."""
 
     def __init__(self) -> None:
         self._counts = dict[int, Counts]()
         self._before = dict[int, tuple[int, int]]()
-        self._looks = list[_Seen]()
+        self._since = _Sums()
+        self._last = deque[_Seen](maxlen=_LEAST_LOOKS)
 
     @property
     def num_looks(self) -> int:
         """The number of looks from which the next shares come."""
-        return len(self._looks)
+        return max(self._since.num_looks, len(self._last))
 
     def add(self, look: Look) -> None:
         """Count the observations of a look."""
         for rank, groups in look.views.items():
             self._update(rank, groups)
-        self._looks.append(_Seen.of(look))
+        seen = _Seen.of(look)
+        self._since.add(seen)
+        self._last.append(seen)
 
     def figures(
         self, views: dict[int, Collection[GroupView]], seconds: float
@@ -110,23 +135,12 @@ class Tally:
 
         The first time there are no rates yet: they are 0.
         """
-        shares = self._shares()
-        told = {
-            rank: self._figures(rank, view, seconds, shares.get(rank, (0.0, 0.0, 0.0)))
-            for rank, view in views.items()
-        }
-        del self._looks[:-_LEAST_LOOKS]
-        return told
-
-    def _shares(self) -> Mapping[int, tuple[float, float, float]]:
-        """Return for each rank the shares in communication, waiting and awaited."""
-        all, inside, waiting, awaited = (
-            Counter(rank for look in self._looks for rank in look[part])
-            for part in range(4)
-        )
+        is_enough = self._since.num_looks >= _LEAST_LOOKS
+        sums = self._since if is_enough else _Sums(self._last)
+        self._since = _Sums()
         return {
-            rank: (inside[rank] / num, waiting[rank] / num, awaited[rank] / num)
-            for rank, num in all.items()
+            rank: self._figures(rank, view, seconds, sums.shares_of(rank))
+            for rank, view in views.items()
         }
 
     def _figures(

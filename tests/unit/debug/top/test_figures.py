@@ -66,3 +66,13 @@ def test_shares_are_those_of_looks():
     tally.figures({0: outside, 1: outside}, 1.0)
     last = tally.figures({0: outside, 1: outside}, 1.0)
     assert (last[0].in_communication, tally.num_looks) == (0, 40)
+
+
+def test_shares_of_a_long_interval_are_those_of_all_its_looks():
+    tally = Tally()
+    for i in range(100):
+        tally.add(Look({0: [group(inside=i < 50)]}, {}, frozenset()))
+    assert tally.num_looks == 100
+    [told] = tally.figures({0: [group()]}, 20.0).values()
+    assert told.in_communication == 0.5
+    assert len(tally._last) == 40  # what is kept does not grow with the interval
