@@ -90,6 +90,19 @@ def groups(rank: int, size: int, count: int) -> Step:
     return step
 
 
+def keys(rank: int, size: int, count: int) -> Step:
+    """Values of a store that every rank sets for all others."""
+    value, store = bytes(4 * count), dist.distributed_c10d._get_default_store()
+
+    def step(number: int) -> None:
+        store.set(f"{number}/{rank}", value)
+        for other in range(size):
+            store.get(f"{number}/{other}")
+        store.delete_key(f"{number - 2}/{rank}")
+
+    return step
+
+
 OPERATIONS = {
     "all_reduce": collective(lambda one, many: dist.all_reduce(one)),
     "reduce": collective(lambda one, many: dist.reduce(one, 0)),
@@ -119,6 +132,7 @@ OPERATIONS = {
     ),
     "send/recv in a ring": ring,
     "isend/irecv of all": star,
+    "store.get": keys,
     "new_group": groups,
 }
 WITHOUT_SIZE = ("barrier", "new_group")

@@ -287,6 +287,11 @@ class Communicator:
         abort() with a CollectiveMismatchError: the ranks made the group unlike.
         """
 
+    def dead_ranks(self) -> list[int]:
+        """
+        The ranks that have ended without leaving; none of a group that nobody has used yet, or that is broken.
+        """
+
     def note_failure(self, reason: str, cause: str) -> None:
         """close() will tell the peers that this ended the rank."""
 
@@ -422,6 +427,11 @@ class StoreRelay:
 
     def traffic(self) -> StoreTraffic:
         """What its clients have sent and received."""
+
+def watch_store_waits(look: Callable[[], None]) -> None:
+    """
+    Calls `look` in each thread that waits in a StoreClient, ten times a second; if it raises, the request ends with that. Set it once.
+    """
 
 class StoreClient:
     """

@@ -16,6 +16,7 @@ _PROGRAM = pathlib.Path(__file__).parents[2] / "benchmarks" / "kills.py"
     [
         (["--only=all_gather_object"], "all_gather_object    3 ranks 1 MiB   2 of 2"),
         (["--only=send/recv"], "send/recv in a ring  3 ranks 1 MiB   2 of 2 good"),
+        (["--only=store.get"], "store.get            3 ranks 1 MiB   2 of 2 good"),
         (["--only=new_group"], "new_group            3 ranks         2 of 2 good"),
         (["--only=barrier", "--stop"], "barrier              3 ranks         2 of 2"),
     ],

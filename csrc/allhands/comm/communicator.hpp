@@ -129,6 +129,11 @@ class Communicator {
   // Exists once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
+  // The ranks that have ended without leaving, found out a moment ago; none if the group
+  // is not open or is broken.
+  std::vector<int> dead_ranks() {
+    return is_ready_ ? engine_->dead() : std::vector<int>();
+  }
   // Breaks the group for every rank, with this error: waits in the group end, and each
   // further call throws. May be called from any thread.
   void fail(const Error& error);

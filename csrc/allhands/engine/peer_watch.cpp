@@ -19,6 +19,13 @@ bool PeerWatch::is_alone() const {
   return true;
 }
 
+std::vector<int> PeerWatch::dead() const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < members_.size(); ++peer)
+    if (peer != members_.rank && transport_.has_died(peer)) ranks.push_back(peer);
+  return ranks;
+}
+
 std::optional<Error> PeerWatch::abortion(int peer) const {
   if (transport_.presence(peer) != Presence::Aborted) return std::nullopt;
   const std::string who = "group '" + members_.name + "': ";

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "allhands/base/error.hpp"
 #include "allhands/host/membership.hpp"
@@ -31,6 +32,8 @@ class PeerWatch {
     return transport_.presence(peer) != Presence::Here ||
            !transport_.was_alive_lately(peer);
   }
+  // The ranks that ended without leaving, as it was a moment ago.
+  std::vector<int> dead() const;
   // More about how the peer's end was found out; may be empty.
   std::string end_of(int peer) const { return transport_.end_of(peer); }
   // Whether every other rank was gone lately.

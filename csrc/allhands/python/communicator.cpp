@@ -202,6 +202,11 @@ void PyCommunicator::abort(const std::string& reason) {
       "rank " + std::to_string(communicator.rank()) + " aborted the group: " + reason));
 }
 
+std::vector<int> PyCommunicator::dead_ranks() const {
+  const nb::gil_scoped_release unlocked;
+  return core_->dead_ranks();
+}
+
 void PyCommunicator::note_failure(const std::string& reason, std::string cause) {
   const nb::gil_scoped_release unlocked;
   core_->note_failure(reason, std::move(cause));
@@ -276,6 +281,9 @@ void bind_communicator(nb::module_& m) {
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,
            "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
+      .def("dead_ranks", &PyCommunicator::dead_ranks,
+           "The ranks that have ended without leaving; none of a group that nobody has "
+           "used yet, or that is broken.")
       .def("note_failure", &PyCommunicator::note_failure, "reason"_a, "cause"_a,
            "close() will tell the peers that this ended the rank.")
       .def("check_close", &PyCommunicator::check_close,

@@ -59,6 +59,7 @@ class PyCommunicator {
   void observe(nanobind::object observer);
 
   void abort(const std::string& reason);
+  std::vector<int> dead_ranks() const;
   void note_failure(const std::string& reason, std::string cause);
   void disagree(const std::string& reason);
   void check_close() const;

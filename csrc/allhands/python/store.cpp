@@ -72,10 +72,25 @@ void make_relay(Relay* self, std::string host, std::uint16_t port, std::string s
                    std::move(to_server));
 }
 
+// Called while a thread waits in a store; set once.
+PyObject* watch = nullptr;
+
+// Like python_interrupt, and as well if the watch raises.
+bool store_interrupt() {
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) return true;
+  if (watch == nullptr) return false;
+  PyObject* const nothing = PyObject_CallNoArgs(watch);
+  Py_XDECREF(nothing);
+  return nothing == nullptr;
+}
+
+void watch_store_waits(nb::handle look) { watch = look.inc_ref().ptr(); }
+
 void make_client(Client* self, std::string host, std::uint16_t port, std::string secret,
                  double timeout, std::string name) {
   const nb::gil_scoped_release no_gil;
-  Target server = {std::move(host), port, std::move(secret), &python_interrupt};
+  Target server = {std::move(host), port, std::move(secret), &store_interrupt};
   server.name = std::move(name);
   new (self) Client(std::move(server), after(timeout));
 }
@@ -310,6 +325,11 @@ void bind_meetings(nb::class_<Client>& client) {
 void bind_store(nb::module_& m) {
   bind_server(m);
   bind_relay(m);
+  m.def("watch_store_waits", &watch_store_waits, nb::arg("look"),
+        nb::sig("def watch_store_waits(look: collections.abc.Callable[[], None]) -> "
+                "None"),
+        "Calls `look` in each thread that waits in a StoreClient, ten times a second; "
+        "if it raises, the request ends with that. Set it once.");
   nb::class_<Client> client(
       m, "StoreClient",
       "One connection to a store's server; every call has its limit in seconds. "

@@ -50,6 +50,10 @@ class RoutedTransport final : public Transport {
     const int local = local_rank(peer);
     return local < 0 ? remote_->is_alive(peer) : local_->is_alive(local);
   }
+  bool has_died(int peer) override {
+    const int local = local_rank(peer);
+    return local < 0 ? remote_->has_died(peer) : local_->has_died(local);
+  }
   bool was_alive_lately(int peer) override {
     const int local = local_rank(peer);
     return local < 0 ? remote_->was_alive_lately(peer)

@@ -54,6 +54,10 @@ class Transport {
   virtual bool is_alive(int peer) const = 0;
   // The same, as of a moment ago: for callers that ask again and again while they wait.
   virtual bool was_alive_lately(int peer) { return is_alive(peer); }
+  // Whether the peer joined, and ended without leaving, as it was a moment ago.
+  virtual bool has_died(int peer) {
+    return presence(peer) == Presence::Here && !was_alive_lately(peer);
+  }
   // How this rank found out that `peer` no longer runs, if there is more to say.
   virtual std::string end_of(int) const { return {}; }
   // Whether some rank has announced Aborted; costs next to nothing.

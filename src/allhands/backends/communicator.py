@@ -337,6 +337,13 @@ class Communicator(Protocol):
         """
         return []
 
+    def dead_ranks(self) -> list[int]:
+        """Return the group ranks known to have ended without leaving; never waits.
+
+        It is empty once the group is broken. A backend that cannot tell returns none.
+        """
+        return []
+
     def note_failure(self, reason: str, cause: str) -> None:
         """Note that this rank will `close` because of an exception, the `reason`.
 

@@ -52,6 +52,10 @@ class FrontCommunicator(Communicator):
         """See `Communicator.flight_entries`."""
         return self.communicator.flight_entries(collectives_after, messages_after)
 
+    def dead_ranks(self) -> list[int]:
+        """See `Communicator.dead_ranks`."""
+        return self.communicator.dead_ranks()
+
     def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""
         self.communicator.note_failure(reason, cause)

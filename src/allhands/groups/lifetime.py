@@ -20,7 +20,7 @@ from typing import Any
 from allhands import settings
 from allhands.backends.config import BackendConfig
 from allhands.backends.registry import Backend
-from allhands.groups import excepthook
+from allhands.groups import excepthook, store_watch
 from allhands.groups.making import add_group, check_members, hashed, make_world
 from allhands.groups.order import name_in_order
 from allhands.groups.process_group import ProcessGroup
@@ -36,8 +36,11 @@ from allhands.rendezvous.exchange import HostLeft, exchange
 from allhands.rendezvous.launched import is_alone
 from allhands.rendezvous.log import LogLevel, say
 from allhands.store import HashStore, PrefixStore, Store, TCPStore
+from allhands.store.watch import watch_waits
 
 __all__ = ["destroy_process_group", "init_process_group", "new_group"]
+
+watch_waits(store_watch.look)
 
 
 def init_process_group(

@@ -28,6 +28,7 @@ from allhands.backends.remote_exception import headline, told
 from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.agreed_calls import AgreedCalls
+from allhands.groups.deaths import Deaths
 from allhands.groups.fault_point import FaultPoint
 from allhands.groups.host_links import HostLinks
 from allhands.groups.process_group import (
@@ -90,6 +91,7 @@ class World:
         self._exchange: Callable[[], Roster] | None = None
         self._roster: Roster | None = None
         self.fault_point.links = None
+        self.deaths = Deaths()
         self._others: list[Communicator] = []
         self._before_ends: dict[str, Callable[[], None]] = {}
         if self.agreed_calls is not None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from allhands.errors import DistStoreError
+from allhands.store.watch import look
 
 __all__ = ["DEFAULT_TIMEOUT", "in_ms", "poll", "wait_timeout"]
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
+_LOOK_S = 0.1  # between looks of a wait at what else may end it
 
 
 def in_ms(limit: timedelta) -> int:
@@ -32,8 +34,12 @@ def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
     """
     deadline = time.monotonic() + limit.total_seconds()
     pause = 0.0002
+    next_look = time.monotonic() + _LOOK_S
     yield
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(pause, left))
+        if time.monotonic() >= next_look:
+            look()
+            next_look = time.monotonic() + _LOOK_S
         pause = min(pause * 1.5, longest)
         yield

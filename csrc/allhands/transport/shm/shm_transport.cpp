@@ -87,6 +87,12 @@ Presence ShmTransport::presence(int peer) const {
                                                                : Presence::Left;
 }
 
+// A peer that never joined may have left in peace before its process ended.
+bool ShmTransport::has_died(int peer) {
+  return doorbell(peer).is_here.load(std::memory_order_acquire) != 0 &&
+         Transport::has_died(peer);
+}
+
 bool ShmTransport::was_alive_lately(int peer) {
   Doorbell& theirs = doorbell(peer);
   if (!allhands::is_alive(membership_.process(peer), theirs.pulse)) return false;

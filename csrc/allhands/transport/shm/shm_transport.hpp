@@ -56,6 +56,7 @@ class ShmTransport final : public Transport {
     return allhands::is_alive(membership_.process(peer));
   }
   bool was_alive_lately(int peer) override;
+  bool has_died(int peer) override;
   bool has_aborted() const override {
     return head_.num_aborted.load(std::memory_order_acquire) != 0;
   }
