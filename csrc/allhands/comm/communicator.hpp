@@ -129,8 +129,8 @@ class Communicator {
   // Exists once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
-  // The ranks that have ended without leaving, found out a moment ago; none if the group
-  // is not open or is broken.
+  // The ranks that have ended without leaving, found out a moment ago; none if the
+  // group is not open or is broken.
   std::vector<int> dead_ranks() {
     return is_ready_ ? engine_->dead() : std::vector<int>();
   }
