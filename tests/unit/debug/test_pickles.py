@@ -1,5 +1,9 @@
 """Records as torch's analyser reads them."""
 
+import pathlib
+import pickle
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 
@@ -11,13 +15,11 @@ from allhands.debug.job_record import read_job
 from allhands.debug.pickles import write_pickles
 from harness.ranks import run_ranks
 
+_COMMAND = pathlib.Path(sys.executable).with_name("torchfrtrace")
+
 
 def test_torchs_analyser_reads_what_we_write(tmp_path):
-    builder = pytest.importorskip(
-        "torch.distributed.flight_recorder.components.builder"
-    )
-    from torch.distributed.flight_recorder.components.config_manager import JobConfig
-    from torch.distributed.flight_recorder.components.loader import read_dir
+    pytest.importorskip("torch.distributed.flight_recorder.fr_trace")
 
     def body(rank):
         pair = dist.new_group([0, 2])
@@ -33,9 +35,11 @@ def test_torchs_analyser_reads_what_we_write(tmp_path):
     all_have_told = threading.Barrier(3)
     run_ranks(3, body)
     write_pickles(read_job([tmp_path]).dumps, str(tmp_path / "torch"))
-    arguments = JobConfig().parse_args([str(tmp_path / "torch"), "--prefix", "rank_"])
-    details, version = read_dir(arguments)
-    found = builder.build_db(details, arguments, version).collectives
+    given = ["--prefix", "rank_", "--output", tmp_path / "found", tmp_path / "torch"]
+    done = subprocess.run([_COMMAND, *given], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "found", "rb") as file:
+        found = pickle.load(file)[1].collectives
     assert [(c.collective_name, c.missing_ranks or set()) for c in found] == [
         ("gloo:barrier", set()),
         ("gloo:all_reduce", set()),
