@@ -3,6 +3,8 @@
 import re
 import signal
 
+import pytest
+
 from harness.ranks import LIMIT, Processes
 
 SHORT = "timedelta(seconds=1)"
@@ -35,7 +37,8 @@ def reason(text):
     return re.sub(r"\([^()]*:(\d+)\)", r"(line \1)", found + why)
 
 
-def test_a_cycle_over_two_groups_is_named_on_both_ranks():
+@pytest.mark.parametrize("hosts", [None, [0, 1]], ids=["one host", "two hosts"])
+def test_a_cycle_over_two_groups_is_named_on_both_ranks(hosts):
     source = f"""
 {PATIENT}
 {TOGETHER}
@@ -51,7 +54,7 @@ def test_a_cycle_over_two_groups_is_named_on_both_ranks():
             give(str(error))
         dist.barrier()
     """
-    with Processes(2, source) as job:
+    with Processes(2, source, hosts=hosts) as job:
         found = job.join()
     for text in found:
         assert re.fullmatch(

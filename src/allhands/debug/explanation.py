@@ -2,7 +2,8 @@
 
 The rank that gives up asks the others as `allhands debug` does. So it asks only ranks
 of this host, and few of them: first the ranks for which it waits, then the ranks for
-which these wait in turn. Ranks that waited with it, and learn from it that the wait
+which these wait in turn. Of ranks on other hosts it learns what they wait for if they
+give up, too (see `GivenUp`). Ranks that waited with it, and learn from it that the wait
 ended, also learn the reason from it.
 """
 
@@ -15,7 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from allhands.debug.asking import ask_ranks
-from allhands.debug.dumps import Dump
+from allhands.debug.dumps import ELSEWHERE, Dump
+from allhands.debug.given_up import GivenUp
 from allhands.debug.verdict import held_up
 from allhands.debug.waits import waits
 from allhands.elastic.record_memory import answers, record_in
@@ -56,12 +58,13 @@ def teller_of(error: CollectiveTimeoutError) -> tuple[str, int]:
     return (told[1], int(told[2])) if told else ("", -1)
 
 
-def explanation(mine: Dump, world: Sequence[Identity]) -> str:
+def explanation(mine: Dump, world: Sequence[Identity], given_up: GivenUp | None) -> str:
     """Return what holds up the rank that gave up: "why: ..."; empty if unknown.
 
     Args:
         mine: the record of this rank, which fails by waiting.
         world: the processes of all ranks.
+        given_up: the records of ranks that gave up; None if all are on one host.
     """
     dumps, endings = {mine.rank: mine}, dict[int, str]()
     asked, end = {mine.rank}, time.monotonic() + _LIMIT
@@ -75,6 +78,9 @@ def explanation(mine: Dump, world: Sequence[Identity]) -> str:
             {rank: world[rank] for rank in unknown}, end - time.monotonic()
         )
         dumps.update({dump.rank: dump for dump in told.dumps})
+        far = [rank for rank, why in told.endings.items() if why == ELSEWHERE]
+        if far and given_up is not None:
+            dumps.update(given_up.of(far, end - time.monotonic()))
         halted = told.endings.items()
         endings.update({r: why for r, why in halted if why.startswith(HALTED)})
     why = held_up(dumps, endings, mine)

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
@@ -27,14 +28,17 @@ from allhands.debug.explanation import (
     is_worth_asking,
     teller_of,
 )
+from allhands.debug.given_up import GivenUp
 from allhands.debug.record import told_now, write
 from allhands.elastic.record_memory import Mark, RecordMemory, has_handler
 from allhands.errors import CollectiveTimeoutError, DistBackendError
 from allhands.groups.world import (
+    World,
     current,
     when_the_ranks_have_met,
     when_this_is_a_rank,
 )
+from allhands.rendezvous.identity import Identity
 from allhands.rendezvous.roster import Roster
 
 __all__ = ["answer_already", "listen"]
@@ -83,7 +87,11 @@ class _Reporter:
             return
         told = told_now(world, "failure", error, most=1)
         self._gave_up = time.monotonic(), told["error"]
-        why = told["error"]["why"] = explanation(Dump.of(told), processes)
+        given_up = _given_up(world, processes)
+        if given_up is not None:
+            given_up.tell(told)
+        why = explanation(Dump.of(told), processes, given_up)
+        told["error"]["why"] = why
         _add_reason(error, why)
         # Ranks that waited with it need not ask again.
         self._is_answering = True
@@ -182,6 +190,15 @@ def _add_reason(error: BaseException, why: str) -> None:
     if why:
         head, *rest = error.args
         error.args = (f"{head}; {why}", *rest)
+
+
+def _given_up(world: World, processes: Sequence[Identity]) -> GivenUp | None:
+    """Return what ranks of other hosts write and read; None if there is no such rank.
+
+    The ranks of another maker's world have no store of ours.
+    """
+    hosts = {process.host for process in processes}
+    return GivenUp(world.store) if world.default and len(hosts) > 1 else None
 
 
 def _path_in(folder: str, told: dict[str, Any]) -> str:
