@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from allhands import settings
-from allhands.elastic import DefaultLogsSpecs, Std, parse_words
+from allhands.elastic.filtered_log import parse_words
+from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.streams import replace_missing_streams
 from allhands.launcher.launching import Launch, check_numbers
 from allhands.launcher.meeting import meeting_of

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from allhands import run
-from allhands.elastic import Outcome, Std
+from allhands.elastic.agent import Outcome
+from allhands.elastic.logs import Std
 from allhands.launcher import launching, num_ranks
 
 

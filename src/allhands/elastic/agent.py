@@ -26,7 +26,7 @@ from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.output import Screen
-from allhands.elastic.records import Look
+from allhands.elastic.record_collection import Look
 from allhands.elastic.report import headline, report, report_from_elsewhere, some
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.worker_group import WorkerGroup

@@ -34,7 +34,8 @@ from allhands.elastic.nodes import Nodes
 from allhands.elastic.oom import oom_kills
 from allhands.elastic.output import Screen
 from allhands.elastic.preloaded import Preloaded
-from allhands.elastic.records import ENDED_WELL, Look, Records
+from allhands.elastic.record_collection import Look, Records
+from allhands.elastic.records import ENDED_WELL
 from allhands.elastic.report import report
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.start import Start, executing

@@ -14,11 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from allhands.elastic import DefaultLogsSpecs, Outcome, Std, parse_signals
+from allhands.elastic.agent import Outcome
 from allhands.elastic.failure import signal_name
+from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.multiprocessing import SignalException
 from allhands.elastic.multiprocessing.errors import ChildFailedError
 from allhands.elastic.process_failure import process_failure
+from allhands.elastic.signals import parse_signals
 from allhands.errors import DistBackendError
 from allhands.launcher.function import RemoteFunction, check_not_importing, name_of
 from allhands.launcher.launching import Launch, check_numbers

@@ -20,23 +20,15 @@ from allhands.backends.tuned import find_figures
 from allhands.debug.job_record import read_job
 from allhands.debug.silent import with_seen
 from allhands.debug.verdict import verdict
-from allhands.elastic import (
-    ENDING_SIGNALS,
-    ERROR_FILE,
-    VISIBLE_GPUS,
-    Agent,
-    DefaultLogsSpecs,
-    Job,
-    Joined,
-    Node,
-    Outcome,
-    Preload,
-    Std,
-    alone,
-    among,
-    folder_within,
-    gpu_of,
-)
+from allhands.elastic.agent import Agent, Outcome
+from allhands.elastic.error_file import ERROR_FILE
+from allhands.elastic.job import Job, Preload
+from allhands.elastic.joining import Joined, alone, among
+from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.elastic.node import Node
+from allhands.elastic.record_collection import folder_within
+from allhands.elastic.signals import ENDING_SIGNALS
+from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
 from allhands.launcher.meeting import Meeting
 
 __all__ = ["Launch", "check_numbers"]

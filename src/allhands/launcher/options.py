@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allhands.elastic import ENDING_SIGNALS, Std, parse_signals, parse_std
+from allhands.elastic.logs import Std, parse_std
+from allhands.elastic.signals import ENDING_SIGNALS, parse_signals
 
 __all__ = ["get_args_parser"]
 

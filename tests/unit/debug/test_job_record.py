@@ -8,7 +8,7 @@ import pytest
 
 from allhands.debug import command, job_record
 from allhands.debug.job_record import read_job
-from allhands.elastic.records import Records
+from allhands.elastic.record_collection import Records
 
 LONGEST = 1000
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from allhands.elastic import check_module
+from allhands.elastic.program_module import check_module
 
 RAISES = "raise RuntimeError('it was run')\n"
 FILES = {

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from allhands.elastic import record_memory
+from allhands.elastic.record_collection import Records
 from allhands.elastic.record_memory import Mark, RecordMemory, mark_of, record_in
-from allhands.elastic.records import Records
 
 
 @pytest.fixture
