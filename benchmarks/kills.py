@@ -241,6 +241,8 @@ def judge(
             wrong.append(f"took {took:.2f} s")
     is_message = rank.operation in MESSAGES
     is_told = is_message and re.search(rf"rank {victim}\b", text)
+    if rank.is_to_be_stopped:  # a rank that waits for it may be missing, too
+        is_told = f"rank {victim}: stopped" in text
     if named != [victim] and not is_told:
         wrong.append(f"blames {named}, it was {victim}")
     if code != int(is_message):

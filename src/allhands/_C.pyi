@@ -287,9 +287,9 @@ class Communicator:
         abort() with a CollectiveMismatchError: the ranks made the group unlike.
         """
 
-    def dead_ranks(self) -> list[int]:
+    def endings(self) -> dict[int, str]:
         """
-        The ranks that have ended without leaving; none of a group that nobody has used yet, or that is broken.
+        The ranks that have aborted the group, each with what it told; and, unless the group is broken, those that have died, which told nothing. Empty for a group that nobody has used yet.
         """
 
     def note_failure(self, reason: str, cause: str) -> None:

@@ -44,9 +44,11 @@ class Job(NamedTuple):
 
     def verdict(self, without: int | None = None) -> Verdict | None:
         """What the records say, perhaps without that of one rank, and of its end."""
-        if without is None:
-            return verdict(self.record.dumps, self.record.endings)
-        return verdict(dump for dump in self.record.dumps if dump.rank != without)
+        endings = self.record.endings.items()
+        return verdict(
+            [dump for dump in self.record.dumps if dump.rank != without],
+            {rank: how for rank, how in endings if rank != without},
+        )
 
     def place_of(self, mark: str) -> str:
         """The line with that comment."""

@@ -1,5 +1,7 @@
 """What the error says of a wait that took too long: why the others did not come."""
 
+import os
+import pathlib
 import re
 import signal
 
@@ -242,3 +244,68 @@ def test_a_reason_that_cannot_be_found_loses_no_record(tmp_path):
     [found] = reasons(2, source, 1)
     assert found.startswith("; why: rank 1 is in its own code")
     assert (tmp_path / "rank_0.json").exists()
+
+
+def test_what_a_rank_that_is_gone_has_found():
+    source = f"""
+{PATIENT}
+        import select
+        from allhands.debug import reporter
+        plain = reporter.explanation
+        def explanation_after_the_end_of_rank_1(*arguments):
+            rank_1 = os.pidfd_open(int(open(f"{{folder}}/pid").read()))
+            select.select([rank_1], [], [])
+            return plain(*arguments)
+
+        if rank == 1:
+            with open(f"{{folder}}/pid", "w") as file:
+                file.write(str(os.getpid()))
+        dist.barrier()
+        dist.set_timeout({SHORT})
+        if rank == 0:
+            reporter.explanation = explanation_after_the_end_of_rank_1
+            try:
+                dist.recv(np.ones(1), 1)
+            except dist.CollectiveTimeoutError as error:
+                give(str(error))
+        elif rank == 1:
+            dist.recv(np.ones(1), 2)
+        else:
+            stay()
+    """
+    with Processes(3, source) as job:
+        job.ranks[0].wait(LIMIT)
+        job.ranks[2].kill()
+        found, _, _ = job.join(codes=[0, 1, -signal.SIGKILL])
+    assert re.fullmatch(
+        r"; why: rank 1 gave up waiting, too; rank 2 is in its own code \(line \d+\)",
+        reason(found),
+    )
+
+
+def test_who_made_the_shared_memory_and_does_not_answer():
+    source = f"""
+{PATIENT}
+        dist.barrier()
+        pair = dist.new_group([0, 1], timeout={SHORT})
+        if rank == 0:
+            dist.isend(np.ones(1), 1, group=pair)  # this makes the memory
+            say(os.getpid())
+            stay()
+        while not os.path.exists(f"{{folder}}/stopped"):
+            time.sleep(0.01)
+        try:
+            dist.barrier(group=pair)
+        except dist.CollectiveTimeoutError as error:
+            give((str(error), error.ranks))
+    """
+    with Processes(2, source) as job:
+        pid = int(job.read(0))
+        os.kill(pid, signal.SIGSTOP)
+        pathlib.Path(job.folder, "stopped").touch()
+        job.ranks[1].wait(LIMIT)
+        job.ranks[0].kill()
+        _, (text, ranks) = job.join(codes=[-signal.SIGKILL, 0])
+    assert ranks == [0]
+    assert f"for rank 0 (pid {pid}), which made the group's shared memory" in text
+    assert "; why: rank 0: stopped by SIGSTOP, and not continued" in text

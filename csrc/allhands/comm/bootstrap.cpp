@@ -85,6 +85,7 @@ class Opening {
     if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address_.value),
                 address_.length) != 0)
       return Fd();
+    maker_pid_ = segment::pid_of_peer(connection);
     if (!segment::is_same_user(connection))
       throw Error(ErrorKind::Backend,
                   group_ + ": its Unix socket belongs to another user of this host");
@@ -138,7 +139,15 @@ class Opening {
     if (end == WaitEnd::Expired)
       throw Error(
           ErrorKind::Timeout,
-          group_ + ": timed out: the rank that made its shared memory did not answer");
+          group_ + ": timed out: the rank that made its shared memory did not answer",
+          makers());
+  }
+
+  // The rank that made the segment; empty if that is unknown.
+  std::vector<int> makers() const {
+    for (int rank = 0; rank < membership_.size(); ++rank)
+      if (membership_.process(rank).pid == maker_pid_) return {rank};
+    return {};
   }
 
   const Membership& membership_;
@@ -147,6 +156,7 @@ class Opening {
   const std::string group_;
   const std::string name_;  // of the socket and of the memory
   const segment::SocketName address_;
+  mutable int maker_pid_ = 0;  // 0: unknown
 };
 
 }  // namespace

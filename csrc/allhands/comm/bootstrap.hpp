@@ -31,8 +31,9 @@ struct Segment {
 using Prepare = std::function<void(SharedMemory&)>;
 
 // Makes the group's segment of `bytes` and prepares it, or fetches it from the rank
-// that did. Waits only for that rank's thread. Throws Backend, Timeout or Interrupted;
-// in that case nothing has happened, so a rank that lacked some resource may try again.
+// that did. Waits only for that rank's thread. Throws Backend, Timeout, which names
+// that rank if it is known, or Interrupted; in that case nothing has happened, so a
+// rank that lacked some resource may try again.
 Segment open_segment(std::size_t bytes, const Prepare& prepare,
                      const Membership& membership, const Token& token,
                      const Limits& limits);

@@ -129,11 +129,10 @@ class Communicator {
   // Exists once something was posted.
   ProgressEngine& engine() { return *engine_; }
 
-  // The ranks that have ended without leaving, found out a moment ago; none if the
-  // group is not open or is broken.
-  std::vector<int> dead_ranks() {
-    return is_ready_ ? engine_->dead() : std::vector<int>();
-  }
+  // The ranks that have aborted the group, each with what it told; and, unless the
+  // group is broken, those that have died, which told nothing. Found out a moment ago.
+  // Empty if the group is not open.
+  std::vector<std::pair<int, std::string>> endings();
   // Breaks the group for every rank, with this error: waits in the group end, and each
   // further call throws. May be called from any thread.
   void fail(const Error& error);
@@ -181,6 +180,7 @@ class Communicator {
   void open(const Limits& limits);
   std::unique_ptr<Transport> make_transport(const Segment& segment) const;
   Segment local_segment(const Limits& limits) const;
+  Error late_maker(int maker, const Deadline& deadline) const;
   void adopt(Segment segment);
   std::uint64_t departure_key(int rank) const;
   HasDeparted told_departures() const;

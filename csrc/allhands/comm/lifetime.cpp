@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/seconds.hpp"
 #include "allhands/comm/communicator.hpp"
 #include "allhands/transport/routed_transport.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
@@ -54,8 +55,25 @@ Segment Communicator::local_segment(const Limits& limits) const {
   const auto prepare = [&](SharedMemory& memory) {
     Arena::prepare(memory, num_local, make_tuning_());
   };
-  return open_segment(arena_bytes + ShmTransport::memory_bytes(num_local), prepare,
-                      local_, local_token_, limits);
+  try {
+    return open_segment(arena_bytes + ShmTransport::memory_bytes(num_local), prepare,
+                        local_, local_token_, limits);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Timeout || error.ranks().empty()) throw;
+    throw late_maker(hosts_.local_ranks()[static_cast<std::size_t>(error.ranks()[0])],
+                     limits.deadline);
+  }
+}
+
+// The error if the rank that made the segment does not hand it out in time.
+Error Communicator::late_maker(int maker, const Deadline& deadline) const {
+  return Error(ErrorKind::Timeout,
+               "first operation on group " + membership_.quoted() + ": rank " +
+                   std::to_string(rank()) + " (this process) timed out: waited " +
+                   seconds(deadline.elapsed()) + " (limit " +
+                   seconds(deadline.limit()) + ") for " + membership_.describe(maker) +
+                   ", which made the group's shared memory and does not answer",
+               {maker});
 }
 
 std::unique_ptr<Transport> Communicator::make_transport(const Segment& segment) const {
@@ -137,6 +155,16 @@ void Communicator::fail(const Error& error) {
     is_open = is_open_;
   }
   if (is_open) engine_->leave(refusal(), Presence::Aborted);
+}
+
+std::vector<std::pair<int, std::string>> Communicator::endings() {
+  // A thread that opens the group holds the mutex for long.
+  const std::unique_lock lock(open_mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !is_open_) return {};
+  std::vector<std::pair<int, std::string>> found = engine_->endings();
+  if (!is_ready_)
+    std::erase_if(found, [](const auto& ending) { return ending.second.empty(); });
+  return found;
 }
 
 bool Communicator::is_forked() const { return process_.is_forked(); }

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "allhands/base/error.hpp"
@@ -67,11 +68,27 @@ Fd make_socket() {
   return fd;
 }
 
-bool is_same_user(const Fd& connection) {
+namespace {
+
+// The process that has connected, or that listens; none if the kernel does not tell.
+std::optional<ucred> peer_of(const Fd& connection) {
   ucred peer = {};
   socklen_t length = sizeof(peer);
-  return getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-         peer.uid == geteuid();
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return std::nullopt;
+  return peer;
+}
+
+}  // namespace
+
+bool is_same_user(const Fd& connection) {
+  const std::optional<ucred> peer = peer_of(connection);
+  return peer && peer->uid == geteuid();
+}
+
+int pid_of_peer(const Fd& connection) {
+  const std::optional<ucred> peer = peer_of(connection);
+  return peer ? peer->pid : 0;
 }
 
 bool send_record(const Fd& connection, const void* record, std::size_t bytes) {

@@ -72,6 +72,8 @@ struct SocketName {
 // Throws Backend if no descriptor is free for it.
 Fd make_socket();
 bool is_same_user(const Fd& connection);
+// 0 if it is unknown.
+int pid_of_peer(const Fd& connection);
 // Sends a record of exactly these bytes; returns whether it went out.
 bool send_record(const Fd& connection, const void* record, std::size_t bytes);
 

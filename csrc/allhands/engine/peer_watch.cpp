@@ -19,11 +19,14 @@ bool PeerWatch::is_alone() const {
   return true;
 }
 
-std::vector<int> PeerWatch::dead() const {
-  std::vector<int> ranks;
-  for (int peer = 0; peer < members_.size(); ++peer)
-    if (peer != members_.rank && transport_.has_died(peer)) ranks.push_back(peer);
-  return ranks;
+std::vector<std::pair<int, std::string>> PeerWatch::endings() const {
+  std::vector<std::pair<int, std::string>> found;
+  for (int peer = 0; peer < members_.size(); ++peer) {
+    if (peer == members_.rank) continue;
+    if (transport_.has_died(peer)) found.emplace_back(peer, "");
+    if (const auto error = abortion(peer)) found.emplace_back(peer, error->what());
+  }
+  return found;
 }
 
 std::optional<Error> PeerWatch::abortion(int peer) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allhands/base/error.hpp"
@@ -32,8 +33,9 @@ class PeerWatch {
     return transport_.presence(peer) != Presence::Here ||
            !transport_.was_alive_lately(peer);
   }
-  // The ranks that ended without leaving, as it was a moment ago.
-  std::vector<int> dead() const;
+  // The ranks that died or aborted the group, as it was a moment ago, each with what it
+  // told; a rank that died told nothing.
+  std::vector<std::pair<int, std::string>> endings() const;
   // More about how the peer's end was found out; may be empty.
   std::string end_of(int peer) const { return transport_.end_of(peer); }
   // Whether every other rank was gone lately.

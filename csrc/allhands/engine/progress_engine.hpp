@@ -96,8 +96,8 @@ class ProgressEngine {
   // What broke the group or made a peer abort it, if something did. For code that waits
   // for something else.
   std::optional<Error> abortion() const { return watch_.abortion(); }
-  // The ranks that ended without leaving, as it was a moment ago.
-  std::vector<int> dead() const { return watch_.dead(); }
+  // See PeerWatch.
+  std::vector<std::pair<int, std::string>> endings() const { return watch_.endings(); }
 
   // Waits until everything posted has left and every receiver has it or can still read
   // it. Throws Timeout naming the receivers that did not come, the Mismatch of a

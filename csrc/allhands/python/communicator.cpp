@@ -202,9 +202,10 @@ void PyCommunicator::abort(const std::string& reason) {
       "rank " + std::to_string(communicator.rank()) + " aborted the group: " + reason));
 }
 
-std::vector<int> PyCommunicator::dead_ranks() const {
+std::map<int, std::string> PyCommunicator::endings() const {
   const nb::gil_scoped_release unlocked;
-  return core_->dead_ranks();
+  const auto found = core_->endings();
+  return {found.begin(), found.end()};
 }
 
 void PyCommunicator::note_failure(const std::string& reason, std::string cause) {
@@ -281,9 +282,10 @@ void bind_communicator(nb::module_& m) {
            "Breaks the group for every rank; everybody who waits in it raises.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,
            "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
-      .def("dead_ranks", &PyCommunicator::dead_ranks,
-           "The ranks that have ended without leaving; none of a group that nobody has "
-           "used yet, or that is broken.")
+      .def("endings", &PyCommunicator::endings,
+           "The ranks that have aborted the group, each with what it told; and, unless "
+           "the group is broken, those that have died, which told nothing. Empty for a "
+           "group that nobody has used yet.")
       .def("note_failure", &PyCommunicator::note_failure, "reason"_a, "cause"_a,
            "close() will tell the peers that this ended the rank.")
       .def("check_close", &PyCommunicator::check_close,

@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -59,7 +60,7 @@ class PyCommunicator {
   void observe(nanobind::object observer);
 
   void abort(const std::string& reason);
-  std::vector<int> dead_ranks() const;
+  std::map<int, std::string> endings() const;
   void note_failure(const std::string& reason, std::string cause);
   void disagree(const std::string& reason);
   void check_close() const;

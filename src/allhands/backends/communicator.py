@@ -337,12 +337,13 @@ class Communicator(Protocol):
         """
         return []
 
-    def dead_ranks(self) -> list[int]:
-        """Return the group ranks known to have ended without leaving; never waits.
+    def endings(self) -> dict[int, str]:
+        """Return the group ranks that aborted the group, with what each told.
 
-        It is empty once the group is broken. A backend that cannot tell returns none.
+        It also returns ranks that died, which told nothing, unless the group is broken.
+        It never waits. A backend that cannot tell returns none.
         """
-        return []
+        return {}
 
     def note_failure(self, reason: str, cause: str) -> None:
         """Note that this rank will `close` because of an exception, the `reason`.

@@ -52,9 +52,9 @@ class FrontCommunicator(Communicator):
         """See `Communicator.flight_entries`."""
         return self.communicator.flight_entries(collectives_after, messages_after)
 
-    def dead_ranks(self) -> list[int]:
-        """See `Communicator.dead_ranks`."""
-        return self.communicator.dead_ranks()
+    def endings(self) -> dict[int, str]:
+        """See `Communicator.endings`."""
+        return self.communicator.endings()
 
     def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""

@@ -66,9 +66,9 @@ class PerDeviceCommunicator(Communicator):
         after = collectives_after, messages_after
         return [told for c in self._distinct for told in c.flight_entries(*after)]
 
-    def dead_ranks(self) -> list[int]:
-        """See `Communicator.dead_ranks`."""
-        return sorted({rank for c in self._distinct for rank in c.dead_ranks()})
+    def endings(self) -> dict[int, str]:
+        """See `Communicator.endings`."""
+        return {rank: how for c in self._distinct for rank, how in c.endings().items()}
 
     def note_failure(self, reason: str, cause: str) -> None:
         """See `Communicator.note_failure`."""

@@ -14,7 +14,7 @@ from allhands.errors import RemoteError
 __all__ = ["headline", "heard", "told"]
 
 _LONGEST = 16_000  # bytes; `RemoteException` of the core has room for so many
-_LONGEST_LINE = 200  # characters
+_LONGEST_LINE = 600  # characters; a wait that was given up says why at its end
 _LONGEST_MESSAGE = 1_000  # characters; the traceback has the complete message
 _BETWEEN = "\x1e"  # no part contains it, because it is not printable
 

@@ -2,9 +2,10 @@
 
 The rank that gives up asks the others as `allhands debug` does. So it asks only ranks
 of this host, and few of them: first the ranks for which it waits, then the ranks for
-which these wait in turn. Of ranks on other hosts it learns what they wait for if they
-give up, too (see `GivenUp`). Ranks that waited with it, and learn from it that the wait
-ended, also learn the reason from it.
+which these wait in turn. Ranks in such a row give up at about the same time, so some
+may be gone by then; what these found is passed on. Of ranks on other hosts it learns
+what they wait for if they give up, too (see `GivenUp`). Ranks that waited with it, and
+learn from it that the wait ended, also learn the reason from it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from allhands.debug.asking import ask_ranks
-from allhands.debug.dumps import ELSEWHERE, Dump
+from allhands.debug.dumps import ELSEWHERE, ENDED, NOT_HERE, Dump
 from allhands.debug.given_up import GivenUp
 from allhands.debug.verdict import held_up
 from allhands.debug.waits import waits
@@ -37,6 +38,12 @@ _LIMIT = 0.3  # seconds for all of them; the error comes later by this time
 _EARLIER = 10**9  # nanoseconds; it may have given up so long before this rank heard
 _PAUSE = 0.02  # seconds between looks whether the asking rank has an answer
 _PAUSE_EACH = 0.001  # seconds for every rank that looks
+_PAUSE_OF_ONE = 0.005  # seconds between looks at what ranks that are about to end tell
+_BY_WORLD = " (ranks of the world)"
+_GONE = (ENDED, NOT_HERE)
+_CYCLE = "cycle of waits: "
+_REASON = re.compile(rf"\bwhy(?:{re.escape(_BY_WORLD)})?: (.*)")
+_LINK = re.compile(r"rank \d+ (waits in |gave up waiting)")
 
 
 def is_worth_asking(error: CollectiveTimeoutError) -> bool:
@@ -58,35 +65,96 @@ def teller_of(error: CollectiveTimeoutError) -> tuple[str, int]:
     return (told[1], int(told[2])) if told else ("", -1)
 
 
-def explanation(mine: Dump, world: Sequence[Identity], given_up: GivenUp | None) -> str:
+def explanation(
+    mine: Dump,
+    world: Sequence[Identity],
+    given_up: GivenUp | None,
+    told_at_end: Callable[[], Mapping[int, str]],
+) -> str:
     """Return what holds up the rank that gave up: "why: ..."; empty if unknown.
 
     Args:
         mine: the record of this rank, which fails by waiting.
         world: the processes of all ranks.
         given_up: the records of ranks that gave up; None if all are on one host.
+        told_at_end: returns what ranks have told when they left because of a failure.
     """
     dumps, endings = {mine.rank: mine}, dict[int, str]()
     asked, end = {mine.rank}, time.monotonic() + _LIMIT
-    while time.monotonic() < end:
-        found = waits(dumps, 0.0).values()
-        unknown = {rank for wait in found for rank in wait.awaited} - asked
-        if not unknown or len(asked) + len(unknown) > _MOST + 1:
+    why = ""
+    while not why and time.monotonic() < end:
+        awaited = _awaited(dumps)
+        unknown = awaited - asked
+        if len(asked) + len(unknown) > _MOST + 1:
             break
+        if not unknown and not any(endings.get(rank) in _GONE for rank in awaited):
+            break
+        is_row = any(
+            dump.failure is not None for dump in dumps.values() if dump != mine
+        )
+        if not unknown or (is_row and time.monotonic() < end - _LIMIT / 2):
+            why = _passed_on(mine, dumps, awaited, world, told_at_end())
+            time.sleep(_PAUSE_OF_ONE)
+            continue
         asked |= unknown
         told = ask_ranks(
             {rank: world[rank] for rank in unknown}, end - time.monotonic()
         )
         dumps.update({dump.rank: dump for dump in told.dumps})
-        far = [rank for rank, why in told.endings.items() if why == ELSEWHERE]
+        endings.update(told.endings)
+        far = [rank for rank in unknown if endings.get(rank) == ELSEWHERE]
         if far and given_up is not None:
             dumps.update(given_up.of(far, end - time.monotonic()))
-        halted = told.endings.items()
-        endings.update({r: why for r, why in halted if why.startswith(HALTED)})
-    why = held_up(dumps, endings, mine)
+    halted = {r: how for r, how in endings.items() if how.startswith(HALTED)}
+    why = why or held_up(dumps, halted, mine)
     assert mine.failure is not None
     is_by_world = mine.group_of(mine.failure.group).is_world(mine.world_size)
-    return why and f"why{'' if is_by_world else ' (ranks of the world)'}: {why}"
+    return why and f"why{'' if is_by_world else _BY_WORLD}: {why}"
+
+
+def _awaited(dumps: Mapping[int, Dump]) -> set[int]:
+    """Return the ranks for which any of these ranks wait."""
+    return {rank for wait in waits(dumps, 0.0).values() for rank in wait.awaited}
+
+
+def _passed_on(
+    mine: Dump,
+    dumps: Mapping[int, Dump],
+    awaited: Collection[int],
+    world: Sequence[Identity],
+    told_at_end: Mapping[int, str],
+) -> str:
+    """Return the reason that another rank has found; empty if none is known (yet).
+
+    Ranks that wait in a row give up at about the same time. So a rank may be gone when
+    it is asked. But it told what it had found when it left, and a rank that waited for
+    it may have that in its record.
+
+    Args:
+        mine: the record of this rank.
+        dumps: the records of ranks, by rank, `mine` among them.
+        awaited: the ranks for which these ranks wait.
+        world: the processes of all ranks.
+        told_at_end: what ranks have told when they left because of a failure.
+    """
+    found = waits(dumps, 0.0)
+    texts = [told_at_end.get(rank, "") for rank in awaited]
+    texts += [
+        _reason_in(world[rank], dump.failure.group)
+        for rank, dump in dumps.items()
+        if rank != mine.rank and dump.failure is not None
+    ]
+    reason = next((told[1] for text in texts if (told := _REASON.search(text))), "")
+    if not reason or reason.startswith(_CYCLE) or mine.rank not in found:
+        return reason
+    links = [
+        f"rank {rank} waits in {found[rank]}"
+        if rank in found
+        else f"rank {rank} gave up waiting, too"
+        for rank in sorted(found[mine.rank].awaited)
+    ]
+    parts = [part for part in reason.split("; ") if not _LINK.match(part)]
+    return "; ".join([*links, *parts])
 
 
 def explanation_of(teller: Identity, group: str, size: int) -> str:
@@ -97,15 +165,26 @@ def explanation_of(teller: Identity, group: str, size: int) -> str:
         group: the group in which it gave up.
         size: the number of ranks that may look at once.
     """
-    heard, end = time.time_ns(), time.monotonic() + 2 * _LIMIT
-    pause = max(_PAUSE, size * _PAUSE_EACH)
+    end = time.monotonic() + 2 * _LIMIT
     while _is_here(teller) and answers(teller.pid) and time.monotonic() < end:
-        time.sleep(pause)
-        with suppress(ValueError, TypeError, KeyError, RecursionError):
-            told = json.loads(record_in(teller.pid))
-            is_it = told["error"]["group"] == group
-            if is_it and told["time_ns"] > heard - _EARLIER:
-                return str(told["error"]["why"])
+        time.sleep(max(_PAUSE, size * _PAUSE_EACH))
+        if reason := _reason_in(teller, group):
+            return reason
+    return ""
+
+
+def _reason_in(teller: Identity, group: str) -> str:
+    """Return the reason in the record of a rank that gives up now; empty if none.
+
+    Args:
+        teller: the process of that rank.
+        group: the group in which it gives up.
+    """
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
+        told = json.loads(record_in(teller.pid))
+        is_it = told["error"]["group"] == group
+        if is_it and told["time_ns"] > time.time_ns() - _EARLIER:
+            return str(told["error"]["why"])
     return ""
 
 

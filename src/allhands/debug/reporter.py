@@ -90,7 +90,15 @@ class _Reporter:
         given_up = _given_up(world, processes)
         if given_up is not None:
             given_up.tell(told)
-        why = explanation(Dump.of(told), processes, given_up)
+        communicator = group.communicator
+        why = explanation(
+            Dump.of(told),
+            processes,
+            given_up,
+            lambda: {
+                group.global_rank(r): t for r, t in communicator.endings().items()
+            },
+        )
         told["error"]["why"] = why
         _add_reason(error, why)
         # Ranks that waited with it need not ask again.
@@ -134,7 +142,9 @@ class _Reporter:
 
     def _told(self, interrupted: FrameType | None) -> dict[str, Any]:
         """Return the current state, with a wait that this rank gives or gave up."""
-        told = told_now(current(), "signal", self._giving_up, None, interrupted)
+        # Who asks a rank that gives up waits itself: the last operations suffice.
+        most = None if self._giving_up is None else 1
+        told = told_now(current(), "signal", self._giving_up, None, interrupted, most)
         since, error = self._gave_up or (float("-inf"), None)
         if told["error"] is None and time.monotonic() < since + _LEAST_PAUSE:
             told["error"] = error

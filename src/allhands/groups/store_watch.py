@@ -31,7 +31,10 @@ def look() -> None:
     request = inside(sys._getframe())
     if request not in REQUESTS:
         return
-    dead = world.deaths.news(world.default.communicator.dead_ranks)
+    communicator = world.default.communicator
+    dead = world.deaths.news(
+        lambda: [rank for rank, how in communicator.endings().items() if not how]
+    )
     if dead:
         raise _error(request, world.fault_point.rank, dead)
 

@@ -44,7 +44,7 @@ def test_of_a_long_traceback_the_end_is_kept(text):
     cause = heard(0, what)
     assert cause.traceback.startswith("...\n")
     assert cause.traceback.endswith(told(ValueError(text))[-99:])
-    assert len(headline(error)) == min(200, len(f"ValueError: {text}".split("\n")[0]))
+    assert len(headline(error)) == min(600, len(f"ValueError: {text}".split("\n")[0]))
 
 
 def test_nothing_reaches_a_terminal_that_it_would_obey():
