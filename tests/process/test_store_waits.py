@@ -67,6 +67,29 @@ def test_a_death_is_told_once_and_not_after_an_operation_has_told_it():
         assert job.join(codes=[0, 0, -signal.SIGKILL]) == [[2], [2], None]
 
 
+def test_each_thread_that_waits_is_told():
+    source = f"""
+        store = dist.distributed_c10d._get_default_store()
+        dist.barrier()
+        if rank == 1:
+            os.kill(os.getpid(), {int(signal.SIGKILL)})
+        found = []
+        def wait():
+            try:
+                store.get("never")
+            except dist.RankFailedError as error:
+                found.append(error.ranks)
+        threads = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        give(found)
+    """
+    with Processes(2, source) as job:
+        assert job.join(codes=[0, -signal.SIGKILL])[0] == [[1]] * 3
+
+
 @pytest.mark.parametrize("is_used", [True, False])
 def test_a_rank_that_left_in_peace_is_not_dead(is_used):
     source = f"""

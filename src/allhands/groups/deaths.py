@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,8 +12,8 @@ _PAUSE_S = 0.3  # between two questions who is dead
 _GRACE_S = 0.1  # for what a rank wrote just before it died
 
 
-class Deaths:
-    """The deaths in one world, each of which is told once."""
+class Deaths(threading.local):
+    """The deaths in one world, each of which is told once in each thread."""
 
     def __init__(self) -> None:
         self._next_look = 0.0
@@ -24,7 +25,9 @@ class Deaths:
         return time.monotonic() >= self._next_look
 
     def news(self, dead_ranks: Callable[[], Sequence[int]]) -> list[int]:
-        """Return the dead ranks to be told of now, in order; from then on, never again.
+        """Return the dead ranks to be told of now, in order.
+
+        This thread is never told of them again.
 
         Args:
             dead_ranks: returns all dead ranks.

@@ -1,9 +1,9 @@
 """Ends a program's wait in a store if a rank of the world dies meanwhile.
 
 The dead rank may have been the one to write what the wait is for, and a store cannot
-know that. Each rank tells its program once of a dead rank. Then a program that knows
-better, or that makes a new group, may wait in the store again. Waits of the package
-itself look after the ranks on their own.
+know that. Each thread of a program is told once of a dead rank. Then a program that
+knows better, or that makes a new group, may wait in the store again. Waits of the
+package itself look after the ranks on their own.
 """
 
 from __future__ import annotations

@@ -54,8 +54,9 @@ class Store:
     Every operation is atomic with respect to the others. Operations that wait do so for
     at most `timeout` (300 s until `set_timeout` changes it) and then raise
     `DistStoreError`. If a rank of the world dies during such a wait, the wait raises
-    `RankFailedError`, once for each dead rank: the store cannot know whether that rank
-    was to write the value. Threads may share an object unless its class says otherwise.
+    `RankFailedError`, in each thread once for each dead rank: the store cannot know
+    whether that rank was to write the value. Threads may share an object unless its
+    class says otherwise.
 
     A subclass has to define `get`, `set` and `compare_set`. The methods `add`,
     `append`, `check`, `wait`, `multi_get`, `multi_set` and `barrier` use these unless
