@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import platform
 import re
 import signal
+import time
 
 import pytest
 
@@ -97,6 +99,20 @@ def reasons(size, source, *never):
     return [reason(text) for text, _ in filter(None, found)]
 
 
+def stop_while_it_copies(pid):
+    """Stop a process while it writes to the memory of another."""
+    process_vm_writev = {"x86_64": "311", "aarch64": "271"}[platform.machine()]
+    status = pathlib.Path(f"/proc/{pid}")
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        while (status / "stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+        if (status / "syscall").read_text().split()[0] == process_vm_writev:
+            return
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.001)
+
+
 def test_who_waits_with_another_is_told_the_same():
     found = reasons(4, ONE.format(2, "stay", "gives_up"), 2)
     assert len(found) == 3
@@ -148,6 +164,30 @@ def test_one_that_is_stopped():
         r"group '0' \(line \d+\)",
         found,
     )
+
+
+def test_one_that_is_stopped_in_the_middle_is_blamed_alone():
+    """The root waits for the stopped rank, too, and so has not come to the end."""
+    source = """
+        array, limit = np.ones(1 << 22, np.float32), 600 if rank == 0 else 2
+        arrays = [np.empty_like(array) for _ in range(size)] if rank == 0 else None
+        say(os.getpid())
+        try:
+            while True:
+                dist.gather(array, arrays, timeout=timedelta(seconds=limit))
+        except dist.CollectiveTimeoutError as error:
+            give((str(error), error.ranks))
+    """
+    with Processes(3, WAITING + source) as job:
+        stop_while_it_copies(int(job.read(2)))
+        for rank in (0, 1):
+            job.ranks[rank].wait(LIMIT)
+        job.ranks[2].kill()
+        *found, _ = job.join(codes=[0, 0, -signal.SIGKILL])
+    assert [ranks for _, ranks in found] == [[2], [2]]
+    text, _ = found[1]
+    assert "missing [2]; rank 2 was last in gather #" in text
+    assert "; why: rank 2: stopped by SIGSTOP" in text
 
 
 def test_one_that_cannot_answer_is_not_waited_for():

@@ -229,8 +229,8 @@ class Arena {
   void check_match() const;
   void let_peers_read();
   void try_to_read_peers();
-  void wait(Signal& theirs, std::uint32_t clock);
-  void wait_asleep(Signal& theirs, std::uint32_t clock);
+  void wait(int rank, Signal& theirs, std::uint32_t clock);
+  void wait_asleep(int rank, Signal& theirs, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
   std::vector<int> gone_of(std::uint32_t clock);
   bool is_gone(int rank) const;
@@ -245,6 +245,9 @@ class Arena {
   std::vector<int> needed(std::uint32_t clock) const;
   std::vector<int> watched(std::uint32_t clock, int num_others);
   std::vector<int> missing(std::uint32_t clock) const;
+  void tell_awaited(int rank, const Signal& theirs, std::uint32_t clock);
+  bool is_held_up(int rank) const;
+  std::vector<int> without_held_up(const std::vector<int>& ranks) const;
   std::string describe_wait(Deadline::Duration waited,
                             const std::vector<int>& absent) const;
   std::string describe_missing(const std::vector<int>& ranks) const;

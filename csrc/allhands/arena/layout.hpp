@@ -67,9 +67,18 @@ struct Handover {
 
 // What a rank tells the others.
 struct alignas(64) RankControl {
+  static constexpr int kNumSignals = 4;
+
+  // The signals for which others wait, by number.
+  Signal& signal(int number) {
+    if (number < 2) return lines[number];
+    return number == 2 ? static_cast<Signal&>(gathered) : released;
+  }
+
   Line lines[2];                       // used in turn by operations
   Factor factors[2];                   // PREMUL_SUM's factor of this rank, likewise
   std::atomic<std::uint64_t> entered;  // sequence number << 8 | Op, for error messages
+  std::atomic<std::uint64_t> awaits;   // a signal, while it sleeps; see Awaited
   std::atomic<std::uint32_t> has_left;
   std::atomic<std::uint32_t> reads_peers;  // see Arena::can_read_peers
   std::uint64_t probe_address;             // in the rank's own memory

@@ -38,8 +38,9 @@ bool Arena::gather_and_release(bool is_entering, const Make* make) {
   if (tree_->top() == rank()) {
     if (make != nullptr && !is_different) (*make)(mine.released.payload);
   } else {
-    Released& theirs = control(tree_->parent(rank())).released;
-    wait(theirs, clock_);
+    const int parent = tree_->parent(rank());
+    Released& theirs = control(parent).released;
+    wait(parent, theirs, clock_);
     is_different = theirs.is_different != 0;
     if (make != nullptr)
       std::memcpy(mine.released.payload, theirs.payload, kInlineBytes);
@@ -56,7 +57,7 @@ bool Arena::gather_and_release(bool is_entering, const Make* make) {
 bool Arena::gather(bool is_entering) {
   bool is_different = false;
   for (const int child : tree_->children(rank())) {
-    wait(passed_up(child), clock_);
+    wait(child, passed_up(child), clock_);
     if (!is_entering) continue;
     is_different =
         is_different || line(child).descriptor != descriptor_ ||

@@ -24,16 +24,18 @@ constexpr int kOthersPerLook = 16;
 
 }  // namespace
 
-void Arena::wait(int rank, std::uint32_t clock) { wait(line(rank), clock); }
+void Arena::wait(int rank, std::uint32_t clock) { wait(rank, line(rank), clock); }
 
-void Arena::wait(Signal& theirs, std::uint32_t clock) {
+// Waits for a signal of `rank`.
+void Arena::wait(int rank, Signal& theirs, std::uint32_t clock) {
   const auto is_there = [&] { return theirs.has_reached(clock); };
   const auto yield = [this] { placement_->yield(); };
-  if (!wait_awake(tuning_, is_there, yield)) wait_asleep(theirs, clock);
+  if (!wait_awake(tuning_, is_there, yield)) wait_asleep(rank, theirs, clock);
 }
 
-void Arena::wait_asleep(Signal& theirs, std::uint32_t clock) {
+void Arena::wait_asleep(int rank, Signal& theirs, std::uint32_t clock) {
   placement_->leave_seat();
+  tell_awaited(rank, theirs, clock);
   const Wait wait(limits_, &late_notice_);
   while (true) {
     theirs.waiters.fetch_add(1, std::memory_order_seq_cst);
@@ -42,11 +44,12 @@ void Arena::wait_asleep(Signal& theirs, std::uint32_t clock) {
       futex_wait(theirs.clock, seen,
                  std::max<Deadline::Duration>(wait.slice(), kPause));
     theirs.waiters.fetch_sub(1, std::memory_order_relaxed);
-    if (theirs.has_reached(clock)) return;
+    if (theirs.has_reached(clock)) break;
     look_around(wait, clock);
     wait.tell_if_late(
         [&](Deadline::Duration waited) { return late_text(clock, waited); });
   }
+  control(this->rank()).awaits.store(0, std::memory_order_relaxed);
 }
 
 // Checks everything else that may end a wait; returns if nothing does.
@@ -166,13 +169,13 @@ std::vector<int> Arena::watched(std::uint32_t clock, int num_others) {
   return ranks;
 }
 
-// The ranks that others wait for: those that have not come, or else those that hold the
-// meeting up.
+// The ranks that others wait for: those that have not come, except where they only wait
+// for others of these; or else those that hold the meeting up.
 std::vector<int> Arena::missing(std::uint32_t clock) const {
   std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank() && !line(peer).has_reached(clock)) ranks.push_back(peer);
-  return ranks.empty() ? holding_up(clock) : ranks;
+  return ranks.empty() ? holding_up(clock) : without_held_up(ranks);
 }
 
 std::vector<int> Arena::group_ranks(std::vector<int> ranks) const {
