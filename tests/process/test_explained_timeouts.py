@@ -323,6 +323,27 @@ def test_what_a_rank_that_is_gone_has_found():
     )
 
 
+def test_a_row_of_more_ranks_than_one_asks():
+    """Each waits for the one before it, and asks that one only."""
+    source = """
+        from allhands.debug import reporter
+        explanation._MOST, explanation._EARLIER = 1, 10**12
+        reporter._LEAST_PAUSE = 1000.0
+        if rank == 0:
+            stay()
+        while rank > 1 and not os.path.exists(f"{folder}/result{rank - 1}"):
+            time.sleep(0.01)
+        try:
+            dist.recv(np.ones(1), rank - 1)
+        except dist.CollectiveTimeoutError as error:
+            give((str(error), error.ranks))
+        if rank < size - 1:
+            stay()
+    """
+    for found in reasons(4, source, 0, 1, 2):
+        assert re.search(r"rank 0 is in its own code \(line \d+\)$", found)
+
+
 def test_who_made_the_shared_memory_and_does_not_answer():
     source = f"""
 {PATIENT}

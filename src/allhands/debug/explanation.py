@@ -33,7 +33,7 @@ _TELLER = re.compile(
     r" on group '([^']*)'(?: \([^)]*\))?:.*?\brank (\d+) (?:\(this process\)|reports)"
 )
 _LEAST_WAIT = 1.0  # seconds; a rank that waits for less looks again and again
-_MOST = 8  # the most ranks to ask
+_MOST = 8  # the most ranks to ask; of those further along a row, reasons are passed on
 _LIMIT = 0.3  # seconds for all of them; the error comes later by this time
 _EARLIER = 10**9  # nanoseconds; it may have given up so long before this rank heard
 _PAUSE = 0.02  # seconds between looks whether the asking rank has an answer
@@ -85,14 +85,16 @@ def explanation(
     while not why and time.monotonic() < end:
         awaited = _awaited(dumps)
         unknown = awaited - asked
-        if len(asked) + len(unknown) > _MOST + 1:
-            break
         if not unknown and not any(endings.get(rank) in _GONE for rank in awaited):
             break
         is_row = any(
             dump.failure is not None for dump in dumps.values() if dump != mine
         )
-        if not unknown or (is_row and time.monotonic() < end - _LIMIT / 2):
+        are_too_many = len(asked) + len(unknown) > _MOST + 1
+        if are_too_many and not is_row:
+            break
+        is_early = time.monotonic() < end - _LIMIT / 2
+        if not unknown or are_too_many or (is_row and is_early):
             why = _passed_on(mine, dumps, awaited, world, told_at_end())
             time.sleep(_PAUSE_OF_ONE)
             continue

@@ -95,17 +95,27 @@ def failed_by_waiting(dump: Dump) -> Entry | None:
     if not failed:
         return None
     last = failed[-1]
+    if last.is_message:  # others may have failed along with the one that took too long
+        named = [e for e in failed if _peer(dump, e) in failure.ranks]
+        last = named[-1] if named else last
     return last if last.frames else replace(last, frames=failure.frames)
+
+
+def _peer(dump: Dump, entry: Entry) -> int | None:
+    """Return the world rank of a message's peer; None if it has none."""
+    ranks = dump.group_of(entry.group).ranks
+    is_one = entry.is_message and 0 <= entry.partner < len(ranks)
+    return ranks[entry.partner] if is_one else None
 
 
 def _of_entry(dump: Dump, entry: Entry, reached: _Reached) -> Wait | None:
     group = dump.group_of(entry.group)
     others = [rank for rank in group.ranks if rank != dump.rank]
     if entry.is_message:
-        if not 0 <= entry.partner < len(group.ranks):
+        peer = _peer(dump, entry)
+        if peer is None:
             return None  # any source: no particular rank
-        others = [group.ranks[entry.partner]]
-        return Wait(dump.rank, entry, group, frozenset(others), True)
+        return Wait(dump.rank, entry, group, frozenset({peer}), True)
     # The rank could leave without the other ranks, but these may pass on data that it
     # needs.
     for some in (_awaited(dump.rank, entry, group), others):

@@ -50,6 +50,14 @@ def gave_up(rank, time, error, ranks):
     return Dump(rank, 3, "here", 1, "failure", time, groups, entries, (), failure)
 
 
+def test_of_receives_that_fail_together_the_one_that_the_error_names():
+    failure = Failure("CollectiveTimeoutError", "", (1,), "default_pg", ())
+    entries = (receive(1, created=1), receive(2, created=2))
+    groups = {"default_pg": WORLD}
+    dump = Dump(0, 3, "here", 1, "failure", 9, groups, entries, (), failure)
+    assert waits({0: dump}, 5)[0].awaited == {1}
+
+
 def test_a_receive_waits_for_its_source_whoever_gave_up_first():
     dumps = {
         0: gave_up(0, 100, "RankFailedError", (2,)),
