@@ -34,6 +34,7 @@ import numpy as np
 from forked_ranks import Child, Teller, fork, until
 
 import allhands as dist
+from allhands.debug import explanation
 
 BEGIN_S = 20.0  # for a job to begin, or for a survivor to end
 LIMIT_S = 1.0
@@ -157,8 +158,10 @@ class Rank(Teller):
     size: int
     is_to_be_stopped: bool
     folder: Path
+    slack: float
 
     def run(self) -> None:
+        explanation._LIMIT += self.slack / 4  # a rank asks for twice as long at most
         limit = timedelta(seconds=STOP_LIMITS_S[0] if self.is_to_be_stopped else 60)
         dist.init_process_group(
             store=dist.FileStore(str(self.folder / "store"), self.size),
@@ -188,11 +191,9 @@ class Rank(Teller):
         until(lambda: (self.folder / "over").exists(), BEGIN_S)
 
 
-def play(
-    ranks: Sequence[Rank], chance: random.Random, slack: float
-) -> list[tuple[float, str]]:
+def play(ranks: Sequence[Rank], chance: random.Random) -> list[tuple[float, str]]:
     """One run; of each survivor how long it took, and what is wrong with it, or ""."""
-    folder, is_stop = ranks[0].folder, ranks[0].is_to_be_stopped
+    folder, is_stop, slack = ranks[0].folder, ranks[0].is_to_be_stopped, ranks[0].slack
     pids = [fork(rank) for rank in ranks]
     victim = chance.randrange(len(ranks))
     others = [rank for rank in ranks if rank.rank != victim]
@@ -211,7 +212,7 @@ def play(
             if not has_ended(pids, rank.rank, codes):
                 os.kill(pids[rank.rank], signal.SIGKILL)
                 os.waitpid(pids[rank.rank], 0)
-    return [judge(rank, victim, at, codes.get(rank.rank), slack) for rank in others]
+    return [judge(rank, victim, at, codes.get(rank.rank)) for rank in others]
 
 
 def has_ended(pids: Sequence[int], rank: int, codes: dict[int, int]) -> bool:
@@ -227,9 +228,7 @@ def errors_of(ranks: Sequence[Rank]) -> str:
     return " ".join(file.read_text() for file in files if file.exists())
 
 
-def judge(
-    rank: Rank, victim: int, at: float, code: int | None, slack: float
-) -> tuple[float, str]:
+def judge(rank: Rank, victim: int, at: float, code: int | None) -> tuple[float, str]:
     """Return the seconds until the rank was told, and what is wrong, or ""."""
     told = rank.told("told")
     if told is None:
@@ -238,11 +237,11 @@ def judge(
     is_message = rank.operation in MESSAGES
     if rank.is_to_be_stopped:
         took = end - max(begin, at)
-        wrong = wrong_with_stop(text, victim, took, slack)
+        wrong = wrong_with_stop(text, victim, took, rank.slack)
         is_told = rank.operation in IN_TEXT
     else:
         took = end - at
-        wrong = [f"took {took:.2f} s"] if took > LIMIT_S + slack else []
+        wrong = [f"took {took:.2f} s"] if took > LIMIT_S + rank.slack else []
         is_told = is_message and re.search(rf"rank {victim}\b", text) is not None
     if named != [victim] and not is_told:
         wrong.append(f"blames {named}, it was {victim}")
@@ -280,10 +279,12 @@ def play_all(given: argparse.Namespace) -> int:
                     there = folder / seed.replace("/", "_")
                     there.mkdir()
                     ranks = [
-                        Rank(operation, count, rank, size, given.stop, there)
+                        Rank(
+                            operation, count, rank, size, given.stop, there, given.slack
+                        )
                         for rank in range(size)
                     ]
-                    found = play(ranks, random.Random(seed), given.slack)
+                    found = play(ranks, random.Random(seed))
                     took += [seconds for seconds, _ in found]
                     bad += [wrong for _, wrong in found if wrong]
                     shutil.rmtree(there)
