@@ -48,13 +48,12 @@ class Call {
   // An array that holds something else on each rank and in each place.
   Buffer array(std::size_t count) {
     const Buffer buffer = memory(count);
-    auto* const bytes = static_cast<std::uint8_t*>(buffer.data);
-    for (std::size_t i = 0; i < buffer.num_bytes(); ++i)
-      bytes[i] = static_cast<std::uint8_t>(
-          (i * 2654435761u + static_cast<unsigned>(rank_) * 40503u + arrays_.size()) >>
-          7);
-    if (dtype_ == DType::Float32 || dtype_ == DType::Complex64) fill<float>(buffer);
-    if (dtype_ == DType::Float64 || dtype_ == DType::Complex128) fill<double>(buffer);
+    if (dtype_ == DType::Float32 || dtype_ == DType::Complex64)
+      fill<float>(buffer);
+    else if (dtype_ == DType::Float64 || dtype_ == DType::Complex128)
+      fill<double>(buffer);
+    else
+      fill_bytes(buffer);
     // From 0.5 up to 2, of either sign, whose sums are not among them.
     if (dtype_ == DType::Float16) keep_and_set<0x87ff, 0x3800>(buffer);
     if (dtype_ == DType::BFloat16) keep_and_set<0x80ff, 0x3f00>(buffer);
@@ -80,13 +79,21 @@ class Call {
   Operation operation;
 
  private:
+  void fill_bytes(const Buffer& buffer) const {
+    auto* const bytes = static_cast<std::uint8_t*>(buffer.data);
+    const std::size_t num_bytes = buffer.num_bytes();
+    const std::size_t first = static_cast<unsigned>(rank_) * 40503u + arrays_.size();
+    for (std::size_t i = 0; i < num_bytes; ++i)
+      bytes[i] = static_cast<std::uint8_t>((i * 2654435761u + first) >> 7);
+  }
   // Numbers whose sums are rounded.
   template <class T>
   void fill(const Buffer& buffer) const {
     auto* const numbers = static_cast<T*>(buffer.data);
-    for (std::size_t i = 0; i < buffer.num_bytes() / sizeof(T); ++i)
-      numbers[i] = T{1} / static_cast<T>(i + 3 * arrays_.size() + 1) +
-                   static_cast<T>(rank_) * T(0.37);
+    const std::size_t num_numbers = buffer.num_bytes() / sizeof(T);
+    const std::size_t first = 3 * arrays_.size() + 1;
+    for (std::size_t i = 0; i < num_numbers; ++i)
+      numbers[i] = T{1} / static_cast<T>(i + first) + static_cast<T>(rank_) * T(0.37);
   }
   template <unsigned kKept, unsigned kSet>
   void keep_and_set(const Buffer& buffer) const {
