@@ -131,3 +131,30 @@ def test_a_handler_that_is_not_pythons_stays(tmp_path):
     )
     assert done.returncode == 0
     assert "most recent call first" in done.stderr
+
+
+def test_who_is_asked_while_python_ends_lives_on(tmp_path):
+    """Python has taken its handlers back when it clears what modules hold."""
+    text = """
+        import os, signal
+        import allhands as dist
+
+        class Asker:
+            ask, pid, number = os.kill, os.getpid(), signal.SIGUSR2
+
+            def __del__(self):
+                print("asks", flush=True)
+                self.ask(self.pid, self.number)
+                print("is asked", flush=True)
+
+        asker = Asker()
+        dist.init_process_group()
+    """
+    done = subprocess.run(
+        [sys.executable, program(tmp_path, text)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert (done.returncode, done.stdout) == (0, "asks\nis asked\n")

@@ -7,6 +7,7 @@ an exception ends the program.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -187,6 +188,14 @@ class _Reporter:
             with suppress(OSError):  # no descriptor is left: it is found alone
                 self._memory.mark(Mark(roster.mark, rank))
 
+    def ignore(self) -> None:
+        """Answer no more in a process that ends.
+
+        When Python ends, it takes its handlers back, and SIGUSR2 would kill the rank.
+        """
+        if signal.getsignal(signal.SIGUSR2) == self.on_signal:
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
     def answer_no_more(self) -> None:
         """Reset a forked child, which is no rank unless it becomes one."""
         if self._memory is not None:
@@ -235,6 +244,7 @@ def listen() -> None:
     answer_already()
     when_this_is_a_rank(_reporter.answer)
     when_the_ranks_have_met(_reporter.tell_world)
+    atexit.register(_reporter.ignore)
     os.register_at_fork(after_in_child=_reporter.answer_no_more)
 
 
