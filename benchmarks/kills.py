@@ -254,7 +254,7 @@ def judge(rank: Rank, victim: int, at: float, code: int | None) -> tuple[float, 
 def wrong_with_stop(text: str, victim: int, took: float, slack: float) -> list[str]:
     """Return what is wrong with an error's text, or its time, because of a stop."""
     wrong = []
-    if not STOP_LIMITS_S[0] - 0.1 <= took <= STOP_LIMITS_S[1] + slack:
+    if not STOP_LIMITS_S[0] - 0.1 - slack <= took <= STOP_LIMITS_S[1] + slack:
         wrong.append(f"took {took:.2f} s")
     if f"rank {victim}: stopped" not in text:
         wrong.append("no reason")
