@@ -26,6 +26,7 @@ constexpr int kMaxAccepts = 16;
 constexpr milliseconds kRest{1};
 constexpr milliseconds kDrainLook{1};
 constexpr milliseconds kLongestBeat{500};
+constexpr unsigned kBeatsAfterStop = 2;
 constexpr std::chrono::seconds kWindingUp{1};
 constexpr std::size_t kMaxPartings = 1 << 16;
 constexpr const char* kClosed = "this process has closed its port";
@@ -141,7 +142,7 @@ void PortLoop::note_own_stop() {
   const auto now = Clock::now();
   if (now - next_beat_ < (most_beats_ - 2) * beat_every_) return;
   stopped_for_ = now - next_beat_;
-  end_of_stop_ = now;
+  beats_since_stop_ = 0;
 }
 
 std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
@@ -306,6 +307,7 @@ void PortLoop::end_rest(int fd, Open& open) {
 
 void PortLoop::beat() {
   next_beat_ = Clock::now() + beat_every_;
+  ++beats_since_stop_;
   std::vector<int> unsound, silent;
   for (auto& [fd, open] : open_) {
     if (open.connection->read() != Connection::Condition::Whole) unsound.push_back(fd);
@@ -346,10 +348,10 @@ void PortLoop::break_off(int fd, const std::string& reason) {
   Reaching& wanted = reaching(connection);
   if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_, rail_);
   // What happened during a stop is found right after it, maybe in the very chores that
-  // find the stop.
+  // find the stop. "Right after" is counted in beats, as this thread may be late again.
   note_own_stop();
-  wanted.was_stopped = stopped_for_ != Clock::duration(0) &&
-                       Clock::now() < end_of_stop_ + 2 * beat_every_;
+  wanted.was_stopped =
+      stopped_for_ != Clock::duration(0) && beats_since_stop_ <= kBeatsAfterStop;
 }
 
 void PortLoop::lose(int fd, const std::string& reason) {

@@ -166,7 +166,7 @@ class PortLoop final : public ConnectionOwner {
   Clock::time_point next_look_;  // at connections that rest
   Clock::time_point next_beat_;
   Clock::duration stopped_for_{};  // how long this process was stopped the last time
-  Clock::time_point end_of_stop_;
+  unsigned beats_since_stop_ = 0;
 };
 
 }  // namespace allhands
