@@ -27,6 +27,7 @@ __all__ = [
     "DebugLevel",
     "GatherOptions",
     "NativeOptions",
+    "NcclOptions",
     "RedOpType",
     "ReduceOp",
     "ReduceOptions",
@@ -289,6 +290,39 @@ class NativeOptions:
             raise ValueError(
                 f"reduce_order must be 'any' or 'rank', got {self.reduce_order!r}"
             )
+
+
+@dataclass(frozen=True)
+class NcclOptions:
+    """What NCCL can be told of a group: `pg_options` of what makes one.
+
+    None leaves a choice to NCCL and its environment variables (`NCCL_*`).
+
+    Args:
+        is_high_priority_stream: asynchronous operations run in a stream of the highest
+            priority, and so may overtake other work of the GPU.
+        cga_cluster_size: blocks per cooperative group of NCCL's kernels, from 0 to 8.
+        min_ctas: the least number of blocks per kernel.
+        max_ctas: the largest number of blocks per kernel.
+        net_name: the network module, such as "IB" or "Socket".
+        traffic_class: the traffic class of network operations.
+        blocking_wait: `wait()` returns when the GPU has done the operation, and raises
+            its error. None: as `TORCH_NCCL_BLOCKING_WAIT` says, by default False.
+
+    Example:
+        ```python
+        options = dist.NcclOptions(max_ctas=8)
+        group = dist.new_group(backend="nccl", pg_options=options)
+        ```
+    """
+
+    is_high_priority_stream: bool = False
+    cga_cluster_size: int | None = None
+    min_ctas: int | None = None
+    max_ctas: int | None = None
+    net_name: str | None = None
+    traffic_class: int | None = None
+    blocking_wait: bool | None = None
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ def register() -> None:
 
         if torch.distributed.is_available():
             torch.distributed.Backend.register_backend(
-                "allhands", _create, extended_api=True, devices=["cpu"]
+                "allhands", _create, extended_api=True, devices=["cpu", "cuda"]
             )
             if os.environ.get("ALLHANDS_REPLACE_GLOO"):
                 from allhands.torch.gloo import replace_gloo

@@ -1,8 +1,8 @@
 """What every Communicator does with a Call, whichever it is; ranks are threads.
 
-Jobs of Gloo, MPI and oneCCL run it, too, with the plugins `harness.gloo_ranks`,
-`mpi_ranks` and `xccl_ranks`; there `native` below stands for their communicators. What
-is skipped stands in `harness.contract`.
+Jobs of Gloo, MPI, oneCCL and NCCL run it, too, with the plugins `harness.gloo_ranks`,
+`mpi_ranks`, `xccl_ranks` and `fake_nccl_ranks`; there `native` below stands for their
+communicators. What is skipped stands in `harness.contract`.
 """
 
 from dataclasses import replace

@@ -17,6 +17,7 @@ COLUMNS = {
     "gloo": "`gloo`",
     "mpi": "`mpi`",
     "xccl": "`xccl`",
+    "nccl": "`nccl`",
     "fake": "`fake`",
     "documents": "[your own](../howto/write-a-backend.md)",
     "user's group": "[torch's way](../howto/write-a-backend.md#coming-from-torch)",
@@ -61,6 +62,14 @@ REASONS = {
         NO_SHARED_ARRAYS: ("shared_arrays",),
         NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
     },
+    "nccl": {
+        "NCCL has no scan": ("scans",),
+        "NCCL receives from a rank that is named": ("messages_of_any_source",),
+        "NCCL orders messages by streams": ("messages", "a_message_to_itself"),
+        "NCCL does not tell what has come": ("receives_that_tell_what_came", "probes"),
+        NO_SHARED_ARRAYS: ("shared_arrays",),
+        NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
+    },
     "documents": {
         "has no scan": ("scans",),
         "receives from a rank that is named": ("messages_of_any_source",),
@@ -76,7 +85,7 @@ REASONS = {
     },
 }
 REASONS["user's group that coalesces"] = REASONS["user's group"]
-UNDER_TEST = [name for name in REASONS if name not in ("gloo", "mpi", "xccl")]
+UNDER_TEST = [name for name in REASONS if name not in ("gloo", "mpi", "xccl", "nccl")]
 """The communicators with reasons that every job puts to the suite."""
 
 
@@ -132,9 +141,9 @@ One suite of tests, that of a `Communicator`, runs on every backend: in `make te
 `native`, on `fake`, on the one of
 [Write your own backend](../howto/write-a-backend.md), on torch's way to write one, and
 on communicators in front of others; in `make test-torch` on `gloo`; in
-`make test-engines` on `mpi`, of MPICH and of Open MPI, and on `xccl`. These are its
-tests, and the reasons why some are skipped. A test holds that it skips what stands
-here.
+`make test-engines` on `mpi`, of MPICH and of Open MPI, and on `xccl`. `make test` also
+runs it on `nccl`, with stand-ins for NCCL and CUDA in CPU memory. These are its tests,
+and the reasons why some are skipped. A test holds that it skips what stands here.
 
 """
 

@@ -29,7 +29,7 @@ def run(program):
     )
 
 
-def test_a_group_knows_its_device_and_its_store(tmp_path):
+def test_a_group_knows_its_devices_and_its_store(tmp_path):
     source = """
     init("allhands")
     pair = dist.new_group([0, 1], group_desc="two")
@@ -41,7 +41,7 @@ def test_a_group_knows_its_device_and_its_store(tmp_path):
     dist.barrier()
     """
     with TorchJob(tmp_path, 2, source) as job:
-        assert job.join() == [[["cpu"], "value", "two", "allhands"]] * 2
+        assert job.join() == [[["cpu", "cuda"], "value", "two", "allhands"]] * 2
 
 
 def test_a_group_is_split(tmp_path):
@@ -82,9 +82,9 @@ def test_the_group_is_its_own_backend(tmp_path):
     given = [world.timeout.total_seconds()]
     given.append(world._get_backend(torch.device("cpu")) is world)
     try:
-        world._get_backend(torch.device("cuda"))
+        world._get_backend(torch.device("xpu"))
     except RuntimeError as error:
-        given.append("no backend for tensors of device 'cuda'" in str(error))
+        given.append("no backend for tensors of device 'xpu'" in str(error))
     give(given)
     """
     with TorchJob(tmp_path, 1, source) as job:
@@ -241,7 +241,7 @@ def test_another_device_is_refused():
         import torch, torch.distributed as dist
         try:
             dist.init_process_group(
-                "cpu:gloo,cuda:allhands", store=dist.HashStore(), rank=0, world_size=1)
+                "cpu:gloo,xpu:allhands", store=dist.HashStore(), rank=0, world_size=1)
         except ValueError as error:
             print(error)
         dist.init_process_group(
@@ -253,9 +253,9 @@ def test_another_device_is_refused():
         """
     )
     device, tensor = done.stdout.splitlines()
-    assert "'cpu:gloo,cuda:allhands'" in device
-    assert "serves the tensors of device 'cpu' only" in device
-    assert "the tensor is on meta, this group communicates CPU memory" in tensor
+    assert "'cpu:gloo,xpu:allhands'" in device
+    assert "serves the tensors of devices 'cpu' and 'cuda' only" in device
+    assert "the tensor is on meta, and this call takes arrays in CPU memory" in tensor
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ PyBuffer::PyBuffer(std::uintptr_t address, DType dtype,
                    const std::vector<std::int64_t>& shape,
                    const std::optional<std::vector<std::int64_t>>& strides,
                    nb::object owner)
-    : owner_(std::move(owner)) {
+    : owner_(std::move(owner)), shape_(shape) {
   if (strides && strides->size() != shape.size())
     throw Error(ErrorKind::Value, "Buffer: " + std::to_string(strides->size()) +
                                       " strides for " + std::to_string(shape.size()) +
@@ -42,6 +42,13 @@ PyBuffer::PyBuffer(std::uintptr_t address, DType dtype,
   buffer_.dtype = dtype;
   buffer_.count = product(shape.data(), shape.size());
   if (strides) buffer_.dimensions = layout(shape.data(), strides->data(), shape.size());
+}
+
+std::size_t PyBuffer::length() const {
+  if (!shape_) return nb::len(owner_);
+  if (shape_->empty())
+    throw nb::type_error("a buffer without dimensions has no length");
+  return static_cast<std::size_t>(shape_->front());
 }
 
 void bind_buffer(nb::module_& m) {

@@ -11,6 +11,7 @@
 #include "allhands/python/collectives.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/messages.hpp"
+#include "allhands/python/staged.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -45,7 +46,7 @@ std::string_view name_of(nb::handle op) {
   return {name, static_cast<std::size_t>(length)};
 }
 
-nb::object submit(nb::handle self, nb::handle call) {
+nb::object submit_native(nb::handle self, nb::handle call) {
   const nb::object op = call.attr("op");
   const nb::object timeout = call.attr("timeout"), async_op = call.attr("async_op");
   const std::string_view name = name_of(op);
@@ -60,12 +61,21 @@ nb::object submit(nb::handle self, nb::handle call) {
                       nb::cast<bool>(async_op));
 }
 
-nb::object prepare(PyCommunicator& self, nb::handle call) {
+nb::object submit(PyCommunicator& self, nb::handle call) {
+  return or_staged(
+      self, [&] { return submit_native(nb::find(self), call); }, "submit", call);
+}
+
+nb::object prepare_native(PyCommunicator& self, nb::handle call) {
   const nb::object op = call.attr("op");
   const Row* row = find_row(name_of(op));
   if (row == nullptr) refuse("a persistent ", op);
   return make_request(self, *row, CallFields(call, *row).arguments(),
                       call.attr("timeout"));
+}
+
+nb::object prepare(PyCommunicator& self, nb::handle call) {
+  return or_staged(self, [&] { return prepare_native(self, call); }, "prepare", call);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/sparse.hpp"
+#include "allhands/python/staged.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -262,9 +263,12 @@ nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& argu
   return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
               nb::find(self), prepared.outputs());
 } catch (const nb::python_error& error) {
+  const nb::bool_ is_async(is_true(async_op));
+  if (is_refused_as_device(error))
+    return carry_out_staged(self, row, arguments, timeout, is_async);
   if (row.collective.op != Op::AllReduce || !is_refused_as_sparse(error)) throw;
   return carry_out_sparse(self, arguments.input, arguments.reduce_op, timeout,
-                          nb::bool_(is_true(async_op)));
+                          is_async);
 }
 
 nb::object make_request(PyCommunicator& self, const Row& row,

@@ -10,6 +10,7 @@
 #include "allhands/python/array.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/staged.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -173,37 +174,71 @@ nb::object carry_out_iprobe(nb::handle communicator, nb::handle, nb::handle peer
 }
 
 void bind_messages(CommunicatorClass& c) {
-  c.def("send", &send, "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a.none(),
-        nb::sig("def send(self, tensor: typing.Any, peer: int, tag: int, timeout: "
-                "datetime.timedelta | None) -> None"));
-  c.def("recv", &recv, "tensor"_a.none(), "peer"_a.none(), "tag"_a, "timeout"_a.none(),
-        nb::sig("def recv(self, tensor: typing.Any, peer: int | None, tag: int, "
-                "timeout: datetime.timedelta | None) -> int"),
-        "The rank it came from; peer None: from any.");
+  c.def(
+      "send",
+      [](Self self, nb::handle tensor, int peer, std::int64_t tag, nb::handle timeout) {
+        const auto native = [&] {
+          send(self, tensor, peer, tag, timeout);
+          return nb::none();
+        };
+        return or_staged(self, native, "send", tensor, peer, tag, timeout);
+      },
+      "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a.none(),
+      nb::sig("def send(self, tensor: typing.Any, peer: int, tag: int, timeout: "
+              "datetime.timedelta | None) -> None"));
+  c.def(
+      "recv",
+      [](Self self, nb::handle tensor, Source peer, std::int64_t tag,
+         nb::handle timeout) {
+        const auto native = [&] {
+          return nb::object(nb::int_(recv(self, tensor, peer, tag, timeout)));
+        };
+        return or_staged(self, native, "recv", tensor, peer, tag, timeout);
+      },
+      "tensor"_a.none(), "peer"_a.none(), "tag"_a, "timeout"_a.none(),
+      nb::sig("def recv(self, tensor: typing.Any, peer: int | None, tag: int, "
+              "timeout: datetime.timedelta | None) -> int"),
+      "The rank it came from; peer None: from any.");
   c.def(
       "isend",
-      [](nb::object self, nb::handle tensor, int peer, std::int64_t tag,
-         nb::handle timeout) {
-        return start(std::move(self), Direction::Send, tensor, peer, tag, timeout);
+      [](Self self, nb::handle tensor, int peer, std::int64_t tag, nb::handle timeout) {
+        const auto native = [&] {
+          return start(nb::find(self), Direction::Send, tensor, peer, tag, timeout);
+        };
+        return or_staged(self, native, "isend", tensor, peer, tag, timeout);
       },
       "tensor"_a.none(), "peer"_a, "tag"_a, "timeout"_a.none(),
       nb::sig("def isend(self, tensor: typing.Any, peer: int, tag: int, timeout: "
               "datetime.timedelta | None) -> typing.Any"));
   c.def(
       "irecv",
-      [](nb::object self, nb::handle tensor, Source peer, std::int64_t tag,
+      [](Self self, nb::handle tensor, Source peer, std::int64_t tag,
          nb::handle timeout) {
-        return start(std::move(self), Direction::Recv, tensor, from(peer), tag,
-                     timeout);
+        const auto native = [&] {
+          return start(nb::find(self), Direction::Recv, tensor, from(peer), tag,
+                       timeout);
+        };
+        return or_staged(self, native, "irecv", tensor, peer, tag, timeout);
       },
       "tensor"_a.none(), "peer"_a.none(), "tag"_a, "timeout"_a.none(),
       nb::sig("def irecv(self, tensor: typing.Any, peer: int | None, tag: int, "
               "timeout: datetime.timedelta | None) -> typing.Any"));
-  c.def("sendrecv", &exchange, "tensor"_a.none(), "dst"_a, "tag"_a, "output"_a.none(),
-        "src"_a.none(), "recv_tag"_a, "timeout"_a.none(),
-        nb::sig("def sendrecv(self, tensor: typing.Any, dst: int, tag: int, output: "
-                "typing.Any, src: int | None, recv_tag: int, timeout: "
-                "datetime.timedelta | None) -> int"));
+  c.def(
+      "sendrecv",
+      [](Self self, nb::handle tensor, int dst, std::int64_t tag, nb::handle output,
+         Source src, std::int64_t recv_tag, nb::handle timeout) {
+        const auto native = [&] {
+          return nb::object(nb::int_(
+              exchange(self, tensor, dst, tag, output, src, recv_tag, timeout)));
+        };
+        return or_staged(self, native, "sendrecv", tensor, dst, tag, output, src,
+                         recv_tag, timeout);
+      },
+      "tensor"_a.none(), "dst"_a, "tag"_a, "output"_a.none(), "src"_a.none(),
+      "recv_tag"_a, "timeout"_a.none(),
+      nb::sig("def sendrecv(self, tensor: typing.Any, dst: int, tag: int, output: "
+              "typing.Any, src: int | None, recv_tag: int, timeout: "
+              "datetime.timedelta | None) -> int"));
 }
 
 }  // namespace allhands::python

@@ -9,6 +9,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/base/joined.hpp"
+#include "allhands/python/buffer.hpp"
 
 namespace nb = nanobind;
 
@@ -22,6 +23,8 @@ Error refused(const char* name, const std::string& problem) {
 }
 
 std::int64_t num_rows_of(const char* name, nb::handle array) {
+  if (nb::isinstance<PyBuffer>(array))
+    return static_cast<std::int64_t>(nb::cast<const PyBuffer&>(array).length());
   const Py_ssize_t length = PyObject_Size(array.ptr());
   if (length >= 0) return length;
   PyErr_Clear();

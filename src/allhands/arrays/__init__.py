@@ -68,6 +68,7 @@ class Library(Protocol):
 MODULES: dict[str, str] = {
     "numpy": "allhands.arrays._numpy",
     "torch": "allhands.arrays._torch",
+    "cupy": "allhands.arrays._cupy",
     # Every class derives from `object` of builtins, so this row is the fallback.
     "builtins": "allhands.arrays._exported",
 }
@@ -77,14 +78,19 @@ _libraries: dict[type, Library] = {}
 def as_buffer(array: Array, *, writable: bool, name: str = "tensor") -> Buffer:
     """Return the memory of `array`, without a copy; the buffer keeps `array` alive.
 
-    `name` is the name of the public function's parameter, for error messages.
+    A `Buffer` is returned as it is: a backend that works on devices passes memory that
+    is described already, for the core to check. `name` is the name of the public
+    function's parameter, for error messages.
 
     Raises:
         TypeError: `array` is not an array, or its elements are not numbers.
         ValueError: `writable`, but `array` is read-only or its elements overlap.
-        RuntimeError: the memory cannot be read here, for example on a device.
+        DeviceArrayError: the memory is that of a device; see `arrays.devices`.
+        RuntimeError: the memory cannot be read here for another reason.
         SparseArrayError: `array` is sparse: it consists of several parts.
     """
+    if isinstance(array, Buffer):
+        return array
     library = _libraries.get(type(array)) or library_of(array, name)
     return library.as_buffer(array, writable)
 

@@ -1,4 +1,4 @@
-"""torch tensors on the CPU.
+"""torch tensors.
 
 This module is loaded with the first tensor, or with the first received object that
 holds one; then it imports torch if the program has not done so. From then on the core
@@ -18,21 +18,39 @@ from typing import Any, NoReturn
 
 from allhands._C import Buffer, DType, register_tensors
 from allhands.arrays._layout import may_overlap
+from allhands.arrays._torch_cuda import (
+    assign,
+    contiguous,
+    current_stream,
+    device_number,
+    empty_on_host,
+    on_stream,
+    synchronize,
+)
 from allhands.arrays._torch_handle import storage_queries
 from allhands.arrays._torch_sparse import assign_parts, parts_of
+from allhands.arrays.devices import DeviceArrayError
 from allhands.arrays.sparse import SparseArrayError
 
 __all__ = [
     "RESTORERS",
     "accepts",
     "as_buffer",
+    "assign",
     "assign_parts",
+    "contiguous",
+    "current_stream",
+    "device_memory",
+    "device_number",
     "device_of",
+    "empty_on_host",
     "from_bytes",
     "from_numpy",
     "new_future",
+    "on_stream",
     "parts_of",
     "reducers",
+    "synchronize",
 ]
 
 _torch: Any = importlib.import_module("torch")
@@ -73,7 +91,19 @@ def accepts(kind: type) -> bool:
 
 def as_buffer(array: Any, writable: bool) -> Buffer:
     """See `allhands.arrays.as_buffer`."""
-    if not array.is_cpu or array.layout is not _STRIDED or array.is_nested:
+    if not array.is_cpu:
+        _refuse_device(array)
+    return _describe(array, writable)
+
+
+def device_memory(array: Any, writable: bool) -> Buffer:
+    """See `DeviceLibrary.device_memory`."""
+    return _describe(array, writable)
+
+
+def _describe(array: Any, writable: bool) -> Buffer:
+    """Return the memory of a tensor, wherever it is."""
+    if array.layout is not _STRIDED or array.is_nested:
         _refuse_memory(array)
     dtype = _DTYPES.get(array.dtype)
     if dtype is None:
@@ -209,13 +239,16 @@ def _check_storage(array: Any) -> None:
         )
 
 
+def _refuse_device(array: Any) -> NoReturn:
+    kind = DeviceArrayError if array.is_cuda else RuntimeError
+    raise kind(
+        f"No backend type associated with device type {array.device.type}: the tensor "
+        f"is on {array.device}, and this call takes arrays in CPU memory; pass "
+        f"tensor.cpu()"
+    )
+
+
 def _refuse_memory(array: Any) -> NoReturn:
-    if not array.is_cpu:
-        raise RuntimeError(
-            f"No backend type associated with device type {array.device.type}: the "
-            f"tensor is on {array.device}, this group communicates CPU memory; pass "
-            f"tensor.cpu()"
-        )
     kind = "nested" if array.is_nested else str(array.layout).removeprefix("torch.")
     if array.layout is _STRIDED and not array.is_nested:
         raise RuntimeError(f"tensor of {type(array)} has no memory of its own")

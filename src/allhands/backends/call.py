@@ -8,7 +8,7 @@ communicator takes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -92,6 +92,33 @@ class Call:
             for output, input in zip(outputs, inputs, strict=True)
         ]
 
+    def writes_on(self, rank: int) -> bool:
+        """Return whether this rank's outputs are written."""
+        is_root = rank == self.root
+        return not is_root if self.op == "broadcast" else is_root or self.op != "reduce"
+
+    def mapped(self, rank: int, change: Callable[[Any, bool, bool], Any]) -> Call:
+        """Return the call of `rank` with another object in the place of each array.
+
+        `change(array, is_read, is_written)` returns it. An array that occurs several
+        times is changed once.
+        """
+        read = _ids(self.input)
+        written = _ids(self.output) if self.writes_on(rank) else set()
+        changed: dict[int, Any] = {}
+
+        def mapped(arrays: Any) -> Any:
+            if isinstance(arrays, list):
+                return [mapped(array) for array in arrays]
+            if arrays is None:
+                return None
+            key = id(arrays)
+            if key not in changed:
+                changed[key] = change(arrays, key in read, key in written)
+            return changed[key]
+
+        return replace(self, input=mapped(self.input), output=mapped(self.output))
+
     def device(self) -> str:
         """Return the device type of the first array; "cpu" if there is none.
 
@@ -110,6 +137,13 @@ def _check_length(op: str, outputs: list[Any], inputs: list[Any]) -> None:
             f"{op}: a list of outputs has {len(outputs)} arrays, expected "
             f"{len(inputs)}, one per input"
         )
+
+
+def _ids(arrays: Any) -> set[int]:
+    """Return the ids of the arrays of a list, or of a list of lists."""
+    if isinstance(arrays, list):
+        return {each for part in arrays for each in _ids(part)}
+    return {id(arrays)}
 
 
 def _listed(arrays: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
@@ -50,6 +51,8 @@ class CommunicatorOptions:
     """Returns the world's processes; the first call waits until all ranks have come."""
     world_ranks: Sequence[int] = ()
     """The members' ranks in the world; empty if unknown or if they have none."""
+    device_id: Any = None
+    """What was passed as `device_id` when the group was made."""
     reduce_order: str = "any"
     """See `NativeOptions`: the group's own order, or that of its parent."""
 
@@ -68,14 +71,24 @@ class Communicator(Protocol):
         singles = call.singles()
         if singles is None:
             _refuse(self, call.op)
-        works = [
-            _started(self.submit(replace(single, async_op=True))) for single in singles
-        ]
+        with self.together():
+            works = [
+                _started(self.submit(replace(single, async_op=True)))
+                for single in singles
+            ]
         work = CombinedWork(works, call.outputs())
         if call.async_op:
             return work
         work.wait()
         return None
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which asynchronous operations may begin as one.
+
+        Then their order does not matter, but none may begin before the context ends.
+        With this default each begins at once.
+        """
+        return nullcontext()
 
     def prepare(self, call: Call) -> PersistentRequest | None:
         """Return a request that repeats `call`; None where `submit` warns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allhands.backends.lookup import look_up
-from allhands.backends.registry import Backend
+from allhands.backends.registry import Backend, get_default_backend_for_device
 
 __all__ = ["BackendConfig"]
 
@@ -32,7 +32,8 @@ class BackendConfig:
         if ":" in name:
             self._parse(name)
         elif name == Backend.UNDEFINED:
-            for device, default in Backend.default_device_backend_map.items():
+            for device in Backend.default_device_backend_map:
+                default = get_default_backend_for_device(device)
                 self.device_backend_map[device] = Backend(default)
         else:
             look_up(name)

@@ -36,6 +36,19 @@ class FollowedWork(Work):
         self._error: BaseException | None = None
         work.add_done_callback(self._try_to_end)
 
+    @property
+    def timeout(self) -> timedelta:
+        """See `Work.timeout`."""
+        return self._work.timeout
+
+    def source_rank(self) -> int:
+        """See `Work.source_rank`."""
+        return self._work.source_rank()
+
+    def envelope(self) -> tuple[int, int, int]:
+        """See `Work.envelope`."""
+        return self._work.envelope()
+
     def wait_for(self, timeout: timedelta | None) -> None:
         """See `Work.wait_for`.
 

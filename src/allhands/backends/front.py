@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +24,10 @@ class FrontCommunicator(Communicator):
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`."""
         return self.communicator.submit(call)
+
+    def together(self) -> AbstractContextManager[None]:
+        """See `Communicator.together`."""
+        return self.communicator.together()
 
     def empty_shared(
         self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None

@@ -17,6 +17,7 @@ from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.gloo_library import why_no_gloo
 from allhands.backends.gloo_work import GlooMessage, GlooRequest
 from allhands.backends.polled import FIRST_OWN_TAG
+from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, Subject
 from allhands.backends.watched import WatchedCommunicator, meet, met
 from allhands.errors import DistBackendError
@@ -57,7 +58,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     return made
 
 
-class GlooCommunicator(WatchedCommunicator):
+class GlooCommunicator(WatchedCommunicator, PolledRows):
     """One rank's end of a group; thread-safe."""
 
     library_error: type[Exception] = RuntimeError

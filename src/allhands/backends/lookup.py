@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allhands.backends.gloo_library import why_no_gloo
+from allhands.backends.nccl_library import why_no_nccl
 from allhands.backends.offers import ENTRY_POINTS, Offer, offers, why_no_offer
 from allhands.backends.registry import ABSENT, Backend, engine_of
 from allhands.backends.xccl_library import why_no_xccl
@@ -10,7 +11,10 @@ from allhands.rendezvous.mpi_library import why_no_mpi_library
 
 __all__ = ["look_up", "why_not"]
 
-_LIBRARIES = {"mpi": why_no_mpi_library, "gloo": why_no_gloo, "xccl": why_no_xccl}
+_LIBRARIES = {
+    **{"mpi": why_no_mpi_library, "gloo": why_no_gloo, "xccl": why_no_xccl},
+    "nccl": why_no_nccl,
+}
 
 
 def look_up(name: str) -> None:
@@ -58,7 +62,7 @@ def _unknown(name: str, found: list[Offer]) -> str:
     here = [_described(known) for known, reason in reasons.items() if not reason]
     here += [f"{o.name} (of {o.package})" for o in found if o.name not in known]
     missing = [f"{known} ({reason})" for known, reason in reasons.items() if reason]
-    missing += [f"{', '.join(ABSENT)} (allhands has no adapters for them yet)"]
+    missing += [f"{', '.join(ABSENT)} (allhands has no adapter for it yet)"]
     close = get_close_matches(name, [*known, *(offer.name for offer in found)], n=1)
     guess = f", did you mean {close[0]!r}?" if close else "."
     return (

@@ -23,11 +23,8 @@ from allhands.backends.mpi_meeting import Place, meet
 from allhands.backends.mpi_memory import any_message, message
 from allhands.backends.mpi_plain import PlainReductions
 from allhands.backends.mpi_receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
-from allhands.backends.polled import (
-    FIRST_OWN_TAG,
-    PolledCommunicator,
-    refuse_options,
-)
+from allhands.backends.polled import FIRST_OWN_TAG, refuse_options
+from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, PolledWork, Subject
 from allhands.backends.rows import as_row, pack, unpack
 from allhands.backends.work import Work
@@ -59,7 +56,7 @@ _FIRST_TESTS = 200
 """How often a collective is tested for its end, in some 25 us, before other work."""
 
 
-class MpiCommunicator(PolledCommunicator):
+class MpiCommunicator(PolledRows):
     """One rank's end of a group; thread-safe."""
 
     receive_type = MpiReceive

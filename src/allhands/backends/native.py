@@ -1,4 +1,4 @@
-"""The native engine, which moves CPU arrays between processes.
+"""The native engine, which moves arrays in CPU memory between processes.
 
 Processes of one host share memory; processes of different hosts are connected by TCP.
 The core's Communicator is the backend's communicator: it takes arrays and operations
@@ -8,6 +8,7 @@ if Gloo is replaced.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from allhands.arrays.sparse import SparseLibrary
 from allhands.backends import flight_memory
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.followed import FollowedWork
+from allhands.backends.staged import StagedCommunicator
 from allhands.backends.tuned import figures_folder, tuning_changes
 from allhands.backends.work import Work
 from allhands.options import NativeOptions, RedOpType, ReduceOp
@@ -77,6 +79,7 @@ class NativeCommunicator(_C.Communicator):
     """One rank's end of a group; thread-safe."""
 
     def __init__(self, options: CommunicatorOptions) -> None:
+        self._group_rank = options.group_rank
         roster = options.roster()
         ranks = options.global_ranks_in_group
         peers = [roster.identities[rank] for rank in ranks]
@@ -124,6 +127,15 @@ class NativeCommunicator(_C.Communicator):
             return FollowedWork(work, assign, [tensor])
         assign()
         return None
+
+    def together(self) -> AbstractContextManager[None]:
+        """See `Communicator.together`."""
+        return nullcontext()
+
+    @property
+    def staged(self) -> StagedCommunicator:
+        """Carries out calls with arrays on devices; the core asks for it."""
+        return StagedCommunicator(self, self._group_rank)
 
     def empty_shared(
         self, shape: tuple[int, ...], dtype: Any, timeout: timedelta | None

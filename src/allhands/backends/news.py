@@ -7,6 +7,7 @@ leaves it, so in normal operation this costs nothing. The keys are:
     aborted      why the group broke, on every rank
     left/<rank>  the collectives that it had begun when it left, and why it did, with
                  the exception that ended it
+    left         set if there is any of these, so that a look need not ask for each
     at/<rank>    the operation that it waits long for
 """
 
@@ -48,6 +49,7 @@ class GroupNews:
     def tell_left(self, num_collectives: int) -> None:
         """Note that this rank takes no further part."""
         self._tell(f"left/{self._rank}", [num_collectives, self.reason, self.cause])
+        self._tell("left", True)
 
     def look(self, title: str, subject: Subject) -> DistBackendError | None:
         """Return why the awaited operation will never end; None if nothing says so."""
@@ -55,6 +57,9 @@ class GroupNews:
         reason = self._read("aborted")
         if reason is not None:
             return DistBackendError(f"{subject}: {title}: the group broke: {reason}")
+        if self._read("left") is None:
+            self._gone_before = set()
+            return None
         left = {rank: self._read(f"left/{rank}") for rank in self._others(subject)}
         gone = {rank for rank, news in left.items() if news is not None}
         if subject.sequence:

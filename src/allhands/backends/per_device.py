@@ -6,6 +6,8 @@ to the communicator for the CPU. The object is as thread-safe as these communica
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +31,14 @@ class PerDeviceCommunicator(Communicator):
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`."""
         return self.serving(call.device()).submit(call)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """See `Communicator.together`."""
+        with ExitStack() as blocks:
+            for communicator in self._distinct:
+                blocks.enter_context(communicator.together())
+            yield
 
     def prepare(self, call: Call) -> PersistentRequest | None:
         """See `Communicator.prepare`."""

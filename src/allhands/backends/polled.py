@@ -1,9 +1,8 @@
 """PolledCommunicator: a group whose operations another library carries out.
 
-The core checks the arguments, as for the native engine. The library's non-blocking
-operations do the rest, as requests that are tested for their end (see `polled_work`).
-The library cannot say at which operation a rank is, which rank has left, or that the
-group is broken. The world's store carries this information.
+The library's non-blocking operations do the work, as requests that are tested for their
+end (see `polled_work`). The library cannot say at which operation a rank is, which rank
+has left, or that the group is broken. The world's store carries this information.
 """
 
 from __future__ import annotations
@@ -14,34 +13,29 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
-from allhands import _C
-from allhands._C import ANY_TAG, Buffer
-from allhands.arrays import Array, as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.news import GroupNews
 from allhands.backends.polled_work import (
-    Begun,
-    PolledReceive,
     PolledWork,
     Subject,
     abandon_memory,
 )
-from allhands.backends.rows import as_row, pack, row_to_write
 from allhands.backends.work import Work
 from allhands.errors import CollectiveTimeoutError, DistBackendError, DistError
-from allhands.options import RedOpType, ReduceOp, to_seconds
+from allhands.options import to_seconds
 from allhands.store import Store
 
-__all__ = ["FIRST_OWN_TAG", "PolledCommunicator", "refuse_options"]
+__all__ = [
+    *("COLLECTIVES", "FIRST_OWN_TAG", "PolledCommunicator", "refuse_options"),
+]
 
 FIRST_OWN_TAG = 1 << 31
 """The first of the tags that no program can use."""
 
-_COLLECTIVES = (
+COLLECTIVES = (
     *("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single", "broadcast"),
     *("all_gather", "all_gather_single", "gather", "gather_single", "scatter"),
     *("all_to_all", "all_to_all_single", "scan", "exscan", "barrier"),
@@ -62,14 +56,12 @@ def refuse_options(name: str, pg_options: Any) -> None:
 class PolledCommunicator(Communicator):
     """One rank's end of a group; thread-safe.
 
-    The subclass for a library defines how operations begin (`_begin`, `_start_send`,
-    `_start_recv`), and `_free`, `library_error` and `library_failed`.
+    The subclass for a library defines how operations begin (`_prepared`), and `_free`,
+    `library_error` and `library_failed`.
     """
 
     library_error: type[Exception]
     """The exception that the library raises."""
-    receive_type: type[PolledReceive] = PolledReceive
-    """The class of works for `_start_recv`."""
 
     def __init__(
         self,
@@ -93,18 +85,11 @@ class PolledCommunicator(Communicator):
         """Return the error for an error of the library, with its text."""
 
     @abstractmethod
-    def _begin(
-        self, checked: _C.CheckedCall, op: RedOpType | ReduceOp, limit: float
-    ) -> Begun:
-        """Let the library begin a collective."""
+    def _prepared(self, call: Call) -> Callable[[Call, float], PolledWork] | None:
+        """Return what lets the library begin `call` within a limit in seconds.
 
-    @abstractmethod
-    def _start_send(self, row: Buffer, peer: int, tag: int) -> Any:
-        """Let the library begin to send; return the request."""
-
-    @abstractmethod
-    def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> Any:
-        """Let the library begin to receive. `peer` None means any source."""
+        It raises if an argument is wrong. None: there is no such operation.
+        """
 
     @abstractmethod
     def _free(self, is_whole: bool) -> None:
@@ -112,16 +97,9 @@ class PolledCommunicator(Communicator):
 
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`."""
-        if call.op in _COLLECTIVES:
-            checked = _C.CheckedCall(call, self.rank, self.size)
-            start: Callable[[Call, float], PolledWork] = partial(
-                self._collective, checked
-            )
-        else:
-            message = self._messages().get(call.op)
-            if message is None:
-                return super().submit(call)
-            start = message
+        start = self._prepared(call)
+        if start is None:
+            return super().submit(call)
         limit = to_seconds(self._timeout if call.timeout is None else call.timeout)
         with self.lock:
             self._check_whole(call.op)
@@ -199,49 +177,6 @@ class PolledCommunicator(Communicator):
             self._note_interrupted(error, call.op, call.peer)
             raise
 
-    def all_reduce(
-        self,
-        tensor: Array,
-        op: RedOpType | ReduceOp,
-        timeout: timedelta | None,
-        async_op: bool,
-    ) -> Work | None:
-        """See `Communicator.all_reduce`. A plain array takes a shorter way."""
-        limit = self._timeout if timeout is None else timeout
-        start = None if async_op else self._plain_all_reduce(tensor, op, limit)
-        if start is None:
-            return super().all_reduce(tensor, op, timeout, async_op)
-        self._run_plain("all_reduce", start, limit)
-        return None
-
-    def _plain_all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: timedelta
-    ) -> Callable[[], Any] | None:
-        """Return what `_run_plain` runs, if the library reduces `tensor` as it is."""
-        return None
-
-    def _run_plain(self, op: str, start: Callable[[], Any], timeout: timedelta) -> None:
-        """Run a collective that needs nothing of this package but a wait.
-
-        `start` begins it and waits a moment for its end. It returns the request, or
-        None if the collective has ended. Only a longer wait needs a Work.
-        """
-        with self.lock:
-            self._check_whole(op)
-            self._num_collectives += 1
-            try:
-                request = start()
-                if request is None:
-                    return
-                begun = Begun([request], lambda: None, start)  # that has the memory
-                subject = Subject(op, self._num_collectives)
-                work = PolledWork(self, subject, begun, to_seconds(timeout), [])
-                self._pending.add(work)
-            except BaseException as error:
-                self._note_interrupted(error, op, breaks=True)
-                raise
-        self._finish(work)
-
     def _note_interrupted(
         self,
         error: BaseException,
@@ -258,7 +193,7 @@ class PolledCommunicator(Communicator):
         """
         if isinstance(error, _REFUSALS):
             return
-        sequence = self._num_collectives if op in _COLLECTIVES else 0
+        sequence = self._num_collectives if op in COLLECTIVES else 0
         subject = Subject(op, sequence, peer)
         if isinstance(error, self.library_error):
             failure = self.library_failed(subject, error)
@@ -267,10 +202,6 @@ class PolledCommunicator(Communicator):
             raise failure from error
         abandon_memory(error)  # Ctrl-C: the library may have begun
         self._abort_interrupted(subject, error)
-
-    def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
-        """Return the functions that start the message operations of this library."""
-        return {"send": self._send, "recv": self._recv}
 
     def _abort_interrupted(self, subject: Subject, error: BaseException) -> str:
         """Break the group for the others; return the reason, for this rank."""
@@ -311,34 +242,3 @@ class PolledCommunicator(Communicator):
         while self._advance_all() and time.monotonic() < end:
             time.sleep(0.0002)
         return [work.subject for work in self._pending if work.subject.op == "send"]
-
-    def _collective(
-        self, checked: _C.CheckedCall, call: Call, limit: float
-    ) -> PolledWork:
-        self._num_collectives += 1
-        subject = Subject(call.op, self._num_collectives)
-        begun = self._begin(checked, call.reduce_op, limit)
-        return PolledWork(self, subject, begun, limit, checked.written)
-
-    def _send(self, call: Call, limit: float) -> PolledWork:
-        buffer = as_buffer(call.input, writable=False)
-        row = as_row([buffer]) or pack([buffer])
-        assert call.peer is not None, "a message is sent to one rank"
-        request = self._start_send(row, call.peer, call.tag)
-        subject = Subject("send", 0, call.peer, f" to rank {call.peer}, tag {call.tag}")
-        begun = Begun([request], lambda: None, (row, call.input))
-        return PolledWork(self, subject, begun, limit, [call.input])
-
-    def _recv(self, call: Call, limit: float) -> PolledWork:
-        buffer = as_buffer(call.output, writable=True)
-        row, end = row_to_write([buffer])
-        request = self._start_recv(row, call.peer, call.tag)
-        begun = Begun([request], end, (row, buffer, call.output))
-        subject = self._awaited("recv", call)
-        return self.receive_type(self, subject, begun, limit, [call.output])
-
-    def _awaited(self, op: str, call: Call) -> Subject:
-        """Describe a message to this rank, for a receive or a probe."""
-        who = "any rank" if call.peer is None else f"rank {call.peer}"
-        tag = "any tag" if call.tag == ANY_TAG else f"tag {call.tag}"
-        return Subject(op, 0, call.peer, f" from {who}, {tag}")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
+from allhands.backends.nccl_library import why_not_found
 
 __all__ = [
     "ABSENT",
@@ -30,17 +31,16 @@ _MODULES = {
     "native": "allhands.backends.native",
     "gloo": "allhands.backends.gloo",
     "mpi": "allhands.backends.mpi",
+    "nccl": "allhands.backends.nccl",
     "xccl": "allhands.backends.xccl",
     "fake": "allhands.backends.fake",
 }
 
 ABSENT = {
-    name: (
-        f"Distributed package doesn't have {name.upper()} built in: allhands has no "
-        f"adapter for {library} yet, whether it is installed or not; use "
-        f'backend="native", which serves CPU arrays'
+    "ucc": (
+        "Distributed package doesn't have UCC built in: allhands has no adapter for "
+        'libucc.so yet, whether it is installed or not; use backend="native"'
     )
-    for name, library in (("nccl", "NCCL"), ("ucc", "UCC (libucc.so)"))
 }
 """The backends without an adapter, with the error text."""
 
@@ -69,9 +69,9 @@ class Backend(str):
     backend_list: ClassVar[list[str]] = [
         *(UNDEFINED, NATIVE, GLOO, NCCL, XCCL, UCC, MPI, FAKE)
     ]
-    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": NATIVE}
+    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": NATIVE, "cuda": NCCL}
     backend_capability: ClassVar[dict[str, list[str]]] = {
-        NATIVE: ["cpu"],
+        NATIVE: ["cpu", "cuda"],
         GLOO: ["cpu", "cuda"],
         NCCL: ["cuda"],
         XCCL: ["cpu"],
@@ -185,7 +185,8 @@ def engine_of(name: str) -> str:
 def get_default_backend_for_device(device: Any) -> str:
     """Return the backend that serves `device` in a group made without a backend.
 
-    `device` is a type or name ("cpu", "cuda:1") or a `torch.device`.
+    `device` is a type or name ("cpu", "cuda:1") or a `torch.device`. For "cuda" it is
+    "nccl" if NVIDIA's bindings and a driver are installed, else "native".
 
     Raises:
         ValueError: no backend does.
@@ -197,7 +198,9 @@ def get_default_backend_for_device(device: Any) -> str:
     """
     kind = str(device).partition(":")[0]
     try:
-        return Backend.default_device_backend_map[kind]
+        default = Backend.default_device_backend_map[kind]
+        is_missing = default == Backend.NCCL and why_not_found()
+        return Backend.NATIVE if is_missing else default
     except KeyError:
         known = ", ".join(Backend.default_device_backend_map)
         raise ValueError(

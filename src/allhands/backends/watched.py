@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.gathering import await_members
 from allhands.backends.polled import PolledCommunicator, refuse_options
 from allhands.backends.polled_work import Subject
-from allhands.errors import DistBackendError, RankFailedError
+from allhands.backends.threaded_request import ThreadedRequest
+from allhands.errors import DistBackendError, DistError, RankFailedError
 from allhands.rendezvous.identity import is_alive
 from allhands.store import PrefixStore, Store
 
-__all__ = ["WatchedCommunicator", "meet", "met"]
+__all__ = ["WatchedCommunicator", "meet", "met", "store_of"]
+
+_LOOK = 0.25
+"""Seconds between two checks for members that died while the library connects them."""
 
 
-def _store_of(name: str, options: CommunicatorOptions) -> Store:
+def store_of(name: str, options: CommunicatorOptions) -> Store:
     """Return a store for one group of the backend `name`, which nothing else uses."""
     ranks = options.global_ranks_in_group
     token = options.roster().token_for(name, ranks, options.num_alike).hex()
@@ -37,7 +42,7 @@ def met(
     refuse_options(name, pg_options)
     if problem:
         raise RuntimeError(f"backend {name!r}: {problem}")
-    store = _store_of(library, options)
+    store = store_of(library, options)
     meet("here", store, options, name)
     return store
 
@@ -74,6 +79,33 @@ class WatchedCommunicator(PolledCommunicator):
         dead = self._dead() if told is None else []
         is_needed = bool(subject.sequence) or subject.peer in dead
         return self._died(subject, dead) if dead and is_needed else told
+
+    def _await_thread(
+        self,
+        request: ThreadedRequest,
+        subject: Subject,
+        limit: float,
+        late: Callable[[], DistError],
+    ) -> None:
+        """Wait while a thread lets the library connect members.
+
+        Raises:
+            RankFailedError: a member died meanwhile.
+            DistError: what `late` returns, when the limit in seconds is over.
+            Exception: what the library has raised.
+        """
+        start = time.monotonic()
+        look_at = start + _LOOK
+        while not request.Test():
+            request.block()
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = now + _LOOK
+                dead = self._dead()
+                if dead:
+                    raise self._died(subject, dead)
+            if now - start >= limit:
+                raise late()
 
     def _died(self, subject: Subject, dead: list[int]) -> RankFailedError:
         pids = ", ".join(

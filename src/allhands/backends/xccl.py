@@ -13,20 +13,19 @@ import time
 from typing import Any, NoReturn
 
 from allhands._C import Buffer, CheckedCall
+from allhands.backends.call_thread import CallThread
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, Subject
 from allhands.backends.watched import WatchedCommunicator, met
 from allhands.backends.xccl_collectives import XcclCollective
 from allhands.backends.xccl_library import OneCclError, load, why_not_found
-from allhands.backends.xccl_thread import XcclThread
 from allhands.errors import DistBackendError, DistStoreError
 from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.store import Store
 
 __all__ = ["XcclCommunicator", "create"]
 
-_LOOK = 0.25
-"""Seconds between two checks for members that died while the group is made."""
 _LONGEST_FREE = 5.0
 """Seconds that a rank waits for oneCCL to give back what a group has taken."""
 
@@ -45,7 +44,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     return XcclCommunicator(store, options)
 
 
-class XcclCommunicator(WatchedCommunicator):
+class XcclCommunicator(WatchedCommunicator, PolledRows):
     """One rank's end of a group; thread-safe."""
 
     library_error: type[Exception] = OneCclError
@@ -53,7 +52,7 @@ class XcclCommunicator(WatchedCommunicator):
     def __init__(self, store: Store, options: CommunicatorOptions) -> None:
         super().__init__(store, options)
         self._library = load()
-        self._thread = XcclThread()
+        self._thread = CallThread("xccl")
         self._comm = ctypes.c_void_p()
         self._connect(store, to_seconds(options.timeout))
 
@@ -66,23 +65,12 @@ class XcclCommunicator(WatchedCommunicator):
                 store.set("id", self._library.unique_id())
             self._comm = self._library.join(self.size, store.get("id"), self.rank)
 
-        request = self._thread.start(join)
-        start = time.monotonic()
-        look_at = start + _LOOK
+        late = DistStoreError(
+            f"{subject}: {self.title} waited {limit:g} s (its timeout) for oneCCL to "
+            f"connect {self.size} ranks: timed out"
+        )
         try:
-            while not request.Test():
-                request.block()
-                now = time.monotonic()
-                if now >= look_at:
-                    look_at = now + _LOOK
-                    dead = self._dead()
-                    if dead:
-                        raise self._died(subject, dead)
-                if now - start >= limit:
-                    raise DistStoreError(
-                        f"{subject}: {self.title} waited {limit:g} s (its timeout) "
-                        f"for oneCCL to connect {self.size} ranks: timed out"
-                    )
+            self._await_thread(self._thread.start(join), subject, limit, lambda: late)
         except OneCclError as error:
             raise self.library_failed(subject, error) from error
 

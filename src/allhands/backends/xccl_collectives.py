@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from allhands._C import Buffer, CheckedCall, DType
+from allhands.backends.call_thread import CallThread
 from allhands.backends.polled_collectives import PolledCollective
 from allhands.backends.polled_work import Begun
 from allhands.backends.reduction import Reduction
 from allhands.backends.rows import memory_of, scratch, slices, unpack, values
 from allhands.backends.threaded_request import ThreadedRequest
 from allhands.backends.xccl_library import OneCclLibrary
-from allhands.backends.xccl_thread import XcclThread
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = ["XcclCollective"]
@@ -42,7 +42,7 @@ class XcclCollective(PolledCollective):
     def __init__(
         self,
         library: OneCclLibrary,
-        thread: XcclThread,
+        thread: CallThread,
         comm: ctypes.c_void_p,
         checked: CheckedCall,
         op: RedOpType | ReduceOp,

@@ -149,6 +149,7 @@ def add_group(
             num_alike=num_alike,
             roster=home.roster,
             world_ranks=members if union is None else (),
+            device_id=device_id,
             reduce_order=reduce_order,
         ),
         BackendConfig(backend),

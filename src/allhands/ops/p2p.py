@@ -417,8 +417,9 @@ def batch_isend_irecv(
         return []
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
-    member_of(p2p_op_list[0].group)  # raises if the group was destroyed
-    return [op.start(timeout) for op in p2p_op_list]
+    member = member_of(p2p_op_list[0].group)  # raises if the group was destroyed
+    with member.communicator.together():
+        return [op.start(timeout) for op in p2p_op_list]
 
 
 def _look(

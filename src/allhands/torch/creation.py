@@ -14,7 +14,7 @@ from allhands import settings
 from allhands.groups.making import hashed
 from allhands.options import NativeOptions
 from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
-from allhands.torch.identity import NAME
+from allhands.torch.identity import DEVICES, NAME
 from allhands.torch.native_group import AllhandsProcessGroup
 
 __all__ = ["create"]
@@ -34,8 +34,8 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
 
     Raises:
         TypeError: the `pg_options` are not `NativeOptions`.
-        ValueError: the backend is to serve another device than the CPU, or the rank
-            does not exist.
+        ValueError: the backend is to serve another device than the CPU and GPUs of
+            CUDA, or the rank does not exist.
         RuntimeError: there are other backends, and this torch cannot combine them.
     """
     if not isinstance(pg_options, NativeOptions | None):
@@ -61,7 +61,7 @@ def create(options: Any, pg_options: Any) -> AllhandsProcessGroup | AllhandsBack
         options.global_ranks_in_group or range(size),
     )
     is_recorded = CAN_BE_MADE and os.environ.get(_RECORDER, "0") != "0"
-    if len(backends) > 1 or is_recorded:
+    if _has_others(backends) or is_recorded:
         # torch names only its own group around it
         group._set_group_name(options.group_id)
         return AllhandsBackend.for_torch(group)
@@ -94,16 +94,20 @@ def _warn_of_untested_torch() -> None:
 def _check(backends: dict[str, str]) -> None:
     asked = ",".join(f"{device}:{name}" for device, name in backends.items())
     devices = [device for device, name in backends.items() if name == NAME]
-    if devices != ["cpu"]:
+    if not set(devices) <= set(DEVICES):
         raise ValueError(
-            f"backend {asked!r}: {NAME!r} serves the tensors of device 'cpu' only"
+            f"backend {asked!r}: {NAME!r} serves the tensors of devices "
+            f"{' and '.join(map(repr, DEVICES))} only"
         )
-    if len(backends) > 1 and not CAN_BE_MADE:
+    if _has_others(backends) and not CAN_BE_MADE:
         raise RuntimeError(
             f"backend {asked!r}: torch {torch.__version__} cannot combine a backend "
-            f"that is made in Python with others, torch 2.14 can; for CPU tensors "
-            f"alone: {NAME!r}"
+            f"that is made in Python with others, torch 2.14 can; alone: {NAME!r}"
         )
+
+
+def _has_others(backends: dict[str, str]) -> bool:
+    return set(backends.values()) != {NAME}
 
 
 def _backends_by_device() -> dict[str, str]:

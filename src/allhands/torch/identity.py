@@ -10,14 +10,16 @@ import torch.distributed
 from allhands.torch.backend import CAN_BE_MADE, AllhandsBackend
 from allhands.torch.uncompiled import uncompiled
 
-__all__ = ["NAME", "GroupIdentity"]
+__all__ = ["DEVICES", "NAME", "GroupIdentity"]
 
 NAME = "allhands"
+DEVICES = "cpu", "cuda"
+"""The types of devices whose tensors a group takes; the engine copies those on GPUs."""
 
 
 @uncompiled
 class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
-    """A group with its store, its names, and the device that it serves.
+    """A group with its store, its names, and the devices that it serves.
 
     The methods have the names that torch's Python or C++ code calls.
 
@@ -33,23 +35,24 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
         self._group_name = ""
         self._group_desc = "undefined"
 
-    def _register_cpu(self) -> None:
-        """Register a backend for CPU tensors, if this torch accepts one."""
+    def _register_devices(self) -> None:
+        """Register a backend for each type of device, if this torch accepts one."""
         if CAN_BE_MADE:  # it must not hold the group, which holds it
             self._backend = AllhandsBackend(weakref.proxy(self))
             kind = torch.distributed.ProcessGroup.BackendType.CUSTOM
             self._set_default_backend(kind)
-            self._register_backend(torch.device("cpu"), kind, self._backend)
+            for device in DEVICES:
+                self._register_backend(torch.device(device), kind, self._backend)
 
     if not CAN_BE_MADE:
-        _device_types = property(lambda _: [torch.device("cpu")])
+        _device_types = property(lambda _: [*map(torch.device, DEVICES)])
 
         def _get_backend(self, device: torch.device) -> GroupIdentity:
-            """Return this group for CPU tensors."""
-            if torch.device(device).type != "cpu":
+            """Return this group."""
+            if torch.device(device).type not in DEVICES:
                 raise RuntimeError(
                     f"group {self._group_name!r} has no backend for tensors of device "
-                    f"{str(device)!r}: {NAME!r} serves 'cpu' only"
+                    f"{str(device)!r}: {NAME!r} serves {' and '.join(DEVICES)} only"
                 )
             return self
 

@@ -48,7 +48,7 @@ __all__ = ["AllhandsProcessGroup"]
 
 @uncompiled
 class AllhandsProcessGroup(ParentGroup):
-    """A process group of torch on the native engine, for CPU tensors.
+    """A process group of torch on the native engine.
 
     The members meet in `store` when the group gets its name, which torch sets last.
     Ranks are ranks of the group. Any thread may use the group if the members agree on
@@ -85,7 +85,7 @@ class AllhandsProcessGroup(ParentGroup):
         self._guest: Guest | None = None
         self._blocks = threading.local()
         self._num_blocks = 0
-        self._register_cpu()
+        self._register_devices()
 
     def allreduce(
         self,

@@ -6,18 +6,47 @@ from types import SimpleNamespace
 import pytest
 
 import allhands as dist
-from allhands.backends import gloo_library, xccl_library
+from allhands.backends import gloo_library, nccl_library, registry, xccl_library
 from allhands.backends.lookup import why_not
 
 
-@pytest.mark.parametrize("name", ["nccl", "ucc"])
-def test_absent_backends_say_what_to_use(name):
+def test_absent_backends_say_what_to_use():
     store = dist.HashStore()
-    with pytest.raises(RuntimeError, match=f'have {name.upper()} built in.*"native"'):
-        dist.init_process_group(name, store=store, rank=0, world_size=1)
+    with pytest.raises(RuntimeError, match=r'have UCC built in.*"native"'):
+        dist.init_process_group("ucc", store=store, rank=0, world_size=1)
     assert not dist.is_initialized()
-    assert not dist.is_backend_available(name)
-    assert not getattr(dist, f"is_{name}_available")()
+    assert not dist.is_backend_available("ucc")
+    assert not dist.is_ucc_available()
+
+
+@pytest.mark.parametrize(
+    ("bindings", "problem"),
+    [(None, r"pip install 'nccl4py\[cu13\]'"), ("there", "no CUDA driver")],
+)
+def test_nccl_that_is_not_found_says_how_to_get_it(bindings, problem, monkeypatch):
+    monkeypatch.setattr(nccl_library, "find_spec", lambda name: bindings)
+    monkeypatch.setattr(nccl_library, "_DRIVER", "libno_such_driver.so.1")
+    with pytest.raises(RuntimeError, match=f"backend 'nccl': .*{problem}.*native"):
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    assert not dist.is_initialized()
+    assert not dist.is_nccl_available()
+    assert dist.get_default_backend_for_device("cuda:1") == "native"
+    assert str(dist.BackendConfig("undefined")) == "cpu:native,cuda:native"
+
+
+def test_nccl_that_is_found_serves_gpus_by_default(monkeypatch):
+    monkeypatch.setattr(registry, "why_not_found", lambda: "")
+    assert dist.get_default_backend_for_device("cuda") == "nccl"
+    assert str(dist.BackendConfig("undefined")) == "cpu:native,cuda:nccl"
+
+
+def test_nccl_that_does_not_work_says_why(monkeypatch):
+    monkeypatch.setattr(nccl_library, "why_not_found", lambda: "")
+    monkeypatch.setattr(nccl_library, "_tried", lambda: "CUDA's driver finds no GPU")
+    assert "cannot be used: CUDA's driver finds no GPU." in why_not("nccl")
+    monkeypatch.setattr(nccl_library, "_tried", lambda: "NCCL 2.32.3, 1 GPU(s)")
+    assert why_not("nccl") == ""
+    assert nccl_library.nccl_version() == "NCCL 2.32.3, 1 GPU(s)"
 
 
 def test_oneccl_that_is_not_found_says_how_to_get_it(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ from allhands.backends.config import BackendConfig
 @pytest.mark.parametrize(
     ("text", "config"),
     [
-        ("undefined", "cpu:native"),
-        ("native", "cpu:native"),
+        ("undefined", "cpu:native,cuda:native"),
+        ("native", "cpu:native,cuda:native"),
         ("GLOO", "cpu:gloo,cuda:gloo"),
         ("cpu:native,cuda:nccl", "cpu:native,cuda:nccl"),
         ("cpu:gloo", "cpu:gloo"),

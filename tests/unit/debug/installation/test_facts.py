@@ -30,7 +30,7 @@ def test_backends_say_what_they_are_made_of_or_why_they_are_not_there(
     assert backends["native"]["of"] == f"allhands {dist.__version__}"
     assert not backends["gloo"]["is_available"]
     assert "pip install torch" in backends["gloo"]["why"]
-    assert 'use backend="native"' in backends["nccl"]["why"]
+    assert 'use backend="native"' in backends["ucc"]["why"]
     assert facts["arrays"]["numpy"] == np.__version__
     monkeypatch.setenv("ALLHANDS_REPLACE_GLOO", "1")
     [gloo] = [b for b in described(capsys)["backends"] if b["name"] == "gloo"]
