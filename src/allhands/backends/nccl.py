@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -92,8 +92,6 @@ class NcclCommunicator(WatchedCommunicator):
         super().__init__(store, options)
         self._own_lock = threading.RLock()
         self.lock = self._own_lock
-        self._nccl = nccl_library.load()
-        self.library_error = self._nccl.NCCLError
         self._store = store
         self._given = given
         self._bound = _number_of(options.device_id)
@@ -107,6 +105,12 @@ class NcclCommunicator(WatchedCommunicator):
         self._is_for_host = given.blocking_wait
         if self._is_for_host is None:
             self._is_for_host = os.environ.get(_BLOCKING_WAIT, "0") == "1"
+
+    @cached_property
+    def library_error(self) -> type[Exception]:  # type: ignore[override]
+        """See `PolledGroup.library_error`; a group that is not used loads no NCCL."""
+        error: type[Exception] = nccl_library.load().NCCLError
+        return error
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -60,12 +60,14 @@ class PolledGroup(Protocol):
     """The methods of a group that a Work needs."""
 
     lock: AbstractContextManager[Any]
-    library_error: type[Exception]
-    """The exception that the library raises."""
     title: str
     """Names this rank and its group: "rank 1 (this process) of group '0'"."""
     failure: DistBackendError | None
     """The error that broke the group."""
+
+    @property
+    def library_error(self) -> type[Exception]:
+        """The exception that the library raises."""
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """Return the error for an error of the library, with its text."""
