@@ -50,7 +50,7 @@ $(VENV)/lint: $(VENV)/tools
 	touch $@
 
 test: $(VENV)/test native
-	$(BIN)/python -m pytest -n 3 --ignore tests/torch --ignore tests/engines
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/torch --ignore tests/engines
 
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
