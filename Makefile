@@ -16,7 +16,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 2
+CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel 4
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # thousands of processes would compile the package anew
 
