@@ -110,7 +110,9 @@ docs: $(VENV)/docs
 	ln -s $(addprefix ../../,README.md CHANGELOG.md docs examples benchmarks) build/pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: lint types stubs sanitizers docs
+# What is alone on a CPU for long goes beside the rest.
+check: $(VENV)/lint $(VENV)/built $(VENV)/docs
+	+$(MAKE) --jobs 2 --output-sync sanitizers lint types stubs docs
 
 lint: $(VENV)/lint
 	$(BIN)/ruff format --check
@@ -148,7 +150,10 @@ SANITIZE_plain :=
 SANITIZE_asan := address,undefined
 SANITIZE_tsan := thread
 native: native-plain
-sanitizers: native-asan native-tsan
+# One after the other, whatever runs beside them: a build takes all CPUs, and tests want some.
+sanitizers:
+	+$(MAKE) native-asan
+	+$(MAKE) native-tsan
 
 mutants: $(VENV)/test
 	$(PIP) install --group mutants
