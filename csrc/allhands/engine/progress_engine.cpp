@@ -31,10 +31,10 @@ ProgressEngine::ProgressEngine(std::unique_ptr<Transport> transport,
       tuning_(tuning),
       group_(std::move(group)),
       late_notice_(late_notice),
+      waiting_(group_.num_waiting != nullptr ? *group_.num_waiting : own_waiting_),
       endpoint_(*transport_, members_, tuning_),
       watch_(*transport_, members_, group_.failure),
       is_told_(static_cast<std::size_t>(members.size())),
-      waiting_(group_.num_waiting != nullptr ? *group_.num_waiting : own_waiting_),
       thread_([this] { return waiting_.load(std::memory_order_relaxed) != 0; },
               [this] { turn(); }) {}
 

@@ -130,6 +130,8 @@ class Connection final : private FrameSink {
   // The number of calls of beat() in a row since something came, over whatever socket:
   // a new socket proves nothing unless something comes over it.
   unsigned silent_beats() const { return silent_beats_; }
+  // Counts anew.
+  void forget_silence() { silent_beats_ = 0; }
   // How often program threads have read the connection.
   std::uint64_t num_drives() const { return drives_.load(std::memory_order_relaxed); }
   // Whether the port's thread leaves reading to program threads.

@@ -126,7 +126,7 @@ void PortLoop::run() {
     next_beat_ = Clock::now() + beat_every_;
     while (!is_stopping_.load(std::memory_order_relaxed)) {
       const std::span<const Readiness> all = poller_.wait(time_to_next_chore());
-      note_own_stop();
+      if (note_own_stop()) forget_silence();
       for (const Readiness& ready : all) serve(ready);
       do_chores();
     }
@@ -138,11 +138,24 @@ void PortLoop::run() {
 }
 
 // This thread wakes up for each beat. If it is this late, its beats were as late.
-void PortLoop::note_own_stop() {
+bool PortLoop::note_own_stop() {
   const auto now = Clock::now();
-  if (now - next_beat_ < (most_beats_ - 2) * beat_every_) return;
+  if (now - next_beat_ < (most_beats_ - 2) * beat_every_) return false;
   stopped_for_ = now - next_beat_;
   beats_since_stop_ = 0;
+  return true;
+}
+
+// What was doubted before a stop gets its whole time again: the attempt to reach it has
+// run out meanwhile, through no fault of the peer.
+void PortLoop::forget_silence() {
+  for (auto& [fd, open] : open_) open.connection->forget_silence();
+  std::vector<std::shared_ptr<Connection>> doubted;
+  for (const auto& [key, each] : reaching_)
+    if (each.dial && each.answering < 0 &&
+        each.connection->state() == Connection::State::Up)
+      doubted.push_back(each.connection);
+  for (const auto& connection : doubted) end_reaching(*connection);
 }
 
 std::chrono::nanoseconds PortLoop::time_to_next_chore() const {

@@ -87,7 +87,9 @@ class PortLoop final : public ConnectionOwner {
   };
 
   void run();
-  void note_own_stop();
+  // Returns whether this process was stopped.
+  bool note_own_stop();
+  void forget_silence();
   void serve(const Readiness& ready);
   std::chrono::nanoseconds time_to_next_chore() const;
   void do_chores();
