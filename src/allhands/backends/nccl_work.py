@@ -63,5 +63,7 @@ class NcclWork(PolledWork):
 
     def block_current_stream(self) -> None:  # type: ignore[override]
         """Make the current stream of the GPU wait for the operation."""
+        if self.is_for_host:
+            self.wait_for(None)
         for request in self._begun.requests:
             self.let_stream_wait(request.event)
