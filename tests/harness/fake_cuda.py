@@ -95,7 +95,9 @@ driver = SimpleNamespace(
     cuMemcpyDtoDAsync=_copy,
     cuMemcpyHtoDAsync=_copy,
     cuMemcpyDtoHAsync=_copy,
-    cuCtxGetCurrent=lambda: (0, getattr(local, "device", -1) + 1),
+    cuCtxGetCurrent=lambda: (
+        (0, local.device + 1) if hasattr(local, "device") else (3, None)
+    ),
 )
 core = SimpleNamespace(
     Device=Device, Stream=Stream, StreamOptions=lambda **options: options
@@ -306,8 +308,18 @@ def check_status(status):
         raise NCCLError(f"RemoteError ({status})")
 
 
+class NoComm:
+    """What is no communicator."""
+
+    rank = 0
+
+    def run(self, functions, stream):
+        raise NCCLError("InvalidArgument (4)")
+
+
 nccl = SimpleNamespace(
     NCCLError=NCCLError,
+    Comm=NoComm,
     Config=lambda: SimpleNamespace(ptr=0),
     ScalarResidence=SimpleNamespace(HostImmediate=1),
     get_unique_id=lambda: secrets.token_bytes(16),

@@ -1,22 +1,5 @@
-"""A pytest plugin: ranks that are threads make worlds of backend gloo.
+"""A pytest plugin: ranks that are threads make worlds of backend gloo."""
 
-What asks for another backend than the default gets it.
-"""
+from harness import thread_ranks
 
-from harness import ranks
-
-LIMIT = 20.0  # seconds: tests that fail on one rank leave the others waiting
-
-_of_any_backend = ranks.run_ranks
-
-
-def run_ranks(size, body, *, timeout=LIMIT, backend=None, init=True):
-    """See `harness.ranks.run_ranks`."""
-    chosen = "gloo" if backend in (None, "native") else backend
-    return _of_any_backend(
-        size, body, timeout=min(timeout, LIMIT), backend=chosen, init=init
-    )
-
-
-ranks.run_ranks = run_ranks
-ranks.BACKEND = "gloo"
+thread_ranks.become("gloo")

@@ -1,7 +1,7 @@
 """Jobs of `allhands run` whose ranks use GPUs; tests without a GPU skip themselves.
 
-NCCL from 2.30 on lets several ranks share a GPU if it is told so. With an older one a
-job has as many ranks as there are GPUs.
+NCCL 2.32 lets several ranks share a GPU if it is told so. With an older one a job has
+as many ranks as there are GPUs.
 """
 
 import functools
@@ -15,7 +15,7 @@ from harness.launcher import environment, launch
 
 TESTS = pathlib.Path(__file__).parents[1]
 SHARED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-_FIRST_THAT_SHARES = (2, 30)
+_FIRST_THAT_SHARES = (2, 32)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from allhands._C import Buffer
+from allhands.arrays.devices import DeviceArrayError, as_device_library
 from allhands.arrays.sparse import SparseArrayError
 
 __all__ = [
@@ -26,10 +27,12 @@ __all__ = [
     "Library",
     "SparseArrayError",
     "as_buffer",
+    "describe",
     "device_of",
     "library_of",
     "library_of_dtype",
     "load",
+    "on_host",
     "reducers",
 ]
 
@@ -93,6 +96,26 @@ def as_buffer(array: Array, *, writable: bool, name: str = "tensor") -> Buffer:
         return array
     library = _libraries.get(type(array)) or library_of(array, name)
     return library.as_buffer(array, writable)
+
+
+def describe(array: Array, *, writable: bool, name: str = "tensor") -> Buffer:
+    """Return what `as_buffer` returns, also for an array on a device.
+
+    The address may be the device's, so only those who know may read the memory.
+    """
+    try:
+        return as_buffer(array, writable=writable, name=name)
+    except DeviceArrayError:
+        return as_device_library(library_of(array)).device_memory(array, writable)
+
+
+def on_host(array: Array) -> Array:
+    """Return a copy in CPU memory of an array on a device."""
+    library = as_device_library(library_of(array))
+    copy = library.empty_on_host(array)
+    library.assign(copy, array)
+    library.synchronize(library.device_number(array))
+    return copy
 
 
 def device_of(array: Array) -> str:

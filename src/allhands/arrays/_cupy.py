@@ -109,6 +109,8 @@ def assign(array: Any, source: Any) -> None:
 
 def empty_on_host(array: Any) -> Any:
     """See `DeviceLibrary.empty_on_host`."""
+    if not array.nbytes:  # no memory to lock, and NumPy refuses such a buffer
+        return np.empty(array.shape, array.dtype)
     locked = _cupy.cuda.alloc_pinned_memory(array.nbytes)
     row = np.frombuffer(locked, array.dtype, array.size)
     return row.reshape(array.shape)

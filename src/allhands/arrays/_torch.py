@@ -240,7 +240,8 @@ def _check_storage(array: Any) -> None:
 
 
 def _refuse_device(array: Any) -> NoReturn:
-    kind = DeviceArrayError if array.is_cuda else RuntimeError
+    is_memory = array.layout is _STRIDED and not array.is_nested
+    kind = DeviceArrayError if array.is_cuda and is_memory else RuntimeError
     raise kind(
         f"No backend type associated with device type {array.device.type}: the tensor "
         f"is on {array.device}, and this call takes arrays in CPU memory; pass "

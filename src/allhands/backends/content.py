@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from allhands._C import Buffer, CheckedCall
-from allhands.arrays import Array, SparseArrayError, as_buffer, library_of
+from allhands.arrays import (
+    Array,
+    SparseArrayError,
+    as_buffer,
+    library_of,
+    on_host,
+)
+from allhands.arrays.devices import DeviceArrayError
 from allhands.backends.call import Call
 from allhands.backends.rows import memory_of, pack
 from allhands.rendezvous.ranges import in_ranges
@@ -143,6 +150,8 @@ def _shown(value: Any) -> str:
 def _memory(array: Array) -> list[Buffer]:
     try:
         return [as_buffer(array, writable=False)]
+    except DeviceArrayError:
+        return [as_buffer(on_host(array), writable=False)]
     except SparseArrayError:
         parts = library_of(array).parts_of(array)  # type: ignore[attr-defined]
         return [

@@ -137,7 +137,7 @@ class NcclCommunicator(WatchedCommunicator):
 
     def look(self, subject: Subject) -> DistBackendError | None:
         """See `PolledGroup.look`; it asks NCCL, too."""
-        for comm in self._comms.values():
+        for comm in list(self._comms.values()):
             try:
                 comm.check()
             except self.library_error as error:
@@ -155,7 +155,7 @@ class NcclCommunicator(WatchedCommunicator):
         dead = self._dead()
         if dead:
             return self._died(subject, dead)
-        told = {comm.last_error() for comm in self._comms.values()} - {""}
+        told = {comm.last_error() for comm in list(self._comms.values())} - {""}
         return DistBackendError(
             f"{subject}: {self.title}: NCCL says: {': '.join([str(error), *told])}"
         )
@@ -164,7 +164,7 @@ class NcclCommunicator(WatchedCommunicator):
         is_first = self.failure is None
         super()._break(error)
         if is_first:
-            for comm in self._comms.values():
+            for comm in list(self._comms.values()):
                 comm.abort()
 
     def _prepared(self, call: Call) -> Callable[[Call, float], PolledWork] | None:

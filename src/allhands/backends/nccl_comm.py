@@ -23,12 +23,18 @@ def current_device() -> int:
     """Return the number of the GPU that this thread uses.
 
     If it has used none, this is the GPU of its local rank.
+
+    Raises:
+        RuntimeError: there is no GPU.
     """
     from cuda.core import Device
 
     if _context():
         return int(Device().device_id)
-    return int(os.environ.get("LOCAL_RANK", "0")) % len(Device.get_all_devices())
+    num_devices = len(Device.get_all_devices())
+    if not num_devices:
+        raise RuntimeError("backend nccl: CUDA's driver finds no GPU here")
+    return int(os.environ.get("LOCAL_RANK", "0")) % num_devices
 
 
 @contextmanager
@@ -126,6 +132,8 @@ class NcclComm:
             return
         self._is_freed = True
         handle, name = self.handle, "allhands aborts NCCL"
+        # A thread between two calls of one operation gets an error from the next one.
+        self.handle = self.nccl.Comm()
         abort: Callable[[Any], None] = self.nccl.comm_abort
         # NCCL waits until the device has left its kernels.
         threading.Thread(target=abort, args=(handle,), name=name, daemon=True).start()
@@ -135,8 +143,8 @@ def _context() -> int:
     """Return the handle of this thread's context of CUDA; 0 if it has none."""
     from cuda.bindings import driver
 
-    _, context = driver.cuCtxGetCurrent()
-    return int(context)
+    code, context = driver.cuCtxGetCurrent()
+    return 0 if int(code) else int(context)  # an error: nobody has begun to use CUDA
 
 
 def _config(nccl: Any, options: NcclOptions) -> Any:

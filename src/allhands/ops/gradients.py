@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Literal, overload
 
 from allhands._C import DType
-from allhands.arrays import Array, SparseArrayError, as_buffer
+from allhands.arrays import Array, SparseArrayError, describe
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
 from allhands.backends.work import CombinedWork, Work
@@ -148,7 +148,7 @@ class _Buckets:
         """Add `array`; if the bucket of its dtype has no room, start that bucket."""
         self._arrays.append(array)
         try:
-            buffer = as_buffer(array, writable=True, name="arrays")
+            buffer = describe(array, writable=True, name="arrays")
         except SparseArrayError:  # its size differs between ranks
             self._start([array])
             return

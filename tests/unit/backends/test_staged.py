@@ -64,6 +64,18 @@ def test_the_functions_of_the_package_take_them():
     run_ranks(SIZE, body)
 
 
+def test_what_is_built_of_operations_takes_them():
+    def body(rank):
+        mine = [Hidden(np.full(n, float(rank))) for n in (3, 2)]
+        dist.average_gradients(mine)
+        assert values(mine) == [[1.0] * 3, [1.0] * 2]
+        dist.debug.check_equal({"weights": mine[0]})
+        with pytest.raises(dist.ContentMismatchError):
+            dist.debug.check_equal({"weights": Hidden(np.full(3, float(rank)))})
+
+    run_ranks(SIZE, body)
+
+
 def test_messages():
     def body(rank):
         here, there = Hidden(np.zeros(5)), 1 - rank
