@@ -2,7 +2,8 @@
 
 Jobs of Gloo, MPI, oneCCL and NCCL run it, too, with the plugins `harness.gloo_ranks`,
 `mpi_ranks`, `xccl_ranks` and `fake_nccl_ranks`; there `native` below stands for their
-communicators. What is skipped stands in `harness.contract`.
+communicators, and only `contract.IN_JOBS` are made. What is skipped stands in
+`harness.contract`.
 """
 
 from dataclasses import replace
@@ -247,7 +248,7 @@ def unlike(call, expected):
     ]
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=MAKERS if ranks.BACKEND == "native" else contract.IN_JOBS)
 def make(request):
     test = request.node.originalname
     below = None if request.param in ("fake", "documents") else ranks.BACKEND

@@ -85,8 +85,11 @@ REASONS = {
     },
 }
 REASONS["user's group that coalesces"] = REASONS["user's group"]
-UNDER_TEST = [name for name in REASONS if name not in ("gloo", "mpi", "xccl", "nccl")]
-"""The communicators with reasons that every job puts to the suite."""
+IN_JOBS = "native", "one by one"
+"""The communicators that the jobs of the libraries put to the suite.
+
+The others are the same in front of each library, or do without it.
+"""
 
 
 def why_skipped(name, test):
@@ -99,13 +102,21 @@ def why_skipped(name, test):
 
 def reasons(*names):
     """Those of these communicators and backends, as `why_skipped` has them."""
-    return {f"{name}: {reason}" for name in names for reason in REASONS[name]}
+    return {f"{name}: {reason}" for name in names for reason in REASONS.get(name, ())}
 
 
 def skips(output):
     """The reasons that pytest has printed for the tests of the suite."""
     lines = re.findall(r"^SKIPPED \[\d+\] (\S+?):\d+: (.*)$", output, re.MULTILINE)
     return {reason for path, reason in lines if path.endswith(SUITE.name)}
+
+
+def told(job):
+    """What a job of pytest has printed, without the tests that it has skipped."""
+    lines = job.stdout.splitlines()
+    return "\n".join(
+        [*(line for line in lines if "SKIPPED" not in line), job.stderr[-2000:]]
+    )
 
 
 def promises():

@@ -71,8 +71,12 @@ class XcclCommunicator(WatchedCommunicator, PolledRows):
         )
         try:
             self._await_thread(self._thread.start(join), subject, limit, lambda: late)
-        except OneCclError as error:
-            raise self.library_failed(subject, error) from error
+        except BaseException as error:
+            self._thread.start(self._give_back)  # it may connect yet
+            self._thread.stop()
+            if isinstance(error, OneCclError):
+                raise self.library_failed(subject, error) from error
+            raise
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """See `PolledGroup.library_failed`."""
@@ -97,12 +101,15 @@ class XcclCommunicator(WatchedCommunicator, PolledRows):
 
     def _free(self, is_whole: bool) -> None:
         if is_whole:
-            comm = self._comm
-            request = self._thread.start(lambda: self._library.destroy(comm))
+            request = self._thread.start(self._give_back)
             end = time.monotonic() + _LONGEST_FREE
             while not request.Test() and time.monotonic() < end:
                 request.block()
         self._thread.stop()
+
+    def _give_back(self) -> None:
+        if self._comm:
+            self._library.destroy(self._comm)
 
 
 def _refuse_messages() -> NoReturn:
