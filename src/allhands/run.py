@@ -111,7 +111,8 @@ def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
-        sys.stderr.write(f"{parser.prog}: cannot start the ranks: {error}\n")
+        why = f"{error.strerror}: {error.filename!r}" if error.filename else error
+        sys.stderr.write(f"{parser.prog}: cannot start the ranks: {why}\n")
         return 127 if error.errno == errno.ENOENT else 126
     except RuntimeError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")

@@ -6,8 +6,10 @@ import, so a program may set it before `init_process_group`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +21,7 @@ __all__ = [
     "advertise",
     "calibration",
     "check",
+    "check_all",
     "debug_server",
     "debug_token",
     "dumps",
@@ -40,6 +43,7 @@ __all__ = [
     "tls",
     "trace",
     "tuning",
+    "unknown",
 ]
 
 T = TypeVar("T")
@@ -70,7 +74,7 @@ class Setting(Generic[T]):
         except ValueError as error:
             raise ValueError(
                 f"environment variable {self.name} is {text!r}: {error}"
-            ) from error
+            ) from None
 
 
 secret = Setting(
@@ -222,11 +226,14 @@ pmi = Setting(
 )
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not seconds >= 0:
-        raise ValueError("it must be a number of seconds, 0 or more")
-    return seconds
+def _seconds(least: float, most: float, extent: str) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            if least <= (seconds := float(text)) <= most:
+                return seconds
+        raise ValueError(f"it must be a number of seconds{extent}")
+
+    return read
 
 
 log = Setting(
@@ -240,7 +247,7 @@ log = Setting(
 
 patience = Setting(
     "ALLHANDS_PATIENCE",
-    _seconds,
+    _seconds(0, math.inf, ", 0 or more"),
     10.0,
     "Seconds of waiting after which a line on stderr says for whom: in a collective or "
     "`init_process_group` by one of the ranks that have come, for a message by the "
@@ -280,16 +287,9 @@ host_id = Setting(
 )
 
 
-def _heartbeat(text: str) -> float:
-    seconds = float(text)
-    if not 0.1 <= seconds <= 86400:
-        raise ValueError("it must be a number of seconds from 0.1 to 86400")
-    return seconds
-
-
 heartbeat = Setting(
     "ALLHANDS_HEARTBEAT",
-    _heartbeat,
+    _seconds(0.1, 86400, " from 0.1 to 86400"),
     5.0,
     "Seconds without a sign of life after which a rank of another host counts as dead, "
     "also while nobody waits for it, and for which a broken connection is made anew. "
@@ -464,14 +464,30 @@ ALL: tuple[Setting[Any], ...] = (
         log,
         patience,
     ),
-    *(
-        needs_launcher,
-        pmi,
-        port_range,
-        record_length,
-        reduce_order,
-        replace_gloo,
-        store,
-    ),
-    *(tls, trace, tuning),
+    *(needs_launcher, pmi, port_range, record_length, reduce_order),
+    *(replace_gloo, store, tls, trace, tuning),
 )
+
+
+def check_all() -> None:
+    """Read every setting, so that a mistake is told before anything has begun.
+
+    Raises:
+        ValueError: the text of one is not a value of it.
+    """
+    for setting in ALL:
+        setting.get()
+
+
+def unknown() -> dict[str, str]:
+    """Return the variables that are named as settings are, and what is to be said."""
+    known = {setting.name for setting in ALL}
+    ours = sorted(name for name in os.environ if name.startswith("ALLHANDS_"))
+    return {name: _no_setting(name, known) for name in ours if name not in known}
+
+
+def _no_setting(name: str, known: set[str]) -> str:
+    from difflib import get_close_matches  # here: only mistakes need it
+
+    meant = [f"did you mean {near}?" for near in get_close_matches(name, known, 1, 0.8)]
+    return f"is no setting; {(meant or ['`allhands info` lists them'])[0]}"

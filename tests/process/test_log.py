@@ -10,7 +10,7 @@ from harness.ranks import Processes
 PAGE = (ROOT / "docs/reference/debug.md").read_text().partition("## The log")[2]
 SUBSYSTEMS = re.findall(r"^\| `([a-z]+)` \| [^`]", PAGE, re.MULTILINE)
 LINE = re.compile(r"allhands: \[rank([01])\] (\w+): (.+)")
-SAID = {  # what each level adds in the program below, without trace and page
+SAID = {  # what each level adds in the program below, without trace, page, records
     "error": set(),
     "warning": {"waiting", "faults"},
     "info": {"meeting", "groups"},
@@ -77,7 +77,7 @@ def test_the_page_has_each_level_and_subsystem():
     assert [level for _, _, level, _ in rows()] == [
         *("error", "warning", "warning", "info", "info", "debug", "trace")
     ]
-    assert {"trace", "page", *set().union(*SAID.values())} == set(SUBSYSTEMS)
+    assert {"trace", "page", "records", *set().union(*SAID.values())} == set(SUBSYSTEMS)
     for (*_, level, text), before in zip(rows()[1:], rows(), strict=False):
         if text != "the same":
             new = SAID[level] - {"operations"} or {"operations"}
@@ -139,6 +139,16 @@ def test_a_secret_is_not_said(monkeypatch, name):
     assert f"{name}=(not shown)" in found["settings"]
     assert "ALLHANDS_LOG=debug" in found["settings"]
     assert "swordfish" not in str(found)
+
+
+def test_rank_0_says_which_variable_is_no_setting(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_SECRT", "swordfish")
+    first, second = lines(monkeypatch, program="dist.all_reduce(np.ones(3))")
+    assert first == [
+        "allhands: [rank0] settings: environment variable ALLHANDS_SECRT is no "
+        "setting; did you mean ALLHANDS_SECRET?"
+    ]
+    assert second == []
 
 
 def test_the_level_may_be_set_while_the_program_runs(monkeypatch):

@@ -114,6 +114,29 @@ def test_a_record_is_whole_and_the_program_goes_on(tmp_path, case):
     assert os.listdir(records) == ["rank_0.json"]
 
 
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    text = """
+        import allhands as dist
+        dist.init_process_group()
+        raise ValueError("bad batch")
+    """
+    done = subprocess.run(
+        [sys.executable, program(tmp_path, text)],
+        env=environment(ALLHANDS_DUMPS="/dev/null/records"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 1
+    assert [
+        line for line in done.stderr.splitlines() if line.startswith("allhands: ")
+    ] == [
+        "allhands: [rank0] records: rank 0 has no record: ALLHANDS_DUMPS: "
+        "/dev/null/records: Not a directory"
+    ]
+    assert done.stderr.splitlines()[-1].endswith("ValueError: bad batch")
+
+
 def test_a_handler_that_is_not_pythons_stays(tmp_path):
     text = """
         import faulthandler, signal

@@ -126,9 +126,10 @@ def test_a_missing_program_is_one_error_before_ranks_start(tmp_path):
     done = launch("-n", "3", f"--log-dir={tmp_path}", "--redirects=3", path)
     assert done.returncode == 127
     assert done.stdout == ""
-    [line] = done.stderr.splitlines()
-    assert line.startswith("python -m allhands.run: cannot start the ranks: ")
-    assert line.endswith(f"No such file or directory: '{path}'")
+    assert done.stderr == (
+        "python -m allhands.run: cannot start the ranks: No such file or directory: "
+        f"'{path}'\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,7 +138,7 @@ def test_a_missing_module_is_one_error_before_ranks_start():
     assert done.returncode == 127
     assert done.stdout == ""
     assert done.stderr == (
-        "python -m allhands.run: cannot start the ranks: [Errno 2] No such module: "
+        "python -m allhands.run: cannot start the ranks: No such module: "
         "'no_such_module_of_anybody'\n"
     )
 
@@ -172,13 +173,31 @@ def test_a_missing_module_is_one_error_before_ranks_start():
         (["--monitor-interval=0", "x.py"], "is 0.0; want seconds, above 0"),
         (["--local-ranks-filter=0,1", "x.py"], "is '0,1'; want local ranks in [0, 1)"),
         (["--local-ranks-filter=a", "x.py"], "is 'a'; want local ranks in [0, 1)"),
-        ([], "the following arguments are required: program"),
+        ([], "the following arguments are required: program\n"),
+        (
+            ["--log-dir=/proc/none", "--tee=3", "/bin/true"],
+            "--log-dir is '/proc/none': no file can be made there: No such file or",
+        ),
+        (
+            ["--log-dir=/dev/null", "--redirects=1", "/bin/true"],
+            "--log-dir is '/dev/null': no file can be made there: File exists; want a",
+        ),
     ],
 )
 def test_wrong_options_are_said(arguments, message):
     done = launch(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_a_setting_that_cannot_be_read_is_said_before_ranks_start():
+    env = environment(ALLHANDS_PATIENCE="long")
+    done = launch("-n", "2", "--no-python", "/bin/echo", "started", env=env)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[1:] == [
+        "python -m allhands.run: error: environment variable ALLHANDS_PATIENCE is "
+        "'long': it must be a number of seconds, 0 or more"
+    ]
 
 
 @pytest.mark.parametrize(

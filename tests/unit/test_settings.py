@@ -63,6 +63,38 @@ def test_a_record_length_that_is_none_is_refused(monkeypatch, text):
         settings.record_length.get()
 
 
+@pytest.mark.parametrize("text", ["long", "0", "86401", "nan"])
+def test_a_heartbeat_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("ALLHANDS_HEARTBEAT", text)
+    told = f"ALLHANDS_HEARTBEAT is '{text}': it must be a number of seconds from 0.1 to"
+    with pytest.raises(ValueError, match=told):
+        settings.heartbeat.get()
+
+
+def test_a_mistake_is_told_before_ranks_meet(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_HEARTBEAT", "long")
+    with pytest.raises(ValueError, match="ALLHANDS_HEARTBEAT is 'long'") as caught:
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=2)
+    names = [entry.name for entry in caught.traceback]
+    assert names[1:] == ["init_process_group", "check_all", "get"]
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert not dist.is_initialized()
+
+
+def test_variables_that_are_no_settings_are_found(monkeypatch):
+    for name in settings.unknown():
+        monkeypatch.delenv(name)
+    assert settings.unknown() == {}
+    monkeypatch.setenv("ALLHANDS_PATIENSE", "3")
+    monkeypatch.setenv("ALLHANDS_ELEPHANTS", "5")
+    monkeypatch.setenv("ELEPHANTS", "5")
+    assert settings.unknown() == {
+        "ALLHANDS_PATIENSE": "is no setting; did you mean ALLHANDS_PATIENCE?",
+        "ALLHANDS_ELEPHANTS": "is no setting; `allhands info` lists them",
+    }
+
+
 def test_every_tuning_is_on_the_settings_page():
     page = SETTINGS_PAGE.read_text().partition("## Tuning")[2]
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(_C.tuning_here(2))

@@ -18,6 +18,7 @@ from allhands.rendezvous.log import LogLevel, is_said, say
 __all__ = ["OperationLog", "listen", "watch_if_asked"]
 
 _SUBSYSTEM = "operations"
+_SETTINGS = "settings"
 
 
 class OperationLog:
@@ -76,7 +77,10 @@ def _begin() -> None:
         value = os.environ.get(setting.name, "")
         shown = "(not shown)" if setting.is_secret else value
         if value:
-            say(LogLevel.DEBUG, "settings", rank, f"{setting.name}={shown}")
+            say(LogLevel.DEBUG, _SETTINGS, rank, f"{setting.name}={shown}")
+    if rank == 0:
+        for name, why in settings.unknown().items():
+            say(LogLevel.WARNING, _SETTINGS, rank, f"environment variable {name} {why}")
 
 
 def _text(operation: OperationRecord) -> str:

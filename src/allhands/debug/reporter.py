@@ -40,6 +40,7 @@ from allhands.groups.world import (
     when_this_is_a_rank,
 )
 from allhands.rendezvous.identity import Identity
+from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.roster import Roster
 
 __all__ = ["answer_already", "listen"]
@@ -126,8 +127,7 @@ class _Reporter:
         self._last_failure = weakref.ref(error) if is_of_a_group else None
         self._last_time = now
         reason = "failure" if traceback is None else "exception"
-        told = told_now(current(), reason, error, traceback)
-        write(told, _path_in(folder, told))
+        _write(told_now(current(), reason, error, traceback), folder)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Write the current state."""
@@ -164,7 +164,7 @@ class _Reporter:
             # new time shows a waiting reader that it has come.
             os.utime(path)
         else:
-            write(told, path)
+            _write(told, folder)
 
     def answer(self) -> None:
         """Answer SIGUSR2 from now on, unless the program has its own handler."""
@@ -220,9 +220,19 @@ def _given_up(world: World, processes: Sequence[Identity]) -> GivenUp | None:
     return GivenUp(world.store) if world.default and len(hosts) > 1 else None
 
 
+def _write(told: dict[str, Any], folder: str) -> None:
+    """Write a record into the folder, which is made if necessary, or say why not."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        write(told, _path_in(folder, told))
+    except OSError as error:
+        name = settings.dumps.name
+        text = f"rank {told['rank']} has no record: {name}: {folder}: {error.strerror}"
+        say(LogLevel.ERROR, "records", told["rank"], text)
+
+
 def _path_in(folder: str, told: dict[str, Any]) -> str:
-    """Return the path of a record in the folder, which is made if necessary."""
-    os.makedirs(folder, exist_ok=True)
+    """Return the path of a record in the folder."""
     return os.path.join(folder, f"rank_{told['rank']}.json")
 
 

@@ -92,7 +92,8 @@ def init_process_group(
             that (`ProcessGroup.supports_reconfigure`), so it must be False.
 
     Raises:
-        ValueError: there is a world already, or the URL or environment is incomplete.
+        ValueError: there is a world already, the URL or environment is incomplete, or
+            an environment variable has no value of its [setting](settings.md).
         DistStoreError: some ranks did not come within the limit of this rank or of rank
             0; the message names them, on every rank.
         DistNetworkError: no store was found, or it was lost after rank 0 had come.
@@ -116,6 +117,7 @@ def init_process_group(
             "trying to initialize the default process group twice! To make another "
             "world, call destroy_process_group() first"
         )
+    settings.check_all()
     limit = _limit(timeout, default_pg_timeout)
     backend = backend or Backend.UNDEFINED
     config = BackendConfig(backend)  # refuses unknown backends

@@ -69,8 +69,9 @@ class Launch:
                 does it, who has the lines then.
 
         Raises:
-            ValueError: `filters` are for a stream that `logs.tee` has on no rank, or
-                there are fewer GPUs than ranks that need one.
+            ValueError: `filters` are for a stream that `logs.tee` has on no rank, there
+                are fewer GPUs than ranks that need one, a setting in the environment
+                cannot be read, or `logs.log_dir` or `dumps` cannot be written.
             DistNetworkError: the store cannot listen at the address or port that was
                 asked for, or cannot be reached there.
             OSError: the program cannot be started.
@@ -93,6 +94,7 @@ class Launch:
             return outcome
 
     def _check(self) -> None:
+        settings.check_all()
         if self.virtual_local_rank:
             gpu_of(self.num_workers - 1, os.environ.get(VISIBLE_GPUS))
         ranks = range(self.num_workers)
@@ -191,10 +193,24 @@ def check_numbers(given: Any, spelled: Callable[[str], str]) -> None:
 
 
 def _with_folder(logs: DefaultLogsSpecs) -> DefaultLogsSpecs:
-    """Give them a folder for the files that they want, if they name none."""
-    if logs.log_dir or not (logs.redirects or logs.tee):
+    """Make the folder for the files that they want; a new one, if they name none.
+
+    Raises:
+        ValueError: no file can be made in the folder that they name.
+    """
+    if not (logs.redirects or logs.tee):
         return logs
-    return replace(logs, log_dir=tempfile.mkdtemp(prefix="allhands_"))
+    if not logs.log_dir:
+        return replace(logs, log_dir=tempfile.mkdtemp(prefix="allhands_"))
+    try:
+        os.makedirs(logs.log_dir, exist_ok=True)
+        with tempfile.TemporaryFile(dir=logs.log_dir):
+            return logs
+    except OSError as error:
+        raise ValueError(
+            f"--log-dir is {logs.log_dir!r}: no file can be made there: "
+            f"{error.strerror}; want a folder that can be written, or a new one"
+        ) from None
 
 
 def _verdict(path: str) -> str:

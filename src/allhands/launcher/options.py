@@ -57,7 +57,7 @@ def _add_program(parser: argparse.ArgumentParser) -> None:
         metavar="arguments",
         nargs=argparse.REMAINDER,
         help="all that follows is the program's",
-    )
+    ).required = False  # else the error for no program asks for arguments, too
 
 
 def _add_ranks(add: _Adder) -> None:

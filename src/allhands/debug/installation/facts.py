@@ -53,7 +53,7 @@ def describe(can_read_peers: Callable[[], bool]) -> dict[str, Any]:
         "devices": {"cpu": _C.cpu_model(), "gpus": _gpus()},
         "host": _host(can_read_peers()),
         "launcher": _launcher(),
-        "settings": [_setting(setting) for setting in settings.ALL],
+        "settings": _settings(),
     }
 
 
@@ -192,6 +192,14 @@ def _launcher() -> str:
     except ValueError as error:
         return f"unclear: {error}"
     return "nobody" if launched is None else launched.launcher
+
+
+def _settings() -> list[dict[str, Any]]:
+    strange = [
+        {"name": name, "value": "not shown", "from": "environment", "problem": why}
+        for name, why in settings.unknown().items()
+    ]
+    return [*map(_setting, settings.ALL), *strange]
 
 
 def _setting(setting: settings.Setting[Any]) -> dict[str, Any]:

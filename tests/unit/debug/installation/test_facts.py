@@ -42,6 +42,7 @@ def test_settings_say_where_they_are_from_and_secrets_stay(capsys, monkeypatch):
         monkeypatch.delenv(setting.name, raising=False)
     monkeypatch.setenv("ALLHANDS_SECRET", "hush")
     monkeypatch.setenv("ALLHANDS_PATIENCE", "long")
+    monkeypatch.setenv("ALLHANDS_SECRT", "hush")
     assert main(["info"]) == 0
     out = capsys.readouterr().out
     assert "hush" not in out
@@ -50,6 +51,8 @@ def test_settings_say_where_they_are_from_and_secrets_stay(capsys, monkeypatch):
     assert "ALLHANDS_HEARTBEAT=5.0 [default]" in lines
     [patience] = [line for line in lines if line.startswith("ALLHANDS_PATIENCE=")]
     assert patience.startswith("ALLHANDS_PATIENCE=long [environment] (environment var")
+    [strange] = [line for line in lines if line.startswith("ALLHANDS_SECRT=")]
+    assert strange.startswith("ALLHANDS_SECRT=not shown [environment] (is no setting; ")
     names = {line.partition("=")[0] for line in lines if "=" in line}
     assert {setting.name for setting in settings.ALL} <= names
 
