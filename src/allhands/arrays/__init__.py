@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from numbers import Number
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -177,10 +178,12 @@ def _find(kind: type, name: str) -> Library:
             if library.accepts(kind):
                 return library
             break  # the fallback would accept a MaskedArray and lose its mask
+    is_plain = issubclass(kind, (list, tuple, Number))
+    remedy = " numpy.array(...) makes an array of it." if is_plain else ""
     raise TypeError(
         f"Invalid function argument. Expected parameter `{name}` of an array type "
         f"(numpy.ndarray, torch.Tensor or an object with the buffer protocol), but got "
-        f"{kind} instead."
+        f"{kind} instead.{remedy}"
     )
 
 

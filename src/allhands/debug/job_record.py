@@ -38,6 +38,7 @@ def read_job(paths: Iterable[str | os.PathLike[str]]) -> JobRecord:
         ValueError: a file, which the message names, is not a record; or there are none.
         OSError: a file cannot be read.
     """
+    paths = list(paths)
     dumps: dict[int, Dump] = {}
     endings: dict[int, str] = {}
     files = [file for path in paths for file in _files(os.fspath(path))]
@@ -47,7 +48,8 @@ def read_job(paths: Iterable[str | os.PathLike[str]]) -> JobRecord:
             if before is None or before.time <= dump.time:
                 dumps[dump.rank] = dump
     if not dumps:
-        raise ValueError("there is no flight record")
+        places = ", ".join(repr(os.fspath(path)) for path in paths)
+        raise ValueError(f"there is no flight record in {places}")
     return JobRecord([dumps[rank] for rank in sorted(dumps)], endings)
 
 

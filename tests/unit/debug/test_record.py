@@ -176,6 +176,12 @@ def test_a_file_that_is_no_record_is_named(tmp_path, capsys, text, problem):
     assert problem in error
 
 
+def test_a_folder_without_records_is_named(tmp_path, capsys):
+    assert command.main([str(tmp_path)]) == 2
+    told = f"allhands debug: there is no flight record in '{tmp_path}'\n"
+    assert capsys.readouterr().err == told
+
+
 def test_the_command_names_what_is_wrong(tmp_path, capsys):
     def body(rank):
         if rank != 1:

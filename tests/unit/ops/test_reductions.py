@@ -66,6 +66,19 @@ def test_reduce_scatter_refuses():
             (one, [one, np.zeros(1, "f4")], ValueError, "found float64 and float32"),
             (one, [one, 5], TypeError, "parameter `input_list` of an array type"),
             (5, [one, one], TypeError, "Expected parameter `output` of an array type"),
+            (
+                np.float64(5),
+                [one, one],
+                TypeError,
+                r"numpy.array\(...\) makes an",
+            ),
+            (
+                [5.0],
+                [one, one],
+                TypeError,
+                r"'list'> instead. numpy.array\(",
+            ),
+            (None, [one, one], TypeError, "'NoneType'> instead.$"),
             (np.zeros(3), [one, one], ValueError, "has 3 elements, expected 1"),
         ]:
             with pytest.raises(error, match=message):

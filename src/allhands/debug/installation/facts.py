@@ -151,7 +151,8 @@ def _host(can_read_peers: bool) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "usable_cpus": len(os.sched_getaffinity(0)),
-        "shared memory": _shared_memory(),
+        "memory": _memory(),
+        "/dev/shm": _shared_memory_files(),
         "limits": {name: _limit(kind) for name, kind in _LIMITS.items()},
         "ptrace_scope": _read(Path("/proc/sys/kernel/yama/ptrace_scope")) or "none",
         "processes read each other's memory": can_read_peers,
@@ -159,12 +160,23 @@ def _host(can_read_peers: bool) -> dict[str, Any]:
     }
 
 
-def _shared_memory() -> str:
+def _memory() -> str:
+    lines = _read(Path("/proc/meminfo")).splitlines()
+    kib = {name: text.split()[0] for name, text in (s.split(":") for s in lines)}
+    free, total = (int(kib.get(f"Mem{name}", 0)) for name in ("Available", "Total"))
+    return f"{free >> 10} of {total >> 10} MiB available"
+
+
+def _shared_memory_files() -> str:
+    """Return how much other libraries may share; the native engine needs no file."""
     try:
         found = shutil.disk_usage("/dev/shm")
     except OSError as error:
         return f"none: {error}"
-    return f"{found.free >> 20} of {found.total >> 20} MiB free in /dev/shm"
+    return (
+        f"{found.free >> 20} of {found.total >> 20} MiB free; native keeps no arrays "
+        "there"
+    )
 
 
 def _limit(kind: int) -> str:

@@ -1,6 +1,7 @@
 """What this installation says of itself, to people and as JSON."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -66,7 +67,8 @@ def test_the_host_is_told(capsys, monkeypatch):
     assert facts["launcher"] == "mpiexec"
     host = facts["host"]
     assert 1 <= host["usable_cpus"] <= host["cpus"]
-    assert "/dev/shm" in host["shared memory"]
+    assert re.fullmatch(r"\d+ of [1-9]\d* MiB available", host["memory"])
+    assert re.match(r"\d+ of \d+ MiB free; native keeps no", host["/dev/shm"])
     assert any("127.0.0.1/8" in text for text in host["interfaces"])
     assert {"open files", "processes", "locked memory"} == {*host["limits"]}
     monkeypatch.setenv("PMI_RANK", "7")
