@@ -40,3 +40,15 @@ def test_survivors_name_the_rank_in_time(options, told):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert told in done.stdout
+
+
+def test_jobs_that_are_well_are_not_blamed():
+    program = _PROGRAM.with_name("healthy.py")
+    done = subprocess.run(
+        [sys.executable, program, "--runs=3", "--may-be-slow"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 bad of 3 jobs, in 24 verdicts" in done.stdout

@@ -53,6 +53,7 @@ class _Reporter:
 
     def __init__(self) -> None:
         self._memory: RecordMemory | None = None
+        self._is_asked = False
         self._is_answering = False
         self._last_failure: weakref.ref[BaseException] | None = None
         self._last_time = float("-inf")
@@ -109,6 +110,7 @@ class _Reporter:
             self._memory.write(json.dumps(told))
         finally:
             self._is_answering = False
+        self._answer_if_asked(None)
 
     def _record(self, error: BaseException, traceback: TracebackType | None) -> None:
         """Write the state at `error`; of several in a row only the first."""
@@ -131,15 +133,22 @@ class _Reporter:
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Write the current state."""
-        if self._is_answering:
-            return  # the asking process gets the same record
-        self._is_answering = True
-        try:
-            # Whatever happens, the interrupted program continues.
-            with suppress(Exception):
-                self._answer(self._told(frame))
-        finally:
-            self._is_answering = False
+        self._is_asked = True
+        self._answer_if_asked(frame)
+
+    def _answer_if_asked(self, interrupted: FrameType | None) -> None:
+        """Answer, and again if the signal has come meanwhile.
+
+        Who asked then may have seen the answer before, and waits for a newer one.
+        """
+        while self._is_asked and not self._is_answering:
+            self._is_asked, self._is_answering = False, True
+            try:
+                # Whatever happens, the interrupted program continues.
+                with suppress(Exception):
+                    self._answer(self._told(interrupted))
+            finally:
+                self._is_answering = False
 
     def _told(self, interrupted: FrameType | None) -> dict[str, Any]:
         """Return the current state, with a wait that this rank gives or gave up."""

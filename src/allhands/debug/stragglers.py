@@ -19,6 +19,7 @@ _MOST_MET = 200
 _LEAST_SHARE_OF_CALLS = 0.8
 _LEAST_SHARE_OF_TIME = 0.2
 _LEAST_LATENESS = 0.002  # seconds, the median
+_LEAST_WAITED = 0.3  # seconds, of all collectives together
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,28 @@ def _straggler(group: Group, met: Sequence[Meeting]) -> Straggler | None:
     if len(met) < _LEAST_MET:
         return None
     [(rank, times)] = Counter(meeting.last for meeting in met).most_common(1)
-    lateness = [meeting.lateness for meeting in met if meeting.last == rank]
+    late = [meeting for meeting in met if meeting.last == rank]
+    waited = _seconds_of_waiting(late)
     period = max(1, met[-1].last_came - met[0].first_came) / 1e9
-    straggler = Straggler(
-        rank, group, times, len(met), median(lateness), sum(lateness) / period
-    )
+    lateness = median(meeting.lateness for meeting in late)
+    straggler = Straggler(rank, group, times, len(met), lateness, waited / period)
     is_one = (
         times >= _LEAST_SHARE_OF_CALLS * len(met)
         and straggler.lateness >= _LEAST_LATENESS
         and straggler.share >= _LEAST_SHARE_OF_TIME
+        and waited >= _LEAST_WAITED
     )
     return straggler if is_one else None
+
+
+def _seconds_of_waiting(late: Sequence[Meeting]) -> float:
+    """Return the seconds in which somebody waited in one of these collectives.
+
+    Ranks may wait in several at a time, which were begun with `async_op=True`.
+    """
+    waited, until = 0.0, float("-inf")
+    for meeting in sorted(late, key=lambda meeting: meeting.last_came):
+        end = meeting.last_came / 1e9
+        waited += end - max(until, end - meeting.lateness)
+        until = end
+    return waited

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from allhands._C import ANY_TAG
@@ -73,7 +73,8 @@ def verdict(
         endings: how ranks ended, if known: "killed by SIGKILL".
         least_wait: seconds; see `LEAST_WAIT`.
     """
-    case = _Case({dump.rank: dump for dump in dumps}, endings or {})
+    settled = (_without_short_wait(dump, least_wait) for dump in dumps)
+    case = _Case({dump.rank: dump for dump in settled}, endings or {})
     found = waits(case.dumps, least_wait)
     first = case.first_failure()
     if first is not None:
@@ -87,6 +88,22 @@ def verdict(
         if dead is not None:
             return dead
     return case.of_waits(found) or case.of_rest(first) or case.of_straggler()
+
+
+def _without_short_wait(dump: Dump, least_wait: float) -> Dump:
+    """Return `dump` without the failure of a message that concerns nobody else.
+
+    A program may look for a message again and again, for a moment each time. That it
+    gave up shows in what it answers just then.
+    """
+    failed = failed_by_waiting(dump)
+    is_looking = (
+        dump.reason == "signal"
+        and failed is not None
+        and failed.is_message
+        and dump.age(failed) < least_wait
+    )
+    return replace(dump, failure=None) if is_looking else dump
 
 
 def held_up(

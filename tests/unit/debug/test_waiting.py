@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.debug import command
-from allhands.debug.dumps import Dump
+from allhands.debug import command, stragglers
+from allhands.debug.dumps import Dump, Group
 from allhands.debug.meetings import Arrival, meetings
 from allhands.debug.verdict import verdict
 from allhands.debug.waiting import operation_stats
@@ -122,6 +122,31 @@ def test_a_straggler_is_named(tmp_path, capsys, monkeypatch):
     assert re.search(
         r"'default_pg' +all_reduce +25 +0\.0004 +- .* ms +rank 2: 2", shown
     )
+
+
+def straggler(period, lateness):
+    """What is found where rank 1 comes `lateness` later each time; both in 0.1 ms."""
+    rows = {
+        rank: [
+            Arrival(n, "all_reduce", 8, (n * period + late) * MS // 10, 0, 0)
+            for n in range(40)
+        ]
+        for rank, late in enumerate((0, lateness))
+    }
+    met = meetings(rows, {0: "host", 1: "host"})
+    return stragglers._straggler(Group("default_pg", "", (0, 1)), met)
+
+
+def test_who_was_late_for_a_moment_is_no_straggler():
+    assert straggler(period=100, lateness=80).rank == 1
+    assert straggler(period=100, lateness=70) is None
+
+
+def test_time_in_which_several_are_waited_for_counts_once():
+    found = straggler(period=1, lateness=4000)
+    assert (found.rank, found.times_last) == (1, 40)
+    assert found.lateness == pytest.approx(0.4)
+    assert 0.99 < found.share <= 1
 
 
 def test_whoever_is_late_in_turn_is_no_straggler():
