@@ -125,6 +125,12 @@ __all__ += [
 ]
 
 
+_TORCHS_OWN = {
+    *("algorithms", "autograd", "checkpoint", "fsdp"),
+    *("nn", "optim", "pipelining", "tensor"),
+}
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)
 
@@ -136,4 +142,10 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         # Looked up where it is asked for: this import takes longer than all of ours.
         return importlib.import_module("importlib.metadata").version("allhands")
-    raise AttributeError(f"module 'allhands' has no attribute {name!r}")
+    problem = f"module 'allhands' has no attribute {name!r}"
+    if name in _TORCHS_OWN:
+        problem += (
+            f": import torch.distributed.{name}, and let "
+            "allhands.torch.process_group() lend torch this package's groups"
+        )
+    raise AttributeError(problem)
