@@ -1,4 +1,4 @@
-"""The launcher where the kernel gives it few descriptors or processes."""
+"""The launcher where the kernel gives it few descriptors, processes or bytes."""
 
 import os
 import resource
@@ -117,3 +117,22 @@ def test_where_the_kernel_refuses_a_process_the_others_are_ended():
     for pid in done.stdout.split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+def test_a_job_outlives_a_log_that_is_full(tmp_path):
+    largest = 4096
+    path = program(tmp_path, "for _ in range(200):\n    print('words' * 10)")
+    done = launch(
+        *("-n", "2", "--tee=1", f"--log-dir={tmp_path}/logs", "--rdzv-id=job"),
+        path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest,) * 2),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("words" * 10) == 400
+    logs = [tmp_path / f"logs/job/attempt_0/{rank}/stdout.log" for rank in (0, 1)]
+    assert sorted(done.stderr.splitlines()) == [
+        f"allhands run: {log} takes no more: File too large; the job continues, and "
+        "the file lacks what comes while this lasts"
+        for log in logs
+    ]
+    assert [log.stat().st_size for log in logs] == [largest] * 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+
+from allhands.elastic.log_file import LogFile
 
 __all__ = ["FilteredLog", "parse_words"]
 
@@ -17,14 +18,8 @@ class FilteredLog:
     Not thread-safe. The ranks' parts write to one file, each line at once.
     """
 
-    def __init__(self, path: str, rank: int, words: Sequence[str]) -> None:
-        """Open the file, and keep what it has.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+    def __init__(self, file: LogFile, rank: int, words: Sequence[str]) -> None:
+        self._file = file
         self._prefix = f"[rank{rank}] ".encode()
         self._words = [word.encode() for word in words]
         self._held = b""
@@ -36,7 +31,7 @@ class FilteredLog:
             lines, self._held = [*lines, self._held], b""
         found = [line for line in lines if any(word in line for word in self._words)]
         if found:
-            self._file.write(b"".join(self._prefix + line + b"\n" for line in found))
+            self._file.feed(b"".join(self._prefix + line + b"\n" for line in found))
 
     def close(self) -> None:
         """Take in the last line, and close the file."""

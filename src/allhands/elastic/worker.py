@@ -11,11 +11,12 @@ import contextlib
 import os
 import resource
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from allhands.elastic.filtered_log import FilteredLog
 from allhands.elastic.job import Job
+from allhands.elastic.log_file import LogFile
 from allhands.elastic.logs import Std
 from allhands.elastic.output import RankOutput, Screen
 from allhands.elastic.start import Program, Start
@@ -59,22 +60,6 @@ class Stream:
             os.close(self.fd)
             for sink in self._sinks:
                 sink.close()
-
-
-class _LogFile:
-    """A rank's log; an earlier run of the same name is kept, above the new lines."""
-
-    def __init__(self, path: str) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self.path = path
-        self.file = open(path, "ab", buffering=0)  # noqa: SIM115
-        self.start = self.file.tell()
-
-    def feed(self, data: bytes) -> None:
-        self.file.write(data)
-
-    def close(self) -> None:
-        self.file.close()
 
 
 class _Tail:
@@ -124,8 +109,8 @@ class Worker:
         self._job, self._attempt = job, attempt
         given: list[int] = []  # to the process; the launcher closes its copies
         try:
-            out = self._open(Std.OUT, screens[Std.OUT], given)
-            err = self._open(Std.ERR, screens[Std.ERR], given)
+            out = self._open(Std.OUT, screens, given)
+            err = self._open(Std.ERR, screens, given)
             self.started_at = time.monotonic()
             self._process = start(
                 Program(
@@ -215,13 +200,14 @@ class Worker:
                 environment.setdefault(name, value)
         return environment
 
-    def _open(self, std: Std, screen: Screen, given: list[int]) -> int:
+    def _open(self, std: Std, screens: Mapping[Std, Screen], given: list[int]) -> int:
         """Make one of its streams; returns what the process gets."""
         logs, rank = self._job.logs, self.local_rank
+        screen, say = screens[std], screens[Std.ERR].say
         on_console = logs.to_console(rank, std)
-        log = self._open_log(std) if logs.to_file(rank, std) else None
+        log = self._open_log(std, say) if logs.to_file(rank, std) else None
         if log is not None and not on_console:
-            given.append(os.dup(log.file.fileno()))
+            given.append(os.dup(log.fileno()))
             log.close()
             return given[-1]
         sinks: list[_Sink] = []
@@ -232,7 +218,7 @@ class Worker:
         words = self._job.filters.get(std)
         if words and logs.is_teed(rank, std):
             path = self._job.filtered_file(std, self._attempt)
-            sinks.append(FilteredLog(path, self.rank, words))
+            sinks.append(FilteredLog(LogFile(path, say), self.rank, words))
         if std is Std.ERR:
             sinks.append(self._tail)
         ours, theirs = os.pipe()
@@ -240,10 +226,10 @@ class Worker:
         self.streams.append(Stream(ours, sinks))
         return theirs
 
-    def _open_log(self, std: Std) -> _LogFile:
+    def _open_log(self, std: Std, say: Callable[[str], None]) -> LogFile:
         name = "stdout.log" if std is Std.OUT else "stderr.log"
         folder = self._job.log_directory(self.local_rank, self._attempt)
-        log = _LogFile(os.path.join(folder, name))
+        log = LogFile(os.path.join(folder, name), say)
         if std is Std.ERR:
             self.stderr_path, self._stderr_start = log.path, log.start
         return log
