@@ -15,7 +15,7 @@ class BackendConfig:
     "undefined" (for the defaults), or pairs "cpu:native,cuda:nccl".
 
     Raises:
-        ValueError: a pair is malformed, or a device type is given twice.
+        ValueError: a pair is malformed, a device type is given twice, or it is a URL.
         AssertionError: there is no backend with this name.
         RuntimeError: a package offers the backend, but it cannot be loaded.
 
@@ -46,6 +46,10 @@ class BackendConfig:
             f'"<device_type1>:<backend1>,<device_type2>:<backend2>...", '
             f"e.g. 'cpu:native,cuda:nccl'"
         )
+        if "://" in text:
+            raise ValueError(
+                f"{text!r} is no backend but a URL: pass it as init_method"
+            )
         for pair in text.split(","):
             device, _, name = pair.strip().partition(":")
             if not device or not name or ":" in name:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 from allhands import settings
@@ -386,6 +387,9 @@ def _as_ours(store: Any) -> Store:
 def _check_store_arguments(init_method: str | None, rank: int, world_size: int) -> None:
     if init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
+    for name, value in (("rank", rank), ("world_size", world_size)):
+        if not isinstance(value, Integral):
+            raise TypeError(f"{name} must be an int, got {value!r}")
     if world_size <= 0:
         raise AssertionError("world_size must be positive if using store")
     if rank < 0:

@@ -94,9 +94,10 @@ def rendezvous(
     given = {name: value for name, value in place.items() if value != -1}
     parts = urlsplit(url)
     if parts.scheme not in _handlers:
+        known = ", ".join(f"{scheme}://" for scheme in sorted(_handlers))
         raise RuntimeError(
-            f"No rendezvous handler for {parts.scheme}://; there are handlers for "
-            f"{', '.join(f'{scheme}://' for scheme in sorted(_handlers))}"
+            f"No rendezvous handler for {parts.scheme}:// of {url!r}; there are "
+            f"handlers for {known}, as in tcp://10.0.0.1:29500 or file:///shared/new"
         )
     if given:
         url = _with_arguments(url, parts, given)
@@ -134,7 +135,7 @@ def _as_integer(name: str, value: int) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise RuntimeError(f"`{name}` must be an integer. {value}") from None
+        raise RuntimeError(f"`{name}` must be an integer. {value!r}") from None
 
 
 def _with_arguments(url: str, parts: SplitResult, given: dict[str, int]) -> str:
@@ -213,11 +214,11 @@ def _meet_at_port(
 ) -> Iterator[Meeting]:
     parts = urlsplit(url)
     if not parts.hostname:
-        raise _incomplete("tcp", "host name missing")
+        raise _incomplete("tcp", "host name missing, as in tcp://host:port")
     # Not parts.port, whose errors do not show the number. An IPv6 host ends with "]".
     port = parts.netloc.rpartition("]")[2].partition(":")[2]
     if not port:
-        raise _incomplete("tcp", "port number missing")
+        raise _incomplete("tcp", "port number missing, as in tcp://host:port")
     rank, world_size = _place_in(parts)
     store = open_store(parts.hostname, _number("port", port), rank, world_size, timeout)
     yield store, rank, world_size
@@ -256,7 +257,8 @@ def _place_in(parts: SplitResult) -> tuple[int, int]:
     for name in ("rank", "world_size"):
         if name not in query:
             raise _incomplete(
-                parts.scheme, f"{name.replace('_', ' ')} parameter missing"
+                parts.scheme,
+                f"{name.replace('_', ' ')} parameter missing: pass {name}=...",
             )
     rank = _number("rank", query["rank"])
     world_size = _number("world_size", query["world_size"])
