@@ -276,8 +276,8 @@ def _check_place(rank: int, world_size: int) -> None:
 def _number(name: str, text: str) -> int:
     try:
         return int(text)
-    except ValueError as error:
-        raise ValueError(f"{name} must be a number: {error}") from None
+    except ValueError:
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
 
 
 def _variable(name: str) -> str:

@@ -170,7 +170,7 @@ def test_file_with_two_slashes():
 
 
 def test_file_with_a_bad_number():
-    with pytest.raises(ValueError, match=r"invalid literal for int\(\).*'a'"):
+    with pytest.raises(ValueError, match="must be a number, got 'a'"):
         meet("file:///tmp/never?rank=a&world_size=1")
 
 
@@ -277,7 +277,7 @@ def test_a_variable_that_is_not_set(variables, name, is_empty):
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT"])
 def test_a_variable_that_is_no_number(variables, name):
     variables.setenv(name, "abc")
-    with pytest.raises(ValueError, match=rf"^{name} .*invalid literal .*'abc'"):
+    with pytest.raises(ValueError, match=rf"^{name} must be a number, got 'abc'$"):
         meet("env://")
 
 
