@@ -13,6 +13,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, overload
 
+import numpy as np
+
 from allhands._C import DType
 from allhands.arrays import Array, SparseArrayError, describe
 from allhands.backends.call import Call
@@ -118,6 +120,11 @@ def _check(arrays: object, bucket_cap_mb: float) -> None:
         raise TypeError(
             f"average_gradients: arrays must be a list or another iterable of arrays, "
             f"got {type(arrays).__name__}{remedy}"
+        )
+    if isinstance(arrays, np.ndarray) and arrays.ndim == 1 and arrays.dtype != object:
+        raise TypeError(
+            "average_gradients: arrays must be a list or another iterable of arrays, "
+            f"got one array of {arrays.size} numbers; pass [array]"
         )
     if not hasattr(bucket_cap_mb, "__float__"):
         raise TypeError(f"bucket_cap_mb must be a number, got {bucket_cap_mb!r}")

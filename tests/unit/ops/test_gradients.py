@@ -141,7 +141,7 @@ def test_nothing_is_written_any_more_once_an_array_was_refused():
     ("arrays", "options", "error", "message"),
     [
         ([np.ones(1), "x"], {}, TypeError, "Expected parameter `arrays` of an array"),
-        (np.ones(2), {}, TypeError, "Expected parameter `arrays` of an array"),
+        (np.ones(2), {}, TypeError, "got one array of 2 numbers; pass [array]"),
         (of("?", 2), {}, TypeError, "AVG"),
         ([np.broadcast_to(np.ones(1), 3)], {}, ValueError, "read-only"),
         (None, {}, TypeError, "another iterable of arrays, got NoneType"),
