@@ -154,7 +154,8 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path):
         ("--peers", "mpi:/no", "mpi:/no: there is no /no/bin/mpiexec; want mpi:FOLDER"),
         ("--peers", "sockets", "sockets is measured between hosts; add --hosts 2"),
         ("--min-time", "0", "'0'; want seconds, above 0 to 10"),
-        ("--json", "no/such/place.json", "'no/such/place.json' cannot be written"),
+        ("--json", "no/such/x.json", "be written: there is no folder 'no/such'"),
+        ("--plot", "/proc", "'/proc' cannot be written: it is a folder"),
     ],
 )
 def test_wrong_input_is_named(option, value, problem):

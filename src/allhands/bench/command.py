@@ -215,9 +215,15 @@ def _seconds(text: str) -> float:
 
 def _file(text: str) -> Path:
     path = Path(text)
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be written")
-    return path
+    if path.is_dir():
+        why = "it is a folder"
+    elif not path.parent.is_dir():
+        why = f"there is no folder {str(path.parent)!r}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "this user may not write there"
+    else:
+        return path
+    raise argparse.ArgumentTypeError(f"{text!r} cannot be written: {why}")
 
 
 def _source(text: str) -> tuple[dict[str, Any], list[list[Result]]]:
