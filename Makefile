@@ -11,7 +11,8 @@
 #   the more so where other things run; a run that was cut short goes on where it was
 # Each makes its own .venv; the machine needs Python >= 3.10 with venv, g++, make and git. Tests
 # between hosts make them of namespaces, as root and with iproute2, and that of a browser takes
-# chromium, those of Slurm slurm-wlm and munge, packages of Debian; elsewhere they are skipped.
+# chromium, those of Slurm slurm-wlm and munge, those of UCX libucx0, packages of Debian; elsewhere
+#   they are skipped.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -694,11 +694,12 @@ void test_ways_of_large_messages() {
 }  // namespace
 
 int main() {
-  for (const TransportKind& each : kTransports) {
+  const std::vector<TransportKind> kinds = all_transports();
+  for (const TransportKind& each : kinds) {
     kind = &each;
     test_on_every_transport();
   }
-  kind = &kTransports[0];
+  kind = &kinds[0];
   test_ways_of_large_messages();
   test_who_waits_awake_takes_a_seat();
   test_collectives_and_messages_at_once(3);

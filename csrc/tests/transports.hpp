@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "allhands/transport/routed_transport.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
 #include "allhands/transport/tcp/tcp_port.hpp"
+#include "allhands/transport/ucx/library.hpp"
 #include "loopback.hpp"
 #include "ranks.hpp"
 
@@ -85,11 +88,12 @@ inline Membership members_at(const Ports& ports, int rank) {
 class TcpRanks {
  public:
   explicit TcpRanks(int size, std::chrono::nanoseconds silence = TcpPort::kSilence,
-                    bool is_encrypted = false) {
+                    bool is_encrypted = false,
+                    TcpPort::UcxUse ucx = TcpPort::UcxUse::No) {
     for (int rank = 0; rank < size; ++rank)
       ports_.push_back(std::make_unique<TcpPort>(
           std::vector<std::string>{"127.0.0.1"}, std::uint16_t{0}, std::uint16_t{0},
-          silence, TcpPort::Places{}, is_encrypted));
+          silence, TcpPort::Places{}, is_encrypted, 0, ucx));
     for (const auto& port : ports_) port->start(kSecret);
   }
 
@@ -116,9 +120,36 @@ inline MakeTransport tls_group(int size, const Tuning&) {
   return [=](int rank) { return ranks->join(rank); };
 }
 
-inline const std::vector<TransportKind> kTransports = {
-    {"shm", &shm_group}, {"loopback", &loopback_group}, {"routed", &routed_group},
-    {"tcp", &tcp_group}, {"tls", &tls_group},
-};
+inline MakeTransport ucx_group(int size, const Tuning&) {
+  const auto ranks = std::make_shared<TcpRanks>(size, TcpPort::kSilence, false,
+                                                TcpPort::UcxUse::Needed);
+  return [=](int rank) { return ranks->join(rank); };
+}
+
+// What a test returns that was not run; CMakeLists.txt knows it.
+inline constexpr int kSkipped = 77;
+
+// Whether UCX is here; says so if it is not. From then on UCX uses TCP.
+inline bool has_ucx() {
+  ::setenv("UCX_TLS", "tcp", 0);
+  // UCX patches functions of the C library that the thread sanitizer replaces.
+  if (kIsSanitized) ::setenv("UCX_MEM_EVENTS", "n", 0);
+  try {
+    Ucx::loaded();
+    return true;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "not run on UCX: %s\n", error.what());
+    return false;
+  }
+}
+
+inline std::vector<TransportKind> all_transports() {
+  std::vector<TransportKind> all = {
+      {"shm", &shm_group}, {"loopback", &loopback_group}, {"routed", &routed_group},
+      {"tcp", &tcp_group}, {"tls", &tls_group},
+  };
+  if (has_ucx()) all.push_back({"ucx", &ucx_group});
+  return all;
+}
 
 }  // namespace allhands::testing

@@ -197,21 +197,29 @@ class SparseArray:
     def sums(self) -> numpy.typing.NDArray[numpy.uint8]:
         """The bytes of these rows, reduced."""
 
+def load_ucx(library: str) -> str:
+    """
+    Load UCX from there, unless it was loaded before, and return its version.
+
+    Raises:
+        DistBackendError: It cannot be loaded, or is too old.
+    """
+
 class TcpPort:
     """
     Where this process listens for ranks of other hosts, and its connections to them.
     """
 
-    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, *, advertised: Sequence[tuple[str, int]] = [], heartbeat: float = 5.0, is_encrypted: bool = False, rail: int = 0) -> None:
+    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, *, advertised: Sequence[tuple[str, int]] = [], heartbeat: float = 5.0, is_encrypted: bool = False, rail: int = 0, ucx: str = 'no') -> None:
         """
         Listen on each of `hosts`, addresses of this machine, at one port of `[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, addresses and ports, if that is given; port 0 there stands for its own.
 
-        A peer from which nothing comes for `heartbeat` seconds counts as dead. `is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: which address of a peer is tried first, modulo how many it has.
+        A peer from which nothing comes for `heartbeat` seconds counts as dead. `is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: which address of a peer is tried first, modulo how many it has. `ucx`: whether large bodies go by UCX: `no`, `offered` to peers that offer it too, or `needed` by all.
 
         Raises:
             ValueError: Bad arguments.
             DistNetworkError: It cannot listen there.
-            DistBackendError: There is no OpenSSL 3 to encrypt with.
+            DistBackendError: There is no OpenSSL 3 to encrypt with, or no UCX.
         """
 
     def endpoints(self) -> list[str]:
@@ -226,6 +234,9 @@ class TcpPort:
         """
         Break the socket to that process, as an abort of its connection does, which then goes on over another socket. False: there is none now.
         """
+
+    def num_sent_by_ucx(self) -> int:
+        """How many large bodies this process has sent by UCX."""
 
     def close(self) -> None:
         """

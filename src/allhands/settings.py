@@ -42,6 +42,7 @@ __all__ = [
     "store",
     "tls",
     "trace",
+    "transport",
     "tuning",
     "unknown",
 ]
@@ -305,6 +306,14 @@ tls = Setting(
     "ranks.",
 )
 
+transport = Setting(
+    "ALLHANDS_TRANSPORT",
+    _one_of("tcp", "ucx", "auto"),
+    "tcp",
+    "By what [large messages](../howto/several-hosts.md#ucx) go between hosts: `tcp`; "
+    "`ucx`, on all ranks; or `auto`, which is `ucx` where InfiniBand or RoCE is up.",
+)
+
 interfaces = Setting(
     "ALLHANDS_INTERFACES",
     str,
@@ -448,24 +457,10 @@ debug_token = Setting(
 )
 
 ALL: tuple[Setting[Any], ...] = (
-    *(
-        advertise,
-        calibration,
-        check,
-        debug_server,
-        debug_token,
-        dumps,
-        faults,
-        heartbeat,
-        host_id,
-        interfaces,
-        secret,
-        job_mark,
-        log,
-        patience,
-    ),
+    *(advertise, calibration, check, debug_server, debug_token, dumps, faults),
+    *(heartbeat, host_id, interfaces, secret, job_mark, log, patience),
     *(needs_launcher, pmi, port_range, record_length, reduce_order),
-    *(replace_gloo, store, tls, trace, tuning),
+    *(replace_gloo, store, tls, trace, transport, tuning),
 )
 
 

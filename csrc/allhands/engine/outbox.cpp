@@ -63,9 +63,11 @@ void Outbox::withdraw(const Transfer& send) {
     fresh_.erase(found);
     return;
   }
-  const bool streaming = std::erase_if(streaming_, [&](const Streaming& stream) {
-                           return is_it(stream.transfer);
-                         }) != 0;
+  const auto is_its = [&](const auto& entry) { return is_it(entry.transfer); };
+  const bool streaming = std::erase_if(streaming_, is_its) != 0;
+  const bool lent = std::erase_if(lent_, is_its) != 0;
+  if (landings_ != nullptr && (streaming || lent)) landings_->stop_reading();
+  if (lent) return;
   if (!streaming && !is_it(take(send.id))) return;
   if (single_copy_ != nullptr) single_copy_->withdraw();
   post_control({MessageKind::Cancel, send.buffer.dtype, send.id, 0, send.tag.context,
@@ -84,6 +86,7 @@ std::vector<TransferPtr> Outbox::sends() const {
   std::vector<TransferPtr> all(fresh_.begin(), fresh_.end());
   for (const auto& [id, send] : offered_) all.push_back(send);
   for (const Streaming& stream : streaming_) all.push_back(stream.transfer);
+  for (const Lent& lent : lent_) all.push_back(lent.transfer);
   if (joined_) all.push_back(joined_);
   return all;
 }
@@ -97,6 +100,7 @@ bool Outbox::send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id) {
 }
 
 bool Outbox::push(Ended& ended) {
+  const bool has_ended = end_read(ended);
   bool wrote = false;
   for (; !control_.empty() && write_control(control_.front()); control_.pop_front())
     wrote = true;
@@ -105,11 +109,32 @@ bool Outbox::push(Ended& ended) {
     wrote = true;
     Streaming& stream = streaming_.front();
     if (stream.transfer->moved < stream.transfer->buffer.count) continue;
-    ended.add(std::move(stream.transfer));
+    TransferPtr send = std::move(stream.transfer);
     streaming_.pop_front();
+    lend(std::move(send), num_bodies_, ended);
   }
   if (wrote) link_.wake_peer();
-  return wrote;
+  return wrote || has_ended;
+}
+
+// Ends a send that was written, at the latest once the link no longer reads its array.
+// Its last body is number `end` - 1.
+void Outbox::lend(TransferPtr send, std::uint64_t end, Ended& ended) {
+  if (landings_ == nullptr || (lent_.empty() && landings_->num_read() >= end))
+    return ended.add(std::move(send));
+  lent_.push_back({std::move(send), end});
+}
+
+// Returns true if it ended something.
+bool Outbox::end_read(Ended& ended) {
+  if (lent_.empty()) return false;
+  const std::uint64_t num_read = landings_->num_read();
+  bool has_ended = false;
+  for (; !lent_.empty() && lent_.front().end <= num_read; lent_.pop_front()) {
+    ended.add(std::move(lent_.front().transfer));
+    has_ended = true;
+  }
+  return has_ended;
 }
 
 // Sends one or more of the fresh messages, the oldest first.
@@ -155,7 +180,7 @@ std::size_t Outbox::land_fresh(Ended& ended) {
   const std::size_t num_taken = landings_->write({records.data(), count});
   for (std::size_t i = 0; i < num_taken; ++i) {
     eager_bytes_ += kept_bytes(messages[i]);
-    ended.add(std::move(fresh_[i]));
+    lend(std::move(fresh_[i]), ++num_bodies_, ended);
   }
   return num_taken;
 }
@@ -229,6 +254,7 @@ bool Outbox::write_pieces(Streaming& stream) {
   const std::size_t num_taken = landings_->write({records.data(), count});
   for (std::size_t i = 0; i < num_taken; ++i)
     send.moved += piece_of(stream, send.moved).count;
+  num_bodies_ += num_taken;
   return num_taken != 0;
 }
 

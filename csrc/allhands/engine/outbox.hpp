@@ -54,7 +54,7 @@ class Outbox {
   // Whether nothing waits to be written or answered.
   bool is_idle() const {
     return control_.empty() && fresh_.empty() && offered_.empty() &&
-           streaming_.empty() && !joined_;
+           streaming_.empty() && lent_.empty() && !joined_;
   }
   // Whether there are eager messages that no receive of the peer has got, as far as it
   // told.
@@ -65,8 +65,15 @@ class Outbox {
     TransferPtr transfer;
     std::uint32_t recv_id;
   };
+  // A send that was written, and whose array the link may still read.
+  struct Lent {
+    TransferPtr transfer;
+    std::uint64_t end;  // records with bodies up to its last one
+  };
 
   void measure();
+  void lend(TransferPtr send, std::uint64_t end, Ended& ended);
+  bool end_read(Ended& ended);
   bool is_eager(const Buffer& buffer, Context context);
   bool push_fresh(Ended& ended);
   std::size_t write_fresh(Ended& ended);
@@ -94,7 +101,9 @@ class Outbox {
   std::deque<TransferPtr> fresh_;
   std::map<std::uint32_t, TransferPtr> offered_;  // by the send's id
   std::deque<Streaming> streaming_;
-  TransferPtr joined_;  // the send that the peer receives by a single copy
+  std::deque<Lent> lent_;
+  std::uint64_t num_bodies_ = 0;  // written so far, as Landings::num_read() counts
+  TransferPtr joined_;            // the send that the peer receives by a single copy
 };
 
 }  // namespace allhands

@@ -14,6 +14,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/transport/tcp/tcp_port.hpp"
+#include "allhands/transport/ucx/library.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,16 +22,25 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
+TcpPort::UcxUse use_of(const std::string& word) {
+  if (word == "no") return TcpPort::UcxUse::No;
+  if (word == "offered") return TcpPort::UcxUse::Offered;
+  if (word == "needed") return TcpPort::UcxUse::Needed;
+  throw Error(ErrorKind::Value,
+              "ucx must be no, offered or needed, got '" + word + "'");
+}
+
 std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
                                    std::uint16_t first, std::uint16_t last,
                                    const TcpPort::Places& advertised, double heartbeat,
-                                   bool is_encrypted, unsigned rail) {
+                                   bool is_encrypted, unsigned rail,
+                                   const std::string& ucx) {
   if (!(heartbeat > 0))
     throw Error(ErrorKind::Value,
                 "heartbeat must be a number of seconds above 0, got " +
                     std::to_string(heartbeat));
   return {new TcpPort(hosts, first, last, duration_of(heartbeat), advertised,
-                      is_encrypted, rail),
+                      is_encrypted, rail, use_of(ucx)),
           [](TcpPort* port) {
             // Deleting may take a second, and the last owner may be a thread without
             // the GIL.
@@ -56,22 +66,34 @@ void start_port(TcpPort& port, const nb::bytes& bytes) {
 }  // namespace
 
 void bind_port(nb::module_& m) {
+  m.def(
+      "load_ucx",
+      [](const std::string& library) {
+        return std::string(Ucx::load(library).version());
+      },
+      "library"_a,
+      "Load UCX from there, unless it was loaded before, and return its version.\n\n"
+      "Raises:\n"
+      "    DistBackendError: It cannot be loaded, or is too old.");
   nb::class_<TcpPort>(m, "TcpPort",
                       "Where this process listens for ranks of other hosts, and its "
                       "connections to them.")
-      .def(nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a,
-           nb::kw_only(), "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
-           "is_encrypted"_a = false, "rail"_a = 0,
-           "Listen on each of `hosts`, addresses of this machine, at one port of "
-           "`[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, "
-           "addresses and ports, if that is given; port 0 there stands for its own.\n\n"
-           "A peer from which nothing comes for `heartbeat` seconds counts as dead. "
-           "`is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: "
-           "which address of a peer is tried first, modulo how many it has.\n\n"
-           "Raises:\n"
-           "    ValueError: Bad arguments.\n"
-           "    DistNetworkError: It cannot listen there.\n"
-           "    DistBackendError: There is no OpenSSL 3 to encrypt with.")
+      .def(
+          nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a, nb::kw_only(),
+          "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
+          "is_encrypted"_a = false, "rail"_a = 0, "ucx"_a = "no",
+          "Listen on each of `hosts`, addresses of this machine, at one port of "
+          "`[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, "
+          "addresses and ports, if that is given; port 0 there stands for its own.\n\n"
+          "A peer from which nothing comes for `heartbeat` seconds counts as dead. "
+          "`is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: "
+          "which address of a peer is tried first, modulo how many it has. `ucx`: "
+          "whether large bodies go by UCX: `no`, `offered` to peers that offer it too, "
+          "or `needed` by all.\n\n"
+          "Raises:\n"
+          "    ValueError: Bad arguments.\n"
+          "    DistNetworkError: It cannot listen there.\n"
+          "    DistBackendError: There is no OpenSSL 3 to encrypt with, or no UCX.")
       .def(
           "endpoints", [](const TcpPort& port) { return port.endpoints(); },
           "Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.")
@@ -86,6 +108,8 @@ void bind_port(nb::module_& m) {
           "endpoints"_a, "pid"_a, "start"_a, nb::call_guard<nb::gil_scoped_release>(),
           "Break the socket to that process, as an abort of its connection does, which "
           "then goes on over another socket. False: there is none now.")
+      .def("num_sent_by_ucx", &TcpPort::num_sent_by_ucx,
+           "How many large bodies this process has sent by UCX.")
       .def("close", &TcpPort::close, nb::call_guard<nb::gil_scoped_release>(),
            "Send what was written, for a second at most; then no peer is reached any "
            "more. Does nothing the second time, and in a forked child.");

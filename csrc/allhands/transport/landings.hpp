@@ -41,9 +41,15 @@ class Landings {
   virtual ~Landings() = default;
 
   // Writer: sends the first of `records`, as many as there is room for, and returns how
-  // many. It has read their bodies when it returns. If it did not send all, an event
-  // tells when there is room.
+  // many. Their bodies may be read later, see num_read(). If it did not send all, an
+  // event tells when there is room.
   virtual std::size_t write(std::span<const LandingRecord> records) = 0;
+  // Writer: of how many records, from the first ever written on, the bodies are no
+  // longer read. An event tells when there are more.
+  virtual std::uint64_t num_read() = 0;
+  // Writer: returns when no body is read any more. A body that is still on its way then
+  // may be lost, and the link with it.
+  virtual void stop_reading() = 0;
 
   // Reader: bodies with `key` go to `memory`, one after the other, until forget().
   virtual void expect(LandingKey key, std::span<std::byte> memory) = 0;

@@ -16,6 +16,7 @@ from allhands import _C, settings
 from allhands.errors import DistNetworkError
 from allhands.rendezvous.address_choice import addresses_to_listen_at, names_interfaces
 from allhands.rendezvous.endpoints import num_that_fit
+from allhands.rendezvous.ucx_choice import choose_ucx
 from allhands.store import Store
 
 __all__ = ["Port", "may_span_hosts", "open_port"]
@@ -49,7 +50,8 @@ def open_port(size: int, store: Store) -> Port:
 
     Raises:
         ValueError: the user's settings for it are not valid.
-        DistBackendError: the settings ask for encryption, and there is no OpenSSL here.
+        DistBackendError: the settings ask for encryption or UCX, and there is no
+            OpenSSL or no UCX here.
     """
     first, last = settings.port_range.get() or (0, 0)
     places, silence = settings.advertise.get(), settings.heartbeat.get()
@@ -61,6 +63,7 @@ def open_port(size: int, store: Store) -> Port:
             f"{settings.tls.name}=1 needs a secret to make keys of, and "
             f"{settings.secret.name} is not set: set it to the same text on all ranks"
         )
+    ucx = choose_ucx()
     try:
         hosts = addresses_to_listen_at(store._route())
         # The others can learn only so many; the process does not listen where nobody
@@ -76,6 +79,7 @@ def open_port(size: int, store: Store) -> Port:
             is_encrypted=is_encrypted,
             # The ranks of a host spread over the interfaces that its peers have.
             rail=_number("LOCAL_RANK"),
+            ucx=ucx,
         )
     except DistNetworkError as error:
         return Port(problem=str(error))

@@ -29,7 +29,9 @@ bool Channel::pop() {
   const std::uint64_t popped =
       popped_.load(std::memory_order_relaxed) + cost(queue_.pop());
   popped_.store(popped, std::memory_order_release);
-  return popped - told_popped_.load(std::memory_order_relaxed) >= kUntold;
+  if (popped - told_popped_.load(std::memory_order_relaxed) >= kUntold) return true;
+  return has_finished_.load(std::memory_order_relaxed) && !queue_.has_record() &&
+         has_finished_.exchange(false, std::memory_order_relaxed);
 }
 
 bool Channel::settle(std::size_t bytes) {
@@ -88,9 +90,19 @@ bool Channel::forget(LandingKey key) {
 
 std::byte* Channel::begin_landing(Landed landed) {
   const std::lock_guard lock(mutex_);
+  std::byte* const at = take_place_locked(landed);
+  if (at != nullptr) landing_ = landed.key;
+  return at;
+}
+
+std::byte* Channel::take_place(Landed landed) {
+  const std::lock_guard lock(mutex_);
+  return take_place_locked(landed);
+}
+
+std::byte* Channel::take_place_locked(Landed landed) {
   const auto found = places_.find(landed.key);
   if (found == places_.end() || found->second.size() < landed.bytes) return nullptr;
-  landing_ = landed.key;
   std::byte* const at = found->second.data();
   found->second = found->second.subspan(landed.bytes);
   return at;
@@ -111,6 +123,13 @@ void Channel::commit() {
   queue_.commit();
   const std::lock_guard lock(mutex_);
   landing_ = kNoLanding;
+  if (events_) events_->tell_record(peer_, is_listed_);
+}
+
+void Channel::finish(std::uint64_t number) {
+  has_finished_.store(true, std::memory_order_relaxed);
+  queue_.finish(number);
+  const std::lock_guard lock(mutex_);
   if (events_) events_->tell_record(peer_, is_listed_);
 }
 

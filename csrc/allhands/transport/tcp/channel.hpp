@@ -56,6 +56,11 @@ class Channel {
   void give_room(std::size_t record_bytes) {
     sent_.fetch_sub(cost(record_bytes), std::memory_order_relaxed);
   }
+  // The bytes sent so far, and those that the peer has popped, as far as it has told.
+  std::uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
+  std::uint64_t popped_there() const {
+    return popped_there_.load(std::memory_order_acquire);
+  }
   std::uint64_t settled_there() const {
     return settled_there_.load(std::memory_order_relaxed);
   }
@@ -91,6 +96,11 @@ class Channel {
   // null if it goes into the record.
   std::byte* begin_landing(Landed landed);
   void commit();
+  // The same as begin_landing(), commit() and forget() for bodies that come by UCX, of
+  // which many may be on their way. Any thread: finish().
+  std::byte* take_place(Landed landed);
+  std::uint64_t commit_unfinished() { return queue_.commit_unfinished(); }
+  void finish(std::uint64_t number);
   void take(const Saying& saying);
   // The peer counts this rank as dead; the group takes it as an abort that the peer
   // reported.
@@ -98,6 +108,8 @@ class Channel {
 
  private:
   static constexpr std::size_t kUntold = kWindow / 4;
+
+  std::byte* take_place_locked(Landed landed);
 
   const std::uint64_t id_;
   RecordQueue queue_;
@@ -110,6 +122,8 @@ class Channel {
   std::atomic<std::uint64_t> told_popped_ = 0;
   std::atomic<std::uint64_t> told_settled_ = 0;
   std::atomic<Presence> presence_ = Presence::Here;
+  // Whether the peer waits to hear that what came by UCX was popped.
+  std::atomic<bool> has_finished_ = false;
   // Whether the channel is among the events' writers.
   std::atomic<bool> is_listed_ = false;
 

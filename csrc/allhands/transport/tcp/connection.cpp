@@ -22,6 +22,9 @@ constexpr std::size_t kBulkParts = 4;
 // The most blocks of kept bytes that one system call sends.
 constexpr std::size_t kMostBlocks = 16;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
+constexpr const char* kBytesLost =
+    "the connection cannot go on, as the network has confirmed data that did not "
+    "arrive: does a proxy stand between the hosts?";
 constexpr std::byte kPadding[kFrameAlign] = {};
 
 FrameHead bulk_head(const LandingRecord& record, std::uint64_t number) {
@@ -216,8 +219,33 @@ bool Connection::flush_locked() {
   return true;
 }
 
+std::uint64_t Connection::write_by_lane(std::span<const LandingRecord> records,
+                                        const std::shared_ptr<Channel>& channel,
+                                        std::vector<UcxRequestPtr>& reading) {
+  constexpr std::size_t kFrameBytes = sizeof(FrameHead) + sizeof(LaneRecord);
+  static_assert(padded(sizeof(LaneRecord)) == sizeof(LaneRecord));
+  std::vector<std::byte> frames(records.size() * kFrameBytes);
+  const std::lock_guard lock(write_mutex_);
+  if (state() == State::Lost) return replay_.end();
+  std::byte* at = frames.data();
+  for (const LandingRecord& record : records) {
+    FrameHead head = {sizeof(LaneRecord), FrameKind::Lane, 0, next_number_++, 0, 0,
+                      record.key};
+    channel->stamp(head);
+    const LaneRecord body = {record.head, record.body.size(), next_body_};
+    std::memcpy(at, &head, sizeof(head));
+    std::memcpy(at + sizeof(head), &body, sizeof(body));
+    at += kFrameBytes;
+    reading.push_back(lane()->send(next_body_++, record.body, channel));
+  }
+  send_locked(frames);
+  return replay_.end();
+}
+
 void Connection::forget(LandingKey key, Channel& channel) {
-  if (!channel.forget(key)) return;
+  const bool is_landing = channel.forget(key);
+  if (Lane* const way = lane()) way->forget(key, channel);
+  if (!is_landing) return;
   const std::lock_guard lock(read_mutex_);
   if (channel.forget(key)) reader_.lose_landing(channel);
 }
@@ -253,6 +281,7 @@ bool Connection::receive() {
     return false;
   }
   drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (Lane* const way = lane()) way->help();
   if (has_kept_.load(std::memory_order_relaxed)) flush();
   const std::unique_lock lock(read_mutex_, std::try_to_lock);
   if (!lock) return false;  // another thread reads
@@ -318,13 +347,25 @@ void Connection::on_saying(Channel& channel, std::span<const std::byte> body) {
   channel.take(Saying::decode(body));
 }
 
-bool Connection::open(Wire wire, const Handshake& made) {
+void Connection::on_lane(const std::shared_ptr<Channel>& channel, LandingKey key,
+                         const LaneRecord& record) {
+  if (lane() == nullptr)
+    throw LinkError("a body comes by UCX, which was not agreed on");
+  lane()->receive(record, key, channel);
+}
+
+std::string Connection::open(Wire wire, const Handshake& made) {
+  if (lane() == nullptr && !made.ucx_there().empty()) {
+    own_lane_ = owner_.make_lane(*this, made.ucx_there());
+    lane_ = own_lane_.get();
+  }
+  if (lane() != nullptr && lane()->has_lost()) return lane()->problem();
   bool has_to_speak = false;
   {
     const std::lock_guard read_lock(read_mutex_);
     const std::lock_guard lock(write_mutex_);
     const std::uint64_t arrived = made.received_there();
-    if (arrived < replay_.begin() || arrived > replay_.end()) return false;
+    if (arrived < replay_.begin() || arrived > replay_.end()) return kBytesLost;
     replay_.drop(arrived);
     sent_ = arrived;
     failure_.clear();
@@ -343,7 +384,7 @@ bool Connection::open(Wire wire, const Handshake& made) {
   if (has_to_speak) say_beat();
   flush();
   for (const auto& channel : channels()) channel->tell_events();
-  return true;
+  return {};
 }
 
 void Connection::give_socket_up(const std::string& reason) {
@@ -374,6 +415,8 @@ std::optional<std::uint64_t> Connection::end_socket() {
 }
 
 void Connection::lose(const std::string& reason) {
+  // Comes first: nothing is written to a program's arrays once its peer counts as gone.
+  if (Lane* const way = lane()) way->close();
   {
     const std::lock_guard read_lock(read_mutex_);
     const std::lock_guard lock(write_mutex_);

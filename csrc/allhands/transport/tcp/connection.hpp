@@ -10,6 +10,8 @@
 // that the peer's kernel has it. That is enough, as a process can still read what its
 // kernel has confirmed after the socket has failed. A connection that is lost stays
 // lost: its peer is gone.
+//
+// Where both processes have UCX, bodies of some size go by it, see Lane.
 #pragma once
 
 #include <atomic>
@@ -27,6 +29,7 @@
 #include "allhands/transport/tcp/frame.hpp"
 #include "allhands/transport/tcp/frame_reader.hpp"
 #include "allhands/transport/tcp/handshake.hpp"
+#include "allhands/transport/tcp/lane.hpp"
 #include "allhands/transport/tcp/replay_buffer.hpp"
 #include "allhands/transport/tcp/wire.hpp"
 
@@ -43,6 +46,9 @@ class ConnectionOwner {
   virtual void attend(Connection& connection) = 0;
   // The last words of this process in the group of `channel`; none if it has not left.
   virtual std::optional<Saying> parting(std::uint64_t channel) = 0;
+  // The lane to a peer whose UCX worker has this address.
+  virtual std::unique_ptr<Lane> make_lane(Connection& connection,
+                                          const std::string& address) = 0;
 };
 
 // The connection to one process of another host.
@@ -81,6 +87,14 @@ class Connection final : private FrameSink {
   // Any thread: sends as many of the records, from the first on, as the socket takes by
   // one call. If some are left, the channels' events tell when there is room.
   Written write_bulk(std::span<const LandingRecord> records, Channel& channel);
+  // The way for large bodies; null: they go over the socket. Once there, it stays.
+  Lane* lane() const { return lane_.load(std::memory_order_acquire); }
+  // Any thread: sends the records, with their bodies by the lane, and adds what reads
+  // these to `reading`; nothing if the connection is lost. Returns the bytes written to
+  // the connection so far.
+  std::uint64_t write_by_lane(std::span<const LandingRecord> records,
+                              const std::shared_ptr<Channel>& channel,
+                              std::vector<UcxRequestPtr>& reading);
   // Any thread: from now on, nothing lands with `key`.
   void forget(LandingKey key, Channel& channel);
   // Any thread: whether the peer's host has got the first `written` bytes. If it has
@@ -92,6 +106,8 @@ class Connection final : private FrameSink {
   // Any thread: breaks the socket, as an abort of the connection would; it is replaced.
   // Returns false if there is no socket.
   bool break_socket();
+  // Any thread: makes the port's thread look at the connection soon.
+  void ask_for_attention();
   // Any thread that has read and goes to sleep now: makes the port's thread read again.
   void give_back() {
     if (is_left_to_others_.load(std::memory_order_relaxed)) ask_for_attention();
@@ -99,9 +115,9 @@ class Connection final : private FrameSink {
 
   // The rest is for the port's thread.
   int fd() const { return fd_.load(std::memory_order_relaxed); }
-  // Moves the connection to this socket, on which `made` is done. Returns false if the
-  // peer lacks bytes that were confirmed; the connection must be lost then.
-  bool open(Wire wire, const Handshake& made);
+  // Moves the connection to this socket, on which `made` is done. Returns why it must
+  // be lost, as the peer lacks something that cannot be sent again; empty: it need not.
+  std::string open(Wire wire, const Handshake& made);
   // If the result is not Whole, the socket must be given up, or the connection lost.
   Condition read();
   // Sends nothing more over the socket.
@@ -146,10 +162,11 @@ class Connection final : private FrameSink {
   std::shared_ptr<Channel> on_head(const FrameHead& head) override;
   void on_record(Channel& channel) override;
   void on_saying(Channel& channel, std::span<const std::byte> body) override;
+  void on_lane(const std::shared_ptr<Channel>& channel, LandingKey key,
+               const LaneRecord& record) override;
 
   bool read_locked();
   void drop_confirmed();
-  void ask_for_attention();
   // Whether the peer has the socket, or at least reads from it.
   bool is_heard() const {
     return received_.load(std::memory_order_relaxed) != silent_until_;
@@ -189,6 +206,7 @@ class Connection final : private FrameSink {
 
   std::mutex write_mutex_;  // guards writing to the socket, and what follows
   std::uint64_t next_number_ = 1;
+  std::uint64_t next_body_ = 0;  // of the lane
   ReplayBuffer replay_;
   std::uint64_t sent_ = 0;  // bytes, over this socket and those before it
   std::size_t confirm_at_ = kConfirmBytes;
@@ -198,6 +216,10 @@ class Connection final : private FrameSink {
   std::atomic<bool> has_kept_ = false;  // whether there is something to send
   std::atomic<bool> is_arrival_awaited_ = false;
   bool is_room_awaited_ = false;
+
+  // Made by the port's thread.
+  std::unique_ptr<Lane> own_lane_;
+  std::atomic<Lane*> lane_ = nullptr;
 
   // Used by the port's thread only.
   std::uint64_t received_before_ = 0;

@@ -5,9 +5,12 @@
 // says how much the sender has popped and settled of what came over the channel.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+
+#include "allhands/transport/landings.hpp"
 
 namespace allhands {
 
@@ -23,6 +26,7 @@ enum class FrameKind : std::uint32_t {
   Room,      // only what the head says
   Record,    // a record of a Link
   Bulk,      // a record whose body may land, see Landings
+  Lane,      // such a record whose body comes by UCX, see LaneRecord
   Presence,  // the rank's last words as it leaves, see Saying
 };
 
@@ -34,14 +38,22 @@ struct FrameHead {
   std::uint64_t number;   // the frame's number on its connection; Ready is 0
   std::uint64_t popped;   // as Channel::cost() counts
   std::uint64_t settled;  // see Link::settle()
-  std::uint64_t key;      // in Bulk frames: see Landings
+  std::uint64_t key;      // in Bulk and Lane frames: see Landings
 };
 static_assert(sizeof(FrameHead) == 48);
+
+// What a Lane frame holds of a record.
+struct LaneRecord {
+  std::array<std::byte, LandingRecord::kHeadBytes> head;
+  std::uint64_t body_bytes;
+  std::uint64_t number;  // of the lane's bodies in this direction, from 0
+};
+static_assert(sizeof(LaneRecord) == 48);
 
 inline constexpr std::size_t kFrameAlign = 8;
 
 // The bytes that a body of `length` bytes takes behind a head.
-inline std::size_t padded(std::size_t length) {
+constexpr std::size_t padded(std::size_t length) {
   return (length + kFrameAlign - 1) & ~(kFrameAlign - 1);
 }
 

@@ -105,16 +105,19 @@ void FrameReader::begin() {
   const bool is_bare = head_.kind < FrameKind::Record;
   if (head_.kind > FrameKind::Presence || head_.kind == FrameKind::Ready)
     refuse("its kind", static_cast<std::uint64_t>(head_.kind));
+  const bool is_lane = head_.kind == FrameKind::Lane;
   const std::size_t most = is_bare                             ? 0
+                           : is_lane                           ? sizeof(LaneRecord)
                            : head_.kind == FrameKind::Presence ? Saying::kMaxBytes
                                                                : Channel::kMaxRecord;
-  if (body_length_ > most) refuse("its length", body_length_);
+  if (body_length_ > most || (is_lane && body_length_ != most))
+    refuse("its length", body_length_);
   channel_ = head_.kind == FrameKind::Beat ? nullptr : sink_.on_head(head_);
-  if (channel_ == nullptr) return;
+  if (channel_ == nullptr && !is_lane) return;
   if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk) begin_record();
-  if (head_.kind != FrameKind::Presence) return;
-  saying_.resize(body_length_);
-  body_ = saying_.data();
+  if (head_.kind != FrameKind::Presence && !is_lane) return;
+  words_.resize(body_length_);
+  body_ = words_.data();
 }
 
 void FrameReader::begin_record() {
@@ -138,10 +141,15 @@ void FrameReader::end() {
   const std::shared_ptr<Channel> channel = std::move(channel_);
   channel_ = nullptr;
   body_ = landing_ = nullptr;
+  if (head_.kind == FrameKind::Lane) {
+    LaneRecord record;
+    std::memcpy(&record, words_.data(), sizeof(record));
+    return sink_.on_lane(channel, head_.key, record);
+  }
   if (channel == nullptr) return;
   if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk)
     sink_.on_record(*channel);
-  if (head_.kind == FrameKind::Presence) sink_.on_saying(*channel, saying_);
+  if (head_.kind == FrameKind::Presence) sink_.on_saying(*channel, words_);
 }
 
 }  // namespace allhands

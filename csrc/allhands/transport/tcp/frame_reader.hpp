@@ -23,6 +23,9 @@ class FrameSink {
   virtual std::shared_ptr<Channel> on_head(const FrameHead& head) = 0;
   virtual void on_record(Channel& channel) = 0;
   virtual void on_saying(Channel& channel, std::span<const std::byte> body) = 0;
+  // The body of `record` comes by UCX. `channel` is null if it goes nowhere.
+  virtual void on_lane(const std::shared_ptr<Channel>& channel, LandingKey key,
+                       const LaneRecord& record) = 0;
 };
 
 // The socket failed, or the peer closed it: nothing more comes over it.
@@ -71,7 +74,7 @@ class FrameReader {
   std::size_t body_length_ = 0;       // of the frame, without padding
   std::size_t in_body_ = 0;           // bytes of the body that are here, with padding
   std::shared_ptr<Channel> channel_;  // of the frame
-  std::vector<std::byte> saying_;
+  std::vector<std::byte> words_;      // of a rank, or a LaneRecord
   std::unique_ptr<std::byte[]> scratch_;
   std::uint64_t next_number_ = 1;
   std::uint64_t received_ = 0;

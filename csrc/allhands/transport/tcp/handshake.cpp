@@ -17,8 +17,12 @@ namespace {
 
 // The line end stops a server of a text protocol.
 constexpr std::string_view kMagic = "ahpeers\n";
-constexpr std::uint32_t kVersion = 3;
-constexpr std::uint32_t kEncrypted = 1u << 16;  // a flag beside the version
+constexpr std::uint32_t kVersion = 4;
+// Flags beside the version.
+constexpr std::uint32_t kEncrypted = 1u << 16;
+constexpr std::uint32_t kOffersUcx = 1u << 17;
+constexpr std::uint32_t kNeedsUcx = 1u << 18;
+constexpr std::uint32_t kFlags = kEncrypted | kOffersUcx | kNeedsUcx;
 constexpr std::size_t kNonceBytes = 32;
 constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + kNonceBytes;
 constexpr std::size_t kProofBytes = sizeof(Digest);
@@ -52,7 +56,9 @@ Handshake Handshake::listen(UnforkedFd socket, const Credentials& credentials,
 
 void Handshake::say_hello() {
   mine_ = kMagic;
-  append_little_endian(mine_, kVersion | (credentials_.is_encrypted ? kEncrypted : 0));
+  append_little_endian(mine_, kVersion | (credentials_.is_encrypted ? kEncrypted : 0) |
+                                  (credentials_.ucx.empty() ? 0 : kOffersUcx) |
+                                  (credentials_.needs_ucx ? kNeedsUcx : 0));
   append_little_endian(mine_, static_cast<std::uint32_t>(self_.size()));
   append_little_endian(mine_, static_cast<std::uint32_t>(peer_.size()));
   append_little_endian(mine_, is_dialer_ ? number_ : 0);
@@ -119,6 +125,9 @@ void Handshake::handle() {
       return handle_verdict();
     case Step::Ready:
       return handle_ready();
+    case Step::Ucx:
+      ucx_there_ = came_;
+      return end_plain();
     case Step::Tls:  // OpenSSL reads it
       return;
   }
@@ -130,8 +139,10 @@ void Handshake::handle_hello_head() {
   const auto from = read_little_endian<std::uint32_t>(theirs_.data() + 12);
   const auto to = read_little_endian<std::uint32_t>(theirs_.data() + 16);
   is_encrypted_there_ = (version & kEncrypted) != 0;
-  if ((version & ~kEncrypted) != kVersion)
-    return fail("it speaks version " + std::to_string(version & ~kEncrypted) +
+  offers_ucx_there_ = (version & kOffersUcx) != 0;
+  needs_ucx_there_ = (version & kNeedsUcx) != 0;
+  if ((version & ~kFlags) != kVersion)
+    return fail("it speaks version " + std::to_string(version & ~kFlags) +
                 " of the protocol, this process version " + std::to_string(kVersion) +
                 ": install the same release of allhands on every host");
   if (from > kMaxName || to > kMaxName) return fail("its name is too long");
@@ -151,21 +162,34 @@ void Handshake::handle_hello_names() {
     return;
   }
   peer_ = who;
-  const bool is_alike = is_encrypted_there_ == credentials_.is_encrypted;
+  const std::string difference = this->difference();
+  const bool is_alike = difference.empty();
   if (is_dialer_ && is_alike) {
     send(prove(true));
     return expect(Step::Verdict, 4 + kProofBytes);
   }
-  // A dialer that wants another process, or differs in encryption, learns who is here,
-  // and leaves.
+  // A dialer that wants another process, or differs in its settings, learns who is
+  // here, and leaves.
   if (!is_dialer_) say_hello();
-  if (!is_alike)
-    return fail(std::string(is_encrypted_there_ ? "it" : "this process") +
-                " encrypts its connections and " +
-                (is_encrypted_there_ ? "this process" : "it") +
-                " does not: set ALLHANDS_TLS alike on every host");
+  if (!is_alike) return fail(difference);
   if (whom != self_) return fail("it wants another process");
   expect(Step::Proof, kProofBytes);
+}
+
+// What keeps the two processes from communicating; empty: nothing.
+std::string Handshake::difference() const {
+  if (is_encrypted_there_ != credentials_.is_encrypted)
+    return std::string(is_encrypted_there_ ? "it" : "this process") +
+           " encrypts its connections and " +
+           (is_encrypted_there_ ? "this process" : "it") +
+           " does not: set ALLHANDS_TLS alike on every host";
+  const bool is_lacking_there = credentials_.needs_ucx && !offers_ucx_there_;
+  const bool is_lacking_here = needs_ucx_there_ && credentials_.ucx.empty();
+  if (!is_lacking_there && !is_lacking_here) return {};
+  return std::string(is_lacking_there ? "it" : "this process") +
+         " does not use UCX and " + (is_lacking_there ? "this process" : "it") +
+         " has to: set ALLHANDS_TRANSPORT alike on every host, and install UCX there "
+         "(Debian and Ubuntu: libucx0; Fedora: ucx; pip: libucx-cu12)";
 }
 
 // Only a process that knows the secret can make this digest.
@@ -228,28 +252,38 @@ Handshake::State Handshake::take_up(std::uint64_t received) {
 
 // FrameKind says what the fields of a Ready frame mean.
 void Handshake::say_ready() {
-  const FrameHead ready = {0, FrameKind::Ready, 0, 0, received_, number_, 0};
-  send({reinterpret_cast<const char*>(&ready), sizeof(ready)});
+  const std::string ucx = has_ucx() ? credentials_.ucx : "";
+  const FrameHead ready = {0, FrameKind::Ready, 0, 0, received_, number_, ucx.size()};
+  std::string bytes(reinterpret_cast<const char*>(&ready), sizeof(ready));
+  send(bytes + ucx);
 }
 
 void Handshake::handle_ready() {
   FrameHead head;
   std::memcpy(&head, came_.data(), sizeof(head));
-  if (head.kind != FrameKind::Ready || head.length != 0 || head.number != 0)
-    return fail("its first frame makes no sense");
+  const bool is_sound = head.kind == FrameKind::Ready && head.length == 0 &&
+                        head.number == 0 && head.key <= kMaxUcxAddress &&
+                        (head.key != 0) == has_ucx();
+  if (!is_sound) return fail("its first frame makes no sense");
   received_there_ = head.popped;
   if (is_dialer_)
     number_ = head.settled;
   else
     say_ready();
-  if (state_ == State::Going) begin_tls();
+  if (state_ != State::Going) return;
+  if (head.key != 0) return expect(Step::Ucx, head.key);
+  end_plain();
+}
+
+// Everything that is not encrypted has come.
+void Handshake::end_plain() {
+  if (credentials_.is_encrypted)
+    begin_tls();
+  else
+    state_ = State::Done;
 }
 
 void Handshake::begin_tls() {
-  if (!credentials_.is_encrypted) {
-    state_ = State::Done;
-    return;
-  }
   step_ = Step::Tls;
   try {
     tls_ = std::make_unique<TlsSession>(

@@ -9,7 +9,8 @@
 //   listener -> dialer   verdict, HMAC-SHA256(secret, "listener" + both)  36 bytes
 //   both                 a Ready frame: how much of what the other wrote was received
 //                        over the sockets before; the connection is made, or goes on
-//                        from there, once the other's came
+//                        from there, once the other's came. If both offer UCX, the
+//                        address of this side's worker follows
 //   encrypted: both      after the Ready frames a TLS handshake, with a key made of the
 //                        secret and both hellos. The listener is TLS's client, so that
 //                        it reads already when the dialer is done, as without TLS
@@ -44,6 +45,8 @@ using ProcessName = std::string;
 struct Credentials {
   std::string secret;
   bool is_encrypted = false;  // whether connections with all peers use TLS
+  std::string ucx;            // the address of this process's UCX worker, if it has one
+  bool needs_ucx = false;     // whether all peers must have UCX
 };
 
 // One side of the opening of a connection.
@@ -66,6 +69,7 @@ class Handshake {
   // The limits of a handshake.
   static constexpr std::chrono::seconds kLimit{5};
   static constexpr std::size_t kMaxName = 1024;
+  static constexpr std::size_t kMaxUcxAddress = std::size_t{16} << 10;
 
   // For the side that has connected and wants `peer`; says hello. `num_sockets`: the
   // number of sockets that their connection has had before, as far as this side knows.
@@ -93,6 +97,9 @@ class Handshake {
   std::uint64_t number() const { return number_; }
   // Done: the bytes that the peer has received over the sockets before.
   std::uint64_t received_there() const { return received_there_; }
+  // Done: the address of the peer's UCX worker; empty: it does not use UCX with this
+  // process.
+  const std::string& ucx_there() const { return ucx_there_; }
   int fd() const { return socket_.get(); }
   // Done: takes the wire that the connection uses from now on.
   Wire take_wire() { return Wire(std::move(socket_), std::move(tls_)); }
@@ -100,7 +107,7 @@ class Handshake {
   const std::string& problem() const { return problem_; }
 
  private:
-  enum class Step { HelloHead, HelloNames, Proof, Verdict, Ready, Tls };
+  enum class Step { HelloHead, HelloNames, Proof, Verdict, Ready, Ucx, Tls };
 
   Handshake(UnforkedFd socket, const Credentials& credentials, const ProcessName& self,
             bool is_dialer);
@@ -117,7 +124,10 @@ class Handshake {
   void handle_proof();
   void handle_verdict();
   void handle_ready();
+  void end_plain();
   void begin_tls();
+  bool has_ucx() const { return offers_ucx_there_ && !credentials_.ucx.empty(); }
+  std::string difference() const;
   void advance_tls();
   std::string digest_of_hellos(std::string_view purpose) const;
   std::string prove(bool as_dialer) const;
@@ -126,6 +136,8 @@ class Handshake {
   UnforkedFd socket_;
   Credentials credentials_;
   bool is_encrypted_there_ = false;
+  bool offers_ucx_there_ = false;
+  bool needs_ucx_there_ = false;
   ProcessName self_;
   ProcessName peer_;
   bool is_dialer_;
@@ -136,6 +148,7 @@ class Handshake {
   std::string mine_;    // hello
   std::string theirs_;  // hello
   std::string problem_;
+  std::string ucx_there_;
   std::unique_ptr<TlsSession> tls_;
   std::uint64_t number_ = 0;
   std::uint64_t received_ = 0;

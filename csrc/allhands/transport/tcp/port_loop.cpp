@@ -25,6 +25,8 @@ constexpr int kMaxAccepts = 16;
 // How soon this thread reads again after other threads have stopped reading.
 constexpr milliseconds kRest{1};
 constexpr milliseconds kDrainLook{1};
+// How often UCX makes progress until the sockets have their turn.
+constexpr int kMaxProgress = 64;
 constexpr milliseconds kLongestBeat{500};
 constexpr unsigned kBeatsAfterStop = 2;
 constexpr std::chrono::seconds kWindingUp{1};
@@ -34,14 +36,19 @@ constexpr const char* kClosed = "this process has closed its port";
 }  // namespace
 
 PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence,
-                   unsigned rail)
+                   unsigned rail, std::shared_ptr<UcxWorker> ucx)
     : self_(std::move(self)),
       silence_(silence),
       rail_(rail),
       beat_every_(std::min<Clock::duration>(silence / 8, kLongestBeat)),
       most_beats_(static_cast<unsigned>(silence / beat_every_) - 1),
-      suspicious_beats_(most_beats_ / 2 + 1) {
+      suspicious_beats_(most_beats_ / 2 + 1),
+      ucx_(std::move(ucx)) {
   poller_.add(wakeup_.fd());
+  if (ucx_ != nullptr) {
+    poller_.add(ucx_->fd());
+    poller_.watch(ucx_->fd(), false, false);
+  }
   for (Fd& listener : listeners) {
     poller_.add(listener.get());
     listeners_.emplace_back(std::move(listener));
@@ -165,6 +172,7 @@ std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
   };
   if (!is_accepting_) no_later_than(accept_again_);
   if (num_resting_ != 0) no_later_than(next_look_);
+  if (ucx_ != nullptr && !is_ucx_watched_) no_later_than(ucx_look_);
   if (!draining_.empty()) no_later_than(Clock::now() + kDrainLook);
   for (const auto& [fd, shaking] : shaking_) no_later_than(shaking.end);
   for (const auto& [connection, reaching] : reaching_)
@@ -182,6 +190,7 @@ std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
 void PortLoop::serve(const Readiness& ready) {
   const int fd = ready.fd;
   if (fd == wakeup_.fd()) return wakeup_.clear();
+  if (ucx_ != nullptr && fd == ucx_->fd()) return;  // one of the chores, in any case
   if (const auto found = open_.find(fd); found != open_.end()) {
     if (ready.is_writable && found->second.connection->flush())
       watch(fd, found->second);
@@ -201,6 +210,7 @@ void PortLoop::do_chores() {
   const auto now = Clock::now();
   if (num_resting_ != 0 && now >= next_look_) look_at_resting();
   if (now >= next_beat_) beat();
+  if (ucx_ != nullptr) tend_ucx();
   if (is_accepting_ || now < accept_again_) return;
   for (const UnforkedFd& listener : listeners_) poller_.add(listener.get());
   is_accepting_ = true;
@@ -272,8 +282,10 @@ void PortLoop::attend_waiting() {
     if (!connection->tell_arrivals() &&
         std::find(draining_.begin(), draining_.end(), connection) == draining_.end())
       draining_.push_back(connection);
+    tend_lane(*connection);
     if (const auto found = open_.find(connection->fd()); found != open_.end()) {
       if (found->second.is_resting) end_rest(found->first, found->second);
+      if (ucx_ != nullptr) ucx_helped_ = ucx_->num_helped();
       if (connection->has_kept()) watch(found->first, found->second);
       read(found->first, found->second);
     }
@@ -299,6 +311,43 @@ void PortLoop::read(int fd, Open& open) {
   open.is_resting = true;
   open.connection->leave_to_others(true);
   watch(fd, open);
+}
+
+std::unique_ptr<Lane> PortLoop::make_lane(Connection& connection,
+                                          const std::string& address) {
+  const std::string& peer = connection.peer();
+  const std::string& secret = credentials_.secret;
+  return std::make_unique<Lane>(
+      ucx_, address, Lane::tags(secret, self_, peer), Lane::tags(secret, peer, self_),
+      [this, &connection] { connection.ask_for_attention(); });
+}
+
+// A body that was lost is found missing on the new socket too, which ends the
+// connection, unless the peer's process is gone anyway.
+void PortLoop::tend_lane(Connection& connection) {
+  Lane* const lane = connection.lane();
+  if (lane == nullptr) return;
+  lane->tend();
+  if (lane->has_lost() && open_.contains(connection.fd()))
+    break_off(connection.fd(), lane->problem());
+}
+
+// Makes progress with UCX, and waits for its events while no other thread does so.
+void PortLoop::tend_ucx() {
+  const std::uint64_t helped = ucx_->num_helped();
+  if (std::exchange(ucx_helped_, helped) != helped) {
+    ucx_look_ = Clock::now() + kRest;
+    return watch_ucx(false);
+  }
+  for (int turn = 0; turn < kMaxProgress; ++turn)
+    if (!ucx_->progress() && ucx_->arm()) return watch_ucx(true);
+  ucx_look_ = Clock::now();  // goes on after the other chores
+  watch_ucx(false);
+}
+
+void PortLoop::watch_ucx(bool is_watched) {
+  if (std::exchange(is_ucx_watched_, is_watched) != is_watched)
+    poller_.watch(ucx_->fd(), is_watched, false);
 }
 
 void PortLoop::look_at_resting() {

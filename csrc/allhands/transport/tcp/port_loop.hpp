@@ -39,8 +39,9 @@ class PortLoop final : public ConnectionOwner {
   using Clock = std::chrono::steady_clock;
 
   // `silence`: a peer is lost if nothing comes from it for this long. `rail`: see Dial.
+  // `ucx`: null: bodies go over sockets only.
   PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration silence,
-           unsigned rail);
+           unsigned rail, std::shared_ptr<UcxWorker> ucx);
   ~PortLoop() override;
 
   // Call once. Throws Backend if no thread can be started.
@@ -59,6 +60,8 @@ class PortLoop final : public ConnectionOwner {
 
   void attend(Connection& connection) override;
   std::optional<Saying> parting(std::uint64_t channel) override;
+  std::unique_ptr<Lane> make_lane(Connection& connection,
+                                  const std::string& address) override;
 
  private:
   // How a connection is being made.
@@ -123,6 +126,9 @@ class PortLoop final : public ConnectionOwner {
   void watch(int fd, const Open& open);
   void look_at_resting();
   void end_rest(int fd, Open& open);
+  void tend_lane(Connection& connection);
+  void tend_ucx();
+  void watch_ucx(bool is_watched);
   void beat();
   void suspect(const std::shared_ptr<Connection>& connection);
   std::shared_ptr<Connection> stop_watching(int fd);
@@ -140,6 +146,7 @@ class PortLoop final : public ConnectionOwner {
   // Numbers of beats in a row in which nothing came.
   const unsigned most_beats_;
   const unsigned suspicious_beats_;
+  const std::shared_ptr<UcxWorker> ucx_;  // may be null
   std::vector<UnforkedFd> listeners_;
   Credentials credentials_;
   std::atomic<bool> is_stopping_ = false;
@@ -163,6 +170,9 @@ class PortLoop final : public ConnectionOwner {
   // has_arrived() was asked about them.
   std::vector<std::shared_ptr<Connection>> draining_;
   std::size_t num_resting_ = 0;
+  bool is_ucx_watched_ = false;
+  std::uint64_t ucx_helped_ = 0;  // as last seen
+  Clock::time_point ucx_look_;
   bool is_accepting_ = true;
   Clock::time_point accept_again_;
   Clock::time_point next_look_;  // at connections that rest

@@ -12,9 +12,6 @@ namespace allhands {
 namespace {
 
 constexpr const char* kNonsense = "what came from it is no frame";
-constexpr const char* kBytesLost =
-    "the connection cannot go on, as the network has confirmed data that did not "
-    "arrive: does a proxy stand between the hosts?";
 
 }  // namespace
 
@@ -251,7 +248,9 @@ void PortLoop::open(Shaking& shaking) {
   if (wanted.dialing != fd) drop_attempt(wanted);
   reaching_.erase(connection.get());
   shaking_.erase(fd);
-  if (!connection->open(made.take_wire(), made)) return connection->lose(kBytesLost);
+  if (const std::string problem = connection->open(made.take_wire(), made);
+      !problem.empty())
+    return connection->lose(problem);
   Open& opened = open_.emplace(fd, Open{connection}).first->second;
   watch(fd, opened);
   read(fd, opened);

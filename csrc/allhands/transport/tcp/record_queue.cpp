@@ -41,7 +41,28 @@ std::byte* RecordQueue::reserve(std::size_t bytes, Landed landed) {
 void RecordQueue::commit() {
   const std::lock_guard lock(mutex_);
   blocks_.back().written += footprint(reserved_);
-  num_records_.fetch_add(1, std::memory_order_release);
+  ++num_committed_;
+  publish();
+}
+
+std::uint64_t RecordQueue::commit_unfinished() {
+  const std::lock_guard lock(mutex_);
+  blocks_.back().written += footprint(reserved_);
+  unfinished_.insert(num_committed_);
+  return num_committed_++;
+}
+
+void RecordQueue::finish(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  unfinished_.erase(number);
+  publish();
+}
+
+// Lets the reader see what stands in front of the first unfinished record. Call under
+// the lock.
+void RecordQueue::publish() {
+  const std::uint64_t end = unfinished_.empty() ? num_committed_ : *unfinished_.begin();
+  num_records_.store(end - num_popped_, std::memory_order_release);
 }
 
 // The prefix of the front record. Call under the lock.
@@ -71,7 +92,8 @@ std::size_t RecordQueue::pop() {
   const std::lock_guard lock(mutex_);
   const Prefix front = prefix();
   blocks_.front().read += footprint(front.bytes);
-  num_records_.fetch_sub(1, std::memory_order_release);
+  ++num_popped_;
+  publish();
   return std::size_t{front.bytes} + front.landed;
 }
 

@@ -1,13 +1,18 @@
 // Records that have come and were not popped. Each is contiguous, except for a body
 // that has landed elsewhere. One writer and one reader, which may be different threads.
 // The queue has no limit of its own: the writer keeps one.
+//
+// A record may have a body that is still to come, by another way. The reader sees the
+// record, and those behind it, once the body is there.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 
 #include "allhands/transport/landings.hpp"
@@ -21,6 +26,10 @@ class RecordQueue {
   std::byte* reserve(std::size_t bytes, Landed landed = {});
   // Writer: the reserved record is complete.
   void commit();
+  // Writer: the reserved record lacks its body. Returns its number, for finish().
+  std::uint64_t commit_unfinished();
+  // Any thread: the body is there, so that its memory changes no more.
+  void finish(std::uint64_t number);
 
   // May be called from any thread.
   bool has_record() const { return num_records_.load(std::memory_order_acquire) != 0; }
@@ -49,11 +58,15 @@ class RecordQueue {
 
   static Block make_block(std::size_t bytes);
   Prefix prefix();
+  void publish();
 
   std::mutex mutex_;          // guards what follows, except the bytes of records
   std::deque<Block> blocks_;  // the writer uses the last one
   std::size_t reserved_ = 0;  // bytes in the queue of the reserved record
-  std::atomic<std::size_t> num_records_ = 0;
+  std::uint64_t num_committed_ = 0;
+  std::uint64_t num_popped_ = 0;
+  std::set<std::uint64_t> unfinished_;        // the numbers of these records
+  std::atomic<std::size_t> num_records_ = 0;  // that the reader may see
 };
 
 }  // namespace allhands

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace allhands {
 namespace {
@@ -10,6 +11,10 @@ namespace {
 // This many bytes of frames are sent at once, even if nobody has asked for it.
 constexpr std::size_t kMaxStaged = std::size_t{128} << 10;
 constexpr std::size_t kFirstBytes = 4096;
+
+std::size_t bytes_of(const LandingRecord& record) {
+  return LandingRecord::kHeadBytes + record.body.size();
+}
 
 }  // namespace
 
@@ -46,22 +51,55 @@ void TcpLink::wake_peer() {
   staged_ = 0;
 }
 
+// Records of one kind at a time: bodies for the lane, or others.
 std::size_t TcpLink::write(std::span<const LandingRecord> records) {
   wake_peer();  // what was committed before must be sent before
-  const auto bytes_of = [](const LandingRecord& record) {
-    return LandingRecord::kHeadBytes + record.body.size();
+  Lane* const lane = connection_->lane();
+  const bool has_lane = lane != nullptr && lane->is_usable();
+  const auto goes_by_lane = [&](const LandingRecord& record) {
+    return has_lane && record.body.size() >= Lane::kLeastBytes;
   };
+  const bool is_lane = goes_by_lane(records.front());
   std::size_t count = 0;
   // Takes the room before the peer can give it back.
-  for (; count < records.size() && channel_->has_room(bytes_of(records[count]));
+  for (; count < records.size() && goes_by_lane(records[count]) == is_lane &&
+         channel_->has_room(bytes_of(records[count]));
        ++count)
     channel_->take_room(bytes_of(records[count]));
   if (count == 0) return 0;
-  const auto [taken, written] =
-      connection_->write_bulk(records.first(count), *channel_);
-  for (std::size_t i = taken; i < count; ++i) channel_->give_room(bytes_of(records[i]));
+  records = records.first(count);
+  count = is_lane ? write_by_lane(records) : write_to_socket(records);
+  num_written_ += count;
+  return count;
+}
+
+std::size_t TcpLink::write_to_socket(std::span<const LandingRecord> records) {
+  const auto [taken, written] = connection_->write_bulk(records, *channel_);
+  for (const LandingRecord& record : records.subspan(taken))
+    channel_->give_room(bytes_of(record));
   written_ = written;
   return taken;
+}
+
+std::size_t TcpLink::write_by_lane(std::span<const LandingRecord> records) {
+  std::vector<UcxRequestPtr> requests;
+  written_ = connection_->write_by_lane(records, channel_, requests);
+  sent_by_lane_ = channel_->sent();
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    reading_.push_back({std::move(requests[i]), num_written_ + i});
+  return records.size();
+}
+
+std::uint64_t TcpLink::num_read() {
+  if (reading_.empty()) return num_written_;
+  connection_->lane()->help();
+  while (!reading_.empty() && reading_.front().request->is_over()) reading_.pop_front();
+  return reading_.empty() ? num_written_ : reading_.front().number;
+}
+
+void TcpLink::stop_reading() {
+  for (const Reading& each : reading_) connection_->lane()->stop(*each.request);
+  reading_.clear();
 }
 
 }  // namespace allhands

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 
 #include "allhands/transport/link.hpp"
@@ -15,6 +16,7 @@ class TcpLink final : public Link, private Landings {
  public:
   TcpLink(std::shared_ptr<Connection> connection, std::shared_ptr<Channel> channel)
       : connection_(std::move(connection)), channel_(std::move(channel)) {}
+  ~TcpLink() override { stop_reading(); }
 
   std::size_t max_record() override { return Channel::kMaxRecord; }
   std::byte* reserve(std::size_t bytes) override;
@@ -22,7 +24,7 @@ class TcpLink final : public Link, private Landings {
   // Sends all that was committed, by one system call if the socket takes it.
   void wake_peer() override;
   bool is_safe_to_leave() const override {
-    return staged_ == 0 && connection_->has_arrived(written_);
+    return staged_ == 0 && has_lane_arrived() && connection_->has_arrived(written_);
   }
 
   // A caller that asks also makes the connection read.
@@ -42,13 +44,29 @@ class TcpLink final : public Link, private Landings {
 
  private:
   std::size_t write(std::span<const LandingRecord> records) override;
+  std::uint64_t num_read() override;
+  void stop_reading() override;
   void expect(LandingKey key, std::span<std::byte> memory) override {
     channel_->expect(key, memory);
   }
   void forget(LandingKey key) override { connection_->forget(key, *channel_); }
   Landed landed() override { return channel_->landed(); }
 
+  // A record whose body the lane may still read.
+  struct Reading {
+    UcxRequestPtr request;
+    std::uint64_t number;
+  };
+
   void grow(std::size_t needed);
+  std::size_t write_to_socket(std::span<const LandingRecord> records);
+  std::size_t write_by_lane(std::span<const LandingRecord> records);
+  // Whether the peer has all that went by the lane, which tells no more than that a
+  // body was read.
+  bool has_lane_arrived() const {
+    return channel_->popped_there() >= sent_by_lane_ ||
+           connection_->state() == Connection::State::Lost;
+  }
 
   const std::shared_ptr<Connection> connection_;
   const std::shared_ptr<Channel> channel_;
@@ -58,6 +76,10 @@ class TcpLink final : public Link, private Landings {
   std::size_t reserved_ = 0;  // bytes of the record behind these
   // Bytes of the connection up to the last frame of this link.
   std::uint64_t written_ = 0;
+  std::deque<Reading> reading_;
+  std::uint64_t num_written_ = 0;  // records with bodies
+  // Bytes of the channel up to the last record whose body went by the lane.
+  std::uint64_t sent_by_lane_ = 0;
 };
 
 }  // namespace allhands

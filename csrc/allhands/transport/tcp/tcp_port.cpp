@@ -67,9 +67,13 @@ std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
 
 TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
                  std::uint16_t last, std::chrono::nanoseconds silence,
-                 const Places& advertised, bool is_encrypted, unsigned rail)
-    : owner_(::getpid()), is_encrypted_(is_encrypted) {
+                 const Places& advertised, bool is_encrypted, unsigned rail, UcxUse ucx)
+    : owner_(::getpid()), is_encrypted_(is_encrypted), ucx_(ucx) {
   if (is_encrypted) OpenSsl::loaded();
+  if (is_encrypted && ucx != UcxUse::No)
+    throw Error(
+        ErrorKind::Value,
+        "UCX encrypts nothing: set ALLHANDS_TRANSPORT=tcp, or unset ALLHANDS_TLS");
   if (hosts.empty() || (first == 0) != (last == 0) || first > last)
     throw Error(ErrorKind::Value, "a port needs a host and a range of ports, got " +
                                       std::to_string(hosts.size()) +
@@ -88,25 +92,30 @@ TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
   for (const std::string& endpoint : endpoints_)
     all += (all.empty() ? "" : ",") + endpoint;
   const ProcessIdentity self = this_process();
-  loop_ = std::make_shared<PortLoop>(std::move(listeners),
-                                     name_of(all, self.pid, self.start), silence, rail);
+  if (ucx != UcxUse::No) worker_ = UcxWorker::make();
+  loop_ = std::make_shared<PortLoop>(
+      std::move(listeners), name_of(all, self.pid, self.start), silence, rail, worker_);
 }
 
 TcpPort::~TcpPort() {
   // A forked child has no such thread, and its copy of the memory may be in mid-change;
   // so this copy is leaked.
-  if (::getpid() != owner_)
+  if (::getpid() != owner_) {
     new std::shared_ptr<PortLoop>(loop_);
-  else
+    new std::shared_ptr<UcxWorker>(worker_);
+  } else {
     close();
+  }
 }
 
 void TcpPort::start(const Secret& secret) {
   check_owner();
   if (std::exchange(is_started_, true))
     throw Error(ErrorKind::Value, "this port was started before");
-  loop_->start(
-      {{reinterpret_cast<const char*>(secret.data()), secret.size()}, is_encrypted_});
+  loop_->start({{reinterpret_cast<const char*>(secret.data()), secret.size()},
+                is_encrypted_,
+                worker_ == nullptr ? "" : worker_->address(),
+                ucx_ == UcxUse::Needed});
 }
 
 std::unique_ptr<Transport> TcpPort::join(const Membership& membership,
@@ -125,6 +134,10 @@ std::unique_ptr<Transport> TcpPort::join(const Membership& membership,
 bool TcpPort::break_socket(const ProcessIdentity& peer) {
   check_owner();
   return loop_->break_socket(name_of(peer.endpoints, peer.pid, peer.start));
+}
+
+std::uint64_t TcpPort::num_sent_by_ucx() const {
+  return worker_ == nullptr ? 0 : worker_->num_sent();
 }
 
 void TcpPort::check_owner() const {

@@ -24,6 +24,7 @@
 namespace allhands {
 
 class PortLoop;
+class UcxWorker;
 
 // Where a process listens for processes of other hosts.
 class TcpPort {
@@ -31,6 +32,10 @@ class TcpPort {
   using Secret = std::array<std::byte, 32>;
   using GroupToken = std::array<std::byte, 32>;
   using Places = std::vector<std::pair<std::string, std::uint16_t>>;
+
+  // Whether large bodies go by UCX: with no peer, with peers that offer it too, or with
+  // all peers.
+  enum class UcxUse { No, Offered, Needed };
 
   // How long a peer's host may be silent before its ranks count as dead.
   static constexpr std::chrono::seconds kSilence{5};
@@ -41,10 +46,11 @@ class TcpPort {
   // `is_encrypted`: all connections use TLS, which must be the same in all processes.
   // `rail`: which of a peer's addresses is tried first, modulo how many it has.
   // Throws Value for wrong arguments, Network if it cannot listen, and Backend if TLS
-  // is wanted and there is no OpenSSL.
+  // or UCX is wanted and there is no OpenSSL or UCX.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
           std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
-          const Places& advertised = {}, bool is_encrypted = false, unsigned rail = 0);
+          const Places& advertised = {}, bool is_encrypted = false, unsigned rail = 0,
+          UcxUse ucx = UcxUse::No);
   TcpPort(const TcpPort&) = delete;
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort();
@@ -63,6 +69,8 @@ class TcpPort {
   // goes on over another socket. Returns false if there is none now. For tests of
   // programs.
   bool break_socket(const ProcessIdentity& peer);
+  // How many bodies this process has sent by UCX. For tests of programs.
+  std::uint64_t num_sent_by_ucx() const;
   // Gives what was written a second to leave; then all peers count as dead. Idempotent.
   void close();
 
@@ -71,6 +79,8 @@ class TcpPort {
 
   const pid_t owner_;
   const bool is_encrypted_;
+  const UcxUse ucx_;
+  std::shared_ptr<UcxWorker> worker_;  // may be null
   std::vector<std::string> endpoints_;
   std::shared_ptr<PortLoop> loop_;
   bool is_started_ = false;

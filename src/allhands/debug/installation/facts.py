@@ -2,7 +2,7 @@
 
 Nothing is imported or started here, neither torch nor MPI nor backends of other
 packages. The metadata of installed packages, /proc and /sys have the facts. Another
-process tests whether there is an MPI library.
+process tests whether there is an MPI library. UCX alone is loaded, for its version.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from allhands.backends.nccl_library import nccl_version
 from allhands.backends.offers import Offer, offers, why_no_offer
 from allhands.backends.registry import Backend, is_native
 from allhands.backends.xccl_library import xccl_version
-from allhands.errors import DistNetworkError
+from allhands.errors import DistBackendError, DistNetworkError
 from allhands.rendezvous.interfaces import addresses_here
 from allhands.rendezvous.launched import find_launched
+from allhands.rendezvous.ucx_choice import ucx_version
 
 __all__ = ["describe", "in_lines"]
 
@@ -51,6 +52,7 @@ def describe(can_read_peers: Callable[[], bool]) -> dict[str, Any]:
         "backends": _backends(),
         "arrays": {name: v for name in _ARRAYS if (v := _version(name))},
         "devices": {"cpu": _C.cpu_model(), "gpus": _gpus()},
+        "ucx": _ucx(),
         "host": _host(can_read_peers()),
         "launcher": _launcher(),
         "settings": _settings(),
@@ -72,6 +74,7 @@ def in_lines(facts: dict[str, Any]) -> list[str]:
         f"arrays: {', '.join(arrays)}",
         f"CPU: {facts['devices']['cpu']}, {host['usable_cpus']} of {host['cpus']} CPUs",
         f"GPUs: {', '.join(facts['devices']['gpus']) or 'none'}",
+        f"UCX: {facts['ucx']}",
         f"host: {host['system']}",
         *(
             f"  {name}: {_text(value)}"
@@ -144,6 +147,14 @@ def _gpus() -> list[str]:
         )
         found.append(fields.get("Model", "unknown").strip())
     return found
+
+
+def _ucx() -> str:
+    """Return the version of UCX, or why there is none."""
+    try:
+        return ucx_version()
+    except DistBackendError as error:
+        return f"none: {error}"
 
 
 def _host(can_read_peers: bool) -> dict[str, Any]:

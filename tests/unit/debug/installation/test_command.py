@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from allhands import _C
+from allhands import _C, DistBackendError
 from allhands.__main__ import main
+from allhands.debug.installation import facts
 from allhands.debug.installation.command import can_read_peers
 
 
@@ -69,3 +70,16 @@ def test_a_bad_size_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["info", "--ways", "all_reduce", "--size", "some"])
     assert "'some'; want bytes such as" in capsys.readouterr().err
+
+
+def test_it_says_whether_there_is_ucx(capsys, monkeypatch):
+    monkeypatch.setattr(facts, "ucx_version", lambda: "1.13.1")
+    assert main(["info"]) == 0
+    assert "UCX: 1.13.1" in capsys.readouterr().out.splitlines()
+
+    def missing():
+        raise DistBackendError("there is no UCX (a reason)")
+
+    monkeypatch.setattr(facts, "ucx_version", missing)
+    assert main(["info"]) == 0
+    assert "UCX: none: there is no UCX (a reason)" in capsys.readouterr().out
