@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 from allhands.rendezvous.trial import told_by
@@ -46,7 +45,9 @@ def why_not_found() -> str:
 
     The call loads neither NCCL nor CUDA.
     """
-    if find_spec("nccl") is None:
+    from allhands.backends.nccl_found import HAS_BINDINGS  # here: it looks for them
+
+    if not HAS_BINDINGS:
         return (
             f"NVIDIA's bindings of NCCL are not installed; pip install "
             f"'nccl4py[cu13]', or [cu12] for CUDA 12. {_REMEDY}"

@@ -9,6 +9,7 @@ monotonic clock, which all processes of the host share.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -120,6 +121,8 @@ def main(ranks: int) -> int:
     """Fork the ranks, let them go, and print what they report."""
     for module in LOADED_LATER["allhands"]:
         import_module(module)
+    gc.collect()
+    gc.freeze()  # as `allhands run --preload`
     gate = os.pipe()
     reading, writing = os.pipe()
     pids = []

@@ -38,6 +38,8 @@ class Attendance:
         self._size = size
         self._found = found
         self._known: dict[int, Introduction] = {}
+        self._seen: frozenset[int] = frozenset()
+        """The ranks that were present when last looked at."""
         self._is_telling = False
 
     def come(self, rank: int, introduction: Introduction) -> None:
@@ -53,9 +55,12 @@ class Attendance:
         """Note that `rank` has read all that it needs."""
         self.store.set(f"{_READ}{rank}", b"")
 
-    def keys_of_all(self) -> list[str]:
-        """Return keys that exist when each rank has come, even if one gave up since."""
-        return [f"{_IDENTITY}{rank}" for rank in range(self._size)]
+    def keys_of_absent(self) -> list[str]:
+        """Return keys that exist when each rank has come, even if one gave up since.
+
+        The keys of ranks that were present when last looked at are left out.
+        """
+        return self._keys_of(r for r in range(self._size) if r not in self._seen)
 
     @staticmethod
     def keys_of_readers(ranks: Iterable[int]) -> list[str]:
@@ -68,14 +73,16 @@ class Attendance:
 
     def introductions(self) -> list[Introduction] | None:
         """Return all introductions after all came; None if a rank gave up since."""
-        said = self.store.multi_get(self.keys_of_all())
+        said = self.store.multi_get(self._keys_of(range(self._size)))
         if not all(said):
             return None
         return [Introduction.read(rank, text) for rank, text in enumerate(said)]
 
     def present(self) -> list[int]:
         """Return the ranks that are present."""
-        return _ranks_with(Found.SOME_VALUE, self._survey())
+        present = _ranks_with(Found.SOME_VALUE, self._survey())
+        self._seen = frozenset(present)
+        return present
 
     def who_died(self) -> dict[int, int]:
         """Return the pids of ranks that ended before they read all, without giving up.
@@ -154,16 +161,24 @@ class Attendance:
             text += f"; several processes say that they are rank {again[0]}"
         return text
 
+    def lagging(self) -> list[int]:
+        """Return the ranks other than 0 that have not read all that they need."""
+        found = self.store._survey(_READ, self._size)
+        return [rank for rank in _ranks_with(Found.NOTHING, found) if rank != 0]
+
     def who_lags(self) -> str:
         """Return a text on the ranks that stopped reading; empty if none did."""
-        found = self.store._survey(_READ, self._size)
-        lagging = [r for r in _ranks_with(Found.NOTHING, found) if r != 0]
+        lagging = self.lagging()
         if not lagging:
             return ""
         return (
             f"{len(lagging)} of {self._size} ranks, which came and stopped: "
             f"{in_ranges(lagging)}"
         )
+
+    @staticmethod
+    def _keys_of(ranks: Iterable[int]) -> list[str]:
+        return [f"{_IDENTITY}{rank}" for rank in ranks]
 
     def _survey(self) -> bytes:
         return self.store._survey(_IDENTITY, self._size)
@@ -173,7 +188,7 @@ class Attendance:
 
     def _know(self, ranks: Sequence[int]) -> None:
         """Remember the introductions of these ranks, whose keys exist."""
-        said = self.store.multi_get([f"{_IDENTITY}{rank}" for rank in ranks])
+        said = self.store.multi_get(self._keys_of(ranks))
         for rank, text in zip(ranks, said, strict=True):
             if text:
                 self._known[rank] = Introduction.read(rank, text)

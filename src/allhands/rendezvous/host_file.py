@@ -73,6 +73,8 @@ def withdraw() -> None:
 
     A later program of the same job meets through a file with the same name.
     """
+    if not _written:
+        return
     _, own, start, _ = _C.process_identity()
     while _written:
         path = _written.pop()

@@ -35,22 +35,24 @@ def open_store(
     """Return the store at host and port, which a launcher or rank 0 here hosts.
 
     A launcher's store may be reached through a `relay`. The call does not wait for
-    other ranks, so that a caller can report who is missing.
+    other ranks, so that a caller can report who is missing. A launcher sees its ranks
+    end, so there they leave no last will, and nobody counts who joined.
     """
+    counted = None if is_hosted else world_size
     make: Callable[..., TCPStore] = partial(
         TCPStore,
         host,
         port,
-        world_size,
+        counted,
         is_master=rank == 0 and not is_hosted,
         wait_for_workers=False,
         multi_tenant=True,
     )
     if relay is not None:
-        make = partial(RelayedStore, host, port, world_size, relay=relay)
+        make = partial(RelayedStore, host, port, counted, relay=relay)
     store: Store = _made_patiently(make, rank, timeout)
     if is_hosted:
-        store = part_of_this_attempt(store)
+        return part_of_this_attempt(store)
     enter(store, rank)
     return store
 

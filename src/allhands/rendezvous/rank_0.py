@@ -34,8 +34,9 @@ class MeetingOfRank0(Meeting):
         roster = Roster([identity for _, identity in said], os.urandom(TOKEN_BYTES))
         self._forget_the_world_before(OUTCOME, "roster", "num_told")
         self._store.set(OUTCOME, self._outcome(roster).to_bytes())
+        self._lagging = list(range(1, self._size))
         self._waiting.until(
-            self._wait_for_readers, self._look_at_all, attendance.who_lags
+            self._wait_for_readers, self._look_at_readers, attendance.who_lags
         )
         return roster
 
@@ -43,14 +44,16 @@ class MeetingOfRank0(Meeting):
         return SLICE_S
 
     def _wait_for_all(self, limit: timedelta) -> list[Introduction] | None:
-        self._store.wait(self._attendance.keys_of_all(), limit)
+        if absent := self._attendance.keys_of_absent():
+            self._store.wait(absent, limit)
         said = self._attendance.introductions()
         if said is None:  # a rank that gave up may come again
             self._waiting.pause(limit)
         return said
 
     def _wait_for_readers(self, limit: timedelta) -> bool:
-        self._store.wait(self._attendance.keys_of_readers(range(1, self._size)), limit)
+        if self._lagging:
+            self._store.wait(self._attendance.keys_of_readers(self._lagging), limit)
         return True
 
     def _outcome(self, roster: Roster) -> Outcome:
@@ -65,6 +68,11 @@ class MeetingOfRank0(Meeting):
         """See `_need`."""
         for rank, pid in self._attendance.who_died().items():
             self._need(rank, pid)
+
+    def _look_at_readers(self) -> None:
+        """See `_need`; later waits name only the ranks that lag."""
+        self._look_at_all()
+        self._lagging = self._attendance.lagging()
 
     def lost(self, error: DistNetworkError) -> DistNetworkError:
         """Return the error of this rank after loss of the store: never `HostLeft`."""

@@ -15,6 +15,8 @@ __all__ = ["Waiting"]
 
 T = TypeVar("T")
 
+_PAUSE_S = 0.3
+
 
 class Waiting:
     """The waits of one rank, which together have `limit` seconds, until `deadline`.
@@ -86,12 +88,12 @@ class Waiting:
             ) from error
 
     def pause(self, limit: timedelta) -> None:
-        """Let a slice pass, because the store cannot wait for the awaited event.
+        """Let some time pass, because the store cannot wait for the awaited event.
 
         Raises:
             DistStoreError: the deadline has passed.
         """
-        time.sleep(limit.total_seconds())
+        time.sleep(min(limit.total_seconds(), _PAUSE_S))
         if time.monotonic() >= self._deadline:
             raise DistStoreError(f"{self._subject} has waited {self._limit:g} s")
 

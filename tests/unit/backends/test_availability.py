@@ -6,7 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 import allhands as dist
-from allhands.backends import gloo_library, nccl_library, registry, xccl_library
+from allhands.backends import (
+    gloo_library,
+    nccl_found,
+    nccl_library,
+    registry,
+    xccl_library,
+)
 from allhands.backends.lookup import why_not
 
 
@@ -20,11 +26,11 @@ def test_absent_backends_say_what_to_use():
 
 
 @pytest.mark.parametrize(
-    ("bindings", "problem"),
-    [(None, r"pip install 'nccl4py\[cu13\]'"), ("there", "no CUDA driver")],
+    ("has_bindings", "problem"),
+    [(False, r"pip install 'nccl4py\[cu13\]'"), (True, "no CUDA driver")],
 )
-def test_nccl_that_is_not_found_says_how_to_get_it(bindings, problem, monkeypatch):
-    monkeypatch.setattr(nccl_library, "find_spec", lambda name: bindings)
+def test_nccl_that_is_not_found_says_how_to_get_it(has_bindings, problem, monkeypatch):
+    monkeypatch.setattr(nccl_found, "HAS_BINDINGS", has_bindings)
     monkeypatch.setattr(nccl_library, "_DRIVER", "libno_such_driver.so.1")
     with pytest.raises(RuntimeError, match=f"backend 'nccl': .*{problem}.*native"):
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
