@@ -41,7 +41,7 @@ inline Membership membership_on(const HostNumbers& hosts, int rank) {
   const int size = static_cast<int>(hosts.size());
   std::vector<ProcessIdentity> processes = membership(rank, size).peers.all();
   for (std::size_t i = 0; i < processes.size(); ++i)
-    processes[i].host += " part " + std::to_string(hosts[i]);
+    processes[i].host = processes[i].host.text() + " part " + std::to_string(hosts[i]);
   return {"on hosts", rank, std::move(processes)};
 }
 

@@ -20,7 +20,7 @@ inline Membership membership_on(const Hosting& hosting, int rank) {
   std::vector<ProcessIdentity> processes;
   for (const int host : hosting) {
     processes.push_back(this_process());
-    processes.back().host += "-" + std::to_string(host);
+    processes.back().host = processes.back().host.text() + "-" + std::to_string(host);
   }
   return {"test", rank, processes};
 }

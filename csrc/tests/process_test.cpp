@@ -107,9 +107,19 @@ void test_a_pulse_is_asked_for_once() {
   CHECK(is_alive(this_process(), other));  // whatever the memory says
 }
 
+// Groups keep the name of each rank's host, and most ranks have the same.
+void test_copies_of_a_host_name_share_its_text() {
+  using namespace allhands;
+  const HostName here = this_process().host, copy = here, again = this_process().host;
+  CHECK(!here.text().empty() && &copy.text() == &here.text());
+  CHECK(again == here && &again.text() != &here.text());
+  CHECK(!(HostName("elsewhere") == here) && HostName() == HostName(""));
+}
+
 }  // namespace
 
 int main() {
+  test_copies_of_a_host_name_share_its_text();
   test_a_pulse_is_asked_for_once();
   test_a_child_that_ended_is_dead_before_it_is_reaped();
   test_cpus_of_pinned_processes();

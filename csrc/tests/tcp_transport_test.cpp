@@ -173,7 +173,7 @@ std::size_t num_dialled_for_abort(Silent& silent, std::vector<ProcessIdentity> a
                                   std::optional<int> lost, std::size_t wanted) {
   {
     TcpPort port({"127.0.0.1"}, 0, 0, std::chrono::hours(1));
-    all[0] = {"here", 1, 1, port.endpoints()[0]};
+    all[0] = {std::string("here"), 1, 1, port.endpoints()[0]};
     port.start(TcpRanks::kSecret);
     const auto transport =
         port.join(Membership{"test", 0, std::move(all)}, token(1), tuning);
@@ -189,7 +189,7 @@ void test_an_abort_takes_few_descriptors() {
   Silent silent;
   std::vector<ProcessIdentity> all;
   for (int rank = 0; rank < 300; ++rank)
-    all.push_back({"there", rank + 1, 1, silent.endpoint()});
+    all.push_back({std::string("there"), rank + 1, 1, silent.endpoint()});
   CHECK(num_dialled_for_abort(silent, std::move(all), {}, 128) == 128);
 }
 
@@ -197,7 +197,7 @@ void test_an_abort_takes_few_descriptors() {
 void test_an_abort_reaches_each_host() {
   Silent silent;
   std::vector<ProcessIdentity> all(1);
-  all.push_back({"host 2", 2, 1, "127.0.0.1:1"});
+  all.push_back({std::string("host 2"), 2, 1, "127.0.0.1:1"});
   for (int rank = 2; rank < 150; ++rank)
     all.push_back({"host " + std::to_string(rank), rank + 1, 1, silent.endpoint()});
   CHECK(num_dialled_for_abort(silent, std::move(all), 1, 148) == 148);

@@ -16,7 +16,7 @@ namespace {
 // socket names are visible to all of them, so each host needs a token of its own.
 Token local_token(const Token& group, const Membership& members, const Hosts& hosts) {
   if (hosts.num_hosts() == 1) return group;
-  return derived_token(group, "host " + members.process(members.rank).host);
+  return derived_token(group, "host " + members.process(members.rank).host.text());
 }
 
 }  // namespace

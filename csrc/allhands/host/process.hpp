@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "allhands/host/host_name.hpp"
+
 namespace allhands {
 
 struct ProcessIdentity {
-  std::string host;  // this boot of this machine, and its pid namespace
+  HostName host;  // this boot of this machine, and its pid namespace
   int pid = 0;
   std::uint64_t start = 0;  // clock ticks since boot, /proc/<pid>/stat field 22
   // Where it listens for ranks of other hosts: "10.0.0.3:4471", or several separated by

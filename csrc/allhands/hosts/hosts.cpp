@@ -10,7 +10,7 @@ Hosts::Hosts(const Membership& membership) : rank_(membership.rank) {
   std::map<std::string, int> numbers;
   for (int rank = 0; rank < membership.size(); ++rank) {
     const auto [found, is_new] =
-        numbers.try_emplace(membership.process(rank).host, num_hosts());
+        numbers.try_emplace(membership.process(rank).host.text(), num_hosts());
     if (is_new) ranks_.emplace_back();
     std::vector<int>& there = ranks_[static_cast<std::size_t>(found->second)];
     host_of_.push_back(found->second);

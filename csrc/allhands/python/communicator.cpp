@@ -26,16 +26,29 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace allhands::python {
+
+// Python's text for a host is the same object for all its ranks; the core's becomes so,
+// too. A copy for each rank would be spread over pages that a fork has left shared.
+std::vector<ProcessIdentity> processes_of(
+    const std::vector<PyCommunicator::Peer>& peers) {
+  std::vector<ProcessIdentity> processes;
+  processes.reserve(peers.size());
+  nb::handle last;
+  HostName shared;
+  for (const auto& [host, pid, start, endpoints] : peers) {
+    if (!host.is(last)) shared = HostName(nb::cast<std::string>(host));
+    last = host;
+    processes.push_back({shared, pid, start, endpoints});
+  }
+  return processes;
+}
+
 namespace {
 
 Membership membership_of(int rank, const std::string& name,
                          const std::vector<PyCommunicator::Peer>& peers,
                          const std::string& in_world) {
-  std::vector<ProcessIdentity> processes;
-  processes.reserve(peers.size());
-  for (const auto& [host, pid, start, endpoints] : peers)
-    processes.push_back({host, pid, start, endpoints});
-  return {name, rank, std::move(processes), in_world};
+  return {name, rank, processes_of(peers), in_world};
 }
 
 Token token_of(const nb::bytes& bytes) {
@@ -239,7 +252,7 @@ void bind_communicator(nb::module_& m) {
       "process_identity",
       [] {
         const ProcessIdentity self = this_process();
-        return Peer(self.host, self.pid, self.start, self.endpoints);
+        return Peer(nb::cast(self.host.text()), self.pid, self.start, self.endpoints);
       },
       "(host, pid, start time, endpoints) of this process, by which its peers know "
       "it; it listens nowhere.");

@@ -26,7 +26,7 @@ namespace allhands::python {
 class PyCommunicator {
  public:
   // Host, pid, start time, endpoints.
-  using Peer = std::tuple<std::string, int, std::uint64_t, std::string>;
+  using Peer = std::tuple<nanobind::str, int, std::uint64_t, std::string>;
 
   PyCommunicator(int rank, int size, const std::string& name,
                  const nanobind::bytes& token, const std::vector<Peer>& peers,
@@ -89,5 +89,9 @@ void bind_collectives(CommunicatorClass& c);
 void bind_calls(CommunicatorClass& c);
 void bind_messages(CommunicatorClass& c);
 void bind_shared_arrays(CommunicatorClass& c);
+
+// `peers` as the core has them.
+std::vector<ProcessIdentity> processes_of(
+    const std::vector<PyCommunicator::Peer>& peers);
 
 }  // namespace allhands::python

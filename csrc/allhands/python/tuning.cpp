@@ -93,10 +93,7 @@ void bind_tuning(nb::module_& m) {
   m.def(
       "num_cpus",
       [](const std::vector<PyCommunicator::Peer>& peers) {
-        std::vector<ProcessIdentity> processes;
-        for (const auto& [host, pid, start, endpoints] : peers)
-          processes.push_back({host, pid, start, endpoints});
-        return num_cpus(processes);
+        return num_cpus(processes_of(peers));
       },
       "peers"_a, "CPUs that at least one of these processes of this host may run on.");
 }

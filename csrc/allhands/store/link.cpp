@@ -35,8 +35,7 @@ std::string milliseconds_text(Deadline::Duration duration) {
 
 }  // namespace
 
-Link::Link(const Target& target, const Deadline& deadline)
-    : target_(target), scratch_(std::size_t{64} << 10) {
+Link::Link(const Target& target, const Deadline& deadline) : target_(target) {
   std::string problem;
   Deadline::Duration pause = kFirstPause;
   do {
@@ -141,10 +140,10 @@ std::string Link::receive_bytes(std::size_t count, const Deadline& deadline) {
   while (bytes.size() < count) {
     if (!wait_ready(socket_.get(), Direction::Read, {deadline, target_.interrupt}))
       return {};
-    const ssize_t got = ::recv(socket_.get(), scratch_.data(), count - bytes.size(), 0);
+    const ssize_t got = ::recv(socket_.get(), scratch_.get(), count - bytes.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return {};
-    bytes.append(scratch_.data(), static_cast<std::size_t>(got));
+    bytes.append(scratch_.get(), static_cast<std::size_t>(got));
   }
   return bytes;
 }
@@ -192,9 +191,9 @@ bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
     if (!wait_ready(socket_.get(), Direction::Read, {deadline, interrupt}))
       return false;
     ssize_t count = 0;
-    while ((count = ::recv(socket_.get(), scratch_.data(), scratch_.size(),
-                           MSG_DONTWAIT)) > 0) {
-      std::string_view bytes(scratch_.data(), static_cast<std::size_t>(count));
+    while ((count = ::recv(socket_.get(), scratch_.get(), kScratch, MSG_DONTWAIT)) >
+           0) {
+      std::string_view bytes(scratch_.get(), static_cast<std::size_t>(count));
       if (reader_.feed(bytes)) return true;
     }
     if (count == 0) lose("it closed the connection; did its process exit?");

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,8 @@ class Link {
   std::string own_address() const;
 
  private:
+  static constexpr std::size_t kScratch = std::size_t{64} << 10;
+
   bool dial(const Address& address, const Deadline& deadline, std::string& problem);
   bool shake_hands(const Address& address, const Deadline& deadline,
                    std::string& problem);
@@ -80,7 +83,8 @@ class Link {
   Fd socket_;
   MessageWriter writer_;
   MessageReader reader_{/*is_trusted=*/true};
-  std::vector<char> scratch_;
+  // Not cleared: most connections only ever touch its first page.
+  std::unique_ptr<char[]> scratch_ = std::make_unique_for_overwrite<char[]>(kScratch);
 };
 
 }  // namespace allhands::store

@@ -149,7 +149,7 @@ std::vector<int> TcpTransport::connected() const {
 // what one process may dial.
 std::vector<int> TcpTransport::reached_by_abort() const {
   const auto host = [this](int rank) -> const std::string& {
-    return membership_.process(rank).host;
+    return membership_.process(rank).host.text();
   };
   std::map<std::string_view, int> num_reached;  // by host
   for (int rank = 0; rank < membership_.size(); ++rank) num_reached[host(rank)] = 0;
