@@ -45,7 +45,7 @@ using ProcessName = std::string;
 struct Credentials {
   std::string secret;
   bool is_encrypted = false;  // whether connections with all peers use TLS
-  std::string ucx;            // the address of this process's UCX worker, if it has one
+  std::string ucx = {};       // the address of this process's UCX worker, if it has one
   bool needs_ucx = false;     // whether all peers must have UCX
 };
 
