@@ -309,7 +309,7 @@ TransferPtr Communicator::begin_recv(const Buffer& buffer, int from, std::int64_
 
 TransferPtr Communicator::recv_fit(const Buffer& buffer, int from, std::int64_t tag,
                                    const Limits& limits, Fit fit) {
-  if (membership_.is_only_itself(from)) {
+  if (from == rank()) {
     if (!is_ready_.load(std::memory_order_acquire)) open(limits);
     Transfer from_itself(false, buffer, from, tag, limits.deadline);
     from_itself.fit = fit;

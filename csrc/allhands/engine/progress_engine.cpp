@@ -130,7 +130,7 @@ void ProgressEngine::send(const Buffer& buffer, int to, Tag tag, const Limits& l
 int ProgressEngine::recv(const Buffer& buffer, int from, Tag tag,
                          const Limits& limits) {
   if (recv_at_once(buffer, from, tag)) return from;
-  if (members_.is_only_itself(from))
+  if (from == members_.rank)
     check_counterpart({false, buffer, from, tag, limits.deadline});
   const TransferPtr receive = post_recv(buffer, from, tag, limits.deadline);
   wait(receive, limits, AtEnd::GiveUp);
@@ -161,14 +161,11 @@ void ProgressEngine::check_counterpart(const Transfer& transfer) {
     has_counterpart = endpoint_.has_counterpart(transfer, ended);
   });
   if (has_counterpart) return;
-  const std::string why =
-      transfer.peer == kAnySource
-          ? "this rank, the only one of the group,"
-          : std::string(transfer.is_send ? "destination" : "source") +
-                " rank should not be the same as the rank of the current process, "
-                "which";
   throw Error(ErrorKind::Value,
-              describe(transfer, members_) + ": " + why + " would wait for itself; " +
+              describe(transfer, members_) + ": " +
+                  (transfer.is_send ? "destination" : "source") +
+                  " rank should not be the same as the rank of the current process, "
+                  "which would wait for itself; " +
                   (transfer.is_send ? "post the irecv first, or use isend or sendrecv"
                                     : "send or isend the message first, or use irecv"));
 }

@@ -37,10 +37,6 @@ struct Membership {
   // "'dp' (ranks 1, 3 of the world)", for errors that name ranks of the group.
   std::string quoted() const { return "'" + name + "'" + in_world; }
   int size() const { return static_cast<int>(peers.all().size()); }
-  // Whether a message from there, or from any source if negative, is this rank's own.
-  bool is_only_itself(int source) const {
-    return source == rank || (source < 0 && size() == 1);
-  }
   const ProcessIdentity& process(int peer) const {
     return peers.all()[static_cast<std::size_t>(peer)];
   }

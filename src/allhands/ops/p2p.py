@@ -13,9 +13,8 @@ These conventions apply to all messages. The docstrings below do not repeat them
   that does not exist raises `ValueError` at once.
 - A rank may send to itself: with `isend`, `irecv` and `sendrecv`, and with `send` and
   `recv` as long as these do not have to wait. A `send` to this rank raises `ValueError`
-  if it has more than 32 KiB and no posted `irecv` takes it. So does a `recv` or `probe`
-  of a message that it has not sent yet, from this rank, or from any in a group of one.
-  All of these would wait for themselves.
+  if it has more than 32 KiB and no posted `irecv` takes it. So does a `recv` from this
+  rank of a message that it has not sent yet. Both would wait for themselves.
 - `tag` is an int in [0, 2**31), 0 by default. A negative tag raises `RuntimeError`,
   anything else `TypeError`. Messages of different tags need not be received in the
   order of sending.

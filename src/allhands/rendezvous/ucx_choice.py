@@ -7,7 +7,6 @@ shared memory, but neither InfiniBand nor RoCE.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 from allhands import _C, settings
@@ -61,6 +60,8 @@ def ucx_version() -> str:
 
 
 def _of_wheels() -> Iterator[str]:
+    from importlib import metadata  # some milliseconds that a mere import need not take
+
     for wheel in _WHEELS:
         try:
             files = metadata.files(wheel) or []

@@ -3,6 +3,11 @@
 import pytest
 
 from allhands.elastic.filtered_log import FilteredLog, parse_words
+from allhands.elastic.log_file import LogFile
+
+
+def filtered(path, rank, words):
+    return FilteredLog(LogFile(str(path), pytest.fail), rank, words)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +27,7 @@ def test_words(text, words):
 
 def test_lines_come_whole_however_they_are_read(tmp_path):
     path = tmp_path / "folder" / "filtered.log"
-    logs = [FilteredLog(str(path), rank, ["b", "\N{SNOWMAN}"]) for rank in (0, 1)]
+    logs = [filtered(path, rank, ["b", "\N{SNOWMAN}"]) for rank in (0, 1)]
     for piece in ("a\na", "bc\nd", "\nb\n"):
         for log in logs:
             log.feed(piece.encode())
@@ -37,7 +42,7 @@ def test_lines_come_whole_however_they_are_read(tmp_path):
 def test_the_file_of_an_earlier_run_is_kept(tmp_path):
     path = tmp_path / "filtered.log"
     for rank in range(2):
-        log = FilteredLog(str(path), rank, ["b"])
+        log = filtered(path, rank, ["b"])
         log.feed(b"b\n")
         log.close()
     assert path.read_text() == "[rank0] b\n[rank1] b\n"
@@ -45,7 +50,7 @@ def test_the_file_of_an_earlier_run_is_kept(tmp_path):
 
 def test_a_line_without_an_end_takes_bounded_memory(tmp_path):
     path = tmp_path / "filtered.log"
-    log = FilteredLog(str(path), 0, ["b"])
+    log = filtered(path, 0, ["b"])
     for _ in range(40):
         log.feed(b"a" * (1 << 16))
         assert len(log._held) <= 1 << 20

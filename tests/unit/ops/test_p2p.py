@@ -405,25 +405,6 @@ def test_a_rank_does_not_wait_for_itself():
     run_ranks(2, body)
 
 
-def test_a_rank_alone_does_not_wait_for_any():
-    def body(rank):
-        got = np.zeros(3)
-        told = "from any rank.*this rank, the only one of the group, would wait for its"
-        for call in (
-            lambda: dist.recv(got),
-            lambda: dist.recv(got, status=dist.Status()),
-            lambda: dist.probe(),
-        ):
-            with pytest.raises(ValueError, match=told):
-                call()
-        dist.send(np.arange(3.0), 0)
-        dist.probe()
-        assert dist.recv(got) == 0
-        assert got.tolist() == [0, 1, 2]
-
-    run_ranks(1, body)
-
-
 def test_sendrecv_with_no_rank_at_the_edge_of_a_grid():
     def body(rank):
         left = rank - 1 if rank > 0 else dist.PROC_NULL
