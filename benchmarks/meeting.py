@@ -36,7 +36,7 @@ LIMIT = timedelta(seconds=120)
 LONGEST_S = 5.0
 # csrc/allhands/store/protocol.hpp
 VERSION = 4
-SET, GET, ADD, WAIT = 1, 2, 3, 6
+SET, GET, ADD, WAIT, WILL = 1, 2, 3, 6, 20
 WORLD = "attempt_0/1"
 FORK = multiprocessing.get_context("fork")
 
@@ -106,30 +106,32 @@ class Peer:
 
 
 def simulated(rank, size, per_host):
-    """Yield a rank's requests, each of which gets its reply."""
+    """Yield a rank's connection and request, to which it gets the reply."""
     host, me = rank // per_host, str(rank)
     said = Identity(
         f"boot/{host_id(host)}", 1000 + rank, 5, f"10.0.{host}.1:{20000 + rank}"
     )
-    yield ADD, [f"attempt_0/join/{me}"], 1
-    yield SET, [f"{WORLD}/identity/{me}", Introduction(size, said).to_bytes()], 0
-    yield GET, [f"{WORLD}/identity/0"], 0
-    _, [outcome] = yield GET, [f"{WORLD}/outcome"], 0
+    yield "will", WILL, [f"attempt_0/default_pg/died/{me}", me], 0
+    yield "own", ADD, [f"attempt_0/join/{me}"], 1
+    yield "own", SET, [f"{WORLD}/identity/{me}", Introduction(size, said).to_bytes()], 0
+    yield "own", GET, [f"{WORLD}/identity/0"], 0
+    _, [outcome] = yield "own", GET, [f"{WORLD}/outcome"], 0
     problem, *_ = json.loads(outcome)
     assert not problem, problem
     if host:
         place = f"{WORLD}/host/{hashlib.sha256(said.host.encode()).hexdigest()[:16]}"
-        come, _ = yield ADD, [f"{place}/num_come"], 1
+        come, _ = yield "own", ADD, [f"{place}/num_come"], 1
         if come == 1:
-            yield GET, [f"{WORLD}/roster"], 0
-            yield SET, [f"{place}/copy", json.dumps([*said, 3])], 0
+            yield "own", GET, [f"{WORLD}/roster"], 0
+            yield "own", SET, [f"{place}/copy", json.dumps([*said, 3])], 0
         else:
-            yield GET, [f"{place}/copy"], 0
-    yield SET, [f"{WORLD}/read/{me}", b""], 0
+            yield "own", GET, [f"{place}/copy"], 0
+    yield "own", SET, [f"{WORLD}/read/{me}", b""], 0
     if host and come == 1:
         first = host * per_host
         peers = range(first, min(first + per_host, size - 1))
-        yield WAIT, [f"{WORLD}/read/{peer}" for peer in peers], 0
+        yield "own", WAIT, [f"{WORLD}/read/{peer}" for peer in peers], 0
+    yield "will", WILL, [], 0
 
 
 def as_bytes(field):
@@ -137,37 +139,49 @@ def as_bytes(field):
 
 
 class Rank:
-    """A simulated rank and its connection."""
+    """A simulated rank and its two connections."""
 
     def __init__(self, steps, port, events):
-        self.steps, self.events = steps, events
-        self.peer = Peer(port)
-        events.register(self.peer.socket, selectors.EVENT_WRITE, self)
+        self.steps, self.port, self.events = steps, port, events
+        self.peers = {}
+        self.advance(None)
 
     def advance(self, reply):
         """Send the next request. Returns whether there is none."""
         try:
-            code, fields, number = self.steps.send(reply)
+            self.name, *self.wanted = self.steps.send(reply)
         except StopIteration:
-            self.events.unregister(self.peer.socket)
-            self.peer.socket.close()
+            for peer in self.peers.values():
+                self.events.unregister(peer.socket)
+                peer.socket.close()
             return True
-        self.peer.request(code, *map(as_bytes, fields), number=number)
+        peer = self.peers.get(self.name)
+        if peer is None:
+            peer = self.peers[self.name] = Peer(self.port)
+            self.events.register(peer.socket, selectors.EVENT_WRITE, (self, peer))
+        else:
+            self.ask(peer)
         return False
 
-    def serve(self, event):
-        """Go on with the connection, which is ready. Returns whether it is done."""
-        peer = self.peer
+    def ask(self, peer):
+        code, fields, number = self.wanted
+        peer.request(code, *map(as_bytes, fields), number=number)
+
+    def serve(self, peer, event):
+        """Go on with a connection that is ready. Returns whether the rank is done."""
         if event & selectors.EVENT_WRITE:  # it is connected
             peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.socket.sendall(peer.hello)
-            self.events.modify(peer.socket, selectors.EVENT_READ, self)
+            self.events.modify(peer.socket, selectors.EVENT_READ, (self, peer))
             return False
         was_open = peer.is_open
         reply = peer.read()
         if reply is None:
             return False
-        return self.advance(reply if was_open else None)
+        if not was_open:
+            self.ask(peer)
+            return False
+        return self.advance(reply)
 
 
 def simulate(ranks, size, per_host, ports):
@@ -178,7 +192,8 @@ def simulate(ranks, size, per_host, ports):
     left = len(ranks)
     while left:
         for key, event in events.select():
-            left -= key.data.serve(event)
+            rank, peer = key.data
+            left -= rank.serve(peer, event)
 
 
 def be_real(rank, size, port, relay, host):

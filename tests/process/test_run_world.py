@@ -1,6 +1,7 @@
 """Ranks that meet in the launcher's store."""
 
 import os
+import re
 import socket
 
 from harness.launcher import environment, launch, program
@@ -65,3 +66,27 @@ def test_a_chosen_address_and_port(tmp_path):
         options = ["--master-addr=localhost", f"--master-port={port}"]
         done = launch(*options, program(tmp_path, text), env=environment())
     assert done.stdout == f"[rank0] localhost {port}\n"
+
+
+def test_a_rank_that_found_the_store_and_ended_well_is_named(tmp_path):
+    path = program(
+        tmp_path,
+        """
+        import os
+        import allhands as dist
+        from allhands.rendezvous import attendance
+
+        def end(*_):
+            os._exit(0)
+
+        if os.environ["RANK"] == "1":
+            attendance.Attendance.come = end
+        try:
+            dist.init_process_group()  # for 30 minutes
+        except dist.RankFailedError as error:
+            print(error)
+        """,
+    )
+    done = launch("--nproc-per-node=2", path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"needs rank 1 \(pid \d+\), which came and died", done.stdout)

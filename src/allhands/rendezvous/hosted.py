@@ -35,8 +35,8 @@ def open_store(
     """Return the store at host and port, which a launcher or rank 0 here hosts.
 
     A launcher's store may be reached through a `relay`. The call does not wait for
-    other ranks, so that a caller can report who is missing. A launcher sees its ranks
-    end, so there they leave no last will, and nobody counts who joined.
+    other ranks, so that a caller can report who is missing. Nobody counts who joined a
+    launcher's store.
     """
     counted = None if is_hosted else world_size
     make: Callable[..., TCPStore] = partial(
@@ -52,7 +52,7 @@ def open_store(
         make = partial(RelayedStore, host, port, counted, relay=relay)
     store: Store = _made_patiently(make, rank, timeout)
     if is_hosted:
-        return part_of_this_attempt(store)
+        store = part_of_this_attempt(store)
     enter(store, rank)
     return store
 

@@ -15,8 +15,6 @@ __all__ = ["Waiting"]
 
 T = TypeVar("T")
 
-_PAUSE_S = 0.3
-
 
 class Waiting:
     """The waits of one rank, which together have `limit` seconds, until `deadline`.
@@ -88,12 +86,12 @@ class Waiting:
             ) from error
 
     def pause(self, limit: timedelta) -> None:
-        """Let some time pass, because the store cannot wait for the awaited event.
+        """Let a slice pass, because the store cannot wait for the awaited event.
 
         Raises:
             DistStoreError: the deadline has passed.
         """
-        time.sleep(min(limit.total_seconds(), _PAUSE_S))
+        time.sleep(limit.total_seconds())
         if time.monotonic() >= self._deadline:
             raise DistStoreError(f"{self._subject} has waited {self._limit:g} s")
 
