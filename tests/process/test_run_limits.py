@@ -136,3 +136,15 @@ def test_a_job_outlives_a_log_that_is_full(tmp_path):
         for log in logs
     ]
     assert [log.stat().st_size for log in logs] == [largest] * 2
+
+
+def test_what_ended_a_rank_is_told_where_its_log_is_full(tmp_path):
+    text = "import sys; sys.stderr.write('words' * 1000); raise ValueError('seen')"
+    done = launch(
+        *("-n", "1", "--tee=2", f"--log-dir={tmp_path}/logs"),
+        program(tmp_path, text),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )
+    assert done.returncode == 1
+    assert "takes no more: File too large" in done.stderr
+    assert "allhands run: rank 0 failed: ValueError: seen" in done.stderr

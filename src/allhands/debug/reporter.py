@@ -54,7 +54,7 @@ class _Reporter:
     def __init__(self) -> None:
         self._memory: RecordMemory | None = None
         self._is_asked = False
-        self._is_answering = False
+        self._answering = threading.Lock()
         self._last_failure: weakref.ref[BaseException] | None = None
         self._last_time = float("-inf")
         # A rank that waits for this one may give up and ask while this rank's main
@@ -105,12 +105,12 @@ class _Reporter:
         told["error"]["why"] = why
         _add_reason(error, why)
         # Ranks that waited with it need not ask again.
-        self._is_answering = True
-        try:
-            self._memory.write(json.dumps(told))
-        finally:
-            self._is_answering = False
-        self._answer_if_asked(None)
+        if self._answering.acquire(blocking=False):
+            try:
+                self._memory.write(json.dumps(told))
+            finally:
+                self._answering.release()
+                self._answer_if_asked(None)
 
     def _record(self, error: BaseException, traceback: TracebackType | None) -> None:
         """Write the state at `error`; of several in a row only the first."""
@@ -141,14 +141,14 @@ class _Reporter:
 
         Who asked then may have seen the answer before, and waits for a newer one.
         """
-        while self._is_asked and not self._is_answering:
-            self._is_asked, self._is_answering = False, True
+        while self._is_asked and self._answering.acquire(blocking=False):
             try:
+                self._is_asked = False
                 # Whatever happens, the interrupted program continues.
                 with suppress(Exception):
                     self._answer(self._told(interrupted))
             finally:
-                self._is_answering = False
+                self._answering.release()
 
     def _told(self, interrupted: FrameType | None) -> dict[str, Any]:
         """Return the current state, with a wait that this rank gives or gave up."""
@@ -207,6 +207,8 @@ class _Reporter:
 
     def answer_no_more(self) -> None:
         """Reset a forked child, which is no rank unless it becomes one."""
+        self._is_asked = False
+        self._answering = threading.Lock()  # another thread of the parent may hold it
         if self._memory is not None:
             self._memory.close()
             self._memory = None

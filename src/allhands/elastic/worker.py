@@ -185,8 +185,9 @@ class Worker:
 
     def stderr_tail(self) -> str:
         """The end of what it wrote to stderr so far."""
-        if not self.stderr_path:
-            return self._tail.text()
+        is_on_console = self._job.logs.to_console(self.local_rank, Std.ERR)
+        if is_on_console or not self.stderr_path:
+            return self._tail.text()  # a log may be full
         with open(self.stderr_path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(self._stderr_start, size - _TAIL_BYTES))
