@@ -49,6 +49,16 @@ def fork(rank: Teller) -> int:
     return pid
 
 
+def drive(driver: Callable[[], int]) -> int:
+    """Run the driver, or in a process that it forks the rank; returns the status."""
+    try:
+        return driver()
+    except Child as child:
+        rank = child.rank  # outside the block: what it raises is not due to Child
+    rank.run()
+    return 0
+
+
 def until(is_so: Callable[[], object], limit: float) -> bool:
     """Wait for it; return False after `limit` seconds."""
     end = time.monotonic() + limit

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from forked_ranks import Child, Teller, fork, until
+from forked_ranks import Teller, drive, fork, until
 
 import allhands as dist
 from allhands.debug.asking import ask
@@ -247,12 +247,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
     help = "on a busy machine: a rank that is called slow may be slow"
     parser.add_argument("--may-be-slow", action="store_true", help=help)
-    try:
-        return play_all(parser.parse_args())
-    except Child as child:
-        rank = child.rank
-    rank.run()
-    return 0
+    return drive(lambda: play_all(parser.parse_args()))
 
 
 if __name__ == "__main__":

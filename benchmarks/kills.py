@@ -31,7 +31,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-from forked_ranks import Child, Teller, fork, until
+from forked_ranks import Teller, drive, fork, until
 
 import allhands as dist
 from allhands.debug import explanation
@@ -312,12 +312,7 @@ def main() -> int:
     help = "seconds to add to all limits, on a busy machine"
     parser.add_argument("--slack", type=float, default=0.0, help=help)
     parser.add_argument("--stop", action="store_true", help="SIGSTOP, not SIGKILL")
-    try:
-        return play_all(parser.parse_args())
-    except Child as child:
-        rank = child.rank
-    rank.run()
-    return 0
+    return drive(lambda: play_all(parser.parse_args()))
 
 
 if __name__ == "__main__":

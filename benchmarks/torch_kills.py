@@ -33,7 +33,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
 import torch.distributed.pipelining
-from forked_ranks import Child, Teller, fork, until
+from forked_ranks import Teller, drive, fork, until
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -313,16 +313,14 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="print every survivor")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    try:
+
+    def driver():
         survivors = play_all(options)
-    except Child as child:
-        rank = child.rank
-    else:
         report(survivors, options)
-        return all(survivor.is_well(options.limit) for survivor in survivors)
-    rank.run()
-    return True
+        return int(not all(each.is_well(options.limit) for each in survivors))
+
+    return drive(driver)
 
 
 if __name__ == "__main__":
-    sys.exit(not main())
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness import unlike_hosts
 from harness.ranks import Processes
 
 PLACEMENTS = ["01", "0011", "0101", "000012", "21012"]
@@ -202,16 +203,5 @@ def test_encrypted_connections_have_the_same_values(monkeypatch):
 def test_ranks_that_do_not_all_encrypt_say_so(monkeypatch):
     monkeypatch.setenv("ALLHANDS_SECRET", "known to these ranks alone")
     monkeypatch.setenv("ALLHANDS_HEARTBEAT", "1")
-    source = """
-        dist.destroy_process_group()
-        os.environ["ALLHANDS_TLS"] = str(rank)
-        store = FileStore(f"{folder}/again", size)
-        dist.init_process_group(store=store, rank=rank, world_size=size)
-        try:
-            dist.barrier()
-        except dist.DistBackendError as error:
-            give(str(error))
-        """
-    with Processes(2, source, hosts="01") as processes:
-        for text in processes.join():
-            assert "set ALLHANDS_TLS alike on every host" in text
+    for text in unlike_hosts.errors("ALLHANDS_TLS", ["0", "1"]):
+        assert "set ALLHANDS_TLS alike on every host" in text

@@ -14,6 +14,7 @@ from allhands.rendezvous import ucx_choice
 from allhands.rendezvous.port import open_port
 from allhands.rendezvous.ucx_choice import choose_ucx, ucx_version
 from allhands.store import HashStore
+from harness import unlike_hosts
 from harness.pace import patient
 from harness.ranks import Processes
 
@@ -171,22 +172,12 @@ def test_a_broken_socket_is_replaced_while_bodies_are_on_their_way(ucx):
 def test_ranks_that_do_not_all_use_it_say_so(monkeypatch):
     monkeypatch.setenv("UCX_TLS", "tcp")
     monkeypatch.setenv("ALLHANDS_HEARTBEAT", "1")
-    source = """
-        dist.destroy_process_group()
-        os.environ["ALLHANDS_TRANSPORT"] = ("tcp", "ucx")[rank]
-        store = FileStore(f"{folder}/again", size)
-        dist.init_process_group(store=store, rank=rank, world_size=size)
-        try:
-            dist.barrier()
-        except dist.DistBackendError as error:
-            give(str(error))
-        """
-    with Processes(2, source, hosts="01") as processes:
-        for rank, text in enumerate(processes.join()):
-            assert f"rank {1 - rank}" in text
-            assert ("it does not use UCX", "this process does not")[1 - rank] in text
-            assert "libucx0" in text
-            assert "set ALLHANDS_TRANSPORT alike on every host" in text
+    found = unlike_hosts.errors("ALLHANDS_TRANSPORT", ["tcp", "ucx"])
+    for rank, text in enumerate(found):
+        assert f"rank {1 - rank}" in text
+        assert ("it does not use UCX", "this process does not")[1 - rank] in text
+        assert "libucx0" in text
+        assert "set ALLHANDS_TRANSPORT alike on every host" in text
 
 
 def test_what_is_missing_is_named_with_the_packages(tmp_path):

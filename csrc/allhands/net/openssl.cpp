@@ -1,8 +1,7 @@
 #include "allhands/net/openssl.hpp"
 
-#include <dlfcn.h>
-
 #include "allhands/base/error.hpp"
+#include "allhands/base/loaded_library.hpp"
 
 namespace allhands {
 namespace {
@@ -16,48 +15,40 @@ constexpr const char* kLibrary = "libssl.so.3";
                   "openssl-libs) or unset ALLHANDS_TLS");
 }
 
-// libssl depends on libcrypto, so its handle gives the functions of both.
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  void* const found = ::dlsym(library, name);
-  if (found == nullptr) throw_missing(std::string(kLibrary) + " has no " + name);
-  function = reinterpret_cast<Function>(found);
-}
-
+// libssl depends on libcrypto, so it gives the functions of both.
 OpenSsl load() {
-  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw_missing(::dlerror());
+  const LoadedLibrary library(kLibrary, &throw_missing);
   OpenSsl all;
-  find(library, "OPENSSL_init_ssl", all.init_ssl);
-  find(library, "TLS_method", all.tls_method);
-  find(library, "SSL_CTX_new", all.ctx_new);
-  find(library, "SSL_CTX_free", all.ctx_free);
-  find(library, "SSL_CTX_ctrl", all.ctx_ctrl);
-  find(library, "SSL_CTX_set_options", all.ctx_set_options);
-  find(library, "SSL_CTX_set_ciphersuites", all.ctx_set_ciphersuites);
-  find(library, "SSL_CTX_set_num_tickets", all.ctx_set_num_tickets);
-  find(library, "SSL_CTX_set_psk_client_callback", all.ctx_set_psk_client);
-  find(library, "SSL_CTX_set_psk_server_callback", all.ctx_set_psk_server);
-  find(library, "SSL_new", all.ssl_new);
-  find(library, "SSL_free", all.ssl_free);
-  find(library, "SSL_set_bio", all.set_bio);
-  find(library, "SSL_set_connect_state", all.set_connect_state);
-  find(library, "SSL_set_accept_state", all.set_accept_state);
-  find(library, "SSL_set_ex_data", all.set_ex_data);
-  find(library, "SSL_get_ex_data", all.get_ex_data);
-  find(library, "SSL_do_handshake", all.do_handshake);
-  find(library, "SSL_read_ex", all.read);
-  find(library, "SSL_write_ex", all.write);
-  find(library, "SSL_get_error", all.get_error);
-  find(library, "SSL_pending", all.pending);
-  find(library, "BIO_new", all.bio_new);
-  find(library, "BIO_s_mem", all.bio_memory);
-  find(library, "BIO_new_socket", all.bio_new_socket);
-  find(library, "BIO_free", all.bio_free);
-  find(library, "BIO_ctrl", all.bio_ctrl);
-  find(library, "ERR_get_error", all.get_code);
-  find(library, "ERR_clear_error", all.clear_errors);
-  find(library, "ERR_error_string_n", all.describe);
+  library.find("OPENSSL_init_ssl", all.init_ssl);
+  library.find("TLS_method", all.tls_method);
+  library.find("SSL_CTX_new", all.ctx_new);
+  library.find("SSL_CTX_free", all.ctx_free);
+  library.find("SSL_CTX_ctrl", all.ctx_ctrl);
+  library.find("SSL_CTX_set_options", all.ctx_set_options);
+  library.find("SSL_CTX_set_ciphersuites", all.ctx_set_ciphersuites);
+  library.find("SSL_CTX_set_num_tickets", all.ctx_set_num_tickets);
+  library.find("SSL_CTX_set_psk_client_callback", all.ctx_set_psk_client);
+  library.find("SSL_CTX_set_psk_server_callback", all.ctx_set_psk_server);
+  library.find("SSL_new", all.ssl_new);
+  library.find("SSL_free", all.ssl_free);
+  library.find("SSL_set_bio", all.set_bio);
+  library.find("SSL_set_connect_state", all.set_connect_state);
+  library.find("SSL_set_accept_state", all.set_accept_state);
+  library.find("SSL_set_ex_data", all.set_ex_data);
+  library.find("SSL_get_ex_data", all.get_ex_data);
+  library.find("SSL_do_handshake", all.do_handshake);
+  library.find("SSL_read_ex", all.read);
+  library.find("SSL_write_ex", all.write);
+  library.find("SSL_get_error", all.get_error);
+  library.find("SSL_pending", all.pending);
+  library.find("BIO_new", all.bio_new);
+  library.find("BIO_s_mem", all.bio_memory);
+  library.find("BIO_new_socket", all.bio_new_socket);
+  library.find("BIO_free", all.bio_free);
+  library.find("BIO_ctrl", all.bio_ctrl);
+  library.find("ERR_get_error", all.get_code);
+  library.find("ERR_clear_error", all.clear_errors);
+  library.find("ERR_error_string_n", all.describe);
   all.init_ssl(OpenSsl::kNoAtExit, nullptr);
   return all;
 }

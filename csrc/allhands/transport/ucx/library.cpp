@@ -1,13 +1,12 @@
 #include "allhands/transport/ucx/library.hpp"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <csignal>
 #include <mutex>
 #include <optional>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/loaded_library.hpp"
 
 namespace allhands {
 namespace {
@@ -42,40 +41,32 @@ class KeptSignals {
   std::array<struct sigaction, kSignals.size()> actions_;
 };
 
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  void* const found = ::dlsym(library, name);
-  if (found == nullptr) throw_missing(std::string("it has no ") + name);
-  function = reinterpret_cast<Function>(found);
-}
-
-// libucp depends on libucs, so its handle gives the functions of both.
+// libucp depends on libucs, so it gives the functions of both.
 Ucx load_from(const std::string& name) {
   const KeptSignals kept;
-  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw_missing(::dlerror());
+  const LoadedLibrary library(name, &throw_missing);
   Ucx all;
-  find(library, "ucp_get_version_string", all.version);
-  find(library, "ucp_get_version", all.version_numbers);
-  find(library, "ucp_config_read", all.config_read);
-  find(library, "ucp_config_modify", all.config_modify);
-  find(library, "ucp_config_release", all.config_release);
-  find(library, "ucp_init_version", all.init_version);
-  find(library, "ucp_cleanup", all.cleanup);
-  find(library, "ucp_worker_create", all.worker_create);
-  find(library, "ucp_worker_destroy", all.worker_destroy);
-  find(library, "ucp_worker_get_address", all.worker_get_address);
-  find(library, "ucp_worker_release_address", all.worker_release_address);
-  find(library, "ucp_worker_progress", all.worker_progress);
-  find(library, "ucp_worker_get_efd", all.worker_get_efd);
-  find(library, "ucp_worker_arm", all.worker_arm);
-  find(library, "ucp_ep_create", all.ep_create);
-  find(library, "ucp_ep_close_nbx", all.ep_close);
-  find(library, "ucp_tag_send_nbx", all.tag_send);
-  find(library, "ucp_tag_recv_nbx", all.tag_recv);
-  find(library, "ucp_request_cancel", all.request_cancel);
-  find(library, "ucp_request_free", all.request_free);
-  find(library, "ucs_status_string", all.describe);
+  library.find("ucp_get_version_string", all.version);
+  library.find("ucp_get_version", all.version_numbers);
+  library.find("ucp_config_read", all.config_read);
+  library.find("ucp_config_modify", all.config_modify);
+  library.find("ucp_config_release", all.config_release);
+  library.find("ucp_init_version", all.init_version);
+  library.find("ucp_cleanup", all.cleanup);
+  library.find("ucp_worker_create", all.worker_create);
+  library.find("ucp_worker_destroy", all.worker_destroy);
+  library.find("ucp_worker_get_address", all.worker_get_address);
+  library.find("ucp_worker_release_address", all.worker_release_address);
+  library.find("ucp_worker_progress", all.worker_progress);
+  library.find("ucp_worker_get_efd", all.worker_get_efd);
+  library.find("ucp_worker_arm", all.worker_arm);
+  library.find("ucp_ep_create", all.ep_create);
+  library.find("ucp_ep_close_nbx", all.ep_close);
+  library.find("ucp_tag_send_nbx", all.tag_send);
+  library.find("ucp_tag_recv_nbx", all.tag_recv);
+  library.find("ucp_request_cancel", all.request_cancel);
+  library.find("ucp_request_free", all.request_free);
+  library.find("ucs_status_string", all.describe);
   unsigned major = 0, minor = 0, release = 0;
   all.version_numbers(&major, &minor, &release);
   if (major != kMajor || minor < kLeastMinor)
