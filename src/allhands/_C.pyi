@@ -439,9 +439,9 @@ class StoreRelay:
     def traffic(self) -> StoreTraffic:
         """What its clients have sent and received."""
 
-def watch_store_waits(look: Callable[[], None]) -> None:
+def watch_store_waits(look: Callable[[float, float], None]) -> None:
     """
-    Calls `look` in each thread that waits in a StoreClient, ten times a second; if it raises, the request ends with that. Set it once.
+    Calls `look` in each thread that waits in a StoreClient, ten times a second, with how long the request has waited and its limit, in seconds; if it raises, the request ends with that. Set it once.
     """
 
 class StoreClient:

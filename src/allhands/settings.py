@@ -252,8 +252,9 @@ patience = Setting(
     10.0,
     "Seconds of waiting after which a line on stderr says for whom: in a collective or "
     "`init_process_group` by one of the ranks that have come, for a message by the "
-    "rank that waits for it; also by a rank that finds no store. The next line of that "
-    "group takes twice as long. 0: there is none.",
+    "rank that waits for it, for keys and barriers of a store by each rank whose "
+    "program waits for them; also by a rank that finds no store. The next line of that "
+    "group, or about stores, takes twice as long. 0: there is none.",
 )
 
 

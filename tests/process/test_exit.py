@@ -144,6 +144,33 @@ def test_a_main_thread_that_ends_well_leaves_the_world_to_the_others():
         assert job.join() == [2, 2]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_of_a_rank_that_ended_before_a_groups_first_use_only_that_is_said(is_killed):
+    source = f"""
+        import select
+
+        group = dist.new_group([0, 1])
+        store = dist.distributed_c10d._get_default_store()
+        if rank == 1:
+            store.set("pid", str(os.getpid()))
+            if {is_killed}:
+                os.kill(os.getpid(), {int(signal.SIGKILL)})
+        else:
+            other = os.pidfd_open(int(store.get("pid")))
+            select.select([other], [], [])  # until it has ended
+            try:
+                dist.all_reduce(np.ones(1), group=group)
+            except dist.RankFailedError as error:
+                give((str(error), error.ranks))
+    """
+    with Processes(2, source) as job:
+        (text, ranks), _ = job.join(codes=[0, -signal.SIGKILL if is_killed else 0])
+    assert ranks == [1]
+    assert re.search(
+        r"rank 1 \(pid \d+\) ended; rank 1 has called nothing on this group yet$", text
+    ), text
+
+
 def test_the_world_can_be_made_again_in_the_same_processes():
     source = """
         dist.destroy_process_group()

@@ -74,9 +74,13 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   const std::vector<int> gone = gone_of(clock);
   if (!gone.empty()) {
     const auto name = [this](int peer) { return describe(peer); };
-    const auto end_of = [this](int peer, bool) {
-      const bool left = control(peer).has_left.load(std::memory_order_acquire) != 0;
-      return std::string(left ? " left the group" : " died");
+    // A rank that never used the group may have ended well, and could say so nowhere.
+    const auto end_of = [this](int peer, bool) -> std::string {
+      const RankControl& theirs = control(peer);
+      if (theirs.has_left.load(std::memory_order_acquire) != 0)
+        return " left the group";
+      const bool was_here = theirs.entered.load(std::memory_order_relaxed) != 0;
+      return was_here ? " died" : " ended";
     };
     const std::string problem = tell_of(gone, name, end_of);
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);

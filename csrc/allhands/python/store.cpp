@@ -6,6 +6,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -37,7 +38,12 @@ using store::Target;
 using store::Traffic;
 using GilRelease = nb::call_guard<nb::gil_scoped_release>;
 
-Deadline after(double seconds) { return Deadline::after(duration_of(seconds)); }
+// The limit of this thread's latest request, which began when the limit did.
+thread_local Deadline limit_of_request = Deadline::never();
+
+Deadline after(double seconds) {
+  return limit_of_request = Deadline::after(duration_of(seconds));
+}
 
 nb::bytes to_bytes(std::string_view value) {
   return nb::bytes(value.data(), value.size());
@@ -80,7 +86,12 @@ bool store_interrupt() {
   const nb::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) return true;
   if (watch == nullptr) return false;
-  PyObject* const nothing = PyObject_CallNoArgs(watch);
+  const auto seconds = [](Deadline::Duration duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  PyObject* const nothing =
+      PyObject_CallFunction(watch, "dd", seconds(limit_of_request.elapsed()),
+                            seconds(limit_of_request.limit()));
   Py_XDECREF(nothing);
   return nothing == nullptr;
 }
@@ -326,10 +337,11 @@ void bind_store(nb::module_& m) {
   bind_server(m);
   bind_relay(m);
   m.def("watch_store_waits", &watch_store_waits, nb::arg("look"),
-        nb::sig("def watch_store_waits(look: collections.abc.Callable[[], None]) -> "
-                "None"),
-        "Calls `look` in each thread that waits in a StoreClient, ten times a second; "
-        "if it raises, the request ends with that. Set it once.");
+        nb::sig("def watch_store_waits(look: collections.abc.Callable[[float, float], "
+                "None]) -> None"),
+        "Calls `look` in each thread that waits in a StoreClient, ten times a second, "
+        "with how long the request has waited and its limit, in seconds; if it raises, "
+        "the request ends with that. Set it once.");
   nb::class_<Client> client(
       m, "StoreClient",
       "One connection to a store's server; every call has its limit in seconds. "

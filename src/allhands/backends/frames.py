@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from allhands.elastic.installed import installed_package, package_of_command
 
-__all__ = ["Place", "inside", "places", "places_among", "places_of_traceback"]
+__all__ = [
+    "Place",
+    "called_frame",
+    "inside",
+    "places",
+    "places_among",
+    "places_of_traceback",
+]
 
 _MOST = 16
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -71,12 +78,18 @@ def inside(frame: FrameType | None) -> str:
 
     The name is empty if the program called none.
     """
-    name = ""
+    called = called_frame(frame)
+    return "" if called is None else called.f_code.co_name
+
+
+def called_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the function that `inside` names."""
+    called = None
     while frame is not None and not _is_of_a_program(frame.f_code.co_filename):
         if frame.f_code.co_filename.startswith(_OURS):
-            name = frame.f_code.co_name
+            called = frame
         frame = frame.f_back
-    return name
+    return called
 
 
 @lru_cache(1024)

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from allhands.debug.asking import ask_ranks
 from allhands.debug.dumps import ELSEWHERE, ENDED, NOT_HERE, Dump
@@ -35,7 +36,8 @@ _TELLER = re.compile(
 _LEAST_WAIT = 1.0  # seconds; a rank that waits for less looks again and again
 _MOST = 8  # the most ranks to ask; of those further along a row, reasons are passed on
 _LIMIT = 0.3  # seconds for all of them; the error comes later by this time
-_EARLIER = 10**9  # nanoseconds; it may have given up so long before this rank heard
+_LONGER = 1.5  # seconds that it may take longer where there is no free CPU
+_EARLIER = 2 * 10**9  # nanoseconds; it may have given up so long before this rank heard
 _PAUSE = 0.02  # seconds between looks whether the asking rank has an answer
 _PAUSE_EACH = 0.001  # seconds for every rank that looks
 _PAUSE_OF_ONE = 0.005  # seconds between looks at what ranks that are about to end tell
@@ -167,11 +169,14 @@ def explanation_of(teller: Identity, group: str, size: int) -> str:
         group: the group in which it gave up.
         size: the number of ranks that may look at once.
     """
-    end = time.monotonic() + 2 * _LIMIT
-    while _is_here(teller) and answers(teller.pid) and time.monotonic() < end:
+    begin, limit = time.monotonic(), 2 * _LIMIT
+    while _is_here(teller) and answers(teller.pid) and time.monotonic() - begin < limit:
         time.sleep(max(_PAUSE, size * _PAUSE_EACH))
-        if reason := _reason_in(teller, group):
-            return reason
+        error = _error_in(teller, group)
+        if error is not None and "why" in error:
+            return str(error["why"])
+        if error is not None:  # it is still asking, if only for a CPU
+            limit = 2 * _LIMIT + _LONGER
     return ""
 
 
@@ -182,12 +187,18 @@ def _reason_in(teller: Identity, group: str) -> str:
         teller: the process of that rank.
         group: the group in which it gives up.
     """
+    return str((_error_in(teller, group) or {}).get("why", ""))
+
+
+def _error_in(teller: Identity, group: str) -> Mapping[str, Any] | None:
+    """Return the error of a rank that gives up now; its "why" is there once known."""
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         told = json.loads(record_in(teller.pid))
-        is_it = told["error"]["group"] == group
+        error: Mapping[str, Any] = told["error"]
+        is_it = error["group"] == group
         if is_it and told["time_ns"] > time.time_ns() - _EARLIER:
-            return str(told["error"]["why"])
-    return ""
+            return error
+    return None
 
 
 def _is_here(process: Identity) -> bool:

@@ -93,6 +93,7 @@ class _Reporter:
         given_up = _given_up(world, processes)
         if given_up is not None:
             given_up.tell(told)
+        self._show(told)  # ranks that waited with it await the reason
         communicator = group.communicator
         why = explanation(
             Dump.of(told),
@@ -104,10 +105,14 @@ class _Reporter:
         )
         told["error"]["why"] = why
         _add_reason(error, why)
-        # Ranks that waited with it need not ask again.
-        if self._answering.acquire(blocking=False):
+        self._show(told)  # they need not ask again
+
+    def _show(self, told: dict[str, Any]) -> None:
+        """Put the record of this rank, which gives up, where others look for it."""
+        if self._memory is not None and self._answering.acquire(blocking=False):
             try:
-                self._memory.write(json.dumps(told))
+                with suppress(OSError):  # no memory: they look in vain
+                    self._memory.write(json.dumps(told))
             finally:
                 self._answering.release()
                 self._answer_if_asked(None)

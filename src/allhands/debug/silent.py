@@ -12,13 +12,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from allhands.backends.frames import Place, places_among
 from allhands.debug.top.memory import open_memory
+from allhands.elastic.process_state import seconds_without_cpu
 
-__all__ = ["seen_of", "with_seen"]
+__all__ = ["Allowance", "seen_of", "with_seen"]
+
+_MOST_WITHOUT_CPU = 1.2  # seconds; errors of time limits come later by these at most
 
 
 def with_seen(
@@ -29,23 +32,45 @@ def with_seen(
     Args:
         reasons: why ranks do not answer, by rank.
         pids: the processes of the ranks to look at.
-        limit: seconds for all of them; of the rest only the last call is told.
+        limit: seconds for all of them, see `Allowance`; of the rest only the last call
+            is told.
     """
-    end = time.monotonic() + limit
+    allowance = Allowance(limit)
     return {
-        rank: f"{why}{seen_of(pids[rank], end)}" if rank in pids else why
+        rank: f"{why}{seen_of(pids[rank], allowance)}" if rank in pids else why
         for rank, why in reasons.items()
     }
 
 
-def seen_of(pid: int, deadline: float) -> str:
+class Allowance:
+    """The seconds that py-spy has, without those in which it waits for a CPU.
+
+    It needs 10 ms of a CPU. Where many processes want one, these take a second.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._end = time.monotonic() + limit
+        self._spare = _MOST_WITHOUT_CPU
+
+    def left(self) -> float:
+        """Return how many are left."""
+        return self._end - time.monotonic()
+
+    def add(self, seconds: float) -> None:
+        """Count some in which it waited for a CPU."""
+        seconds = min(seconds, self._spare)
+        self._spare -= seconds
+        self._end += seconds
+
+
+def seen_of(pid: int, allowance: Allowance) -> str:
     """Return the last call and the line: ", after barrier #2 on group '0' (a.py:7)".
 
     Args:
         pid: the process of a rank.
-        deadline: a time of `time.monotonic()` until which py-spy is waited for.
+        allowance: how long py-spy is waited for.
     """
-    found = _place_of(pid, deadline - time.monotonic())
+    found = _place_of(pid, allowance)
     return _last_call_of(pid) + (f" ({found})" if found else "")
 
 
@@ -70,24 +95,36 @@ def _last_call_of(pid: int) -> str:
     return f", {where} {last.op}{number} on group '{group.name}'"
 
 
-def _place_of(pid: int, limit: float) -> Place | None:
+def _place_of(pid: int, allowance: Allowance) -> Place | None:
     """Return the line of the program at which the main thread is, if py-spy knows."""
     program = _py_spy()
-    if not program or limit <= 0:
+    if not program or allowance.left() <= 0:
         return None
-    with suppress(OSError, ValueError, TypeError, KeyError, subprocess.SubprocessError):
-        told = subprocess.run(
-            [program, "dump", "--nonblocking", "--json", "--pid", str(pid)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=True,
-            timeout=limit,
-        )
-        for thread in json.loads(told.stdout):
+    command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        for thread in json.loads(_output_of(command, allowance)):
             if thread["os_thread_id"] == pid:
                 return next(iter(places_among(list(_places(thread["frames"])))), None)
     return None
+
+
+def _output_of(command: Sequence[str], allowance: Allowance) -> bytes:
+    """Return what the command writes; nothing if it fails or takes too long."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        without_cpu = 0.0
+        while (left := allowance.left()) > 0:
+            with suppress(subprocess.TimeoutExpired):
+                output, _ = process.communicate(timeout=left)
+                return b"" if process.returncode else output
+            before, without_cpu = without_cpu, seconds_without_cpu(process.pid)
+            allowance.add(without_cpu - before)
+        process.kill()
+    return b""
 
 
 def _py_spy() -> str:

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-__all__ = ["ProcessState", "process_state"]
+__all__ = ["ProcessState", "process_state", "seconds_without_cpu"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -44,3 +44,13 @@ def process_state(pid: int) -> ProcessState | None:
         cpu = (int(told[11]) + int(told[12])) / _TICKS
         return ProcessState(told[0], int(told[1]), cpu, int(told[19]))
     return None
+
+
+def seconds_without_cpu(pid: int) -> float:
+    """How long the process's main thread has waited for a CPU; 0: it is unknown."""
+    with (
+        suppress(OSError, ValueError, IndexError),
+        open(f"/proc/{pid}/schedstat", encoding="ascii") as file,
+    ):
+        return int(file.read().split()[1]) / 1e9
+    return 0.0

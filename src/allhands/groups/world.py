@@ -31,6 +31,7 @@ from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.deaths import Deaths
 from allhands.groups.fault_point import FaultPoint
 from allhands.groups.host_links import HostLinks
+from allhands.groups.late_waits import LateWaits
 from allhands.groups.process_group import (
     GOODBYE_OF_THE_FAILED,
     LONGEST_GOODBYE,
@@ -92,6 +93,7 @@ class World:
         self._roster: Roster | None = None
         self.fault_point.links = None
         self.deaths = Deaths()
+        self.late_waits = LateWaits()
         self._others: list[Communicator] = []
         self._before_ends: dict[str, Callable[[], None]] = {}
         if self.agreed_calls is not None:

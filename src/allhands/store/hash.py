@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from allhands._C import StoreTable
+from allhands.store.limits import LOOK_S
 from allhands.store.table import TableStore
+from allhands.store.watch import look
 
 __all__ = ["HashStore"]
 
@@ -51,13 +53,17 @@ class HashStore(TableStore):
         self, limit: timedelta, act: Callable[..., T | None], *args: Any
     ) -> T | None:
         table = self._table
-        deadline = time.monotonic() + limit.total_seconds()
+        begin, seconds = time.monotonic(), limit.total_seconds()
+        next_look = LOOK_S
         while True:
             seen = table.num_changes
             found = act(*args)
             if found is not None:
                 return found
-            left = deadline - time.monotonic()
-            if left <= 0:
+            waited = time.monotonic() - begin
+            if waited >= seconds:
                 return None
-            table.await_change(seen, left)
+            if waited >= next_look:
+                look(waited, seconds)
+                next_look = waited + LOOK_S
+            table.await_change(seen, min(next_look, seconds) - waited)

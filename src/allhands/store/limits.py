@@ -9,10 +9,11 @@ from datetime import timedelta
 from allhands.errors import DistStoreError
 from allhands.store.watch import look
 
-__all__ = ["DEFAULT_TIMEOUT", "in_ms", "poll", "wait_timeout"]
+__all__ = ["DEFAULT_TIMEOUT", "LOOK_S", "in_ms", "poll", "wait_timeout"]
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
-_LOOK_S = 0.1  # between looks of a wait at what else may end it
+LOOK_S = 0.1
+"""Seconds between looks of a wait at what else may end it."""
 
 
 def in_ms(limit: timedelta) -> int:
@@ -32,14 +33,14 @@ def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
     The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
     seconds; with 10 ms a long wait costs next to nothing.
     """
-    deadline = time.monotonic() + limit.total_seconds()
+    begin, seconds = time.monotonic(), limit.total_seconds()
     pause = 0.0002
-    next_look = time.monotonic() + _LOOK_S
+    next_look = begin + LOOK_S
     yield
-    while (left := deadline - time.monotonic()) > 0:
+    while (left := begin + seconds - time.monotonic()) > 0:
         time.sleep(min(pause, left))
-        if time.monotonic() >= next_look:
-            look()
-            next_look = time.monotonic() + _LOOK_S
+        if (now := time.monotonic()) >= next_look:
+            look(now - begin, seconds)
+            next_look = time.monotonic() + LOOK_S
         pause = min(pause * 1.5, longest)
         yield

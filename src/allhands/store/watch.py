@@ -1,7 +1,7 @@
 """A watch on the waits of a program in a store, which may end them by an exception.
 
 A store does not know who will write what it is asked for. Code that knows the ranks of
-a job can look after them here.
+a job can look after them here, and tell people of long waits.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from allhands._C import watch_store_waits
 
 __all__ = ["look", "watch_waits"]
 
-_watches: list[Callable[[], None]] = []
+_watches: list[Callable[[float, float], None]] = []
 
 
-def watch_waits(watch: Callable[[], None]) -> None:
-    """Call `watch` in each thread that waits in a store, ten times a second.
+def watch_waits(watch: Callable[[float, float], None]) -> None:
+    """Call `watch(waited, limit)` in each thread that waits in a store.
 
-    If it raises, the request ends with this exception.
+    It is called ten times a second, with the seconds since the request began and the
+    limit of the request. If it raises, the request ends with this exception.
     """
     _watches.append(watch)
 
 
-def look() -> None:
+def look(waited: float, limit: float) -> None:
     """Call what watches the waits in stores; each wait calls this."""
     for watch in _watches:
-        watch()
+        watch(waited, limit)
 
 
 watch_store_waits(look)
