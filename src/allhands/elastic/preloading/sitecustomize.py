@@ -13,7 +13,10 @@ Nothing is imported that is not there in any start of Python: the program might 
 module of that name.
 """
 
+import _io
 import _socket
+import _thread
+import atexit
 import gc
 import marshal
 import os
@@ -25,9 +28,15 @@ if TYPE_CHECKING:
 
 _MESSAGE_BYTES = 1 << 18
 
+_spared: "dict[str, Any]" = {}
+"""Modules that a rank's end leaves alone; see `_spare`."""
+_kept: "list[Any]" = []
+"""What nothing lets go of before the process ends."""
+
 
 def _main() -> None:
     """Load and fork; returns in each rank only."""
+    atexit.register(_spare)  # the first to be registered is the last to be called
     launcher = _socket.socket(fileno=os.dup(0))
     config = marshal.loads(launcher.recv(_MESSAGE_BYTES))
     _forget_this_folder(config["folder"], config["python_path"])
@@ -38,6 +47,7 @@ def _main() -> None:
     launcher.send(marshal.dumps(problem))
     if problem:
         os._exit(1)
+    _note_loaded(config["folder"])
     _fork_ranks(launcher)
 
 
@@ -72,6 +82,47 @@ def _load(modules: list[str], first_path: str | None) -> str:
     if sys.gettrace() or sys.getprofile():
         return "a tracer or profiler runs, which would take all ranks for one process"
     return ""
+
+
+def _note_loaded(folder: str) -> None:
+    """Note the modules that are there; the program's own are not to be spared."""
+    package = os.path.dirname(os.path.dirname(folder))
+    installed = tuple(
+        os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, package)
+    )
+    for name, module in sys.modules.items():
+        try:
+            # Not by `getattr`: a module may load itself, or raise whatever it likes.
+            path = object.__getattribute__(module, "__dict__").get("__file__")
+        except AttributeError:
+            path = None
+        is_own = isinstance(path, str) and not path.startswith(installed)
+        if not is_own and name not in ("__main__", "builtins", "sys"):
+            _spared[name] = module
+    # A cycle, which `gc.freeze` keeps for good. Python clears the program's modules if
+    # they still are there. It could not take them apart otherwise, frozen as they are.
+    _kept.extend([_kept, _spared, *sys.modules.values()])
+
+
+def _spare() -> None:
+    """Leave what was loaded before the fork to the end of the process.
+
+    Python would take it apart, object by object, and a rank would copy nearly all of
+    its memory for that. What the program itself has made ends as in any process, but
+    files that these modules might hold are only written out.
+    """
+    if _thread._count() > 0:  # it may import any of them now
+        return
+    gc.collect()
+    for each in gc.get_objects():  # what is frozen is not among them
+        if issubclass(type(each), _io._IOBase):
+            try:
+                each.closed or each.flush()
+            except Exception:  # as where Python itself closes it
+                continue
+    for name, module in _spared.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
 
 
 def _fork_ranks(launcher: _socket.socket) -> None:
