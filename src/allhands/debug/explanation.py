@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from allhands.debug.allowance import Allowance
 from allhands.debug.asking import ask_ranks
 from allhands.debug.dumps import ELSEWHERE, ENDED, NOT_HERE, Dump
 from allhands.debug.given_up import GivenUp
@@ -82,9 +83,9 @@ def explanation(
         told_at_end: returns what ranks have told when they left because of a failure.
     """
     dumps, endings = {mine.rank: mine}, dict[int, str]()
-    asked, end = {mine.rank}, time.monotonic() + _LIMIT
+    asked, allowance = {mine.rank}, Allowance(_LIMIT)
     why = ""
-    while not why and time.monotonic() < end:
+    while not why and (left := allowance.left()) > 0:
         awaited = _awaited(dumps)
         unknown = awaited - asked
         if not unknown and not any(endings.get(rank) in _GONE for rank in awaited):
@@ -95,20 +96,18 @@ def explanation(
         are_too_many = len(asked) + len(unknown) > _MOST + 1
         if are_too_many and not is_row:
             break
-        is_early = time.monotonic() < end - _LIMIT / 2
+        is_early = left > _LIMIT / 2
         if not unknown or are_too_many or (is_row and is_early):
             why = _passed_on(mine, dumps, awaited, world, told_at_end())
             time.sleep(_PAUSE_OF_ONE)
             continue
         asked |= unknown
-        told = ask_ranks(
-            {rank: world[rank] for rank in unknown}, end - time.monotonic()
-        )
+        told = ask_ranks({rank: world[rank] for rank in unknown}, left)
         dumps.update({dump.rank: dump for dump in told.dumps})
         endings.update(told.endings)
         far = [rank for rank in unknown if endings.get(rank) == ELSEWHERE]
         if far and given_up is not None:
-            dumps.update(given_up.of(far, end - time.monotonic()))
+            dumps.update(given_up.of(far, allowance.left()))
     halted = {r: how for r, how in endings.items() if how.startswith(HALTED)}
     why = why or held_up(dumps, halted, mine)
     assert mine.failure is not None
@@ -169,14 +168,16 @@ def explanation_of(teller: Identity, group: str, size: int) -> str:
         group: the group in which it gave up.
         size: the number of ranks that may look at once.
     """
-    begin, limit = time.monotonic(), 2 * _LIMIT
-    while _is_here(teller) and answers(teller.pid) and time.monotonic() - begin < limit:
+    allowance = Allowance(2 * _LIMIT)
+    longest = time.monotonic() + 2 * _LIMIT + _LONGER
+    while _is_here(teller) and answers(teller.pid):
         time.sleep(max(_PAUSE, size * _PAUSE_EACH))
         error = _error_in(teller, group)
         if error is not None and "why" in error:
             return str(error["why"])
-        if error is not None:  # it is still asking, if only for a CPU
-            limit = 2 * _LIMIT + _LONGER
+        is_asking = error is not None and time.monotonic() < longest
+        if not is_asking and allowance.left() <= 0:
+            break
     return ""
 
 

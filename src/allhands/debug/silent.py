@@ -11,17 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from allhands.backends.frames import Place, places_among
+from allhands.debug.allowance import Allowance
 from allhands.debug.top.memory import open_memory
-from allhands.elastic.process_state import seconds_without_cpu
 
-__all__ = ["Allowance", "seen_of", "with_seen"]
-
-_MOST_WITHOUT_CPU = 1.2  # seconds; errors of time limits come later by these at most
+__all__ = ["seen_of", "with_seen"]
 
 
 def with_seen(
@@ -42,33 +39,12 @@ def with_seen(
     }
 
 
-class Allowance:
-    """The seconds that py-spy has, without those in which it waits for a CPU.
-
-    It needs 10 ms of a CPU. Where many processes want one, these take a second.
-    """
-
-    def __init__(self, limit: float) -> None:
-        self._end = time.monotonic() + limit
-        self._spare = _MOST_WITHOUT_CPU
-
-    def left(self) -> float:
-        """Return how many are left."""
-        return self._end - time.monotonic()
-
-    def add(self, seconds: float) -> None:
-        """Count some in which it waited for a CPU."""
-        seconds = min(seconds, self._spare)
-        self._spare -= seconds
-        self._end += seconds
-
-
 def seen_of(pid: int, allowance: Allowance) -> str:
     """Return the last call and the line: ", after barrier #2 on group '0' (a.py:7)".
 
     Args:
         pid: the process of a rank.
-        allowance: how long py-spy is waited for.
+        allowance: how long py-spy is waited for. It takes 10 ms of a CPU.
     """
     found = _place_of(pid, allowance)
     return _last_call_of(pid) + (f" ({found})" if found else "")
@@ -116,13 +92,11 @@ def _output_of(command: Sequence[str], allowance: Allowance) -> bytes:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
-        without_cpu = 0.0
-        while (left := allowance.left()) > 0:
-            with suppress(subprocess.TimeoutExpired):
-                output, _ = process.communicate(timeout=left)
-                return b"" if process.returncode else output
-            before, without_cpu = without_cpu, seconds_without_cpu(process.pid)
-            allowance.add(without_cpu - before)
+        with allowance.spent_by(process.pid):
+            while (left := allowance.left()) > 0:
+                with suppress(subprocess.TimeoutExpired):
+                    output, _ = process.communicate(timeout=left)
+                    return b"" if process.returncode else output
         process.kill()
     return b""
 

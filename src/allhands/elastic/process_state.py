@@ -46,11 +46,16 @@ def process_state(pid: int) -> ProcessState | None:
     return None
 
 
-def seconds_without_cpu(pid: int) -> float:
-    """How long the process's main thread has waited for a CPU; 0: it is unknown."""
+def seconds_without_cpu(pid: int | None = None) -> float:
+    """How long a thread has waited for a CPU; 0: it is unknown.
+
+    Args:
+        pid: the process whose main thread it is; None: it is the calling thread.
+    """
+    thread = "thread-self" if pid is None else str(pid)
     with (
         suppress(OSError, ValueError, IndexError),
-        open(f"/proc/{pid}/schedstat", encoding="ascii") as file,
+        open(f"/proc/{thread}/schedstat", encoding="ascii") as file,
     ):
         return int(file.read().split()[1]) / 1e9
     return 0.0
