@@ -42,6 +42,18 @@ def test_survivors_name_the_rank_in_time(options, told):
     assert told in done.stdout
 
 
+def test_worlds_that_lose_a_rank_again_and_again_leave_nothing():
+    program = _PROGRAM.with_name("cycles.py")
+    done = subprocess.run(
+        [sys.executable, program, "--cycles=8", "--slack=30"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("0 bad;")
+
+
 def test_jobs_that_are_well_are_not_blamed():
     program = _PROGRAM.with_name("healthy.py")
     done = subprocess.run(

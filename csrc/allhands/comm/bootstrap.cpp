@@ -66,7 +66,7 @@ class Opening {
     auto memory = adopt_or_create(bytes, prepare);
     if (membership_.size() == 1) return {std::move(memory), nullptr};
     auto server = std::make_unique<SegmentServer>(std::move(listener), *memory,
-                                                  membership_.size(), token_);
+                                                  membership_, token_);
     return {std::move(memory), std::move(server)};
   }
 

@@ -16,6 +16,7 @@
 #include "allhands/base/deadline.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/start_thread.hpp"
+#include "allhands/host/process.hpp"
 #include "allhands/net/wakeup.hpp"
 
 namespace allhands {
@@ -26,6 +27,8 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kLinger{5};
 // How long to wait before accepting again, if no descriptor was free for a connection.
 constexpr milliseconds kPause{100};
+// How often to look, while it lingers, whether those that may come still run.
+constexpr milliseconds kLook{500};
 
 Fd dup_of(int fd) {
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -38,12 +41,15 @@ Fd dup_of(int fd) {
 // Owned by its thread, so that it may outlive the server.
 class SegmentServer::Service {
  public:
-  Service(Fd listener, Fd segment, int size, const Token& token)
+  Service(Fd listener, Fd segment, const Membership& membership, const Token& token)
       : listener_(std::move(listener)),
         segment_(std::move(segment)),
         token_(token),
-        served_(static_cast<std::size_t>(size)),
-        num_waiting_(size - 1) {}
+        peers_(membership.peers),
+        served_(peers_.all().size()),
+        num_waiting_(membership.size() - 1) {
+    served_[static_cast<std::size_t>(membership.rank)] = true;
+  }
 
   void run() noexcept {
     try {
@@ -77,6 +83,7 @@ class SegmentServer::Service {
       throw system_error(ErrorKind::Backend, "poll", errno);
     if (count > 0) serve();
     drop_the_silent();
+    if (look_ && look_->is_expired()) forget_the_dead();
   }
 
   void watch() {
@@ -97,6 +104,7 @@ class SegmentServer::Service {
       least = std::min(least.value_or(Deadline::Duration::max()), deadline.remaining());
     };
     if (lingering_) count(*lingering_);
+    if (look_) count(*look_);
     if (pause_) count(*pause_);
     for (const Joiner& joiner : joiners_) count(joiner.deadline);
     return least ? static_cast<int>(std::chrono::ceil<milliseconds>(*least).count())
@@ -108,7 +116,10 @@ class SegmentServer::Service {
       if (entries_[i].revents != 0) hear(joiners_[i - 2]);
     forget_closed();
     if (entries_[1].revents != 0) accept();
-    if (is_no_more_ && !lingering_) lingering_ = Deadline::after(kLinger);
+    if (is_no_more_ && !lingering_) {
+      lingering_ = Deadline::after(kLinger);
+      forget_the_dead();
+    }
   }
 
   void accept() {
@@ -169,6 +180,16 @@ class SegmentServer::Service {
     joiner.connection.reset();
   }
 
+  // Who has ended will not come.
+  void forget_the_dead() {
+    for (std::size_t rank = 0; rank < served_.size(); ++rank) {
+      if (served_[rank] || is_alive(peers_.all()[rank])) continue;
+      served_[rank] = true;
+      --num_waiting_;
+    }
+    look_ = Deadline::after(kLook);
+  }
+
   bool drop_oldest_stranger() {
     const auto oldest = std::find_if(joiners_.begin(), joiners_.end(),
                                      [](const Joiner& j) { return j.rank < 0; });
@@ -188,6 +209,7 @@ class SegmentServer::Service {
   Fd listener_;
   Fd segment_;
   Token token_;
+  const Peers peers_;
   Wakeup wakeup_;
   std::atomic<bool> is_no_more_ = false;  // the server is gone
   std::vector<Joiner> joiners_;           // oldest first
@@ -195,13 +217,14 @@ class SegmentServer::Service {
   std::vector<bool> served_;
   std::atomic<int> num_waiting_;
   std::optional<Deadline> lingering_;
+  std::optional<Deadline> look_;  // when the next one is due
   std::optional<Deadline> pause_;
 };
 
-SegmentServer::SegmentServer(Fd listener, const SharedMemory& memory, int size,
-                             const Token& token)
-    : service_(std::make_shared<Service>(std::move(listener), dup_of(memory.fd()), size,
-                                         token)),
+SegmentServer::SegmentServer(Fd listener, const SharedMemory& memory,
+                             const Membership& membership, const Token& token)
+    : service_(std::make_shared<Service>(std::move(listener), dup_of(memory.fd()),
+                                         membership, token)),
       thread_(start_thread([service = service_] { service->run(); })) {}
 
 SegmentServer::~SegmentServer() {

@@ -1,7 +1,8 @@
 """Allowance: seconds in which something must be found out, on a machine with free CPUs.
 
 Where many processes want a CPU, what takes 20 ms elsewhere may take a second. So the
-time in which a thread waits for a CPU does not count, up to a limit.
+time in which a thread waits for a CPU does not count, up to a limit. What it waits
+for often needs a CPU more often than it does, so more time than that does not count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from allhands.elastic.process_state import seconds_without_cpu
 
 __all__ = ["Allowance"]
 
+_WEIGHT = 4.0  # seconds that do not count, for each that the thread waits for a CPU
 _MOST_WITHOUT_CPU = 1.2  # seconds; errors of time limits come later by these at most
 
 
@@ -33,7 +35,7 @@ class Allowance:
     def left(self) -> float:
         """Return how many are left; none if it is not more than 0."""
         before, self._without_cpu = self._without_cpu, seconds_without_cpu(self._pid)
-        more = min(self._without_cpu - before, self._spare)
+        more = min(_WEIGHT * (self._without_cpu - before), self._spare)
         if more > 0:
             self._spare -= more
             self._end += more
