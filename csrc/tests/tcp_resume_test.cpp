@@ -1,8 +1,5 @@
 // Connections that break while both processes live: they go on over another socket,
 // and each message arrives once, as it was sent.
-#include <dirent.h>
-#include <linux/filter.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +13,7 @@
 
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/net/socket.hpp"
+#include "sockets.hpp"
 #include "transports.hpp"
 
 using namespace allhands;
@@ -24,40 +22,20 @@ using namespace allhands::testing;
 namespace {
 
 const Tuning tuning = Tuning::for_ranks(2);
-bool is_encrypted = false;  // the connections of the test under way
+// The connections of the test under way.
+bool is_encrypted = false;
+unsigned num_sockets = 1;
 
 TcpRanks two_ranks(std::chrono::nanoseconds silence = TcpPort::kSilence) {
-  return TcpRanks(2, silence, is_encrypted);
-}
-
-// The sockets of this process between its ports, both ends, whatever their state.
-std::vector<int> connected_sockets() {
-  std::vector<int> found;
-  DIR* const folder = ::opendir("/proc/self/fd");
-  CHECK(folder != nullptr);
-  while (const dirent* const entry = ::readdir(folder)) {
-    sockaddr_in there = {};
-    socklen_t size = sizeof(there);
-    const int fd = std::atoi(entry->d_name);
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 &&
-        there.sin_family == AF_INET)
-      found.push_back(fd);
-  }
-  ::closedir(folder);
-  return found;
+  return TcpRanks(
+      2,
+      {.silence = silence, .is_encrypted = is_encrypted, .num_sockets = num_sockets});
 }
 
 // What an abort of a connection is for both of its ends.
 bool break_one(std::mt19937& chance) {
   const std::vector<int> all = connected_sockets();
   return !all.empty() && ::shutdown(all[chance() % all.size()], SHUT_RDWR) == 0;
-}
-
-// Nothing that comes for this socket gets to it.
-void deafen(int fd) {
-  sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
-  const sock_fprog program = {1, &drop};
-  CHECK(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0);
 }
 
 // Both ranks send to each other at the same time, messages of all sizes.
@@ -230,7 +208,11 @@ int main() {
   for (const bool each : {false, true}) {
     is_encrypted = each;
     test_an_idle_connection_goes_on();
-    test_messages_arrive_once_whatever_breaks();
+    for (const unsigned count : {1u, 3u}) {
+      num_sockets = count;
+      test_messages_arrive_once_whatever_breaks();
+    }
+    num_sockets = 1;
     test_a_port_breaks_its_socket_to_a_peer();
     test_a_stuck_socket_is_replaced(false);
     test_a_stuck_socket_is_replaced(true);

@@ -237,7 +237,7 @@ std::unique_ptr<Transport> transport_to(TcpRanks& ranks, const std::string& endp
 }
 
 void test_who_cannot_be_reached_is_gone() {
-  TcpRanks ranks(2, std::chrono::seconds(1));
+  TcpRanks ranks(2, {.silence = std::chrono::seconds(1)});
   const std::string taken = ranks.port(1).endpoints()[0];
   ranks.port(1).close();
   const auto refused = transport_to(ranks, taken);

@@ -172,7 +172,7 @@ class Silent {
 std::size_t num_dialled_for_abort(Silent& silent, std::vector<ProcessIdentity> all,
                                   std::optional<int> lost, std::size_t wanted) {
   {
-    TcpPort port({"127.0.0.1"}, 0, 0, std::chrono::hours(1));
+    TcpPort port({"127.0.0.1"}, 0, 0, {.silence = std::chrono::hours(1)});
     all[0] = {std::string("here"), 1, 1, port.endpoints()[0]};
     port.start(TcpRanks::kSecret);
     const auto transport =
@@ -227,7 +227,7 @@ std::vector<pid_t> fork_ranks(int size, std::chrono::nanoseconds silence, Body b
       continue;
     }
     const auto self = static_cast<std::size_t>(rank);
-    TcpPort port({"127.0.0.1"}, 0, 0, silence);
+    TcpPort port({"127.0.0.1"}, 0, 0, {.silence = silence});
     Card mine = {this_process().pid, this_process().start, {}};
     std::strcpy(mine.endpoint, port.endpoints()[0].c_str());
     CHECK(::write(up[self][1], &mine, sizeof(mine)) == sizeof(mine));

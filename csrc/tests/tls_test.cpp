@@ -203,8 +203,8 @@ class RelayedRanks {
       const std::vector<std::uint16_t> before = listening_ports();
       ports_.push_back(std::make_unique<TcpPort>(
           std::vector<std::string>{"127.0.0.1"}, std::uint16_t{0}, std::uint16_t{0},
-          TcpPort::kSilence, TcpPort::Places{{"127.0.0.1", relay.port()}},
-          is_encrypted));
+          TcpPort::Options{.advertised = {{"127.0.0.1", relay.port()}},
+                           .is_encrypted = is_encrypted}));
       for (const std::uint16_t port : listening_ports())
         if (std::find(before.begin(), before.end(), port) == before.end())
           relay.start(port);
@@ -272,7 +272,7 @@ void test_who_changes_a_byte_ends_the_connection() {
 
 void test_both_sides_encrypt_or_neither() {
   for (const bool dialer : {false, true}) {
-    TcpPort port({"127.0.0.1"}, 0, 0, TcpPort::kSilence, {}, !dialer);
+    TcpPort port({"127.0.0.1"}, 0, 0, {.is_encrypted = !dialer});
     port.start(TcpRanks::kSecret);
     const std::string endpoint = port.endpoints()[0];
     int code = 0;

@@ -87,13 +87,11 @@ inline Membership members_at(const Ports& ports, int rank) {
 // Ports on loopback, as if each rank were on a host of its own.
 class TcpRanks {
  public:
-  explicit TcpRanks(int size, std::chrono::nanoseconds silence = TcpPort::kSilence,
-                    bool is_encrypted = false,
-                    TcpPort::UcxUse ucx = TcpPort::UcxUse::No) {
+  explicit TcpRanks(int size, const TcpPort::Options& options = {}) {
     for (int rank = 0; rank < size; ++rank)
-      ports_.push_back(std::make_unique<TcpPort>(
-          std::vector<std::string>{"127.0.0.1"}, std::uint16_t{0}, std::uint16_t{0},
-          silence, TcpPort::Places{}, is_encrypted, 0, ucx));
+      ports_.push_back(std::make_unique<TcpPort>(std::vector<std::string>{"127.0.0.1"},
+                                                 std::uint16_t{0}, std::uint16_t{0},
+                                                 options));
     for (const auto& port : ports_) port->start(kSecret);
   }
 
@@ -116,13 +114,20 @@ inline MakeTransport tcp_group(int size, const Tuning&) {
 }
 
 inline MakeTransport tls_group(int size, const Tuning&) {
-  const auto ranks = std::make_shared<TcpRanks>(size, TcpPort::kSilence, true);
+  const auto ranks =
+      std::make_shared<TcpRanks>(size, TcpPort::Options{.is_encrypted = true});
+  return [=](int rank) { return ranks->join(rank); };
+}
+
+inline MakeTransport strands_group(int size, const Tuning&) {
+  const auto ranks =
+      std::make_shared<TcpRanks>(size, TcpPort::Options{.num_sockets = 3});
   return [=](int rank) { return ranks->join(rank); };
 }
 
 inline MakeTransport ucx_group(int size, const Tuning&) {
-  const auto ranks = std::make_shared<TcpRanks>(size, TcpPort::kSilence, false,
-                                                TcpPort::UcxUse::Needed);
+  const auto ranks = std::make_shared<TcpRanks>(
+      size, TcpPort::Options{.ucx = TcpPort::UcxUse::Needed});
   return [=](int rank) { return ranks->join(rank); };
 }
 
@@ -146,7 +151,7 @@ inline bool has_ucx() {
 inline std::vector<TransportKind> all_transports() {
   std::vector<TransportKind> all = {
       {"shm", &shm_group}, {"loopback", &loopback_group}, {"routed", &routed_group},
-      {"tcp", &tcp_group}, {"tls", &tls_group},
+      {"tcp", &tcp_group}, {"tls", &tls_group},           {"strands", &strands_group},
   };
   if (has_ucx()) all.push_back({"ucx", &ucx_group});
   return all;

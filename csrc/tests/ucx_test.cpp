@@ -185,7 +185,7 @@ struct Ports2 {
     for (const TcpPort::UcxUse use : {first, second})
       ports.push_back(std::make_unique<TcpPort>(
           std::vector<std::string>{"127.0.0.1"}, std::uint16_t{0}, std::uint16_t{0},
-          std::chrono::seconds(1), TcpPort::Places{}, false, 0, use));
+          TcpPort::Options{.silence = std::chrono::seconds(1), .ucx = use}));
     for (int rank = 0; rank < 2; ++rank) {
       ports[static_cast<std::size_t>(rank)]->start(TcpRanks::kSecret);
       transports[rank] = ports[static_cast<std::size_t>(rank)]->join(
@@ -230,7 +230,8 @@ void test_ports_that_do_not_agree_say_so() {
 }
 
 void test_nothing_is_encrypted() {
-  CHECK_THROWS(TcpRanks(1, TcpPort::kSilence, true, TcpPort::UcxUse::Needed), Error);
+  const TcpPort::Options both = {.is_encrypted = true, .ucx = TcpPort::UcxUse::Needed};
+  CHECK_THROWS(TcpRanks(1, both), Error);
 }
 
 // The port closes while bodies are on their way to it.

@@ -210,11 +210,11 @@ class TcpPort:
     Where this process listens for ranks of other hosts, and its connections to them.
     """
 
-    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, *, advertised: Sequence[tuple[str, int]] = [], heartbeat: float = 5.0, is_encrypted: bool = False, rail: int = 0, ucx: str = 'no') -> None:
+    def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, *, advertised: Sequence[tuple[str, int]] = [], heartbeat: float = 5.0, is_encrypted: bool = False, rail: int = 0, sockets: int = 1, ucx: str = 'no') -> None:
         """
         Listen on each of `hosts`, addresses of this machine, at one port of `[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, addresses and ports, if that is given; port 0 there stands for its own.
 
-        A peer from which nothing comes for `heartbeat` seconds counts as dead. `is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: which address of a peer is tried first, modulo how many it has. `ucx`: whether large bodies go by UCX: `no`, `offered` to peers that offer it too, or `needed` by all.
+        A peer from which nothing comes for `heartbeat` seconds counts as dead. `is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: which address of a peer is tried first, modulo how many it has. `sockets`: over how many sockets large bodies go to each peer, 1 to 16, the same on all ranks; each begins at the next address. `ucx`: whether large bodies go by UCX: `no`, `offered` to peers that offer it too, or `needed` by all.
 
         Raises:
             ValueError: Bad arguments.

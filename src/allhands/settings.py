@@ -39,6 +39,7 @@ __all__ = [
     "reduce_order",
     "replace_gloo",
     "secret",
+    "sockets",
     "store",
     "tls",
     "trace",
@@ -237,6 +238,15 @@ def _seconds(least: float, most: float, extent: str) -> Callable[[str], float]:
     return read
 
 
+def _count(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdecimal() and least <= int(text) <= most:
+            return int(text)
+        raise ValueError(f"it must be a number from {least} to {most}")
+
+    return read
+
+
 log = Setting(
     "ALLHANDS_LOG",
     _one_of("error", "warning", "info", "debug", "trace"),
@@ -315,6 +325,15 @@ transport = Setting(
     "`ucx`, on all ranks; or `auto`, which is `ucx` where InfiniBand or RoCE is up.",
 )
 
+sockets = Setting(
+    "ALLHANDS_SOCKETS",
+    _count(1, 16),
+    1,
+    "Over how many sockets [large data](../howto/several-hosts.md#several-networks) "
+    "goes between two processes of different hosts, 1 to 16. Each leads to the next of "
+    "the interfaces on which the other one listens. The same on all ranks.",
+)
+
 interfaces = Setting(
     "ALLHANDS_INTERFACES",
     str,
@@ -376,18 +395,9 @@ port_range: Setting[tuple[int, int] | None] = Setting(
     "ranks of other hosts: what a firewall has to let through. Unset: any.",
 )
 
-_MOST_RECORDS = 1 << 24
-
-
-def _length(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) <= _MOST_RECORDS):
-        raise ValueError(f"it must be a number from 0 to {_MOST_RECORDS}")
-    return int(text)
-
-
 record_length = Setting(
     "ALLHANDS_RECORD_LENGTH",
-    _length,
+    _count(0, 1 << 24),
     2048,
     "How many collectives and how many messages the flight recorder keeps of each "
     "group, rounded up to a power of two; each takes 64 bytes of memory, once a group "
@@ -461,7 +471,7 @@ ALL: tuple[Setting[Any], ...] = (
     *(advertise, calibration, check, debug_server, debug_token, dumps, faults),
     *(heartbeat, host_id, interfaces, secret, job_mark, log, patience),
     *(needs_launcher, pmi, port_range, record_length, reduce_order),
-    *(replace_gloo, store, tls, trace, transport, tuning),
+    *(replace_gloo, sockets, store, tls, trace, transport, tuning),
 )
 
 

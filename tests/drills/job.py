@@ -113,6 +113,7 @@ class Job:
         kind: what they do, see `rank.py`.
         folder: for what they write.
         heartbeat: how long a host may be silent, in seconds.
+        sockets: how many carry large data between two ranks.
         dooms: of a rank, when it is to kill itself.
     """
 
@@ -123,10 +124,11 @@ class Job:
         kind: str,
         folder: pathlib.Path,
         heartbeat: float,
+        sockets: int = 1,
         dooms: dict[int, str] | None = None,
     ) -> None:
         self.hosts, self.placement, self.folder = hosts, list(placement), folder
-        self.heartbeat = heartbeat
+        self.heartbeat, self._sockets = heartbeat, sockets
         self._temporary = folder / "temporary"
         self._temporary.mkdir()
         self.ranks: list[Rank] = []
@@ -148,6 +150,7 @@ class Job:
                     MASTER_PORT=str(PORT),
                     ALLHANDS_PORT_RANGE=PORTS,
                     ALLHANDS_HEARTBEAT=str(self.heartbeat),
+                    ALLHANDS_SOCKETS=str(self._sockets),
                     ALLHANDS_SECRET="a drill's",
                     PYTHONPATH=str(tests),
                     TMPDIR=str(self._temporary),

@@ -30,11 +30,13 @@ class Scene:
     Attributes:
         random: chance, the same for the same drill and seed.
         heartbeat: how long a host may be silent, in seconds.
+        sockets: how many carry large data between two ranks; left to chance.
     """
 
     def __init__(self, drill: str, seed: int, heartbeat: float) -> None:
         self.random = random.Random(f"{drill} {seed}")
         self.heartbeat = heartbeat
+        self.sockets = self.random.choice([1, 1, 2, 3])
         self._stack = contextlib.ExitStack()
         folder = self._stack.enter_context(tempfile.TemporaryDirectory())
         self.folder = pathlib.Path(folder)
@@ -63,7 +65,10 @@ class Scene:
     ) -> Job:
         """Start one; without `hosts`, on as many as it needs."""
         hosts = hosts or self.hosts(max(placement) + 1)
-        job = Job(hosts, placement, kind, self.folder, self.heartbeat, dooms)
+        job = Job(
+            *(hosts, placement, kind, self.folder),
+            *(self.heartbeat, self.sockets, dooms),
+        )
         self._stack.callback(job.close)
         return job
 

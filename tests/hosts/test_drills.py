@@ -20,4 +20,12 @@ OFTEN = [
 @pytest.mark.parametrize("name", OFTEN)
 def test_drill(name):
     with Scene(name, 0, heartbeat=2.0) as scene:
+        scene.sockets = 1
+        print(DRILLS[name](scene))
+
+
+@pytest.mark.parametrize("name", ["kill_of_a_rank", "power_off", "broken_connections"])
+def test_drill_with_several_sockets(name):
+    with Scene(name, 0, heartbeat=2.0) as scene:
+        scene.sockets = 2
         print(DRILLS[name](scene))

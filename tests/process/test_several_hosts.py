@@ -205,3 +205,9 @@ def test_ranks_that_do_not_all_encrypt_say_so(monkeypatch):
     monkeypatch.setenv("ALLHANDS_HEARTBEAT", "1")
     for text in unlike_hosts.errors("ALLHANDS_TLS", ["0", "1"]):
         assert "set ALLHANDS_TLS alike on every host" in text
+
+
+def test_ranks_that_do_not_use_as_many_sockets_say_so(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_HEARTBEAT", "1")
+    for text in unlike_hosts.errors("ALLHANDS_SOCKETS", ["1", "2"]):
+        assert "set ALLHANDS_SOCKETS alike on every host" in text

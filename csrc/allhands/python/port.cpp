@@ -33,15 +33,15 @@ TcpPort::UcxUse use_of(const std::string& word) {
 std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
                                    std::uint16_t first, std::uint16_t last,
                                    const TcpPort::Places& advertised, double heartbeat,
-                                   bool is_encrypted, unsigned rail,
+                                   bool is_encrypted, unsigned rail, unsigned sockets,
                                    const std::string& ucx) {
   if (!(heartbeat > 0))
     throw Error(ErrorKind::Value,
                 "heartbeat must be a number of seconds above 0, got " +
                     std::to_string(heartbeat));
-  return {new TcpPort(hosts, first, last, duration_of(heartbeat), advertised,
-                      is_encrypted, rail, use_of(ucx)),
-          [](TcpPort* port) {
+  const TcpPort::Options options = {
+      duration_of(heartbeat), advertised, is_encrypted, rail, sockets, use_of(ucx)};
+  return {new TcpPort(hosts, first, last, options), [](TcpPort* port) {
             // Deleting may take a second, and the last owner may be a thread without
             // the GIL.
             if (PyGILState_Check() == 0) {
@@ -81,13 +81,16 @@ void bind_port(nb::module_& m) {
       .def(
           nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a, nb::kw_only(),
           "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
-          "is_encrypted"_a = false, "rail"_a = 0, "ucx"_a = "no",
+          "is_encrypted"_a = false, "rail"_a = 0, "sockets"_a = 1, "ucx"_a = "no",
           "Listen on each of `hosts`, addresses of this machine, at one port of "
           "`[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, "
           "addresses and ports, if that is given; port 0 there stands for its own.\n\n"
           "A peer from which nothing comes for `heartbeat` seconds counts as dead. "
           "`is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: "
-          "which address of a peer is tried first, modulo how many it has. `ucx`: "
+          "which address of a peer is tried first, modulo how many it has. `sockets`: "
+          "over how many sockets large bodies go to each peer, 1 to 16, the same on "
+          "all "
+          "ranks; each begins at the next address. `ucx`: "
           "whether large bodies go by UCX: `no`, `offered` to peers that offer it too, "
           "or `needed` by all.\n\n"
           "Raises:\n"

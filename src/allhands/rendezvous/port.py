@@ -55,7 +55,7 @@ def open_port(size: int, store: Store) -> Port:
     """
     first, last = settings.port_range.get() or (0, 0)
     places, silence = settings.advertise.get(), settings.heartbeat.get()
-    is_encrypted = settings.tls.get()
+    is_encrypted, sockets = settings.tls.get(), settings.sockets.get()
     if not may_span_hosts(size, store):
         return Port()
     if is_encrypted and not settings.secret.get():
@@ -79,6 +79,7 @@ def open_port(size: int, store: Store) -> Port:
             is_encrypted=is_encrypted,
             # The ranks of a host spread over the interfaces that its peers have.
             rail=_number("LOCAL_RANK"),
+            sockets=sockets,
             ucx=ucx,
         )
     except DistNetworkError as error:

@@ -96,8 +96,8 @@ class Channel {
   // null if it goes into the record.
   std::byte* begin_landing(Landed landed);
   void commit();
-  // The same as begin_landing(), commit() and forget() for bodies that come by UCX, of
-  // which many may be on their way. Any thread: finish().
+  // The same as begin_landing(), commit() and forget() for bodies that come another way
+  // than their records, of which many may be on their way. Any thread: finish().
   std::byte* take_place(Landed landed);
   std::uint64_t commit_unfinished() { return queue_.commit_unfinished(); }
   void finish(std::uint64_t number);
@@ -122,7 +122,7 @@ class Channel {
   std::atomic<std::uint64_t> told_popped_ = 0;
   std::atomic<std::uint64_t> told_settled_ = 0;
   std::atomic<Presence> presence_ = Presence::Here;
-  // Whether the peer waits to hear that what came by UCX was popped.
+  // Whether the peer waits to hear that what came another way was popped.
   std::atomic<bool> has_finished_ = false;
   // Whether the channel is among the events' writers.
   std::atomic<bool> is_listed_ = false;

@@ -26,8 +26,10 @@ enum class FrameKind : std::uint32_t {
   Room,      // only what the head says
   Record,    // a record of a Link
   Bulk,      // a record whose body may land, see Landings
-  Lane,      // such a record whose body comes by UCX, see LaneRecord
+  Lane,      // such a record whose body comes by UCX, see Announcement
+  Apart,     // such a record whose body comes over a strand, see Announcement
   Presence,  // the rank's last words as it leaves, see Saying
+  Body,      // over a strand only: the body of an Apart frame's record
 };
 
 // The head in front of each frame.
@@ -38,17 +40,18 @@ struct FrameHead {
   std::uint64_t number;   // the frame's number on its connection; Ready is 0
   std::uint64_t popped;   // as Channel::cost() counts
   std::uint64_t settled;  // see Link::settle()
-  std::uint64_t key;      // in Bulk and Lane frames: see Landings
+  // In Bulk, Lane and Apart frames: see Landings. In Body frames: the body's number.
+  std::uint64_t key;
 };
 static_assert(sizeof(FrameHead) == 48);
 
-// What a Lane frame holds of a record.
-struct LaneRecord {
+// What a Lane or Apart frame holds of a record.
+struct Announcement {
   std::array<std::byte, LandingRecord::kHeadBytes> head;
   std::uint64_t body_bytes;
-  std::uint64_t number;  // of the lane's bodies in this direction, from 0
+  std::uint64_t number;  // of the bodies that go this way in this direction, from 0
 };
-static_assert(sizeof(LaneRecord) == 48);
+static_assert(sizeof(Announcement) == 48);
 
 inline constexpr std::size_t kFrameAlign = 8;
 

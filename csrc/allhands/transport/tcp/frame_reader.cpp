@@ -16,7 +16,30 @@ constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 // The bytes in front of a body that may land.
 constexpr std::size_t kBulkHeadBytes = sizeof(FrameHead) + LandingRecord::kHeadBytes;
 
+// Whether such a frame announces a body.
+bool announces(FrameKind kind) {
+  return kind == FrameKind::Lane || kind == FrameKind::Apart;
+}
+
+// The most bytes behind the head of such a frame.
+std::size_t most_bytes(FrameKind kind) {
+  if (kind < FrameKind::Record) return 0;
+  if (announces(kind)) return sizeof(Announcement);
+  if (kind == FrameKind::Presence) return Saying::kMaxBytes;
+  return Channel::kMaxRecord;
+}
+
 }  // namespace
+
+std::shared_ptr<Channel> FrameSink::on_head(const FrameHead& head) {
+  throw LinkError("a frame of kind " +
+                  std::to_string(static_cast<unsigned>(head.kind)) +
+                  " comes where only bodies do");
+}
+
+std::byte* FrameSink::on_body(std::uint64_t number, std::size_t) {
+  throw LinkError("body " + std::to_string(number) + " comes where no bodies do");
+}
 
 bool FrameReader::read(Wire& wire) {
   if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
@@ -52,10 +75,6 @@ bool FrameReader::read(Wire& wire) {
     if (bytes < rest + parts[1].iov_len) break;  // the socket has no more
   }
   return total != 0;
-}
-
-void FrameReader::lose_landing(const Channel& channel) {
-  if (channel_.get() == &channel) landing_ = nullptr;
 }
 
 // The place of the rest of the current body.
@@ -102,22 +121,25 @@ void FrameReader::begin() {
   is_landing_ = false;
   in_body_ = 0;
   turn_ = body_length_ = head_.length;
-  const bool is_bare = head_.kind < FrameKind::Record;
-  if (head_.kind > FrameKind::Presence || head_.kind == FrameKind::Ready)
+  if (head_.kind > FrameKind::Body || head_.kind == FrameKind::Ready)
     refuse("its kind", static_cast<std::uint64_t>(head_.kind));
-  const bool is_lane = head_.kind == FrameKind::Lane;
-  const std::size_t most = is_bare                             ? 0
-                           : is_lane                           ? sizeof(LaneRecord)
-                           : head_.kind == FrameKind::Presence ? Saying::kMaxBytes
-                                                               : Channel::kMaxRecord;
-  if (body_length_ > most || (is_lane && body_length_ != most))
+  const bool is_announcement = announces(head_.kind);
+  if (body_length_ > most_bytes(head_.kind) ||
+      (is_announcement && body_length_ != sizeof(Announcement)))
     refuse("its length", body_length_);
+  if (head_.kind == FrameKind::Body) return begin_body();
   channel_ = head_.kind == FrameKind::Beat ? nullptr : sink_.on_head(head_);
-  if (channel_ == nullptr && !is_lane) return;
+  if (channel_ == nullptr && !is_announcement) return;
   if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk) begin_record();
-  if (head_.kind != FrameKind::Presence && !is_lane) return;
+  if (head_.kind != FrameKind::Presence && !is_announcement) return;
   words_.resize(body_length_);
   body_ = words_.data();
+}
+
+void FrameReader::begin_body() {
+  landing_ = sink_.on_body(head_.key, body_length_);
+  turn_ = 0;
+  is_landing_ = landing_ != nullptr;
 }
 
 void FrameReader::begin_record() {
@@ -141,11 +163,12 @@ void FrameReader::end() {
   const std::shared_ptr<Channel> channel = std::move(channel_);
   channel_ = nullptr;
   body_ = landing_ = nullptr;
-  if (head_.kind == FrameKind::Lane) {
-    LaneRecord record;
-    std::memcpy(&record, words_.data(), sizeof(record));
-    return sink_.on_lane(channel, head_.key, record);
+  if (announces(head_.kind)) {
+    Announcement announcement;
+    std::memcpy(&announcement, words_.data(), sizeof(announcement));
+    return sink_.on_announcement(head_.kind, channel, head_.key, announcement);
   }
+  if (head_.kind == FrameKind::Body) return sink_.on_body_end(head_.key);
   if (channel == nullptr) return;
   if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk)
     sink_.on_record(*channel);

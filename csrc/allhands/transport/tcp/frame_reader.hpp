@@ -15,17 +15,22 @@
 
 namespace allhands {
 
-// The receiver of frames.
+// The receiver of frames. A frame makes no sense to a sink that does not override what
+// is called for it.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
   // A frame begins. Returns its channel, or null to skip the frame. Throws LinkError.
-  virtual std::shared_ptr<Channel> on_head(const FrameHead& head) = 0;
-  virtual void on_record(Channel& channel) = 0;
-  virtual void on_saying(Channel& channel, std::span<const std::byte> body) = 0;
-  // The body of `record` comes by UCX. `channel` is null if it goes nowhere.
-  virtual void on_lane(const std::shared_ptr<Channel>& channel, LandingKey key,
-                       const LaneRecord& record) = 0;
+  virtual std::shared_ptr<Channel> on_head(const FrameHead& head);
+  virtual void on_record(Channel&) {}
+  virtual void on_saying(Channel&, std::span<const std::byte>) {}
+  // The body of a record comes another way, which `kind` tells: Lane or Apart.
+  // `channel` is null if it goes nowhere.
+  virtual void on_announcement(FrameKind, const std::shared_ptr<Channel>&, LandingKey,
+                               const Announcement&) {}
+  // Such a body begins. Returns where it goes; null: nowhere. Throws LinkError.
+  virtual std::byte* on_body(std::uint64_t number, std::size_t bytes);
+  virtual void on_body_end(std::uint64_t) {}
 };
 
 // The socket failed, or the peer closed it: nothing more comes over it.
@@ -45,8 +50,13 @@ class FrameReader {
   bool read(Wire& wire);
   // The number of bytes received in all.
   std::uint64_t received() const { return received_; }
-  // The body of `channel` that is landing just now, if any, loses its place.
-  void lose_landing(const Channel& channel);
+  // The body that is landing just now, if any, loses its place.
+  void lose_landing() {
+    landing_ = nullptr;
+    is_landing_ = false;
+  }
+  // The channel of the frame that comes just now; null: none.
+  const Channel* channel() const { return channel_.get(); }
 
  private:
   // Where a part of the frame's body goes, and how many bytes of it are still to come;
@@ -61,6 +71,7 @@ class FrameReader {
   void take(std::span<const std::byte> bytes);
   void begin();
   void begin_record();
+  void begin_body();
   void end();
 
   FrameSink& sink_;
@@ -74,7 +85,7 @@ class FrameReader {
   std::size_t body_length_ = 0;       // of the frame, without padding
   std::size_t in_body_ = 0;           // bytes of the body that are here, with padding
   std::shared_ptr<Channel> channel_;  // of the frame
-  std::vector<std::byte> words_;      // of a rank, or a LaneRecord
+  std::vector<std::byte> words_;      // of a rank, or an Announcement
   std::unique_ptr<std::byte[]> scratch_;
   std::uint64_t next_number_ = 1;
   std::uint64_t received_ = 0;

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -17,16 +18,23 @@ namespace {
 
 // The line end stops a server of a text protocol.
 constexpr std::string_view kMagic = "ahpeers\n";
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kVersion = 5;
 // Flags beside the version.
 constexpr std::uint32_t kEncrypted = 1u << 16;
 constexpr std::uint32_t kOffersUcx = 1u << 17;
 constexpr std::uint32_t kNeedsUcx = 1u << 18;
 constexpr std::uint32_t kFlags = kEncrypted | kOffersUcx | kNeedsUcx;
 constexpr std::size_t kNonceBytes = 32;
-constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + kNonceBytes;
+constexpr std::size_t kHelloHead = 8 + 4 + 4 + 4 + 8 + 4 + 4 + kNonceBytes;
 constexpr std::size_t kProofBytes = sizeof(Digest);
 constexpr std::uint32_t kAccepted = 1;
+
+// Without strands, one socket carries everything.
+std::string sockets_text(unsigned num_strands) {
+  const unsigned count = std::max(num_strands, 1u);
+  return std::to_string(count) + (count == 1 ? " socket" : " sockets") +
+         " for large data";
+}
 
 }  // namespace
 
@@ -41,10 +49,11 @@ Handshake::Handshake(UnforkedFd socket, const Credentials& credentials,
 
 Handshake Handshake::dial(UnforkedFd socket, const Credentials& credentials,
                           const ProcessName& self, const ProcessName& peer,
-                          std::uint64_t num_sockets) {
+                          std::uint64_t num_sockets, unsigned strand) {
   Handshake made(std::move(socket), credentials, self, true);
   made.peer_ = peer;
   made.number_ = num_sockets;
+  made.strand_ = strand;
   made.say_hello();
   return made;
 }
@@ -62,6 +71,8 @@ void Handshake::say_hello() {
   append_little_endian(mine_, static_cast<std::uint32_t>(self_.size()));
   append_little_endian(mine_, static_cast<std::uint32_t>(peer_.size()));
   append_little_endian(mine_, is_dialer_ ? number_ : 0);
+  append_little_endian(mine_, std::uint32_t{is_dialer_ ? strand_ : 0});
+  append_little_endian(mine_, std::uint32_t{credentials_.num_strands});
   mine_ += random_bytes(kNonceBytes) + self_ + peer_;
   send(mine_);
 }
@@ -146,7 +157,11 @@ void Handshake::handle_hello_head() {
                 " of the protocol, this process version " + std::to_string(kVersion) +
                 ": install the same release of allhands on every host");
   if (from > kMaxName || to > kMaxName) return fail("its name is too long");
-  if (!is_dialer_) number_ = read_little_endian<std::uint64_t>(theirs_.data() + 20);
+  if (!is_dialer_) {
+    number_ = read_little_endian<std::uint64_t>(theirs_.data() + 20);
+    strand_ = read_little_endian<std::uint32_t>(theirs_.data() + 28);
+  }
+  num_strands_there_ = read_little_endian<std::uint32_t>(theirs_.data() + 32);
   expect(Step::HelloNames, from + to);
   if (expected_ == 0) fail("it has no name");
 }
@@ -183,6 +198,11 @@ std::string Handshake::difference() const {
            " encrypts its connections and " +
            (is_encrypted_there_ ? "this process" : "it") +
            " does not: set ALLHANDS_TLS alike on every host";
+  if (num_strands_there_ != credentials_.num_strands)
+    return "it uses " + sockets_text(num_strands_there_) + " and this process " +
+           sockets_text(credentials_.num_strands) +
+           ": set ALLHANDS_SOCKETS alike on every host";
+  if (strand_ > credentials_.num_strands) return "it wants a socket that there is not";
   const bool is_lacking_there = credentials_.needs_ucx && !offers_ucx_there_;
   const bool is_lacking_here = needs_ucx_there_ && credentials_.ucx.empty();
   if (!is_lacking_there && !is_lacking_here) return {};

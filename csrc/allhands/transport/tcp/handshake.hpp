@@ -2,9 +2,9 @@
 // know the job's secret before any data passes. An object is one side of one socket,
 // and never waits.
 //
-//   dialer -> listener   Hello: magic, version, who it is, whom it wants, how many
-//                        sockets their connection has had, nonce
-//   listener -> dialer   Hello: the same, the other way round, without the number
+//   dialer -> listener   Hello: magic, version, who it is, whom it wants, for which
+//                        stream, how many sockets that has had, nonce
+//   listener -> dialer   Hello: the same, the other way round, without these numbers
 //   dialer -> listener   HMAC-SHA256(secret, "dialer" + both hellos)      32 bytes
 //   listener -> dialer   verdict, HMAC-SHA256(secret, "listener" + both)  36 bytes
 //   both                 a Ready frame: how much of what the other wrote was received
@@ -47,6 +47,7 @@ struct Credentials {
   bool is_encrypted = false;  // whether connections with all peers use TLS
   std::string ucx = {};       // the address of this process's UCX worker, if it has one
   bool needs_ucx = false;     // whether all peers must have UCX
+  unsigned num_strands = 0;   // of each connection
 };
 
 // One side of the opening of a connection.
@@ -72,10 +73,11 @@ class Handshake {
   static constexpr std::size_t kMaxUcxAddress = std::size_t{16} << 10;
 
   // For the side that has connected and wants `peer`; says hello. `num_sockets`: the
-  // number of sockets that their connection has had before, as far as this side knows.
+  // number of sockets that their stream has had before, as far as this side knows.
+  // `strand`: see Stream.
   static Handshake dial(UnforkedFd socket, const Credentials& credentials,
                         const ProcessName& self, const ProcessName& peer,
-                        std::uint64_t num_sockets = 0);
+                        std::uint64_t num_sockets = 0, unsigned strand = 0);
   // For the side that has accepted.
   static Handshake listen(UnforkedFd socket, const Credentials& credentials,
                           const ProcessName& self);
@@ -93,6 +95,8 @@ class Handshake {
   State state() const { return state_; }
   bool is_dialer() const { return is_dialer_; }
   const ProcessName& peer() const { return peer_; }
+  // Asks: the stream that the socket is for, no more than there are strands.
+  unsigned strand() const { return strand_; }
   // Asks: the number of sockets that the dialer knows of. Done: the number of this one.
   std::uint64_t number() const { return number_; }
   // Done: the bytes that the peer has received over the sockets before.
@@ -150,6 +154,8 @@ class Handshake {
   std::string problem_;
   std::string ucx_there_;
   std::unique_ptr<TlsSession> tls_;
+  unsigned strand_ = 0;
+  unsigned num_strands_there_ = 0;
   std::uint64_t number_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t received_there_ = 0;

@@ -58,7 +58,7 @@ UcxRequestPtr Lane::send(std::uint64_t number, std::span<const std::byte> body,
                          });
 }
 
-void Lane::receive(const LaneRecord& record, LandingKey key,
+void Lane::receive(const Announcement& record, LandingKey key,
                    const std::shared_ptr<Channel>& channel) {
   const std::lock_guard lock(mutex_);
   if (record.number != next_ || record.body_bytes > Channel::kMaxRecord)

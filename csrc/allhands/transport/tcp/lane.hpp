@@ -61,7 +61,7 @@ class Lane {
                      std::shared_ptr<Channel> channel);
   // Receives the body of `record` to where `channel` expects it, or into the record; if
   // `channel` is null, nowhere. Throws LinkError.
-  void receive(const LaneRecord& record, LandingKey key,
+  void receive(const Announcement& record, LandingKey key,
                const std::shared_ptr<Channel>& channel);
   // From now on nothing is written to where bodies with `key` were expected.
   void forget(LandingKey key, const Channel& channel);

@@ -29,6 +29,9 @@ constexpr milliseconds kDrainLook{1};
 constexpr int kMaxProgress = 64;
 constexpr milliseconds kLongestBeat{500};
 constexpr unsigned kBeatsAfterStop = 2;
+// A socket that is silent for so many beats while another one of the same connection is
+// not is taken for broken.
+constexpr unsigned kBeatsBesideOthers = 2;
 constexpr std::chrono::seconds kWindingUp{1};
 constexpr std::size_t kMaxPartings = 1 << 16;
 constexpr const char* kClosed = "this process has closed its port";
@@ -81,14 +84,14 @@ void PortLoop::lose_all(const std::string& reason) {
     for (const auto& [name, connection] : connections_) all.push_back(connection);
   }
   for (const auto& connection : all)
-    if (connection->state() != Connection::State::Lost) connection->lose(reason);
+    if (connection->state() != Stream::State::Lost) connection->lose(reason);
 }
 
 std::shared_ptr<Connection> PortLoop::connection(const ProcessName& peer) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Connection>& slot = connections_[peer];
   if (slot) return slot;
-  slot = std::make_shared<Connection>(*this, peer);
+  slot = std::make_shared<Connection>(*this, peer, credentials_.num_strands);
   if (!end_.empty()) slot->lose(end_);
   return slot;
 }
@@ -120,10 +123,10 @@ std::optional<Saying> PortLoop::parting(std::uint64_t channel) {
   return found->second;
 }
 
-void PortLoop::attend(Connection& connection) {
+void PortLoop::attend(Stream& stream) {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(connections_.at(connection.peer()));
+    waiting_.push_back(stream.shared_from_this());
   }
   wakeup_.notify();
 }
@@ -156,13 +159,12 @@ bool PortLoop::note_own_stop() {
 // What was doubted before a stop gets its whole time again: the attempt to reach it has
 // run out meanwhile, through no fault of the peer.
 void PortLoop::forget_silence() {
-  for (auto& [fd, open] : open_) open.connection->forget_silence();
-  std::vector<std::shared_ptr<Connection>> doubted;
+  for (auto& [fd, open] : open_) open.stream->forget_silence();
+  std::vector<std::shared_ptr<Stream>> doubted;
   for (const auto& [key, each] : reaching_)
-    if (each.dial && each.answering < 0 &&
-        each.connection->state() == Connection::State::Up)
-      doubted.push_back(each.connection);
-  for (const auto& connection : doubted) end_reaching(*connection);
+    if (each.dial && each.answering < 0 && each.stream->state() == Stream::State::Up)
+      doubted.push_back(each.stream);
+  for (const auto& stream : doubted) end_reaching(*stream);
 }
 
 std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
@@ -175,7 +177,7 @@ std::chrono::nanoseconds PortLoop::time_to_next_chore() const {
   if (ucx_ != nullptr && !is_ucx_watched_) no_later_than(ucx_look_);
   if (!draining_.empty()) no_later_than(Clock::now() + kDrainLook);
   for (const auto& [fd, shaking] : shaking_) no_later_than(shaking.end);
-  for (const auto& [connection, reaching] : reaching_)
+  for (const auto& [stream, reaching] : reaching_)
     if (reaching.dial && reaching.answering < 0) {
       if (reaching.dialing < 0) no_later_than(reaching.dial->next());
       if (connecting_.contains(reaching.dialing))
@@ -192,8 +194,7 @@ void PortLoop::serve(const Readiness& ready) {
   if (fd == wakeup_.fd()) return wakeup_.clear();
   if (ucx_ != nullptr && fd == ucx_->fd()) return;  // one of the chores, in any case
   if (const auto found = open_.find(fd); found != open_.end()) {
-    if (ready.is_writable && found->second.connection->flush())
-      watch(fd, found->second);
+    if (ready.is_writable && found->second.stream->flush()) watch(fd, found->second);
     if (ready.is_readable) read(fd, found->second);
     return;
   }
@@ -238,7 +239,7 @@ void PortLoop::accept_peers(int listener) {
 void PortLoop::make_room() {
   if (!is_accepting_) return;
   const auto is_stranger = [](const auto& entry) {
-    return entry.second.connection == nullptr;
+    return entry.second.stream == nullptr;
   };
   int oldest = -1;
   for (const auto& entry : shaking_)
@@ -268,48 +269,48 @@ void PortLoop::welcome(UnforkedFd socket) {
 // --- connections that are made ---
 
 void PortLoop::attend_waiting() {
-  std::vector<std::shared_ptr<Connection>> waiting;
+  std::vector<std::shared_ptr<Stream>> waiting;
   {
     const std::lock_guard lock(mutex_);
     waiting.swap(waiting_);
   }
-  for (const auto& connection : waiting) {
-    connection->begin_attending();
-    if (connection->state() == Connection::State::Wanted) {
-      Reaching& wanted = reaching(connection);
-      if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_, rail_);
+  for (const auto& stream : waiting) {
+    stream->begin_attending();
+    if (stream->state() == Stream::State::Wanted) {
+      Reaching& wanted = reaching(stream);
+      if (!wanted.dial) wanted.dial.emplace(stream->peer(), silence_, rail_of(*stream));
     }
-    if (!connection->tell_arrivals() &&
-        std::find(draining_.begin(), draining_.end(), connection) == draining_.end())
-      draining_.push_back(connection);
-    tend_lane(*connection);
-    if (const auto found = open_.find(connection->fd()); found != open_.end()) {
+    if (!stream->tell_arrivals() &&
+        std::find(draining_.begin(), draining_.end(), stream) == draining_.end())
+      draining_.push_back(stream);
+    tend_lane(stream->whole());
+    if (const auto found = open_.find(stream->fd()); found != open_.end()) {
       if (found->second.is_resting) end_rest(found->first, found->second);
       if (ucx_ != nullptr) ucx_helped_ = ucx_->num_helped();
-      if (connection->has_kept()) watch(found->first, found->second);
+      if (stream->has_kept()) watch(found->first, found->second);
       read(found->first, found->second);
     }
   }
 }
 
 void PortLoop::watch(int fd, const Open& open) {
-  poller_.watch(fd, !open.is_resting, open.connection->has_kept());
+  poller_.watch(fd, !open.is_resting, open.stream->has_kept());
 }
 
 void PortLoop::read(int fd, Open& open) {
-  switch (open.connection->read()) {
-    case Connection::Condition::Whole:
+  switch (open.stream->read()) {
+    case Stream::Condition::Whole:
       break;
-    case Connection::Condition::Broken:
+    case Stream::Condition::Broken:
       return break_off(fd, "");
-    case Connection::Condition::Spoiled:
+    case Stream::Condition::Spoiled:
       return lose(fd, "");
   }
-  const std::uint64_t drives = open.connection->num_drives();
+  const std::uint64_t drives = open.stream->num_drives();
   if (std::exchange(open.drives, drives) == drives || open.is_resting) return;
   if (num_resting_++ == 0) next_look_ = Clock::now() + kRest;
   open.is_resting = true;
-  open.connection->leave_to_others(true);
+  open.stream->leave_to_others(true);
   watch(fd, open);
 }
 
@@ -317,9 +318,9 @@ std::unique_ptr<Lane> PortLoop::make_lane(Connection& connection,
                                           const std::string& address) {
   const std::string& peer = connection.peer();
   const std::string& secret = credentials_.secret;
-  return std::make_unique<Lane>(
-      ucx_, address, Lane::tags(secret, self_, peer), Lane::tags(secret, peer, self_),
-      [this, &connection] { connection.ask_for_attention(); });
+  return std::make_unique<Lane>(ucx_, address, Lane::tags(secret, self_, peer),
+                                Lane::tags(secret, peer, self_),
+                                [&connection] { connection.ask_for_attention(); });
 }
 
 // A body that was lost is found missing on the new socket too, which ends the
@@ -354,15 +355,15 @@ void PortLoop::look_at_resting() {
   next_look_ = Clock::now() + kRest;
   for (auto& [fd, open] : open_) {
     if (!open.is_resting) continue;
-    const std::uint64_t drives = open.connection->num_drives();
+    const std::uint64_t drives = open.stream->num_drives();
     if (std::exchange(open.drives, drives) == drives) end_rest(fd, open);
   }
 }
 
 void PortLoop::end_rest(int fd, Open& open) {
-  open.drives = open.connection->num_drives();
+  open.drives = open.stream->num_drives();
   open.is_resting = false;
-  open.connection->leave_to_others(false);
+  open.stream->leave_to_others(false);
   --num_resting_;
   watch(fd, open);
 }
@@ -372,14 +373,19 @@ void PortLoop::beat() {
   ++beats_since_stop_;
   std::vector<int> unsound, silent;
   for (auto& [fd, open] : open_) {
-    if (open.connection->read() != Connection::Condition::Whole) unsound.push_back(fd);
+    if (open.stream->read() != Stream::Condition::Whole) unsound.push_back(fd);
     // Silence is counted in beats, not in time: while this process was stopped, its
     // peers were not silent.
-    const bool was_suspect = open.connection->silent_beats() >= suspicious_beats_;
-    const unsigned silent_beats = open.connection->beat();
-    if (silent_beats == 0 && was_suspect) end_reaching(*open.connection);
-    if (silent_beats == suspicious_beats_) suspect(open.connection);
+    const bool was_suspect = open.stream->silent_beats() >= kBeatsBesideOthers;
+    const unsigned silent_beats = open.stream->beat();
+    if (silent_beats == 0 && was_suspect) end_reaching(*open.stream);
     if (silent_beats >= most_beats_) silent.push_back(fd);
+  }
+  for (const auto& [fd, open] : open_) {
+    const unsigned silent_beats = open.stream->silent_beats();
+    if (silent_beats >= suspicious_beats_ ||
+        (silent_beats >= kBeatsBesideOthers && is_lively_beside(*open.stream)))
+      suspect(open.stream);
   }
   for (const int fd : silent) lose(fd, silence_text());
   for (const int fd : unsound)
@@ -391,24 +397,35 @@ std::string PortLoop::silence_text() const {
   return "nothing came from its host for " + seconds(silence_);
 }
 
-std::shared_ptr<Connection> PortLoop::stop_watching(int fd) {
+// Whether something has just come from the peer over another socket.
+bool PortLoop::is_lively_beside(Stream& stream) const {
+  const auto is_lively = [&](Stream& other) {
+    return &other != &stream && open_.contains(other.fd()) && other.silent_beats() == 0;
+  };
+  Connection& whole = stream.whole();
+  return is_lively(whole) ||
+         std::ranges::any_of(whole.strands(),
+                             [&](const auto& strand) { return is_lively(*strand); });
+}
+
+void PortLoop::stop_watching(int fd) {
   const auto found = open_.find(fd);
-  if (found == open_.end()) return nullptr;
-  const std::shared_ptr<Connection> connection = found->second.connection;
+  if (found == open_.end()) return;
   if (found->second.is_resting) --num_resting_;
   open_.erase(found);
   poller_.remove(fd);
-  return connection;
 }
 
 // Gives up the socket; another one will take its place.
 void PortLoop::break_off(int fd, const std::string& reason) {
   if (is_stopping_.load(std::memory_order_relaxed)) return lose(fd, reason);
-  const std::shared_ptr<Connection> connection = stop_watching(fd);
-  if (connection == nullptr) return;
-  connection->give_socket_up(reason);
-  Reaching& wanted = reaching(connection);
-  if (!wanted.dial) wanted.dial.emplace(connection->peer(), silence_, rail_);
+  const auto found = open_.find(fd);
+  if (found == open_.end()) return;
+  const std::shared_ptr<Stream> stream = found->second.stream;
+  stop_watching(fd);
+  stream->give_socket_up(reason);
+  Reaching& wanted = reaching(stream);
+  if (!wanted.dial) wanted.dial.emplace(stream->peer(), silence_, rail_of(*stream));
   // What happened during a stop is found right after it, maybe in the very chores that
   // find the stop. "Right after" is counted in beats, as this thread may be late again.
   note_own_stop();
@@ -417,10 +434,8 @@ void PortLoop::break_off(int fd, const std::string& reason) {
 }
 
 void PortLoop::lose(int fd, const std::string& reason) {
-  const std::shared_ptr<Connection> connection = stop_watching(fd);
-  if (connection == nullptr) return;
-  end_reaching(*connection);
-  connection->lose(reason);
+  const auto found = open_.find(fd);
+  if (found != open_.end()) drop(found->second.stream, reason);
 }
 
 // --- the end ---
@@ -440,9 +455,9 @@ void PortLoop::wind_up() {
   while ((!open_.empty() || has_more_to_tell()) && Clock::now() < end) {
     do_chores();
     for (auto& [fd, open] : open_) {
-      if (open.is_closing || open.connection->has_kept()) continue;
+      if (open.is_closing || open.stream->has_kept()) continue;
       open.is_closing = true;
-      open.connection->shut_down();
+      open.stream->shut_down();
     }
     const std::chrono::nanoseconds left = end - Clock::now();
     for (const Readiness& ready : poller_.wait(std::min(left, time_to_next_chore())))
@@ -454,7 +469,7 @@ void PortLoop::wind_up() {
 // Whether there is something left for peers whose connection is still being made.
 bool PortLoop::has_more_to_tell() const {
   return std::any_of(reaching_.begin(), reaching_.end(), [](const auto& entry) {
-    return entry.second.dial && entry.second.connection->has_kept();
+    return entry.second.dial && entry.second.stream->has_kept();
   });
 }
 

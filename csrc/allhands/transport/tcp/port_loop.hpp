@@ -27,9 +27,9 @@
 #include "allhands/net/poller.hpp"
 #include "allhands/net/unforked_fd.hpp"
 #include "allhands/net/wakeup.hpp"
-#include "allhands/transport/tcp/connection.hpp"
 #include "allhands/transport/tcp/dial.hpp"
 #include "allhands/transport/tcp/handshake.hpp"
+#include "allhands/transport/tcp/stream.hpp"
 
 namespace allhands {
 
@@ -58,15 +58,15 @@ class PortLoop final : public ConnectionOwner {
   // This process leaves the group of `channel`, with `saying` as its last words.
   void part(std::uint64_t channel, Saying saying);
 
-  void attend(Connection& connection) override;
+  void attend(Stream& stream) override;
   std::optional<Saying> parting(std::uint64_t channel) override;
   std::unique_ptr<Lane> make_lane(Connection& connection,
                                   const std::string& address) override;
 
  private:
-  // How a connection is being made.
+  // How a stream is being made.
   struct Reaching {
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<Stream> stream;
     std::optional<Dial> dial;  // this process's attempts
     int dialing = -1;          // socket of the attempt under way
     int answering = -1;        // socket of the peer's attempt, which was accepted
@@ -76,16 +76,16 @@ class PortLoop final : public ConnectionOwner {
   struct Shaking {
     Handshake handshake;
     Clock::time_point end;
-    std::shared_ptr<Connection> connection;  // null: the peer is not known yet
+    std::shared_ptr<Stream> stream;  // null: the peer is not known yet
   };
   struct Connecting {
     UnforkedFd socket;
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<Stream> stream;
   };
   struct Open {
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<Stream> stream;
     std::uint64_t drives = 0;  // as last seen
-    bool is_resting = false;   // other threads read the connection
+    bool is_resting = false;   // other threads read the stream
     bool is_closing = false;
   };
 
@@ -103,21 +103,23 @@ class PortLoop final : public ConnectionOwner {
   void welcome(UnforkedFd socket);
 
   void attend_waiting();
-  Reaching& reaching(const std::shared_ptr<Connection>& connection);
+  Reaching& reaching(const std::shared_ptr<Stream>& stream);
   void dial_due();
   void begin_dial(Reaching& reaching);
   void on_connected(int fd);
   void fail_dial(Reaching& reaching, std::string problem, bool is_gone);
   void drop_attempt(Reaching& reaching);
   void drop_answering(Reaching& reaching);
-  void end_reaching(Connection& connection);
+  void end_reaching(Stream& stream);
+  unsigned rail_of(const Stream& stream) const;
   Clock::time_point handshake_end(const Reaching& reaching) const;
 
   void shake(int fd);
   void admit(int fd, Shaking& shaking);
-  bool is_acceptable(Connection& from, std::uint64_t num_sockets) const;
-  void drop(std::shared_ptr<Connection> connection, const std::string& reason);
-  void take_own_end(std::shared_ptr<Connection> connection, const std::string& why);
+  bool is_acceptable(Stream& from, std::uint64_t num_sockets) const;
+  void drop(std::shared_ptr<Stream> stream, const std::string& reason);
+  void let_go(Connection& connection);
+  void take_own_end(std::shared_ptr<Stream> stream, const std::string& why);
   void end_shaking(int fd, std::string problem);
   void end_slow();
   void open(Shaking& shaking);
@@ -130,8 +132,9 @@ class PortLoop final : public ConnectionOwner {
   void tend_ucx();
   void watch_ucx(bool is_watched);
   void beat();
-  void suspect(const std::shared_ptr<Connection>& connection);
-  std::shared_ptr<Connection> stop_watching(int fd);
+  bool is_lively_beside(Stream& stream) const;
+  void suspect(const std::shared_ptr<Stream>& stream);
+  void stop_watching(int fd);
   void break_off(int fd, const std::string& reason);
   void lose(int fd, const std::string& reason);
   std::string silence_text() const;
@@ -157,18 +160,18 @@ class PortLoop final : public ConnectionOwner {
   std::mutex mutex_;  // guards what follows
   std::string end_;   // why all connections have ended; empty: they have not
   std::unordered_map<ProcessName, std::shared_ptr<Connection>> connections_;
-  std::vector<std::shared_ptr<Connection>> waiting_;  // for attention
+  std::vector<std::shared_ptr<Stream>> waiting_;  // for attention
   std::unordered_map<std::uint64_t, Saying> partings_;
   std::deque<std::uint64_t> parted_;  // channels of `partings_`, the oldest first
 
   // Used by the port's thread only.
   Poller poller_;
-  std::unordered_map<Connection*, Reaching> reaching_;
+  std::unordered_map<Stream*, Reaching> reaching_;
   std::unordered_map<int, Connecting> connecting_;
   std::unordered_map<int, Shaking> shaking_;
   std::unordered_map<int, Open> open_;
   // has_arrived() was asked about them.
-  std::vector<std::shared_ptr<Connection>> draining_;
+  std::vector<std::shared_ptr<Stream>> draining_;
   std::size_t num_resting_ = 0;
   bool is_ucx_watched_ = false;
   std::uint64_t ucx_helped_ = 0;  // as last seen

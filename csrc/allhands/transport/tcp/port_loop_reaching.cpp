@@ -17,55 +17,61 @@ constexpr const char* kNonsense = "what came from it is no frame";
 
 // --- dialling ---
 
-PortLoop::Reaching& PortLoop::reaching(const std::shared_ptr<Connection>& connection) {
-  Reaching& found = reaching_[connection.get()];
-  found.connection = connection;
+PortLoop::Reaching& PortLoop::reaching(const std::shared_ptr<Stream>& stream) {
+  Reaching& found = reaching_[stream.get()];
+  found.stream = stream;
   return found;
 }
 
-void PortLoop::end_reaching(Connection& connection) {
-  const auto found = reaching_.find(&connection);
+void PortLoop::end_reaching(Stream& stream) {
+  const auto found = reaching_.find(&stream);
   if (found == reaching_.end()) return;
   drop_attempt(found->second);
   drop_answering(found->second);
   reaching_.erase(found);
 }
 
-// The peer was silent for so long that it may be gone, or its socket may be broken.
-void PortLoop::suspect(const std::shared_ptr<Connection>& connection) {
-  Reaching& doubted = reaching(connection);
+// Strands begin at one address of the peer each.
+unsigned PortLoop::rail_of(const Stream& stream) const {
+  return rail_ + std::max(stream.strand(), 1u) - 1;
+}
+
+// The peer was silent for so long that it may be gone, or its socket may be broken. It
+// is tried at its next address first, as the network of the last one may be.
+void PortLoop::suspect(const std::shared_ptr<Stream>& stream) {
+  Reaching& doubted = reaching(stream);
   if (!doubted.dial)
-    doubted.dial.emplace(connection->peer(),
-                         (most_beats_ - suspicious_beats_) * beat_every_, rail_);
+    doubted.dial.emplace(stream->peer(),
+                         (most_beats_ - stream->silent_beats()) * beat_every_,
+                         rail_of(*stream) + 1);
 }
 
 void PortLoop::dial_due() {
   const auto now = Clock::now();
-  std::vector<std::shared_ptr<Connection>> lost;
+  std::vector<std::shared_ptr<Stream>> lost;
   for (auto& [key, each] : reaching_) {
     if (!each.dial || each.answering >= 0) continue;
     const auto connecting = connecting_.find(each.dialing);
     if (connecting != connecting_.end() && now >= each.dial->attempt_end())
       fail_dial(each, "it does not answer", false);
     if (each.dialing < 0 && each.dial->is_over())
-      lost.push_back(each.connection);
+      lost.push_back(each.stream);
     else if (each.dialing < 0 && now >= each.dial->next())
       begin_dial(each);
   }
-  for (const auto& connection : lost) {
-    const Reaching& wanted = reaching_.at(connection.get());
+  for (const auto& stream : lost) {
+    const Reaching& wanted = reaching_.at(stream.get());
     const std::string problem = wanted.dial->problem();
     if (wanted.was_stopped) {
-      take_own_end(connection, "it was stopped for " + seconds(stopped_for_) +
-                                   ", where a host may be silent for " +
-                                   seconds(silence_));
+      take_own_end(stream, "it was stopped for " + seconds(stopped_for_) +
+                               ", where a host may be silent for " + seconds(silence_));
       continue;
     }
-    if (connection->state() == Connection::State::Up) {
-      lose(connection->fd(), silence_text() + "; " + problem);
+    if (stream->state() == Stream::State::Up) {
+      lose(stream->fd(), silence_text() + "; " + problem);
       continue;
     }
-    drop(connection, problem);
+    drop(stream, problem);
   }
 }
 
@@ -80,28 +86,28 @@ void PortLoop::begin_dial(Reaching& reaching) {
     return reaching.dial->fail(error.what(), false);
   }
   reaching.dialing = fd;
-  connecting_.emplace(fd, Connecting{std::move(socket), reaching.connection});
+  connecting_.emplace(fd, Connecting{std::move(socket), reaching.stream});
 }
 
 void PortLoop::on_connected(int fd) {
   const int code = connection_error(fd);
   Connecting connecting = std::move(connecting_.at(fd));
-  Reaching& wanted = reaching(connecting.connection);
+  Reaching& wanted = reaching(connecting.stream);
   if (code != 0) return fail_dial(wanted, errno_text(code), code == ECONNREFUSED);
   connecting_.erase(fd);
   poller_.watch(fd, true, false);
   tune(fd);
   // The host answers after a silence. What is on its way over the old socket may never
   // come.
-  if (connecting.connection->state() == Connection::State::Up)
-    break_off(connecting.connection->fd(), silence_text());
+  if (connecting.stream->state() == Stream::State::Up)
+    break_off(connecting.stream->fd(), silence_text());
   // This process closes its port.
-  if (connecting.connection->state() == Connection::State::Lost) return;
-  Handshake handshake = Handshake::dial(std::move(connecting.socket), credentials_,
-                                        self_, connecting.connection->peer(),
-                                        connecting.connection->num_sockets());
+  if (connecting.stream->state() == Stream::State::Lost) return;
+  Handshake handshake = Handshake::dial(
+      std::move(connecting.socket), credentials_, self_, connecting.stream->peer(),
+      connecting.stream->num_sockets(), connecting.stream->strand());
   shaking_.emplace(
-      fd, Shaking{std::move(handshake), handshake_end(wanted), connecting.connection});
+      fd, Shaking{std::move(handshake), handshake_end(wanted), connecting.stream});
   shake(fd);
 }
 
@@ -129,7 +135,7 @@ void PortLoop::drop_answering(Reaching& reaching) {
 // A broken connection gets no more time than a silent peer.
 PortLoop::Clock::time_point PortLoop::handshake_end(const Reaching& reaching) const {
   const auto end = Clock::now() + Handshake::kLimit;
-  const bool is_broken = reaching.connection->state() == Connection::State::Broken;
+  const bool is_broken = reaching.stream->state() == Stream::State::Broken;
   return is_broken && reaching.dial ? std::min(end, reaching.dial->end()) : end;
 }
 
@@ -141,8 +147,8 @@ void PortLoop::shake(int fd) {
   handshake.advance();
   if (handshake.state() == Handshake::State::Asks) admit(fd, shaking);
   if (handshake.state() == Handshake::State::Accepted) {
-    const std::optional<std::uint64_t> received = shaking.connection->end_socket();
-    if (!received) return drop(shaking.connection, kNonsense);
+    const std::optional<std::uint64_t> received = shaking.stream->end_socket();
+    if (!received) return drop(shaking.stream, kNonsense);
     handshake.take_up(*received);
   }
   switch (handshake.state()) {
@@ -153,34 +159,51 @@ void PortLoop::shake(int fd) {
     case Handshake::State::Done:
       return open(shaking);
     case Handshake::State::Busy: {
-      Reaching& wanted = reaching(shaking.connection);
+      Reaching& wanted = reaching(shaking.stream);
       drop_attempt(wanted);
       return wanted.dial->give_way();
     }
     case Handshake::State::GivenUp:
-      return take_own_end(shaking.connection, "nothing came from it for too long");
+      return take_own_end(shaking.stream, "nothing came from it for too long");
     case Handshake::State::Unwanted:
-      return fail_dial(reaching(shaking.connection), handshake.problem(), true);
+      return fail_dial(reaching(shaking.stream), handshake.problem(), true);
     case Handshake::State::Failed:
       return end_shaking(fd, handshake.problem());
   }
 }
 
-// `connection` is a copy, as the original may belong to what is dropped here.
-void PortLoop::drop(std::shared_ptr<Connection> connection, const std::string& reason) {
-  end_reaching(*connection);
-  connection->lose(reason);
+// Loses the whole connection of the stream, which is a copy, as the original may belong
+// to what is dropped here.
+void PortLoop::drop(std::shared_ptr<Stream> stream, const std::string& reason) {
+  Connection& connection = stream->whole();
+  let_go(connection);
+  if (stream->strand() == 0) return connection.lose(reason);
+  stream->lose(reason);
+  connection.read_rest();  // a peer that is gone may have said why
+  connection.lose(stream->reason());
 }
 
-void PortLoop::take_own_end(std::shared_ptr<Connection> connection,
-                            const std::string& why) {
-  end_reaching(*connection);
-  connection->take_own_end(why);
+// Gives up all sockets of the connection.
+void PortLoop::let_go(Connection& connection) {
+  const auto let_go = [this](Stream& stream) {
+    stop_watching(stream.fd());
+    end_reaching(stream);
+  };
+  let_go(connection);
+  for (const auto& strand : connection.strands()) let_go(*strand);
+}
+
+void PortLoop::take_own_end(std::shared_ptr<Stream> stream, const std::string& why) {
+  let_go(stream->whole());
+  stream->whole().take_own_end(why);
 }
 
 void PortLoop::admit(int fd, Shaking& shaking) {
-  const std::shared_ptr<Connection> from = connection(shaking.handshake.peer());
-  if (from->state() == Connection::State::Lost) {
+  const std::shared_ptr<Connection> whole = connection(shaking.handshake.peer());
+  const unsigned strand = shaking.handshake.strand();
+  const std::shared_ptr<Stream> from =
+      strand == 0 ? whole : std::shared_ptr<Stream>(whole->strands().at(strand - 1));
+  if (from->state() == Stream::State::Lost) {
     shaking.handshake.refuse(Handshake::Refusal::GivenUp);
     return;
   }
@@ -188,9 +211,9 @@ void PortLoop::admit(int fd, Shaking& shaking) {
     shaking.handshake.refuse(Handshake::Refusal::Busy);
     return;
   }
-  if (from->state() == Connection::State::Up)
+  if (from->state() == Stream::State::Up)
     break_off(from->fd(), "its process has dialled again");
-  if (from->state() == Connection::State::Lost) {  // this process is closing its port
+  if (from->state() == Stream::State::Lost) {  // this process is closing its port
     shaking.handshake.refuse(Handshake::Refusal::GivenUp);
     return;
   }
@@ -203,7 +226,7 @@ void PortLoop::admit(int fd, Shaking& shaking) {
     return drop(from, kNonsense);
   }
   wanted.answering = fd;
-  shaking.connection = from;
+  shaking.stream = from;
   shaking.end = std::min(shaking.end, handshake_end(wanted));
   const std::uint64_t number =
       std::max(shaking.handshake.number(), from->num_sockets()) + 1;
@@ -213,7 +236,7 @@ void PortLoop::admit(int fd, Shaking& shaking) {
 // If two processes dial each other, the attempt of the one with the smaller name counts
 // once it has connected. An attempt is too late if its dialer has had a newer socket
 // since.
-bool PortLoop::is_acceptable(Connection& from, std::uint64_t num_sockets) const {
+bool PortLoop::is_acceptable(Stream& from, std::uint64_t num_sockets) const {
   if (num_sockets < from.num_known_there()) return false;
   const auto found = reaching_.find(&from);
   const int dialing = found == reaching_.end() ? -1 : found->second.dialing;
@@ -221,12 +244,12 @@ bool PortLoop::is_acceptable(Connection& from, std::uint64_t num_sockets) const 
 }
 
 void PortLoop::end_shaking(int fd, std::string problem) {
-  const std::shared_ptr<Connection> connection = shaking_.at(fd).connection;
-  if (connection != nullptr) {
-    Reaching& wanted = reaching(connection);
+  const std::shared_ptr<Stream> stream = shaking_.at(fd).stream;
+  if (stream != nullptr) {
+    Reaching& wanted = reaching(stream);
     if (wanted.dialing == fd) return fail_dial(wanted, problem, false);
     if (wanted.answering == fd) wanted.answering = -1;
-    if (!wanted.dial) reaching_.erase(connection.get());
+    if (!wanted.dial) reaching_.erase(stream.get());
   }
   poller_.remove(fd);
   shaking_.erase(fd);
@@ -241,17 +264,17 @@ void PortLoop::end_slow() {
 }
 
 void PortLoop::open(Shaking& shaking) {
-  const std::shared_ptr<Connection> connection = shaking.connection;
+  const std::shared_ptr<Stream> stream = shaking.stream;
   Handshake made = std::move(shaking.handshake);
   const int fd = made.fd();
-  Reaching& wanted = reaching(connection);
+  Reaching& wanted = reaching(stream);
   if (wanted.dialing != fd) drop_attempt(wanted);
-  reaching_.erase(connection.get());
+  reaching_.erase(stream.get());
   shaking_.erase(fd);
-  if (const std::string problem = connection->open(made.take_wire(), made);
+  if (const std::string problem = stream->open(made.take_wire(), made);
       !problem.empty())
-    return connection->lose(problem);
-  Open& opened = open_.emplace(fd, Open{connection}).first->second;
+    return drop(stream, problem);
+  Open& opened = open_.emplace(fd, Open{stream}).first->second;
   watch(fd, opened);
   read(fd, opened);
 }

@@ -74,17 +74,18 @@ std::size_t TcpLink::write(std::span<const LandingRecord> records) {
 }
 
 std::size_t TcpLink::write_to_socket(std::span<const LandingRecord> records) {
-  const auto [taken, written] = connection_->write_bulk(records, *channel_);
+  const auto [taken, written, is_apart] = connection_->write_bulk(records, *channel_);
   for (const LandingRecord& record : records.subspan(taken))
     channel_->give_room(bytes_of(record));
   written_ = written;
+  if (is_apart) sent_apart_ = channel_->sent();
   return taken;
 }
 
 std::size_t TcpLink::write_by_lane(std::span<const LandingRecord> records) {
   std::vector<UcxRequestPtr> requests;
   written_ = connection_->write_by_lane(records, channel_, requests);
-  sent_by_lane_ = channel_->sent();
+  sent_apart_ = channel_->sent();
   for (std::size_t i = 0; i < requests.size(); ++i)
     reading_.push_back({std::move(requests[i]), num_written_ + i});
   return records.size();

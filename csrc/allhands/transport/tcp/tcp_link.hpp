@@ -24,7 +24,7 @@ class TcpLink final : public Link, private Landings {
   // Sends all that was committed, by one system call if the socket takes it.
   void wake_peer() override;
   bool is_safe_to_leave() const override {
-    return staged_ == 0 && has_lane_arrived() && connection_->has_arrived(written_);
+    return staged_ == 0 && has_apart_arrived() && connection_->has_arrived(written_);
   }
 
   // A caller that asks also makes the connection read.
@@ -61,10 +61,10 @@ class TcpLink final : public Link, private Landings {
   void grow(std::size_t needed);
   std::size_t write_to_socket(std::span<const LandingRecord> records);
   std::size_t write_by_lane(std::span<const LandingRecord> records);
-  // Whether the peer has all that went by the lane, which tells no more than that a
-  // body was read.
-  bool has_lane_arrived() const {
-    return channel_->popped_there() >= sent_by_lane_ ||
+  // Whether the peer has all bodies that went another way than the connection's socket:
+  // a lane tells no more than that a body was read.
+  bool has_apart_arrived() const {
+    return channel_->popped_there() >= sent_apart_ ||
            connection_->state() == Connection::State::Lost;
   }
 
@@ -78,8 +78,8 @@ class TcpLink final : public Link, private Landings {
   std::uint64_t written_ = 0;
   std::deque<Reading> reading_;
   std::uint64_t num_written_ = 0;  // records with bodies
-  // Bytes of the channel up to the last record whose body went by the lane.
-  std::uint64_t sent_by_lane_ = 0;
+  // Bytes of the channel up to the last record whose body went another way.
+  std::uint64_t sent_apart_ = 0;
 };
 
 }  // namespace allhands

@@ -66,11 +66,10 @@ std::vector<Fd> listen_in_range(const std::vector<std::string>& hosts,
 }  // namespace
 
 TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
-                 std::uint16_t last, std::chrono::nanoseconds silence,
-                 const Places& advertised, bool is_encrypted, unsigned rail, UcxUse ucx)
-    : owner_(::getpid()), is_encrypted_(is_encrypted), ucx_(ucx) {
-  if (is_encrypted) OpenSsl::loaded();
-  if (is_encrypted && ucx != UcxUse::No)
+                 std::uint16_t last, const Options& options)
+    : owner_(::getpid()), options_(options) {
+  if (options.is_encrypted) OpenSsl::loaded();
+  if (options.is_encrypted && options.ucx != UcxUse::No)
     throw Error(
         ErrorKind::Value,
         "UCX encrypts nothing: set ALLHANDS_TRANSPORT=tcp, or unset ALLHANDS_TLS");
@@ -79,22 +78,27 @@ TcpPort::TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
                                       std::to_string(hosts.size()) +
                                       " hosts and ports [" + std::to_string(first) +
                                       ", " + std::to_string(last) + "]");
-  if (silence < kLeastSilence)
+  if (options.silence < kLeastSilence)
     throw Error(ErrorKind::Value, "the heartbeat limit must be at least 0.1 s");
+  if (options.num_sockets == 0 || options.num_sockets > kMostSockets)
+    throw Error(ErrorKind::Value, "a port uses 1 to " + std::to_string(kMostSockets) +
+                                      " sockets to each peer, got " +
+                                      std::to_string(options.num_sockets));
   std::vector<Fd> listeners = listen_in_range(hosts, first, last);
   const std::uint16_t own = local_address(listeners.front().get()).port();
-  if (advertised.empty())
+  if (options.advertised.empty())
     for (const std::string& host : hosts)
       endpoints_.push_back(endpoint_text(host, own));
-  for (const auto& [host, port] : advertised)
+  for (const auto& [host, port] : options.advertised)
     endpoints_.push_back(endpoint_text(host, port != 0 ? port : own));
   std::string all;
   for (const std::string& endpoint : endpoints_)
     all += (all.empty() ? "" : ",") + endpoint;
   const ProcessIdentity self = this_process();
-  if (ucx != UcxUse::No) worker_ = UcxWorker::make();
-  loop_ = std::make_shared<PortLoop>(
-      std::move(listeners), name_of(all, self.pid, self.start), silence, rail, worker_);
+  if (options.ucx != UcxUse::No) worker_ = UcxWorker::make();
+  loop_ = std::make_shared<PortLoop>(std::move(listeners),
+                                     name_of(all, self.pid, self.start),
+                                     options.silence, options.rail, worker_);
 }
 
 TcpPort::~TcpPort() {
@@ -112,10 +116,12 @@ void TcpPort::start(const Secret& secret) {
   check_owner();
   if (std::exchange(is_started_, true))
     throw Error(ErrorKind::Value, "this port was started before");
+  // One socket carries everything; several have one beside them for the rest.
   loop_->start({{reinterpret_cast<const char*>(secret.data()), secret.size()},
-                is_encrypted_,
+                options_.is_encrypted,
                 worker_ == nullptr ? "" : worker_->address(),
-                ucx_ == UcxUse::Needed});
+                options_.ucx == UcxUse::Needed,
+                options_.num_sockets == 1 ? 0 : options_.num_sockets});
 }
 
 std::unique_ptr<Transport> TcpPort::join(const Membership& membership,

@@ -40,17 +40,27 @@ class TcpPort {
   // How long a peer's host may be silent before its ranks count as dead.
   static constexpr std::chrono::seconds kSilence{5};
 
+  struct Options {
+    std::chrono::nanoseconds silence = kSilence;
+    // Where others reach this process, if not at its hosts; port 0 there stands for the
+    // port that it listens at.
+    Places advertised = {};
+    // Whether all connections use TLS. The same in all processes.
+    bool is_encrypted = false;
+    // Which of a peer's addresses is tried first, modulo how many it has.
+    unsigned rail = 0;
+    // Over how many sockets large bodies go to each peer. The same in all processes.
+    unsigned num_sockets = 1;
+    UcxUse ucx = UcxUse::No;
+  };
+  static constexpr unsigned kMostSockets = 16;
+
   // Listens on each of `hosts`, which are addresses of this machine, at one port of
-  // [first, last]; 0, 0: the system picks. `advertised`: where others reach this
-  // process, if not at `hosts`; port 0 there stands for the port that it listens at.
-  // `is_encrypted`: all connections use TLS, which must be the same in all processes.
-  // `rail`: which of a peer's addresses is tried first, modulo how many it has.
-  // Throws Value for wrong arguments, Network if it cannot listen, and Backend if TLS
-  // or UCX is wanted and there is no OpenSSL or UCX.
+  // [first, last]; 0, 0: the system picks. Throws Value for wrong arguments, Network if
+  // it cannot listen, and Backend if TLS or UCX is wanted and there is no OpenSSL or
+  // UCX.
   TcpPort(const std::vector<std::string>& hosts, std::uint16_t first,
-          std::uint16_t last, std::chrono::nanoseconds silence = kSilence,
-          const Places& advertised = {}, bool is_encrypted = false, unsigned rail = 0,
-          UcxUse ucx = UcxUse::No);
+          std::uint16_t last, const Options& options);
   TcpPort(const TcpPort&) = delete;
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort();
@@ -78,8 +88,7 @@ class TcpPort {
   void check_owner() const;
 
   const pid_t owner_;
-  const bool is_encrypted_;
-  const UcxUse ucx_;
+  const Options options_;
   std::shared_ptr<UcxWorker> worker_;  // may be null
   std::vector<std::string> endpoints_;
   std::shared_ptr<PortLoop> loop_;
