@@ -300,12 +300,15 @@ class NcclOptions:
 
     Args:
         is_high_priority_stream: asynchronous operations run in a stream of the highest
-            priority, and so may overtake other work of the GPU.
+            priority, and so may overtake other work of the GPU. None: as
+            `TORCH_NCCL_HIGH_PRIORITY` says, by default False.
         cga_cluster_size: blocks per cooperative group of NCCL's kernels, from 0 to 8.
         min_ctas: the least number of blocks per kernel.
         max_ctas: the largest number of blocks per kernel.
         net_name: the network module, such as "IB" or "Socket".
         traffic_class: the traffic class of network operations.
+        split_share: a group that `split_group` makes uses the resources of its parent,
+            so operations of both must not be under way at the same time.
         blocking_wait: `wait()` returns when the GPU has done the operation, and raises
             its error. None: as `TORCH_NCCL_BLOCKING_WAIT` says, by default False.
 
@@ -316,12 +319,13 @@ class NcclOptions:
         ```
     """
 
-    is_high_priority_stream: bool = False
+    is_high_priority_stream: bool | None = None
     cga_cluster_size: int | None = None
     min_ctas: int | None = None
     max_ctas: int | None = None
     net_name: str | None = None
     traffic_class: int | None = None
+    split_share: bool = False
     blocking_wait: bool | None = None
 
 

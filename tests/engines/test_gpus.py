@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from harness import gpus
+from harness import contract, gpus
 from harness.launcher import program
 
 HERE = pathlib.Path(__file__).parent
@@ -52,7 +52,20 @@ def test_native_by_way_of_the_host():
 
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_nccl(wanted):
-    suite(gpus.ranks_of_nccl(wanted), HERE / "gpu_cases.py", backend="nccl")
+    files = HERE / "gpu_cases.py", HERE / "gpu_stream_cases.py"
+    suite(gpus.ranks_of_nccl(wanted), *files, backend="nccl")
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_nccl_in_graphs(wanted):
+    suite(gpus.ranks_of_nccl(wanted), HERE / "gpu_graph_cases.py", backend="nccl")
+
+
+def test_the_contract_of_communicators():
+    if gpus.ranks_of_nccl(4) < 4:
+        pytest.skip("the suite has 3 ranks, and this NCCL lets no ranks share a GPU")
+    printed = suite(4, contract.SUITE, backend="nccl")
+    assert contract.skips(printed) == contract.reasons(*contract.IN_JOBS, "nccl")
 
 
 def test_a_rank_that_dies_is_named(tmp_path):

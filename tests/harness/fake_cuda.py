@@ -19,6 +19,8 @@ import numpy as np
 from allhands.backends import nccl_library, registry
 
 local = threading.local()
+relaxed = set()
+"""The names of the threads that a capture elsewhere does not keep from CUDA."""
 _handles = itertools.count(1)
 _streams = {}
 _shared = {}
@@ -32,6 +34,8 @@ class Stream:
     def __init__(self):
         self.handle = next(_handles)
         self.pending = []
+        self.is_captured = False
+        self.memory = []
         _streams[self.handle] = self
 
     @staticmethod
@@ -41,9 +45,11 @@ class Stream:
     def wait(self, other):
         self.pending = [*self.pending, *other.pending]
 
-    def record(self):
+    def record(self, event=None):
         self.pending = [each for each in self.pending if not each.done()]
-        return SimpleEvent(self.pending)
+        event = event or SimpleEvent()
+        event.pending = self.pending
+        return event
 
     def synchronize(self):
         for each in self.pending:
@@ -51,9 +57,6 @@ class Stream:
 
 
 class SimpleEvent:
-    def __init__(self, pending):
-        self.pending = pending
-
     @property
     def is_done(self):
         return all(each.done() for each in self.pending)
@@ -78,10 +81,13 @@ class Device:
         local.device = self.device_id
 
     def create_stream(self, options):
-        return Stream()
+        stream = Stream()
+        stream.priority = options["priority"]
+        return stream
 
     def allocate(self, size, stream):
         memory = np.empty(size, np.uint8)
+        stream.memory.append(memory)  # it may be freed before the stream has used it
         return SimpleNamespace(handle=memory.ctypes.data, memory=memory)
 
 
@@ -92,6 +98,11 @@ def _copy(to, source, size, stream):
 
 
 driver = SimpleNamespace(
+    CUstreamCaptureMode=SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2),
+    cuThreadExchangeStreamCaptureMode=lambda mode: relaxed.add(
+        threading.current_thread().name
+    ),
+    cuStreamIsCapturing=lambda stream: (0, int(_streams[stream].is_captured)),
     cuMemcpyDtoDAsync=_copy,
     cuMemcpyHtoDAsync=_copy,
     cuMemcpyDtoHAsync=_copy,
@@ -116,6 +127,9 @@ class Shared:
         self.barrier = threading.Barrier(size)
         self.slots = [None] * size
         self.mail = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
+        self.meeting = threading.Barrier(size)
+        self.colors = [None] * size
+        self.parts = {}
 
     def exchange(self, rank, what):
         self.slots[rank] = what
@@ -129,6 +143,7 @@ class Comm:
     def __init__(self, shared, rank):
         self.shared, self.rank = shared, rank
         self.scalars = {}
+        self.num_splits = 0
         self.error = 0
         self._queue = queue.SimpleQueue()
         threading.Thread(target=self._serve, daemon=True).start()
@@ -292,8 +307,22 @@ def comm_init_rank_scalable(size, rank, count, ids, config):
     return Comm(shared, rank)
 
 
+def comm_split(comm, color, key, config):
+    shared = comm.shared
+    shared.colors[comm.rank] = color, key, comm.rank
+    shared.meeting.wait(LIMIT)
+    part = sorted(each[1:] for each in shared.colors if each[0] == color)
+    with _lock:
+        place = comm.num_splits, color
+        mine = shared.parts.setdefault(place, Shared(len(part)))
+    comm.num_splits += 1
+    shared.meeting.wait(LIMIT)
+    return NoComm() if color < 0 else Comm(mine, part.index((key, comm.rank)))
+
+
 def comm_abort(comm):
     comm.shared.barrier.abort()
+    comm.shared.meeting.abort()
     comm.close()
 
 
@@ -332,6 +361,7 @@ nccl = SimpleNamespace(
         for function in (
             *(all_reduce, reduce, reduce_scatter, broadcast, all_gather, send, recv),
             *(group_start, group_end, comm_init_rank_scalable, comm_abort),
+            comm_split,
             *(red_op_create_pre_mul_sum, check_status),
         )
     },

@@ -114,11 +114,12 @@ def _describe(array: Any, writable: bool) -> Buffer:
     if array.is_conj() or array.is_neg():
         array = _materialise(array, writable)
     address = array.data_ptr()
+    is_contiguous = array.is_contiguous()
     if array.numel():
-        _check_storage(array)
+        _check_storage(array, is_contiguous)
         if not address:
             _refuse_memory(array)
-    if array.is_contiguous():
+    if is_contiguous:
         return Buffer(address, dtype, array.shape, None, array)
     itemsize = array.element_size()
     strides = tuple(stride * itemsize for stride in array.stride())
@@ -223,13 +224,13 @@ def _materialise(array: Any, writable: bool) -> Any:
     return array.resolve_conj().resolve_neg()
 
 
-def _check_storage(array: Any) -> None:
+def _check_storage(array: Any, is_contiguous: bool) -> None:
     """Refuse a tensor whose storage has been resized to less than it needs."""
-    last = array.storage_offset() + sum(
-        (size - 1) * stride
-        for size, stride in zip(array.shape, array.stride(), strict=True)
-    )
-    needed = (last + 1) * array.element_size()
+    length = array.numel()
+    if not is_contiguous:
+        steps = zip(array.shape, array.stride(), strict=True)
+        length = 1 + sum((size - 1) * stride for size, stride in steps)
+    needed = (array.storage_offset() + length) * array.element_size()
     held = array.untyped_storage().nbytes()
     if needed > held:
         raise ValueError(

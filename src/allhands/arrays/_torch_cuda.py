@@ -38,7 +38,7 @@ def empty_on_host(array: Any) -> Any:
 
 def current_stream(device: int) -> int:
     """See `DeviceLibrary.current_stream`."""
-    return int(_torch.cuda.current_stream(device).cuda_stream)
+    return int(_torch._C._cuda_getCurrentRawStream(device))
 
 
 def on_stream(handle: int, device: int) -> AbstractContextManager[Any]:

@@ -103,6 +103,9 @@ class Call:
         `change(array, is_read, is_written)` returns it. An array that occurs several
         times is changed once.
         """
+        if self.input is self.output and not isinstance(self.input, list | None):
+            one = change(self.input, True, self.writes_on(rank))
+            return self._with(one, one)
         read = _ids(self.input)
         written = _ids(self.output) if self.writes_on(rank) else set()
         changed: dict[int, Any] = {}
@@ -117,7 +120,8 @@ class Call:
                 changed[key] = change(arrays, key in read, key in written)
             return changed[key]
 
-        return replace(self, input=mapped(self.input), output=mapped(self.output))
+        input = mapped(self.input)
+        return self._with(mapped(self.output), input)
 
     def device(self) -> str:
         """Return the device type of the first array; "cpu" if there is none.
@@ -125,10 +129,20 @@ class Call:
         Raises:
             TypeError: the first argument is not an array.
         """
-        first: Any = [*self.outputs(), *self.inputs(), None][0]
+        first: Any = self.output
+        if first is None or (isinstance(first, list) and not first):
+            inputs = self.inputs()
+            first = inputs[0] if inputs else None
         while isinstance(first, list) and first:
             first = first[0]
         return "cpu" if first is None else device_of(first)
+
+    def _with(self, output: Any, input: Any) -> Call:
+        # dataclasses.replace does the same, in three times the time.
+        rest = self.output_splits, self.input_splits
+        message = self.peer, self.tag
+        kept = self.timeout, self.async_op, self.root, self.reduce_op
+        return Call(self.op, output, input, *kept, *message, *rest)
 
 
 def _check_length(op: str, outputs: list[Any], inputs: list[Any]) -> None:

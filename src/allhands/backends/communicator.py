@@ -17,9 +17,9 @@ These conventions apply to all operations:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
@@ -55,6 +55,8 @@ class CommunicatorOptions:
     """What was passed as `device_id` when the group was made."""
     reduce_order: str = "any"
     """See `NativeOptions`: the group's own order, or that of its parent."""
+    divided: Mapping[str, Any] = field(default_factory=dict)
+    """What `Communicator.divide` of the parent group has returned."""
 
 
 class Communicator(Protocol):
@@ -321,6 +323,16 @@ class Communicator(Protocol):
     def peer_array(self, array: Array, peer: int) -> Array:
         """See `allhands.peer_array`."""
         _refuse(self, "peer_array")
+
+    def divide(self, parts: list[list[int]], pg_options: Any) -> dict[str, Any]:
+        """Let the library divide its group; every rank of the group calls it.
+
+        `parts` are disjoint lists of ranks, and `pg_options` those of the new groups.
+        The result is by the backend's name, for the group of the part that this rank is
+        in (`CommunicatorOptions.divided`). With this default, and if nothing was
+        divided, it is empty: the members of a new group meet by themselves.
+        """
+        return {}
 
     @abstractmethod
     def set_timeout(self, timeout: timedelta) -> None:

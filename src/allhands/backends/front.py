@@ -39,6 +39,10 @@ class FrontCommunicator(Communicator):
         """See `Communicator.peer_array`."""
         return self.communicator.peer_array(array, peer)
 
+    def divide(self, parts: list[list[int]], pg_options: Any) -> dict[str, Any]:
+        """See `Communicator.divide`."""
+        return self.communicator.divide(parts, pg_options)
+
     def set_timeout(self, timeout: timedelta) -> None:
         """See `Communicator.set_timeout`."""
         self.communicator.set_timeout(timeout)

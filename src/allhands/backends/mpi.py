@@ -29,7 +29,7 @@ from allhands.backends.polled_work import Begun, PolledWork, Subject
 from allhands.backends.rows import as_row, pack, unpack
 from allhands.backends.work import Work
 from allhands.errors import DistBackendError
-from allhands.options import RedOpType, ReduceOp, to_seconds
+from allhands.options import RedOpType, ReduceOp
 from allhands.rendezvous.mpi_job import MpiJob, join_mpi_job
 
 __all__ = ["MpiCommunicator", "create"]
@@ -146,7 +146,7 @@ class MpiCommunicator(PolledRows):
         """Return a probe that has ended; None if no message has come."""
         with self.lock:
             self._check_whole(call.op)
-            work = self._started(self._probe, call, to_seconds(self._timeout))
+            work: MpiProbe = self._started(self._probe, call, self._limit)
             if work.advance():
                 work.wait_for(None)
                 return work

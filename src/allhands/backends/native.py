@@ -128,6 +128,10 @@ class NativeCommunicator(_C.Communicator):
         assign()
         return None
 
+    def divide(self, parts: list[list[int]], pg_options: Any) -> dict[str, Any]:
+        """See `Communicator.divide`; members of a new group meet by themselves."""
+        return {}
+
     def together(self) -> AbstractContextManager[None]:
         """See `Communicator.together`."""
         return nullcontext()

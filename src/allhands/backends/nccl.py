@@ -9,7 +9,7 @@ operation, because only that says which GPU a rank uses.
 
 from __future__ import annotations
 
-import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,38 +18,41 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from allhands._C import CheckedCall
 from allhands.backends import nccl_library
 from allhands.backends.call import Call
 from allhands.backends.call_thread import CallThread
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.nccl_batch import NcclBatch
-from allhands.backends.nccl_call import NcclCall
+from allhands.backends.nccl_call import NcclCall, with_an_array
+from allhands.backends.nccl_capture import allow_captures, is_captured
 from allhands.backends.nccl_collectives import (
-    NcclCollective,
     check_reduction,
-    recv,
-    send,
+    enqueue,
 )
 from allhands.backends.nccl_comm import (
     NcclComm,
     current_device,
+    number_of,
     unique_id,
 )
-from allhands.backends.nccl_watchdog import NcclWatchdog
-from allhands.backends.nccl_work import NcclRequest, NcclWork
+from allhands.backends.nccl_flight import NcclFlight, main_array, observed
+from allhands.backends.nccl_options import completed
+from allhands.backends.nccl_request import NcclRequest
+from allhands.backends.nccl_watchdog import LongCall, NcclWatchdog
+from allhands.backends.nccl_work import CapturedWork, NcclWork
+from allhands.backends.observer import Observer
 from allhands.backends.polled import COLLECTIVES
-from allhands.backends.polled_work import Begun, PolledWork, Subject
+from allhands.backends.polled_work import Begun, Subject, UnderWay
 from allhands.backends.watched import WatchedCommunicator, store_of
+from allhands.backends.work import Work
 from allhands.errors import (
     CollectiveTimeoutError,
     DistBackendError,
     DistError,
     DistStoreError,
 )
-from allhands.options import NcclOptions, to_seconds
+from allhands.options import NcclOptions
 from allhands.rendezvous.ranges import in_ranges
 from allhands.store import Store
 
@@ -58,11 +61,11 @@ __all__ = ["NcclCommunicator", "create"]
 _MESSAGES = ("send", "recv")
 _REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single")
 _ABSENT = ("scan", "exscan")
+_OBSERVED = {*COLLECTIVES, *_MESSAGES} - {*_ABSENT}
 _LOOK = 0.25
 """Seconds after which a call of NCCL that has not returned is looked after."""
 _LONGEST_FREE = 5.0
 """Seconds that a rank waits for NCCL to give back what a group has taken."""
-_BLOCKING_WAIT = "TORCH_NCCL_BLOCKING_WAIT"
 
 
 def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communicator:
@@ -72,39 +75,48 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
         TypeError: `pg_options` are not `NcclOptions`.
         RuntimeError: NVIDIA's bindings or CUDA's driver are missing.
     """
-    if not isinstance(pg_options, NcclOptions | None):
-        raise TypeError(
-            f"backend {name!r} takes NcclOptions as pg_options, got {pg_options!r}"
-        )
+    _check_options(name, pg_options)
     problem = nccl_library.why_not_found()
     if problem:
         raise RuntimeError(f"backend {name!r}: {problem}")
     store = store_of("nccl", options)
-    return NcclCommunicator(store, options, pg_options or NcclOptions())
+    divided = options.divided.get("nccl")
+    return NcclCommunicator(store, options, completed(pg_options), divided)
 
 
 class NcclCommunicator(WatchedCommunicator):
     """One rank's end of a group; thread-safe."""
 
+    most_left_alone = sys.maxsize  # the group's thread asks for the end of each
+
     def __init__(
-        self, store: Store, options: CommunicatorOptions, given: NcclOptions
+        self,
+        store: Store,
+        options: CommunicatorOptions,
+        given: NcclOptions,
+        comm: NcclComm | None = None,
     ) -> None:
         super().__init__(store, options)
         self._own_lock = threading.RLock()
         self.lock = self._own_lock
         self._store = store
         self._given = given
-        self._bound = _number_of(options.device_id)
+        self._bound = number_of(options.device_id)
         self._comms: dict[tuple[int, ...], NcclComm] = {}
+        if comm is not None:
+            self._comms[comm.members] = comm
         self._batch: NcclBatch | None = None
-        self._call: tuple[Subject, float, float] | None = None
-        """The call of NCCL that a thread is in, since when, and its limit."""
+        self._name = options.group_id
+        self._observer: Observer | None = None
+        self._flight = NcclFlight()
+        self._call: NcclRequest | LongCall | None = None
+        """The call of NCCL that a thread is in, which may block."""
+        self._everyone = tuple(range(self.size))
+        self._num_messages = 0
         self._watchdog = NcclWatchdog(
             f"allhands nccl {options.group_id}", self._look_after
         )
         self._is_for_host = given.blocking_wait
-        if self._is_for_host is None:
-            self._is_for_host = os.environ.get(_BLOCKING_WAIT, "0") == "1"
 
     @cached_property
     def library_error(self) -> type[Exception]:  # type: ignore[override]
@@ -127,9 +139,59 @@ class NcclCommunicator(WatchedCommunicator):
                 yield
             finally:
                 self._batch = None
-                with self._in_call(Subject("batch"), to_seconds(self._timeout)):
+                self._call = LongCall(Subject("batch"), self._limit)
+                self._watchdog.wake()
+                try:
                     batch.launch()
+                finally:
+                    self._call = None
             batch.finish()
+
+    def divide(self, parts: list[list[int]], pg_options: Any) -> dict[str, Any]:
+        """See `Communicator.divide`; NCCL divides what it has connected."""
+        members = self._everyone
+        is_given = isinstance(pg_options, NcclOptions)
+        given = completed(pg_options) if is_given else self._given
+        with self.lock:
+            if self.failure is not None or members not in self._comms:
+                return {}
+            subject = Subject("split_group")
+            self._call = LongCall(subject, self._limit)
+            self._watchdog.wake()
+            try:
+                comm = self._comms[members].split(parts, given)
+            except self.library_error as error:
+                raise self.library_failed(subject, error) from error
+            finally:
+                self._call = None
+        return {"nccl": comm}
+
+    def submit(self, call: Call) -> Work | None:
+        """See `Communicator.submit`."""
+        observer = self._observer
+        if observer is None or call.op not in _OBSERVED:
+            return super().submit(call)
+        described = NcclCall(with_an_array(call), self.rank).described
+        number = 0 if call.op in _MESSAGES else self._num_collectives + 1
+        token = observer.before(observed(self._name, call, described, number))
+        try:
+            work = super().submit(call)
+        except BaseException as error:
+            observer.after(token, error)
+            raise
+        observer.after(token, None)
+        return work
+
+    def observe(self, observer: Observer | None) -> None:
+        """See `Communicator.observe`; for NCCL an operation ends in its stream."""
+        self._observer = observer
+
+    def flight_entries(
+        self, collectives_after: int = 0, messages_after: int = 0
+    ) -> list[dict[str, Any]]:
+        """See `Communicator.flight_entries`."""
+        with self.lock:
+            return self._flight.told(collectives_after, messages_after)
 
     def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:
         """See `PolledGroup.pause`."""
@@ -167,14 +229,14 @@ class NcclCommunicator(WatchedCommunicator):
             for comm in list(self._comms.values()):
                 comm.abort()
 
-    def _prepared(self, call: Call) -> Callable[[Call, float], PolledWork] | None:
+    def _prepared(self, call: Call) -> Callable[[Call, float], UnderWay] | None:
         """See `PolledCommunicator._prepared`."""
         if call.op in _MESSAGES:
             self._check_peer(call)
             return partial(self._begin, NcclCall(call, self.rank), None)
         if call.op not in COLLECTIVES or call.op in _ABSENT:
             return None
-        arrays = NcclCall(_with_an_array(call), self.rank)
+        arrays = NcclCall(with_an_array(call), self.rank)
         checked = CheckedCall(arrays.described, self.rank, self.size)
         if call.op in _REDUCTIONS:
             check_reduction(call.reduce_op, checked.inputs[0].dtype)
@@ -194,74 +256,119 @@ class NcclCommunicator(WatchedCommunicator):
 
     def _begin(
         self, arrays: NcclCall, checked: CheckedCall | None, call: Call, limit: float
-    ) -> PolledWork:
+    ) -> UnderWay:
         """Pass an operation to NCCL."""
-        from cuda.core import Stream
-
-        is_message = call.op in _MESSAGES
-        more = f" with rank {call.peer}" if is_message else ""
-        number = 0 if is_message else self._num_collectives + 1
-        subject = Subject(call.op, number, call.peer, more)
-        comm = self._comm_for(arrays, subject, limit)
-        self._num_collectives = max(number, self._num_collectives)
+        is_message = checked is None
+        number = 1 + (self._num_messages if is_message else self._num_collectives)
         library, batch = arrays.library, self._batch
-        request = NcclRequest(comm)
+        current = 0 if library is None else library.current_stream(arrays.device or 0)
+        is_in_graph = is_captured(current)
+        if is_in_graph:
+            self._check_captured(arrays, call)
+        comm = self._comm_for(arrays, call, number, limit)
+        array = main_array(arrays.described)
+        request = NcclRequest(self, comm, call, array, number, limit)
+        request.library = library
+        self._note(request)
         with comm.in_use():
-            stream = comm.stream
+            stream, handle = comm.stream, comm.stream_handle
             if library is not None:
-                current = Stream.from_handle(library.current_stream(comm.device))
+                its_stream = comm.stream_of(current)
                 if call.async_op or batch is not None:
-                    stream.wait(current)
+                    comm.follow(its_stream)
                 else:
-                    stream = current
-            moved = arrays.move(comm.device, stream, stream is not comm.stream)
+                    stream, handle = its_stream, current
+                    request.is_in_current = True
+            request.stream = handle
+            moved = arrays.move(comm.device, stream, request.is_in_current)
             if not arrays.is_ready and checked is not None:
                 checked = CheckedCall(moved, self.rank, self.size)
             if batch is not None:
                 batch.begin(comm)
                 batch.add(arrays, request, stream)
-            with self._in_call(subject, limit):
-                _enqueue(comm, checked, moved, arrays, int(stream.handle))
+            self._call = request
+            self._watchdog.wake()
+            try:
+                enqueue(comm, checked, moved, arrays, handle)
+            finally:
+                self._call = None
             if batch is None:
                 arrays.enqueue_copies_back()
-                request.event = stream.record()
-        is_kept = stream is comm.stream
+                if not (is_in_graph and request.is_in_current):
+                    request.event = comm.record(stream)
+        if is_in_graph:
+            request.note_captured()
+        elif self._is_for_host or arrays.has_host_output or library is None:
+            return self._work_of(request, arrays, call, True)
+        if request.is_in_current:
+            return request
+        if is_in_graph:
+            return CapturedWork(self, request, arrays, call.outputs())
+        return self._work_of(request, arrays, call, False)
+
+    def _work_of(
+        self, request: NcclRequest, arrays: NcclCall, call: Call, is_for_host: bool
+    ) -> NcclWork:
+        """Return a handle; the program's own stream orders who uses the arrays."""
+        memory = None if request.is_in_current else arrays
         end = arrays.end if arrays.has_host_output else _nothing
-        begun = Begun([request], end, arrays if is_kept else None)
-        outputs = call.outputs() if is_kept else []
-        work = NcclWork(self, subject, begun, limit, outputs)
-        work.is_for_host = (
-            bool(self._is_for_host) or arrays.has_host_output or library is None
-        )
-        if library is not None:
-            work.let_stream_wait = partial(
-                _let_stream_wait, library.current_stream, comm.device
-            )
+        outputs = [] if request.is_in_current else call.outputs()
+        begun = Begun([request], end, memory)
+        return NcclWork(self, request, begun, outputs, is_for_host)
+
+    def _note(self, request: NcclRequest) -> None:
+        """Count an operation that begins, and record it."""
+        if request.is_message:
+            self._num_messages = request.number
+        else:
+            self._num_collectives = request.number
+        self._flight.add(request)
+
+    def add_work(self, request: NcclRequest) -> NcclWork:
+        """See `NcclGroup.add_work`."""
+        self._pending.pop(request, None)
+        work = NcclWork(self, request, Begun([request], _nothing, None), [], False)
+        self._pending[work] = None
         return work
 
-    def _finish(self, work: PolledWork) -> None:
+    def _check_captured(self, arrays: NcclCall, call: Call) -> None:
+        if arrays.has_host_arrays:
+            raise NotImplementedError(
+                f"{call.op}: some of the arrays are in CPU memory, which a CUDA graph "
+                f"cannot have: call it outside of the capture"
+            )
+        if call.peer is None and self._everyone not in self._comms:
+            raise NotImplementedError(
+                f"{call.op}: {self.title} connects with its first operation, which "
+                f"cannot be captured: run one before the capture"
+            )
+
+    def _finish(self, work: Any) -> None:
         """Wait for the GPU, if the caller needs it; its stream is in order anyway."""
-        if work.is_for_host:  # type: ignore[attr-defined]
+        if work.is_for_host:
             super()._finish(work)
 
-    def _comm_for(self, arrays: NcclCall, subject: Subject, limit: float) -> NcclComm:
+    def _comm_for(
+        self, arrays: NcclCall, call: Call, number: int, limit: float
+    ) -> NcclComm:
         """Return the communicator for an operation; the first one makes it.
 
         A first message needs only the two ranks, so it makes one for these.
         """
-        members = tuple(range(self.size))
-        is_batch = self._batch is not None
-        if subject.peer is not None and not is_batch and members not in self._comms:
-            members = tuple(sorted({self.rank, subject.peer}))
+        members = self._everyone
+        if call.peer is not None and self._batch is None and members not in self._comms:
+            members = tuple(sorted({self.rank, call.peer}))
         comm = self._comms.get(members)
         device = arrays.device
         if comm is None:
             if device is None:
                 device = current_device() if self._bound is None else self._bound
+            number = 0 if call.op in _MESSAGES else number
+            subject = Subject(call.op, number, call.peer)
             comm = self._connect(members, device, subject, limit)
-        if device not in (None, comm.device):
+        elif device is not None and device != comm.device:
             raise ValueError(
-                f"{subject}: the arrays are on GPU {device}, but {self.title} began on "
+                f"{call.op}: the arrays are on GPU {device}, but {self.title} began on "
                 f"GPU {comm.device}: a group uses one GPU on each rank"
             )
         return comm
@@ -286,7 +393,8 @@ class NcclCommunicator(WatchedCommunicator):
         place = members.index(self.rank)
 
         def connect() -> None:
-            comm = NcclComm(members, place, its_id, device, self._given)
+            allow_captures()
+            comm = NcclComm.meeting(members, place, device, self._given, its_id)
             self._comms[members] = comm
             if self.failure is not None:  # nobody waits any more
                 comm.abort()
@@ -314,27 +422,16 @@ class NcclCommunicator(WatchedCommunicator):
         error.ranks = missing
         return error
 
-    @contextmanager
-    def _in_call(self, subject: Subject, limit: float) -> Iterator[None]:
-        """Let the thread of the group look after a call of NCCL, which may block."""
-        self._call = subject, time.monotonic(), limit
-        self._watchdog.wake()
-        try:
-            yield
-        finally:
-            self._call = None
-
     def _look_after(self) -> bool:
         """Return whether anything is under way; abort what will not end."""
         call = self._call
         if call is not None:
-            subject, start, limit = call
-            waited = time.monotonic() - start
+            waited = time.monotonic() - call.start
             if waited < _LOOK:
                 return True
+            subject, limit = call.subject, call.limit
             if waited >= limit:
-                everyone = tuple(range(self.size))
-                self._break(self._not_connected(everyone, subject, limit))
+                self._break(self._not_connected(self._everyone, subject, limit))
                 return True
             reason = self.look(subject)
             if reason is not None:
@@ -346,6 +443,18 @@ class NcclCommunicator(WatchedCommunicator):
             return self._advance_all()
         finally:
             self._own_lock.release()
+
+    def _advance_all(self) -> bool:
+        """See `PolledCommunicator._advance_all`; it asks for the oldest of a stream."""
+        with self.lock:
+            pending = list(self._pending)
+        busy = set[int]()
+        for work in pending:
+            assert isinstance(work, NcclRequest | NcclWork), "all here are"
+            is_asked = work.stream not in busy or work.is_late()
+            if is_asked and not work.advance():
+                busy.add(work.stream)
+        return bool(busy)
 
     def _free(self, is_whole: bool) -> None:
         self._watchdog.stop()
@@ -362,51 +471,11 @@ class NcclCommunicator(WatchedCommunicator):
                 comm.abort()
 
 
-def _with_an_array(call: Call) -> Call:
-    """Return the call; in the place of a barrier, which NCCL lacks, a reduction."""
-    if call.op != "barrier":
-        return call
-    nothing = np.zeros(1, np.uint8)
-    return Call("all_reduce", nothing, nothing, call.timeout, call.async_op)
-
-
-def _enqueue(
-    comm: NcclComm,
-    checked: CheckedCall | None,
-    moved: Call,
-    arrays: NcclCall,
-    stream: int,
-) -> None:
-    """Pass an operation to NCCL; only a message has nothing `checked`."""
-    if checked is not None:
-        op, copy_of = moved.reduce_op, arrays.copy_of
-        NcclCollective(comm, checked, op, stream, copy_of).enqueue()
-        return
-    assert moved.peer is not None, "NCCL's messages name their peer"
-    peer = comm.members.index(moved.peer)
-    if moved.op == "send":
-        send(comm, moved.input, peer, stream)
-    else:
-        recv(comm, moved.output, peer, stream)
-
-
-def _let_stream_wait(
-    current_stream: Callable[[int], int], device: int, event: Any
-) -> None:
-    from cuda.core import Stream
-
-    Stream.from_handle(current_stream(device)).wait(event)
-
-
-def _number_of(device_id: Any) -> int | None:
-    """Return the number of a GPU, given as 1, "cuda:1" or a `torch.device`."""
-    if device_id is None:
-        return None
-    number = getattr(device_id, "index", None)
-    if number is None or callable(number):
-        text = str(device_id).rpartition(":")[2]
-        number = int(text) if text.isdecimal() else None
-    return number
+def _check_options(name: str, pg_options: Any) -> None:
+    if not isinstance(pg_options, NcclOptions | None):
+        raise TypeError(
+            f"backend {name!r} takes NcclOptions as pg_options, got {pg_options!r}"
+        )
 
 
 def _nothing() -> None:

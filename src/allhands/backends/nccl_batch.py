@@ -7,7 +7,7 @@ from typing import Any
 
 from allhands.backends.nccl_call import NcclCall
 from allhands.backends.nccl_comm import NcclComm
-from allhands.backends.nccl_work import NcclRequest
+from allhands.backends.nccl_request import NcclRequest
 
 __all__ = ["NcclBatch"]
 
@@ -42,4 +42,4 @@ class NcclBatch:
             assert self.comm is not None, "an operation has begun the block"
             with self.comm.in_use():
                 arrays.enqueue_copies_back()
-                request.event = stream.record()
+                request.event = self.comm.record(stream)

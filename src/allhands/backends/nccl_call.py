@@ -10,13 +10,15 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from allhands._C import Buffer
 from allhands.arrays import as_buffer, device_of, library_of
 from allhands.arrays.devices import DeviceLibrary, as_device_library
 from allhands.backends.call import Call
 from allhands.backends.rows import row_to_read, row_to_write
 
-__all__ = ["NcclCall"]
+__all__ = ["NcclCall", "with_an_array"]
 
 
 class NcclCall:
@@ -34,6 +36,7 @@ class NcclCall:
         """The number of the GPU that they are on."""
         self.is_ready = True
         """Whether all of it is contiguous memory of the GPU already."""
+        self.has_host_arrays = False
         self.has_host_output = False
         """Whether something is to be written to CPU memory."""
         self.described = call.mapped(rank, self._describe)
@@ -98,11 +101,13 @@ class NcclCall:
         return self.library.on_stream(self._handle, self._device)
 
     def _describe(self, array: Any, is_read: bool, is_written: bool) -> Buffer:
-        if device_of(array) == "cpu":
+        its = library_of(array)
+        if its.device_of(array) == "cpu":
             self.is_ready = False
+            self.has_host_arrays = True
             self.has_host_output |= is_written
             return as_buffer(array, writable=is_written)
-        library = as_device_library(library_of(array))
+        library = as_device_library(its)
         number = library.device_number(array)
         if self.device not in (None, number):
             raise ValueError(
@@ -145,6 +150,14 @@ class NcclCall:
             )
             self._ends.append(end)
         return there
+
+
+def with_an_array(call: Call) -> Call:
+    """Return the call; in the place of a barrier, which NCCL lacks, a reduction."""
+    if call.op != "barrier":
+        return call
+    nothing = np.zeros(1, np.uint8)
+    return Call("all_reduce", nothing, nothing, call.timeout, call.async_op)
 
 
 def _num_rows(array: Any) -> int | None:

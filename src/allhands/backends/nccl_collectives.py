@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from allhands._C import Buffer, CheckedCall, DType
+from allhands.backends.call import Call
+from allhands.backends.nccl_call import NcclCall
 from allhands.backends.nccl_comm import NcclComm
 from allhands.backends.rows import as_row, overlaps
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["NcclCollective", "check_reduction", "recv", "send"]
+__all__ = ["check_reduction", "enqueue"]
 
 _BYTES = 1
 _DTYPES = {
@@ -64,21 +66,41 @@ def check_reduction(given: RedOpType | ReduceOp, dtype: DType) -> None:
         )
 
 
-def send(comm: NcclComm, row: Buffer, peer: int, stream: int) -> None:
+def _send(comm: NcclComm, row: Buffer, peer: int, stream: int) -> None:
     """Pass NCCL a message to a rank of `comm`."""
     if row.count:
         arguments = row.address, row.num_bytes, _BYTES, peer
         comm.nccl.send(*arguments, comm.handle, stream)
 
 
-def recv(comm: NcclComm, row: Buffer, peer: int, stream: int) -> None:
+def _recv(comm: NcclComm, row: Buffer, peer: int, stream: int) -> None:
     """Pass NCCL a receive from a rank of `comm`."""
     if row.count:
         arguments = row.address, row.num_bytes, _BYTES, peer
         comm.nccl.recv(*arguments, comm.handle, stream)
 
 
-class NcclCollective:
+def enqueue(
+    comm: NcclComm,
+    checked: CheckedCall | None,
+    moved: Call,
+    arrays: NcclCall,
+    stream: int,
+) -> None:
+    """Pass an operation to NCCL; only a message has nothing `checked`."""
+    if checked is not None:
+        op, copy_of = moved.reduce_op, arrays.copy_of
+        _Collective(comm, checked, op, stream, copy_of).enqueue()
+        return
+    assert moved.peer is not None, "NCCL's messages name their peer"
+    peer = comm.members.index(moved.peer)
+    if moved.op == "send":
+        _send(comm, moved.input, peer, stream)
+    else:
+        _recv(comm, moved.output, peer, stream)
+
+
+class _Collective:
     """One collective of NCCL on this rank, in a stream."""
 
     def __init__(
@@ -177,10 +199,10 @@ class NcclCollective:
                 self._recv(received, peer)
 
     def _send(self, row: Buffer, peer: int) -> None:
-        send(self._comm, row, peer, self._stream)
+        _send(self._comm, row, peer, self._stream)
 
     def _recv(self, row: Buffer, peer: int) -> None:
-        recv(self._comm, row, peer, self._stream)
+        _recv(self._comm, row, peer, self._stream)
 
     def _broadcast(self, row: Buffer, to: Buffer, root: int) -> None:
         self._nccl.broadcast(

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from allhands.backends import nccl_library
+from allhands.backends.nccl_capture import allow_captures
+from allhands.backends.nccl_options import config_of
 from allhands.options import NcclOptions
 
-__all__ = ["NcclComm", "current_device", "on_device", "unique_id"]
+__all__ = ["NcclComm", "current_device", "number_of", "on_device", "unique_id"]
+
+_NO_COLOR = -1
+_MOST_STREAMS = 64
+_MOST_EVENTS = 1024
+_NOTHING = nullcontext()
 
 
 def unique_id() -> bytes:
@@ -61,19 +69,25 @@ class NcclComm:
         self,
         members: tuple[int, ...],
         rank: int,
-        unique_id: bytes,
         device: int,
         options: NcclOptions,
+        connect: Callable[[Any], Any],
     ) -> None:
         """Connect all members; waits for them without limit.
 
         `members` are ranks of the group, `rank` is the place of this one among them.
+        `connect` makes NCCL's communicator with a configuration.
         """
-        from cuda.core import Device, StreamOptions
+        from cuda.bindings import driver
+        from cuda.core import Device, Stream, StreamOptions
 
         self.nccl = nccl_library.load()
         self.members, self.rank, self.device = members, rank, device
-        self._config = _config(self.nccl, options)
+        self._current_context = driver.cuCtxGetCurrent
+        self._stream_from = Stream.from_handle
+        self._streams: dict[int, Any] = {}
+        self._events: list[Any] = []
+        self._config = config_of(self.nccl, options)
         self._ops: dict[Any, int] = {}
         self._is_freed = False
         with on_device(device):
@@ -83,18 +97,73 @@ class NcclComm:
                 options=StreamOptions(nonblocking=True, priority=priority)
             )
             """For operations that run beside the work of the program."""
-            self.handle = self.nccl.comm_init_rank_scalable(
-                len(members), rank, 1, bytearray(unique_id), self._config.ptr
-            )
+            self.stream_handle = int(self.stream.handle)
+            self.handle = connect(self._config.ptr)
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
+    @classmethod
+    def meeting(
+        cls,
+        members: tuple[int, ...],
+        rank: int,
+        device: int,
+        options: NcclOptions,
+        unique_id: bytes,
+    ) -> NcclComm:
+        """Connect members that have the same id; see `__init__`."""
+        nccl = nccl_library.load()
+        ids = 1, bytearray(unique_id)
+        connect = partial(nccl.comm_init_rank_scalable, len(members), rank, *ids)
+        return cls(members, rank, device, options, connect)
+
+    def split(self, parts: list[list[int]], options: NcclOptions) -> NcclComm | None:
+        """Return the communicator of the part that this rank is in; None: of none.
+
+        All members call it, with parts of their places, and wait for each other.
+        """
+        mine = next((n for n, part in enumerate(parts) if self.rank in part), None)
+        if mine is None:
+            with self.in_use():
+                config = config_of(self.nccl, options)
+                self.nccl.comm_split(self.handle, _NO_COLOR, 0, config.ptr)
+            return None
+        part = parts[mine]
+        place = part.index(self.rank)
+        connect = partial(self.nccl.comm_split, self.handle, mine, place)
+        members = tuple(range(len(part)))
+        return NcclComm(members, place, self.device, options, connect)
+
+    def in_use(self) -> AbstractContextManager[None]:
         """Let this thread use the GPU while in the context."""
-        if _context() == self._context:
-            yield
-            return
-        with on_device(self.device):
-            yield
+        code, context = self._current_context()
+        is_current = not int(code) and int(context) == self._context
+        return _NOTHING if is_current else on_device(self.device)
+
+    def stream_of(self, handle: int) -> Any:
+        """Return a stream of the program."""
+        stream = self._streams.get(handle)
+        if stream is None:
+            if len(self._streams) >= _MOST_STREAMS:
+                self._streams.clear()
+            stream = self._streams[handle] = self._stream_from(handle)
+        return stream
+
+    def follow(self, stream: Any) -> None:
+        """Let `self.stream` wait for what `stream` has been given."""
+        event = self.record(stream)
+        self.stream.wait(event)
+        self.reuse(event)
+
+    def record(self, stream: Any) -> Any:
+        """Return an event that occurs when the stream has come here."""
+        try:
+            return stream.record(self._events.pop())
+        except IndexError:
+            return stream.record()
+
+    def reuse(self, event: Any) -> None:
+        """Keep an event that has occurred, for `record`."""
+        if len(self._events) < _MOST_EVENTS:
+            self._events.append(event)
 
     def check(self) -> None:
         """Raise the error of an operation under way, if one has failed."""
@@ -117,9 +186,10 @@ class NcclComm:
         return self._ops[key]
 
     def free(self) -> None:
-        """Give it back; waits until all members do."""
+        """Give it back; waits until all members do. For a thread of the package."""
         if not self._is_freed:
             self._is_freed = True
+            allow_captures()
             self.nccl.comm_finalize(self.handle)
             self.nccl.comm_destroy(self.handle)
 
@@ -134,9 +204,23 @@ class NcclComm:
         handle, name = self.handle, "allhands aborts NCCL"
         # A thread between two calls of one operation gets an error from the next one.
         self.handle = self.nccl.Comm()
-        abort: Callable[[Any], None] = self.nccl.comm_abort
-        # NCCL waits until the device has left its kernels.
-        threading.Thread(target=abort, args=(handle,), name=name, daemon=True).start()
+
+        def abort() -> None:  # NCCL waits until the device has left its kernels
+            allow_captures()
+            self.nccl.comm_abort(handle)
+
+        threading.Thread(target=abort, name=name, daemon=True).start()
+
+
+def number_of(device_id: Any) -> int | None:
+    """Return the number of a GPU, given as 1, "cuda:1" or a `torch.device`."""
+    if device_id is None:
+        return None
+    number = getattr(device_id, "index", None)
+    if number is None or callable(number):
+        text = str(device_id).rpartition(":")[2]
+        number = int(text) if text.isdecimal() else None
+    return number
 
 
 def _context() -> int:
@@ -145,15 +229,3 @@ def _context() -> int:
 
     code, context = driver.cuCtxGetCurrent()
     return 0 if int(code) else int(context)  # an error: nobody has begun to use CUDA
-
-
-def _config(nccl: Any, options: NcclOptions) -> Any:
-    """Return NCCL's form of the options, for as long as the communicator lives."""
-    config = nccl.Config()
-    for name in ("cga_cluster_size", "min_ctas", "max_ctas", "traffic_class"):
-        value = getattr(options, name)
-        if value is not None:
-            setattr(config, name, value)
-    if options.net_name is not None:
-        config.net_name = options.net_name
-    return config

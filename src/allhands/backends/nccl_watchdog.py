@@ -7,12 +7,24 @@ thread finds operations whose time is over and ranks that died.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
-__all__ = ["NcclWatchdog"]
+from allhands.backends.nccl_capture import allow_captures
+from allhands.backends.polled_work import Subject
+
+__all__ = ["LongCall", "NcclWatchdog"]
 
 _PAUSE = 0.1
 """Seconds between two times that it asks."""
+
+
+class LongCall:
+    """A call of NCCL that is no operation of the group."""
+
+    def __init__(self, subject: Subject, limit: float) -> None:
+        self.subject, self.limit = subject, limit
+        self.start = time.monotonic()
 
 
 class NcclWatchdog:
@@ -30,7 +42,8 @@ class NcclWatchdog:
         if not self._is_started:
             self._thread.start()
             self._is_started = True
-        self._is_wanted.set()
+        if not self._is_wanted.is_set():
+            self._is_wanted.set()
 
     def stop(self) -> None:
         """End the thread soon."""
@@ -38,6 +51,7 @@ class NcclWatchdog:
         self._is_wanted.set()
 
     def _run(self) -> None:
+        allow_captures()
         while True:
             self._is_wanted.wait()
             if self._has_stopped.wait(_PAUSE):

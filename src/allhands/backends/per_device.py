@@ -54,6 +54,13 @@ class PerDeviceCommunicator(Communicator):
         """See `Communicator.peer_array`."""
         return self.serving(device_of(array)).peer_array(array, peer)
 
+    def divide(self, parts: list[list[int]], pg_options: Any) -> dict[str, Any]:
+        """See `Communicator.divide`."""
+        divided: dict[str, Any] = {}
+        for communicator in self._distinct:
+            divided |= communicator.divide(parts, pg_options)
+        return divided
+
     def set_timeout(self, timeout: timedelta) -> None:
         """See `Communicator.set_timeout`."""
         for communicator in self._distinct:

@@ -19,8 +19,8 @@ from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.news import GroupNews
 from allhands.backends.polled_work import (
-    PolledWork,
     Subject,
+    UnderWay,
     abandon_memory,
 )
 from allhands.backends.work import Work
@@ -43,8 +43,6 @@ COLLECTIVES = (
 # Errors of this package and of arguments, whatever the library's own errors are. With
 # these the library has begun nothing.
 _REFUSALS = (DistError, NotImplementedError, TypeError, ValueError)
-_MOST_LEFT_ALONE = 64
-"""Operations without a waiter; beyond it, starting another tests them all."""
 
 
 def refuse_options(name: str, pg_options: Any) -> None:
@@ -62,6 +60,8 @@ class PolledCommunicator(Communicator):
 
     library_error: type[Exception]
     """The exception that the library raises."""
+    most_left_alone = 64
+    """Operations without a waiter; beyond it, starting another tests them all."""
 
     def __init__(
         self,
@@ -75,17 +75,18 @@ class PolledCommunicator(Communicator):
         self.title = f"rank {self.rank} (this process) of group {options.group_id!r}"
         self.failure: DistBackendError | None = None
         self._news = GroupNews(store, options)
-        self._timeout = options.timeout
+        self.set_timeout(options.timeout)
         self._num_collectives = 0
         self._has_left = False
-        self._pending: set[PolledWork] = set()
+        self._pending: dict[UnderWay, None] = {}
+        """The operations under way, in the order in which they began."""
 
     @abstractmethod
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """Return the error for an error of the library, with its text."""
 
     @abstractmethod
-    def _prepared(self, call: Call) -> Callable[[Call, float], PolledWork] | None:
+    def _prepared(self, call: Call) -> Callable[[Call, float], UnderWay] | None:
         """Return what lets the library begin `call` within a limit in seconds.
 
         It raises if an argument is wrong. None: there is no such operation.
@@ -100,11 +101,11 @@ class PolledCommunicator(Communicator):
         start = self._prepared(call)
         if start is None:
             return super().submit(call)
-        limit = to_seconds(self._timeout if call.timeout is None else call.timeout)
+        limit = self._limit if call.timeout is None else to_seconds(call.timeout)
         with self.lock:
             self._check_whole(call.op)
             work = self._started(start, call, limit)
-            if len(self._pending) > _MOST_LEFT_ALONE:
+            if len(self._pending) > self.most_left_alone:
                 self._advance_all()
         if not call.async_op:
             self._finish(work)
@@ -112,7 +113,7 @@ class PolledCommunicator(Communicator):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """See `Communicator.set_timeout`."""
-        self._timeout = timeout
+        self._timeout, self._limit = timeout, to_seconds(timeout)
 
     def abort(self, reason: str) -> None:
         """See `Communicator.abort`."""
@@ -156,9 +157,9 @@ class PolledCommunicator(Communicator):
         """See `PolledGroup.known`."""
         return self._news.known(subject)
 
-    def forget(self, work: PolledWork) -> None:
+    def forget(self, work: UnderWay) -> None:
         """See `PolledGroup.forget`."""
-        self._pending.discard(work)
+        self._pending.pop(work, None)
 
     def note_failed(self, subject: Subject, error: DistBackendError) -> None:
         """See `PolledGroup.note_failed`: a failed collective breaks the group."""
@@ -166,12 +167,12 @@ class PolledCommunicator(Communicator):
             self._break(error)
 
     def _started(
-        self, start: Callable[[Call, float], PolledWork], call: Call, limit: float
-    ) -> PolledWork:
+        self, start: Callable[[Call, float], UnderWay], call: Call, limit: float
+    ) -> Any:
         """Run `start`; keep the operation until it has ended, whoever else holds it."""
         try:
             work = start(call, limit)
-            self._pending.add(work)
+            self._pending[work] = None
             return work
         except BaseException as error:
             self._note_interrupted(error, call.op, call.peer)
@@ -221,7 +222,7 @@ class PolledCommunicator(Communicator):
             cause = self.failure.__cause__
             raise type(self.failure)(f"{op}: {self.failure}") from cause
 
-    def _finish(self, work: PolledWork) -> None:
+    def _finish(self, work: Any) -> None:
         try:
             work.wait_for(None)
         except DistBackendError:

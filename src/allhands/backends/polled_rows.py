@@ -93,7 +93,7 @@ class PolledRows(PolledCommunicator):
                 begun = Begun([request], lambda: None, start)  # that has the memory
                 subject = Subject(op, self._num_collectives)
                 work = PolledWork(self, subject, begun, to_seconds(timeout), [])
-                self._pending.add(work)
+                self._pending[work] = None
             except BaseException as error:
                 self._note_interrupted(error, op, breaks=True)
                 raise

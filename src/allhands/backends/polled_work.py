@@ -23,6 +23,7 @@ from allhands.options import to_seconds
 
 __all__ = [
     *("Begun", "PolledGroup", "PolledReceive", "PolledWork", "Subject"),
+    "UnderWay",
     "abandon_memory",
 ]
 
@@ -56,6 +57,20 @@ class Subject(NamedTuple):
         return f"{self.op}{number}{self.more}"
 
 
+class UnderWay(Protocol):
+    """An operation that has not ended, as its group sees it."""
+
+    @property
+    def subject(self) -> Subject:
+        """How errors name it."""
+
+    def advance(self) -> bool:
+        """Progress it; return whether it ended. Never waits."""
+
+    def fail(self, error: DistBackendError) -> None:
+        """End it now with `error`, unless it has ended."""
+
+
 class PolledGroup(Protocol):
     """The methods of a group that a Work needs."""
 
@@ -81,7 +96,7 @@ class PolledGroup(Protocol):
     def note_failed(self, subject: Subject, error: DistBackendError) -> None:
         """Note that the operation failed."""
 
-    def forget(self, work: PolledWork) -> None:
+    def forget(self, work: UnderWay) -> None:
         """Note that the operation has ended."""
 
     def pause(self, requests: list[Any], pauses: Iterator[None]) -> None:

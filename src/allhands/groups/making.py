@@ -7,7 +7,7 @@ its first operation. Only one thread at a time may make groups.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -39,6 +39,7 @@ __all__ = [
     "find",
     "hashed",
     "make_world",
+    "restricted",
     "split",
 ]
 
@@ -114,6 +115,7 @@ def add_group(
     device_id: Any = None,
     union: Union | None = None,
     parent: ProcessGroup | None,
+    divided: Mapping[str, Any] | None = None,
 ) -> ProcessGroup:
     """Make and register a group that this rank is in.
 
@@ -130,6 +132,7 @@ def add_group(
         union: kept as `ProcessGroup.union`.
         parent: the group from which this one is made; with None, settings determine the
             reduction order.
+        divided: what `Communicator.divide` of the parent has returned.
 
     Raises:
         ValueError: there is already a group with this name.
@@ -151,6 +154,7 @@ def add_group(
             world_ranks=members if union is None else (),
             device_id=device_id,
             reduce_order=reduce_order,
+            divided=divided or {},
         ),
         BackendConfig(backend),
         pg_options,
@@ -175,8 +179,12 @@ def derive(
     pg_options: Any,
     group_desc: str,
     group_name: str | None = None,
+    divided: Mapping[str, Any] | None = None,
 ) -> ProcessGroup:
-    """Make a group of the `picked` ranks of `parent`, in this order, with this rank."""
+    """Make a group of the `picked` ranks of `parent`, in this order, with this rank.
+
+    `divided` is what `Communicator.divide` has returned.
+    """
     members = [parent.global_rank(rank) for rank in picked]
     home = parent.union or current()
     num_alike = home.count_alike(members)
@@ -195,6 +203,7 @@ def derive(
         device_id=parent.bound_device_id,
         union=parent.union,
         parent=parent,
+        divided=divided,
     )
 
 
@@ -207,13 +216,15 @@ def split(
     group_desc: str | None = None,
     backend: str | None = None,
     sort: bool = True,
+    divided: Mapping[str, Any] | None = None,
 ) -> ProcessGroup | None:
     """See `ProcessGroup.split_group`; `backend` as in `allhands.split_group`.
 
-    Without `sort` the ranks of the group are in the order given.
+    Without `sort` the ranks of the group are in the order given. `divided` is what
+    `Communicator.divide` has returned.
     """
     picked = check_members(ranks, parent.size(), sort)
-    chosen = _restricted(parent, backend)
+    chosen = restricted(parent, backend)
     if parent.rank() not in picked:
         return None
     return derive(
@@ -224,6 +235,7 @@ def split(
         pg_options=opts,
         group_desc=group_desc or f"{parent.group_desc}:split",
         group_name=group_name,
+        divided=divided,
     )
 
 
@@ -347,7 +359,7 @@ def _reduce_order(pg_options: Any, parent: ProcessGroup | None) -> str:
     return settings.reduce_order.get() if parent is None else parent.reduce_order
 
 
-def _restricted(parent: ProcessGroup, backend: str | None) -> str:
+def restricted(parent: ProcessGroup, backend: str | None) -> str:
     """Return the backend of a child group: that of `parent`, or a part of it."""
     if backend is None:
         return parent.backend

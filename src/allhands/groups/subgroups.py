@@ -23,6 +23,7 @@ from allhands.groups.making import (
     check_of_world,
     derive,
     make_world,
+    restricted,
     split,
 )
 from allhands.groups.order import tell_parent
@@ -156,10 +157,11 @@ def split_group(
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     _check_apart(split_ranks, parent.size())
-    groups = [
-        split(parent, ranks, timeout, pg_options, None, group_desc, backend)
-        for ranks in split_ranks
-    ]
+    restricted(parent, backend)
+    parts = [sorted(ranks) for ranks in split_ranks]
+    divided = parent.communicator.divide(parts, pg_options)
+    rest = timeout, pg_options, None, group_desc, backend, True, divided
+    groups = [split(parent, ranks, *rest) for ranks in split_ranks]
     return next((group for group in groups if group is not None), None)
 
 

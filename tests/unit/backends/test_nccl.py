@@ -241,3 +241,133 @@ def test_options():
             dist.new_group(backend="nccl", pg_options=dist.NativeOptions())
 
     run_ranks(2, body)
+
+
+def test_split_groups_come_from_the_communicator_of_their_parent():
+    def body(rank):
+        array = Hidden(numbers(rank))
+        dist.all_reduce(array)
+        store = dist.group.WORLD.get_backend("cuda")._store
+        before = store.num_keys()
+        half = dist.split_group(split_ranks=[[2, 0]])
+        assert (half is None) == (rank == 1)
+        if half is not None:
+            array = Hidden(numbers(rank))
+            dist.all_reduce(array, group=half)
+            assert array.tolist() == (numbers(0) + numbers(2)).tolist()
+            dist.broadcast(array, 2, group=half)
+        assert store.num_keys() == before
+        dist.barrier()
+
+    run_ranks(SIZE, body)
+
+
+def test_observers_and_the_flight_recorder_see_operations():
+    class Seen:
+        def __init__(self):
+            self.told = []
+
+        def before(self, operation):
+            self.told.append(operation)
+            return len(self.told)
+
+        def after(self, token, error):
+            self.told.append((token, type(error)))
+
+    def body(rank):
+        group = dist.new_group(backend="nccl")
+        seen = Seen()
+        group.communicator.observe(seen)
+        dist.all_reduce(Hidden(np.ones((2, 3), "f4")), group=group)
+        with pytest.raises(NotImplementedError):
+            dist.all_reduce(Hidden(np.ones(1, "i2")), group=group)
+        dist.broadcast(Hidden(np.ones(2)), 0, group=group, async_op=True).wait()
+        assert (seen.told[0].op, seen.told[0].count) == ("all_reduce", 6)
+        assert (seen.told[0].group, seen.told[0].dtype) == (group.group_name, "float32")
+        assert seen.told[1] == (1, type(None))
+        assert (seen.told[2].sequence, seen.told[3]) == (2, (3, NotImplementedError))
+        assert (seen.told[4].sequence, seen.told[4].root) == (2, 0)
+        assert seen.told[4].async_op
+        group.communicator.observe(None)
+        work = dist.all_reduce(Hidden(np.ones(1)), group=group, async_op=True)
+        work.wait(timedelta(seconds=100))
+        assert len(seen.told) == 6
+        told = group.communicator.flight_entries(1)
+        assert [(each["op"], each["sequence"]) for each in told] == [
+            ("broadcast", 2),
+            ("all_reduce", 3),
+        ]
+        assert (told[1]["dtype"], told[1]["count"]) == ("float64", 1)
+        assert told[1]["state"] == "completed"
+        assert told[1]["ended"] >= told[1]["issued"]
+
+    run_ranks(2, body)
+
+
+def test_operations_in_a_graph_have_no_end_of_their_own():
+    def body(rank):
+        array = Hidden(numbers(rank))
+        stream = fake_cuda.current()
+        stream.is_captured = True
+        with pytest.raises(RuntimeError, match="run one before the capture"):
+            dist.all_reduce(array)
+        stream.is_captured = False
+        dist.all_reduce(array)
+        array.tolist()
+        stream.is_captured = True
+        communicator = dist.group.WORLD.get_backend("cuda")
+        work = dist.all_reduce(array, async_op=True)
+        dist.all_reduce(array)
+        assert work.is_completed()
+        assert work.wait(timedelta(seconds=100))
+        with pytest.raises(RuntimeError, match="some of the arrays are in CPU memory"):
+            dist.all_gather([array], np.zeros(5))
+        stream.is_captured = False
+        states = [each["state"] for each in communicator.flight_entries(1)]
+        assert states == ["completed"] * 2
+        array.tolist()
+
+    run_ranks(1, body)
+
+
+def test_variables_of_torch_are_read(monkeypatch):
+    def body(rank):
+        array = Hidden(numbers(rank))
+        dist.all_reduce(array)
+        work = dist.all_reduce(array, async_op=True)
+        work.wait()
+        assert work.is_completed()
+        options = dist.NcclOptions(blocking_wait=False, is_high_priority_stream=False)
+        group = dist.new_group(backend="nccl", pg_options=options)
+        dist.all_reduce(array, group=group)
+        return [
+            each.get_backend("cuda")._comms[0, 1].stream.priority
+            for each in (dist.group.WORLD, group)
+        ]
+
+    monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "1")
+    monkeypatch.setenv("TORCH_NCCL_HIGH_PRIORITY", "1")
+    assert run_ranks(2, body) == [[-1, 0]] * 2
+
+
+def test_threads_of_the_package_do_not_end_captures():
+    def body(rank):
+        group = dist.new_group(backend="nccl")
+        array = Hidden(numbers(rank))
+        dist.all_reduce(array, group=group)
+        array.tolist()
+        communicator = group.get_backend("cuda")
+        freed = dist.new_group(backend="nccl")
+        dist.all_reduce(array, group=freed)
+        array.tolist()
+        dist.destroy_process_group(freed)
+        group.abort()
+        names = {communicator._watchdog._thread.name, "allhands aborts NCCL"}
+        end = time.monotonic() + 100
+        while not names <= fake_cuda.relaxed and time.monotonic() < end:
+            time.sleep(0.01)
+        names |= {"allhands connects NCCL", "allhands frees NCCL"}
+        assert names <= fake_cuda.relaxed
+
+    fake_cuda.relaxed.clear()
+    run_ranks(1, body)
