@@ -362,6 +362,14 @@ class Communicator(Protocol):
         """
         return []
 
+    def counting_apart(self) -> dict[str, Communicator]:
+        """Return communicators of the group whose operations have their own numbers.
+
+        They are by the device type that they serve. `flight_entries` leaves their
+        entries out. With this default there are none.
+        """
+        return {}
+
     def endings(self) -> dict[int, str]:
         """Return the group ranks that aborted the group, with what each told.
 

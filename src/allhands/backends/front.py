@@ -61,6 +61,10 @@ class FrontCommunicator(Communicator):
         """See `Communicator.flight_entries`."""
         return self.communicator.flight_entries(collectives_after, messages_after)
 
+    def counting_apart(self) -> dict[str, Communicator]:
+        """See `Communicator.counting_apart`."""
+        return self.communicator.counting_apart()
+
     def endings(self) -> dict[int, str]:
         """See `Communicator.endings`."""
         return self.communicator.endings()

@@ -128,6 +128,10 @@ class NativeCommunicator(_C.Communicator):
         assign()
         return None
 
+    def counting_apart(self) -> dict[str, Communicator]:
+        """See `Communicator.counting_apart`."""
+        return {}
+
     def divide(self, parts: list[list[int]], pg_options: Any) -> dict[str, Any]:
         """See `Communicator.divide`; members of a new group meet by themselves."""
         return {}

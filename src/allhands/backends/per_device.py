@@ -80,8 +80,13 @@ class PerDeviceCommunicator(Communicator):
         self, collectives_after: int = 0, messages_after: int = 0
     ) -> list[dict[str, Any]]:
         """See `Communicator.flight_entries`."""
-        after = collectives_after, messages_after
-        return [told for c in self._distinct for told in c.flight_entries(*after)]
+        return self._distinct[0].flight_entries(collectives_after, messages_after)
+
+    def counting_apart(self) -> dict[str, Communicator]:
+        """See `Communicator.counting_apart`: all but the first one."""
+        by_device = self._by_device.items()
+        first = self._distinct[0]
+        return {device: each for device, each in by_device if each is not first}
 
     def endings(self) -> dict[int, str]:
         """See `Communicator.endings`."""

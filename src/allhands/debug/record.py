@@ -20,6 +20,7 @@ from allhands.backends.frames import Place, inside, places, places_of_traceback
 from allhands.debug.dumps import REDUCTIONS, SCHEMA
 from allhands.elastic.record_memory import open_at_once
 from allhands.errors import DistError
+from allhands.groups.device_part import with_parts
 from allhands.groups.visible_group import VisibleGroup
 from allhands.groups.world import World, current
 
@@ -96,7 +97,7 @@ def _seen(
     frames: Mapping[int, FrameType],
     most: int | None,
 ) -> dict[str, Any]:
-    groups = world.visible_groups()
+    groups = with_parts(world.visible_groups())
     now = time.time_ns()
     entries = [told for group in groups for told in _entries(group, frames, most)]
     if error is not None and traceback is None:

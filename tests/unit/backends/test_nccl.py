@@ -371,3 +371,27 @@ def test_threads_of_the_package_do_not_end_captures():
 
     fake_cuda.relaxed.clear()
     run_ranks(1, body)
+
+
+def test_a_flight_record_keeps_the_backends_of_a_group_apart():
+    def body(rank):
+        array = Hidden(numbers(rank))
+        dist.all_reduce(np.ones(3))
+        dist.all_reduce(array)
+        dist.broadcast(array, 0)
+        array.tolist()
+        record = dist.debug.dump()
+        assert list(record["pg_config"]) == ["0", "0/cuda"]
+        seen = [
+            (each["process_group"][0], each["op"], each["collective_seq_id"])
+            for each in record["entries"]
+            if each["op"] != "barrier"
+        ]
+        assert seen == [
+            ("0", "all_reduce", 1),
+            ("0/cuda", "all_reduce", 1),
+            ("0/cuda", "broadcast", 2),
+        ]
+        assert record["pg_status"]["0/cuda"]["last_enqueued_collective"] == 2
+
+    run_ranks(2, body)
