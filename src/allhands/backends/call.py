@@ -31,9 +31,12 @@ OPERATIONS = (
 _TELLING = ("recv_status", "probe", "iprobe")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """An operation with its arguments; ranks are ranks of the group."""
+    """An operation with its arguments; ranks are ranks of the group.
+
+    Nobody changes one. (A frozen dataclass takes three times as long to make.)
+    """
 
     op: str
     """The name of the public function; see `OPERATIONS`."""
@@ -138,7 +141,7 @@ class Call:
         return "cpu" if first is None else device_of(first)
 
     def _with(self, output: Any, input: Any) -> Call:
-        # dataclasses.replace does the same, in three times the time.
+        # dataclasses.replace does the same, but slowly.
         rest = self.output_splits, self.input_splits
         message = self.peer, self.tag
         kept = self.timeout, self.async_op, self.root, self.reduce_op
