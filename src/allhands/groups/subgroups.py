@@ -131,7 +131,8 @@ def split_group(
     """Divide `parent_pg` into groups of the given ranks of `parent_pg`.
 
     Every rank of the parent calls it with the same lists, which must not overlap and
-    need not hold every rank. The parent does not change.
+    need not hold every rank. The parent does not change. With backend nccl, NCCL
+    divides a group that it has connected: then each rank waits for all others.
 
     Args:
         parent_pg: the group to divide; by default the group of all ranks.
@@ -147,6 +148,7 @@ def split_group(
     Raises:
         ValueError: there is no list, or one is empty; a rank is given twice or is out
             of range; `backend` is not part of the parent's.
+        DistBackendError: NCCL could not divide the group.
 
     Example:
         ```python
@@ -214,17 +216,18 @@ def split_group_by_color(
     choices = np.tile(choice, (parent.size(), 1))
     with current().carrying_out(parent.group_name, "split_group_by_color"):
         parent.communicator.all_gather_single(choices, choice, timeout, False)
-    ranks = [
-        rank
-        for rank, (its_color, _, is_out) in enumerate(choices.tolist())
-        if not is_out and its_color == own_color
-    ]
+    parts: dict[int, list[int]] = {}
+    for rank, (its_color, _, is_out) in enumerate(choices.tolist()):
+        if not is_out:
+            parts.setdefault(its_color, []).append(rank)
+    for ranks in parts.values():
+        ranks.sort(key=lambda rank: int(choices[rank, 1]))
+    restricted(parent, backend)
+    divided = parent.communicator.divide(list(parts.values()), pg_options)
     if color is None:
         return None
-    ranks.sort(key=lambda rank: int(choices[rank, 1]))
-    return split(
-        parent, ranks, timeout, pg_options, None, group_desc, backend, sort=False
-    )
+    rest = timeout, pg_options, None, group_desc, backend, False, divided
+    return split(parent, parts[own_color], *rest)
 
 
 def shrink_group(

@@ -256,6 +256,14 @@ def test_split_groups_come_from_the_communicator_of_their_parent():
             dist.all_reduce(array, group=half)
             assert array.tolist() == (numbers(0) + numbers(2)).tolist()
             dist.broadcast(array, 2, group=half)
+        color = None if rank == 0 else 7
+        rest = dist.split_group_by_color(color, key=-rank)
+        assert (rest is None) == (rank == 0)
+        if rest is not None:
+            assert rest.rank() == 2 - rank
+            array = Hidden(numbers(rank))
+            dist.broadcast(array, 2, group=rest)
+            assert array.tolist() == numbers(2).tolist()
         assert store.num_keys() == before
         dist.barrier()
 
