@@ -37,7 +37,7 @@ bool is_suspended(Arena& arena, const Operation& operation) {
   try {
     run(arena, 2, operation, {Deadline::never(), is_called_off}, true);
   } catch (const Suspended& suspended) {
-    return suspended.is_interrupted;
+    return suspended.interruption != nullptr;
   }
   return false;
 }
@@ -197,7 +197,7 @@ void test_what_shows_its_memory_is_not_begun() {
       run(arena, arena.sequence() + 1, read, soon(), true);
       CHECK(!"it ran");
     } catch (const Suspended& suspended) {
-      CHECK(!suspended.is_interrupted);
+      CHECK(!suspended.interruption);
     }
     run(arena, arena.sequence() + 1, read, soon());
   });

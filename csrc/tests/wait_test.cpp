@@ -1,6 +1,9 @@
 // What ends a wait, and what it says while it lasts.
 #include "allhands/base/wait.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <string>
 #include <thread>
@@ -22,6 +25,16 @@ Interrupt interrupt = [] {
   return wants_out;
 };
 
+template <class Call>
+bool is_interrupted(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::Interrupted;
+  }
+  return false;
+}
+
 void test_what_ends_a_wait() {
   std::atomic<bool> stop = false;
   const Limits open = {Deadline::after(kLong), interrupt, &stop};
@@ -29,7 +42,7 @@ void test_what_ends_a_wait() {
   stop = true;
   CHECK(Wait(open).look() == WaitEnd::Stopped);
   wants_out = true;
-  CHECK(Wait(open).look() == WaitEnd::Interrupted);
+  CHECK(is_interrupted([&] { Wait(open).look(); }));
   wants_out = false;
   const Limits spent = {Deadline::after({})};
   CHECK(Wait(spent).look() == WaitEnd::Expired);
@@ -70,7 +83,7 @@ void test_sleeping_until_it_is_there() {
   };
   CHECK(sleep({Deadline::after({})}) == WaitEnd::Expired);
   wants_out = true;
-  CHECK(sleep({Deadline::after(kLong), interrupt}) == WaitEnd::Interrupted);
+  CHECK(is_interrupted([&] { sleep({Deadline::after(kLong), interrupt}); }));
   wants_out = false;
   std::thread other([&] {
     const std::lock_guard lock(mutex);
@@ -93,8 +106,29 @@ void test_the_interrupt_runs_under_no_lock() {
     return true;
   };
   const Limits limits = {Deadline::after(kLong), takes_the_lock};
-  CHECK(Wait(limits).sleep_on(changed, lock, [] { return false; }) ==
-        WaitEnd::Interrupted);
+  CHECK(is_interrupted(
+      [&] { Wait(limits).sleep_on(changed, lock, [] { return false; }); }));
+  CHECK(lock.owns_lock());
+}
+
+// The wait is the parent's, even if no exception ends it.
+void test_a_child_that_the_interrupt_forks_leaves_the_wait() {
+  static pid_t child;
+  const Interrupt forks = [] {
+    child = fork();
+    return false;
+  };
+  const Limits limits = {Deadline::after(kLong), forks};
+  const Wait wait(limits);
+  bool has_left = false;
+  try {
+    CHECK(wait.look() == WaitEnd::None);
+  } catch (const Error& error) {
+    has_left = error.kind() == ErrorKind::Backend;
+  }
+  if (child == 0) _exit(has_left ? 0 : 1);
+  int status = 1;
+  CHECK(!has_left && waitpid(child, &status, 0) == child && status == 0);
 }
 
 std::vector<std::string> said;
@@ -121,8 +155,8 @@ void test_turns_are_idle_once_each_has_passed() {
   turns.wait(turns.take(), {Deadline::after({})});
   CHECK(turns.wait_until_idle({Deadline::after({})}) == WaitEnd::Expired);
   wants_out = true;
-  CHECK(turns.wait_until_idle({Deadline::after(kLong), interrupt}) ==
-        WaitEnd::Interrupted);
+  CHECK(is_interrupted(
+      [&] { turns.wait_until_idle({Deadline::after(kLong), interrupt}); }));
   wants_out = false;
   std::thread other([&turns] { turns.pass(); });
   CHECK(turns.wait_until_idle({Deadline::after(kLong)}) == WaitEnd::None);
@@ -158,6 +192,7 @@ int main() {
   test_a_busy_wait_looks_around_once_a_slice();
   test_sleeping_until_it_is_there();
   test_the_interrupt_runs_under_no_lock();
+  test_a_child_that_the_interrupt_forks_leaves_the_wait();
   test_a_late_notice_comes_half_as_often_each_time();
   test_turns_are_idle_once_each_has_passed();
   test_a_turn_that_is_waited_for_in_vain_is_given_up();

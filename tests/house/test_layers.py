@@ -125,6 +125,13 @@ def test_core_reads_no_environment():
         assert "getenv" not in path.read_text(), path
 
 
+def test_waits_are_interrupted_at_one_place():
+    """Whoever waits by hand would look for the interrupt by hand as well."""
+    made = "Error(ErrorKind::Interrupted"
+    texts = {path.name: path.read_text() for path in CORE.rglob("*.[ch]pp")}
+    assert {n: t.count(made) for n, t in texts.items() if made in t} == {"wait.hpp": 1}
+
+
 def test_long_files_have_a_reason():
     for root, pattern in ((PACKAGE, "*.py"), (CORE, "*.[ch]pp")):
         for path in root.rglob(pattern):

@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,7 +52,7 @@ namespace allhands {
 // Thrown out of an operation that another thread is to go on with, before all ranks
 // have entered it. The peers do not notice.
 struct Suspended {
-  bool is_interrupted;  // false: this thread could not carry it out at all
+  std::exception_ptr interruption;  // null: this thread could not carry it out at all
 };
 
 // One rank's end of the segment that collectives go through.
@@ -153,6 +154,8 @@ class Arena {
   // error is kept.
   void fail(const Error& error);
   bool has_failed() const;
+  // Whether this process is a child of the rank's, and so no rank.
+  bool is_forked() const { return process_.is_forked(); }
   // In every wait that lasts, calls `elsewhere` to ask whether something outside this
   // arena broke the group. If so, the local ranks are told.
   void watch(std::function<std::optional<Error>()> elsewhere) {
@@ -232,6 +235,7 @@ class Arena {
   void wait(int rank, Signal& theirs, std::uint32_t clock);
   void wait_asleep(int rank, Signal& theirs, std::uint32_t clock);
   void look_around(const Wait& wait, std::uint32_t clock);
+  WaitEnd look_at_limits(const Wait& wait);
   std::vector<int> gone_of(std::uint32_t clock);
   bool is_gone(int rank) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;

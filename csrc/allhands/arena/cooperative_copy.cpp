@@ -58,6 +58,7 @@ void CooperativeReceives::copy(const Receive& receive, std::uint64_t address,
 }
 
 void CooperativeReceives::close() {
+  if (arena_.is_forked()) return;  // the slices are the parent's, which goes on
   for (Receive& receive : receives_)
     if (receive.slices) receive.slices->close();
   for (const Receive& receive : receives_)

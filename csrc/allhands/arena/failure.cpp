@@ -35,7 +35,7 @@ bool Arena::has_failed() const {
 }
 
 void Arena::fail(const Error& error) {
-  if (process_.is_forked()) return;  // a forked child is no rank; its parent goes on
+  if (is_forked()) return;  // the parent goes on
   SharedFailure& record = failure();
   std::uint32_t expected = SharedFailure::kNone;
   if (!record.state.compare_exchange_strong(expected, SharedFailure::kWriting))

@@ -57,17 +57,7 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
   if (elsewhere_ && !has_failed())
     if (const std::optional<Error> error = elsewhere_()) fail(*error);
   if (has_failed()) throw_failure();
-  const WaitEnd end = wait.look();
-  if (end == WaitEnd::Interrupted && may_suspend_) {
-    is_suspended_ = true;
-    throw Suspended{true};
-  }
-  if (end == WaitEnd::Interrupted) {
-    fail(Error(ErrorKind::Backend, describe_call() + ": rank " +
-                                       std::to_string(group_.rank) +
-                                       " was interrupted"));
-    throw interrupted();
-  }
+  const WaitEnd end = look_at_limits(wait);
   if (end == WaitEnd::Stopped)
     fail_and_throw(ErrorKind::Backend,
                    "rank " + std::to_string(group_.rank) + " closed the group", {});
@@ -86,6 +76,22 @@ void Arena::look_around(const Wait& wait, std::uint32_t clock) {
     fail_and_throw(ErrorKind::RankFailed, problem + describe_missing(gone), gone);
   }
   if (end == WaitEnd::Expired) throw_timeout(clock);
+}
+
+// An interrupt suspends the operation or breaks the group.
+WaitEnd Arena::look_at_limits(const Wait& wait) {
+  try {
+    return wait.look();
+  } catch (const Error&) {
+    if (may_suspend_) {
+      is_suspended_ = true;
+      throw Suspended{std::current_exception()};
+    }
+    fail(Error(ErrorKind::Backend, describe_call() + ": rank " +
+                                       std::to_string(group_.rank) +
+                                       " was interrupted"));
+    throw;
+  }
 }
 
 // If all have come, this rank is told so within moments, unless some rank is stopped.

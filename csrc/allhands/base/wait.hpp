@@ -3,8 +3,13 @@
 // A call gets its limits where it enters the core, and passes them down. A Wait sleeps
 // until its condition holds, a slice at a time, on whatever will wake it. After each
 // slice it checks whether the caller wants out, the group is being closed, or the time
-// has passed. The owner of the wait then also checks what else may end it, such as a
-// dead peer. A Wait reads no clock before its first slice.
+// has passed. The first throws, at one place, and the owner of the wait cleans up where
+// it must. The owner then also checks what else may end the wait, such as a dead peer.
+// A Wait reads no clock before its first slice.
+//
+// While it looks, a signal's handler may fork. The wait and what it waits for are the
+// parent's, in whose memory shared with others a child would only do harm. So the child
+// leaves the wait with an error, and owners undo nothing there.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +19,7 @@
 
 #include "allhands/base/deadline.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/fork_mark.hpp"
 #include "allhands/base/late_notice.hpp"
 
 namespace allhands {
@@ -30,11 +36,8 @@ struct Limits {
   const std::atomic<bool>* stop = nullptr;  // set when the group is being closed
 };
 
-// Which of its limits ended a wait.
-enum class WaitEnd { None, Interrupted, Stopped, Expired };
-
-// What an interrupted wait throws, once its owner has cleaned up.
-inline Error interrupted() { return Error(ErrorKind::Interrupted, "interrupted"); }
+// Which of its limits ended a wait. An interrupt is none of them: it throws.
+enum class WaitEnd { None, Stopped, Expired };
 
 // One wait for one condition, for one thread. `limits` and `notice` must outlive it.
 class Wait {
@@ -58,10 +61,15 @@ class Wait {
     next_look_ = waited + kSlice;
     return true;
   }
-  // Looks around. The interrupt may take other locks, so call this without holding any.
+  // Looks around; throws Interrupted, and Backend in a child forked meanwhile. The
+  // interrupt may take other locks, so call this without holding any.
   WaitEnd look() const {
     if (limits_.interrupt != nullptr && limits_.interrupt())
-      return WaitEnd::Interrupted;
+      throw Error(ErrorKind::Interrupted, "interrupted");
+    if (process_.is_forked())
+      throw Error(ErrorKind::Backend,
+                  "this process was forked in the middle of a call, with which only "
+                  "its parent can go on");
     if (limits_.stop != nullptr && limits_.stop->load(std::memory_order_relaxed))
       return WaitEnd::Stopped;
     return limits_.deadline.is_expired() ? WaitEnd::Expired : WaitEnd::None;
@@ -74,25 +82,36 @@ class Wait {
     if (notice_->is_due(waited)) notice_->say(text(waited));
   }
   // Sleeps on `changed`, whose mutex `lock` holds, until is_met(). Returns what ended
-  // the sleep before that. An interrupt counts even if the condition is met meanwhile.
+  // the sleep before that. Throws Interrupted even if the condition is met meanwhile.
+  // `lock` holds the mutex afterwards in any case.
   template <class Condition>
   WaitEnd sleep_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                    Condition is_met) const {
     while (!is_met()) {
       changed.wait_for(lock, slice());
       if (is_met()) break;
-      lock.unlock();
-      const WaitEnd end = look();
-      lock.lock();
-      if (end == WaitEnd::Interrupted || (end != WaitEnd::None && !is_met()))
-        return end;
+      const WaitEnd end = look_without(lock);
+      if (end != WaitEnd::None && !is_met()) return end;
     }
     return WaitEnd::None;
   }
 
  private:
+  WaitEnd look_without(std::unique_lock<std::mutex>& lock) const {
+    struct Unlocked {
+      explicit Unlocked(std::unique_lock<std::mutex>& given) : lock(given) {
+        lock.unlock();
+      }
+      ~Unlocked() { lock.lock(); }
+      std::unique_lock<std::mutex>& lock;
+    };
+    const Unlocked unlocked(lock);
+    return look();
+  }
+
   const Limits& limits_;
   LateNotice* const notice_;
+  const ForkMark process_;
   const Deadline begun_ = Deadline::never();
   Deadline::Duration next_look_ = kSlice;
 };

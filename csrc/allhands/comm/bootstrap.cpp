@@ -133,7 +133,6 @@ class Opening {
   }
 
   void throw_if_ended(WaitEnd end) const {
-    if (end == WaitEnd::Interrupted) throw interrupted();
     if (end == WaitEnd::Stopped)
       throw Error(ErrorKind::Backend, group_ + " was closed");
     if (end == WaitEnd::Expired)

@@ -103,7 +103,7 @@ void Communicator::carry_out(Turns::Ticket ticket, const Operation& operation,
                              const Limits& limits, bool may_suspend) {
   if (!across_hosts_) [[likely]]
     return allhands::run(*arena_, ticket, operation, limits, may_suspend);
-  if (may_suspend) throw Suspended{false};
+  if (may_suspend) throw Suspended{};
   across_hosts_->run(ticket, operation, limits);
 }
 
@@ -127,7 +127,7 @@ void Communicator::run_queued(const OperationQueue::Entry& entry,
   const Limits limits = {entry.deadline, waiter ? waiter->interrupt : nullptr, &stop_};
   // An operation that opens the group cannot change threads.
   const bool is_ready = is_ready_.load(std::memory_order_acquire);
-  if (waiter != nullptr && !is_ready) throw Suspended{false};
+  if (waiter != nullptr && !is_ready) throw Suspended{};
   FlightEnd end(recorder_.begin(
       entry.ticket, operation.collective->descriptor(operation), true, entry.issued));
   ensure_open(limits);

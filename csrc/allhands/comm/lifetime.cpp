@@ -1,5 +1,6 @@
 // The life of a Communicator: how it opens, what breaks it, how it closes.
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -206,15 +207,21 @@ void Communicator::close(const Limits& limits) {
   // Calls of other threads get a moment; queued operations get all the time there is.
   const Limits soon = {Deadline::after(std::min(limits.deadline.remaining(), kParting)),
                        limits.interrupt};
-  const WaitEnd end = turns_.wait_until_idle(queue_.is_busy() ? limits : soon);
+  bool is_idle = false;
+  std::exception_ptr interruption;
+  try {
+    is_idle = turns_.wait_until_idle(queue_.is_busy() ? limits : soon) == WaitEnd::None;
+  } catch (const Error&) {
+    if (is_forked()) throw;
+    interruption = std::current_exception();
+  }
   // Peers learn why this rank leaves before they learn of a call that it breaks off.
-  if (end != WaitEnd::None) tell_ending();
-  const bool is_interrupted = end == WaitEnd::Interrupted;
+  if (!is_idle) tell_ending();
   stop_ = true;
   queue_.join();
   turns_.wait_until_idle({Deadline::after(kParting)});  // threads in a call notice
-  leave(is_interrupted ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
-  if (is_interrupted) throw interrupted();
+  leave(interruption ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
+  if (interruption) std::rethrow_exception(interruption);
 }
 
 // Stands for "this local rank has left the group", without saying so to others.

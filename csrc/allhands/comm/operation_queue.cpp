@@ -82,7 +82,7 @@ bool OperationQueue::carry_out(Queued& first, const Limits* waiter) {
   bool is_awaited = false;
   if (const auto suspended = run_first(first, waiter, is_awaited)) {
     leave_first();
-    if (suspended->is_interrupted) throw interrupted();
+    if (suspended->interruption) std::rethrow_exception(suspended->interruption);
     return false;
   }
   if (is_awaited) {

@@ -47,7 +47,7 @@ Ways ways_of(const Operation& operation, const Arena& arena) {
 void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
          const Limits& limits, bool may_suspend) {
   const Ways ways = ways_of(operation, arena);
-  if (may_suspend && shows_memory(operation, ways)) throw Suspended{false};
+  if (may_suspend && shows_memory(operation, ways)) throw Suspended{};
   if (writes_own_inputs(operation, arena.rank()))
     run(arena, sequence, CopiedInputs(operation).operation(), ways, limits,
         may_suspend);

@@ -1,5 +1,6 @@
 #include "allhands/comm/turns.hpp"
 
+#include "allhands/base/counted.hpp"
 #include "allhands/base/error.hpp"
 
 namespace allhands {
@@ -7,15 +8,19 @@ namespace allhands {
 void Turns::wait_in_line(Ticket ticket, const Limits& limits) {
   std::unique_lock lock(mutex_);
   ++attention_;
-  const WaitEnd end = Wait(limits).sleep_on(
-      changed_, lock, [this, ticket] { return current_ == ticket; });
+  WaitEnd end = WaitEnd::None;
+  try {
+    end = Wait(limits).sleep_on(changed_, lock,
+                                [this, ticket] { return current_ == ticket; });
+  } catch (...) {
+    give_up(ticket);
+    throw;
+  }
   if (end == WaitEnd::None) {
     --attention_;
     return;
   }
-  given_up_.insert(ticket);  // still counts
-  skip_given_up();
-  if (end == WaitEnd::Interrupted) throw interrupted();
+  give_up(ticket);
   if (end == WaitEnd::Stopped)
     throw Error(ErrorKind::Backend, "the group was closed before the operation began");
   throw Error(ErrorKind::Timeout,
@@ -25,15 +30,18 @@ void Turns::wait_in_line(Ticket ticket, const Limits& limits) {
 
 WaitEnd Turns::wait_until_idle(const Limits& limits) {
   std::unique_lock lock(mutex_);
-  ++attention_;
-  const WaitEnd end = Wait(limits).sleep_on(
-      changed_, lock, [this] { return current_.load() == next_.load(); });
-  --attention_;
-  return end;
+  const Counted waiting(attention_);
+  return Wait(limits).sleep_on(changed_, lock,
+                               [this] { return current_.load() == next_.load(); });
 }
 
 void Turns::call_next() {
   const std::lock_guard lock(mutex_);
+  skip_given_up();
+}
+
+void Turns::give_up(Ticket ticket) {
+  given_up_.insert(ticket);  // still counts
   skip_given_up();
 }
 

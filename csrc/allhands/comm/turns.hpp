@@ -42,12 +42,13 @@ class Turns {
     if (attention_.load() != 0) call_next();
   }
   // Returns when every ticket taken has had its turn, or earlier with what ended the
-  // wait.
+  // wait. Throws Interrupted.
   WaitEnd wait_until_idle(const Limits& limits);
 
  private:
   void wait_in_line(Ticket ticket, const Limits& limits);
   void call_next();
+  void give_up(Ticket ticket);
   void skip_given_up();
 
   std::atomic<Ticket> next_ = 1;

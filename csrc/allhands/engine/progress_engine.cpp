@@ -238,7 +238,6 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
                           AtEnd at_end) {
   const Counted counted(waiting_);
   Wait wait(limits, &late_notice_);
-  WaitEnd end = WaitEnd::None;
   bool is_quiet = false;  // the last sleep ended without news
   for (unsigned turns = 1; !transfer->work.is_completed(); ++turns) {
     // A record can be seen in its link before an event tells of it.
@@ -253,7 +252,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     if (!wait.is_slice_over()) continue;
     look_around();
     if (transfer->work.is_completed()) break;
-    end = wait.look();
+    const WaitEnd end = look_at_limits(wait, transfer, at_end);
     if (end == WaitEnd::None) {
       wait.tell_if_late([&](Deadline::Duration waited) {  // a wait() may have no limit
         return late_text(*transfer, waited,
@@ -262,29 +261,39 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
       });
       continue;
     }
-    // In a forked child the transfer is the parent's, which goes on with it.
-    if (process_.is_forked()) throw interrupted();
-    if (at_end == AtEnd::GoOn) {
-      if (end == WaitEnd::Interrupted) throw interrupted();
-      return transfer->work.wait(limits);
-    }
-    give_up(transfer, error_at(end, *transfer, limits));
-    if (transfer->is_send) {  // earlier messages may be lost too; the caller knows now
-      const std::lock_guard lock(mutex_);
-      is_told_[static_cast<std::size_t>(transfer->peer)] = true;
-    }
+    if (at_end == AtEnd::GoOn) return transfer->work.wait(limits);
+    tell_and_give_up(transfer, error_at(end, *transfer, limits));
     break;
   }
   // It has ended, or another thread is about to complete it.
   transfer->work.wait({Deadline::never()});
-  // It has succeeded meanwhile; the caller's language has its exception all the same.
-  if (end == WaitEnd::Interrupted) throw interrupted();
+}
+
+// An interrupt that gives the transfer up is thrown once nothing uses its memory. In a
+// forked child the transfer is the parent's, which goes on with it.
+WaitEnd ProgressEngine::look_at_limits(const Wait& wait, const TransferPtr& transfer,
+                                       AtEnd at_end) {
+  try {
+    return wait.look();
+  } catch (const Error& interruption) {
+    if (at_end == AtEnd::GoOn || process_.is_forked()) throw;
+    tell_and_give_up(transfer, interruption);
+    transfer->work.wait({Deadline::never()});
+    throw;  // it has succeeded; the caller's language has its exception all the same
+  }
+}
+
+// For a caller that gets the error. Earlier messages may be lost, too.
+void ProgressEngine::tell_and_give_up(const TransferPtr& transfer, const Error& error) {
+  give_up(transfer, error);
+  if (!transfer->is_send) return;
+  const std::lock_guard lock(mutex_);
+  is_told_[static_cast<std::size_t>(transfer->peer)] = true;
 }
 
 // The error of a wait that is given up.
 Error ProgressEngine::error_at(WaitEnd end, const Transfer& transfer,
                                const Limits& limits) const {
-  if (end == WaitEnd::Interrupted) return interrupted();
   if (end == WaitEnd::Stopped)
     return Error(ErrorKind::Backend, describe(transfer, members_) + ": rank " +
                                          std::to_string(members_.rank) +
@@ -415,9 +424,7 @@ void ProgressEngine::flush(const Limits& limits) {
     const std::vector<int> waiting = unserved_peers();
     if (waiting.empty() || watch_.failure()) break;
     if (!limits.deadline.is_expired()) sleep(seen, nullptr, wait.slice());
-    const WaitEnd end = wait.look();
-    if (end == WaitEnd::Interrupted) throw interrupted();
-    if (end == WaitEnd::None) continue;
+    if (wait.look() == WaitEnd::None) continue;
     const std::string ranks = members_.describe(waiting);
     throw Error(ErrorKind::Timeout,
                 "group " + members_.quoted() + ": messages to " + ranks +
@@ -475,6 +482,7 @@ void ProgressEngine::throw_untold_sends() {
 }
 
 void ProgressEngine::leave(const Error& reason, Presence how) {
+  if (process_.is_forked()) return;  // the parent stays
   thread_.stop();
   step([&](Ended& ended) {
     if (ended_) return;

@@ -123,6 +123,8 @@ class ProgressEngine {
   void check_sendable(const Buffer& buffer, int to, Tag tag);
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
+  WaitEnd look_at_limits(const Wait& wait, const TransferPtr& transfer, AtEnd at_end);
+  void tell_and_give_up(const TransferPtr& transfer, const Error& error);
   Error error_at(WaitEnd end, const Transfer& transfer, const Limits& limits) const;
   bool has_record_from(int peer) const;
   bool wait_for_news(std::uint32_t seen, const Transfer& transfer);

@@ -20,7 +20,6 @@ void Work::sleep(const Limits& limits) {
   const WaitEnd end =
       Wait(limits).sleep_on(done_, lock, [this] { return is_completed(); });
   if (end == WaitEnd::None) return;
-  if (end == WaitEnd::Interrupted) throw interrupted();
   throw Error(ErrorKind::Timeout,
               "Work.wait timed out: the operation did not finish in " +
                   seconds(limits.deadline.limit()) +

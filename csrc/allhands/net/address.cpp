@@ -53,10 +53,8 @@ void look_up(const std::string& host, std::uint16_t port, Lookup& lookup) {
 // Returns false if the limits ended first.
 bool wait_finished(Lookup& lookup, const Limits& limits) {
   std::unique_lock lock(lookup.mutex);
-  const WaitEnd end = Wait(limits).sleep_on(lookup.finished, lock,
-                                            [&lookup] { return lookup.is_done; });
-  if (end == WaitEnd::Interrupted) throw interrupted();
-  return end == WaitEnd::None;
+  return Wait(limits).sleep_on(lookup.finished, lock,
+                               [&lookup] { return lookup.is_done; }) == WaitEnd::None;
 }
 
 }  // namespace

@@ -44,9 +44,7 @@ bool poll_until(pollfd* entries, nfds_t count, const Limits& limits) {
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR)
       throw system_error(ErrorKind::Network, "poll", errno);
-    const WaitEnd end = wait.look();
-    if (end == WaitEnd::Interrupted) throw interrupted();
-    if (end != WaitEnd::None) return false;
+    if (wait.look() != WaitEnd::None) return false;
   }
 }
 

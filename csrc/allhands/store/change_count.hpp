@@ -32,9 +32,7 @@ class ChangeCount {
     const Wait wait(limits);
     while (count_.load() == seen) {
       futex_wait(count_, seen, wait.slice());
-      const WaitEnd end = wait.look();
-      if (end == WaitEnd::Interrupted) throw interrupted();
-      if (end != WaitEnd::None) return count_.load() != seen;
+      if (wait.look() != WaitEnd::None) return count_.load() != seen;
     }
     return true;
   }
