@@ -78,6 +78,24 @@ void test_a_failure_that_another_tells() {
   CHECK(!arena.has_failed());
 }
 
+// Who has read another's array relies on what it read only once it knows.
+void test_a_failure_that_is_told_while_a_rank_parts_from_its_peers() {
+  Group group;
+  Arena arena(group.memory, membership(0, 2));
+  SharedFailure& record = group.header().failure;
+  record.state = SharedFailure::kWriting;
+  std::thread teller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it has no CPU
+    std::strcpy(record.text, "the reason");
+    record.reporter = 1;
+    record.kind = ErrorKind::Backend;
+    record.state = SharedFailure::kComplete;
+  });
+  const Error error = error_of([&] { arena.part_from_peers(); });
+  CHECK(has(error, "the reason"));
+  teller.join();
+}
+
 void test_a_descriptor_of_nothing_known() {
   Group group;
   Arena arena(group.memory, membership(0, 2));
@@ -240,6 +258,7 @@ int main() {
   using namespace allhands::testing;
   test_a_failure_record_without_an_end();
   test_a_failure_that_another_tells();
+  test_a_failure_that_is_told_while_a_rank_parts_from_its_peers();
   test_a_descriptor_of_nothing_known();
   test_a_tuning_out_of_bounds();
   test_a_seat_on_no_cpu();

@@ -9,8 +9,6 @@
 // the one after that, the read itself would fail, which then breaks the group.
 #include "allhands/transport/shm/peer_memory.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 
@@ -28,9 +26,6 @@ constexpr std::uint32_t kReads = 1, kCannot = 2;
 // A read is done in pieces of this size; between two, the rank checks whether the group
 // has failed.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
-
-// How often to yield while another rank is still writing its failure report.
-constexpr int kMostYields = 10'000;
 
 // Data read for a strided array passes through a block of this size.
 constexpr std::size_t kBlock = std::size_t{64} << 10;
@@ -101,9 +96,7 @@ void Arena::part_from_peers() {
   // before its array may change.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (failure().state.load(std::memory_order_relaxed) != SharedFailure::kNone) {
-    // The report is being written. That takes microseconds, unless the writer dies
-    // meanwhile.
-    for (int i = 0; i < kMostYields && !has_failed(); ++i) sched_yield();
+    wait_until_told();
     if (has_failed()) throw_failure();
     fail_and_throw(ErrorKind::Backend, "the group was given up", {});
   }
