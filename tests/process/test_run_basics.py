@@ -83,8 +83,9 @@ def test_run_path(tmp_path):
     assert row["argv"] == [path, "a"]
 
 
-def test_no_python():
-    done = launch("--no_python", "--nproc_per_node=2", "/bin/echo", "hi")
+@pytest.mark.parametrize("ranks", ["--nproc_per_node=2", "--nproc=2", "-n2"])
+def test_no_python(ranks):
+    done = launch("--no_python", ranks, "/bin/echo", "hi")
     assert sorted(done.stdout.splitlines()) == ["[rank0] hi", "[rank1] hi"]
 
 

@@ -13,6 +13,8 @@ from harness.ranks import LIMIT, run_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
+LARGE = 300_000  # elements: far more than a ring holds
+
 
 @pytest.mark.parametrize("async_op", [False, True])
 def test_all_reduce_coalesced_reduces_each(async_op):
@@ -285,6 +287,20 @@ def test_messages_within_a_coalescing_block():
         return here.tolist()
 
     assert run_ranks(2, body) == [[2, 2], [1, 1]]
+
+
+def test_recv_and_sendrecv_within_a_coalescing_block_wait_as_outside():
+    def body(rank):
+        mine, (first, second) = np.full(LARGE, float(rank)), np.zeros((2, LARGE))
+        with dist._coalescing_manager() as calls:
+            dist.isend(mine, 1 - rank)
+            assert dist.recv(first) == 1 - rank
+            assert (first == 1 - rank).all()
+            assert dist.sendrecv(mine, second, dst=1 - rank) == 1 - rank
+            assert (second == 1 - rank).all()
+        assert len(calls.works) == 1
+
+    run_ranks(2, body)
 
 
 def test_a_coalescing_block_outside_the_group_does_nothing_but_warn():

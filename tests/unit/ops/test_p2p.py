@@ -43,7 +43,7 @@ def test_isend_and_irecv():
         assert all(work.wait() for work in works)
         assert all(work.wait() and work.is_success() for work in works)
         assert works[0].result()[0] is theirs
-        assert works[0].source_rank() == 1 - rank
+        assert works[0].source_rank() == works[0]._source_rank() == 1 - rank
         with pytest.raises(RuntimeError, match="correspond to a recv"):
             works[1].source_rank()
         assert works[0].get_future().result(1) == [theirs]
