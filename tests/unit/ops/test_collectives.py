@@ -367,12 +367,25 @@ def test_a_timeout_names_the_ranks_that_are_missing():
     "call",
     [
         lambda: dist.barrier(timeout=5),
+        lambda: dist.monitored_barrier(timeout=5),
         lambda: dist.all_reduce(np.zeros(1), timeout=5),
+        lambda: dist.recv(np.zeros(1), 0, timeout=5),
+        lambda: dist.all_gather_object([None], 1, timeout=5),
+        lambda: dist.empty_shared(1, np.float32, timeout=5),
+        lambda: dist.new_group(timeout=5),
+        lambda: dist.barrier(async_op=True).wait(5),
+        lambda: dist.group.WORLD.set_timeout(5),
+        lambda: dist.HashStore().wait(["k"], 5),
+        lambda: dist.HashStore().set_timeout(5),
+        lambda: dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=5),
     ],
 )
 def test_timeouts_are_timedeltas(call):
+    """The error says what to write."""
+    told = r"of type datetime\.timedelta, got 5: pass timedelta\(seconds=5\)"
+
     def body(rank):
-        with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got 5"):
+        with pytest.raises(TypeError, match=told):
             call()
 
     run_ranks(1, body)
