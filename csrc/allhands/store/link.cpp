@@ -25,7 +25,8 @@ constexpr Deadline::Duration kFirstPause = milliseconds(10);
 constexpr Deadline::Duration kLongestPause = milliseconds(250);
 // A server that is silent for this long may be of another kind.
 constexpr Deadline::Duration kSilence = milliseconds(500);
-// How long the answer to Cancel may take before the connection is dropped instead.
+// How long the answer to Cancel may take. A server that has no CPU takes longer; then
+// the next request waits for that answer first.
 constexpr Deadline::Duration kPatience = milliseconds(1000);
 
 std::string milliseconds_text(Deadline::Duration duration) {
@@ -154,13 +155,20 @@ Message& Link::exchange(Op op, std::int64_t number,
                         const std::vector<std::string_view>& fields,
                         const Deadline& deadline) {
   Message& reply = reader_.message();
+  if (owes_reply_) {
+    if (!receive(deadline, target_.interrupt)) return not_in_time_;
+    reader_.restart();
+    owes_reply_ = false;
+  }
   writer_.start(static_cast<std::uint32_t>(op), number, fields);
-  if (send(deadline) && (receive(deadline, target_.interrupt) || cancel()))
-    return reply;
-  socket_.reset();
-  reply = Message();
-  reply.code = static_cast<std::uint32_t>(Status::Cancelled);
-  return reply;
+  if (send(deadline)) {
+    if (receive(deadline, target_.interrupt) || cancel()) return reply;
+    // What a queue has handed out by then must not get lost; a server that finds the
+    // connection closed keeps it.
+    owes_reply_ = writer_.is_done() && !reader_.has_begun() && op != Op::QueuePop;
+  }
+  if (!owes_reply_) socket_.reset();
+  return not_in_time_;
 }
 
 void Link::send_last(Op op) {

@@ -50,7 +50,9 @@ class Link {
   // link cannot be used afterwards.
   void send_last(Op op);
   // Call when the reply is no longer needed.
-  void rest() { reader_.restart(); }
+  void rest() {
+    if (!owes_reply_) reader_.restart();
+  }
   // Whether the link was given up in the middle of a message, and cannot be used any
   // more.
   bool is_spent() const { return !socket_.is_open(); }
@@ -81,6 +83,8 @@ class Link {
   bool has_closed_ = false;  // whether the server closed before it said hello
   bool is_torch_ruled_out_ = false;
   Fd socket_;
+  bool owes_reply_ = false;  // whether the server still has to reply to an old request
+  Message not_in_time_{static_cast<std::uint32_t>(Status::Cancelled)};
   MessageWriter writer_;
   MessageReader reader_{/*is_trusted=*/true};
   // Not cleared: most connections only ever touch its first page.

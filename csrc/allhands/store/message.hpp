@@ -40,6 +40,8 @@ class MessageReader {
   // Takes bytes from the front of `bytes`, up to the end of one message. Returns true
   // when the message is complete. Throws Error(Network) if the bytes can be no message.
   bool feed(std::string_view& bytes);
+  // Whether some bytes of a message have come.
+  bool has_begun() const { return !head_.empty(); }
   // The complete message.
   Message& message() { return message_; }
   // Prepares for the next message; keeps memory that is worth keeping for it.
