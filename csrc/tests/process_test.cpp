@@ -107,6 +107,44 @@ void test_a_pulse_is_asked_for_once() {
   CHECK(is_alive(this_process(), other));  // whatever the memory says
 }
 
+// Another process under the number of one that has ended is found out after a pause, as
+// the question that is asked meanwhile cannot tell them apart.
+void test_a_pulse_tells_processes_apart_now_and_then() {
+  using namespace allhands;
+  ProcessIdentity other = this_process();
+  ++other.start;
+  const Pulse::Duration now = Pulse::now();
+  Pulse pulse{};
+  pulse.known_at = now;
+  CHECK(is_alive(other, pulse, now) && pulse.asked_at.load() == now);
+  CHECK(is_alive(other, pulse, now + Pulse::kFresh));
+  CHECK(!is_alive(other, pulse, now + Pulse::kPause) && pulse.has_ended == 1);
+}
+
+// A rank reads the clock once for all that it looks at; another one may be ahead of it.
+void test_a_pulse_of_a_moment_ahead_is_relied_on() {
+  using namespace allhands;
+  const ProcessIdentity nobody = {.host = {}, .pid = 1 << 30};  // above the largest pid
+  const Pulse::Duration now = Pulse::now();
+  Pulse pulse{};
+  pulse.asked_at = now + std::chrono::milliseconds(5);
+  CHECK(is_alive(nobody, pulse, now) && pulse.has_ended == 0);
+}
+
+// Ranks that come about the same time do not look for each other's departure.
+void test_a_departure_is_looked_for_after_a_pause() {
+  using namespace allhands;
+  Pulse pulse{};
+  int num_looks = 0;
+  const HasDeparted look = [&](int) { return ++num_looks > 1; };
+  const Pulse::Duration now = Pulse::now();
+  CHECK(!has_departed_lately(3, look, pulse, now) && num_looks == 0);
+  CHECK(!has_departed_lately(3, look, pulse, now + Pulse::kPause / 2));
+  CHECK(!has_departed_lately(3, look, pulse, now + Pulse::kPause) && num_looks == 1);
+  CHECK(has_departed_lately(3, look, pulse, now + 2 * Pulse::kPause));
+  CHECK(!has_departed_lately(3, {}, pulse, now + 3 * Pulse::kPause));
+}
+
 // Groups keep the name of each rank's host, and most ranks have the same.
 void test_copies_of_a_host_name_share_its_text() {
   using namespace allhands;
@@ -121,6 +159,9 @@ void test_copies_of_a_host_name_share_its_text() {
 int main() {
   test_copies_of_a_host_name_share_its_text();
   test_a_pulse_is_asked_for_once();
+  test_a_pulse_tells_processes_apart_now_and_then();
+  test_a_pulse_of_a_moment_ahead_is_relied_on();
+  test_a_departure_is_looked_for_after_a_pause();
   test_a_child_that_ended_is_dead_before_it_is_reaped();
   test_cpus_of_pinned_processes();
 }

@@ -45,6 +45,7 @@
 #include "allhands/base/wait.hpp"
 #include "allhands/host/membership.hpp"
 #include "allhands/host/placement.hpp"
+#include "allhands/host/pulse.hpp"
 #include "allhands/host/tuning.hpp"
 
 namespace allhands {
@@ -237,7 +238,7 @@ class Arena {
   void look_around(const Wait& wait, std::uint32_t clock);
   WaitEnd look_at_limits(const Wait& wait);
   std::vector<int> gone_of(std::uint32_t clock);
-  bool is_gone(int rank) const;
+  bool is_gone(int rank, Pulse::Duration now) const;
   std::string late_text(std::uint32_t clock, Deadline::Duration waited) const;
   void throw_failure() const;
   [[noreturn]] void fail_and_throw(ErrorKind kind, const std::string& problem,

@@ -107,7 +107,8 @@ void Arena::throw_timeout(std::uint32_t clock) {
 
 // The ranks that are gone and whose absence ends this wait.
 std::vector<int> Arena::gone_of(std::uint32_t clock) {
-  const auto is_gone = [this](int peer) { return this->is_gone(peer); };
+  const Pulse::Duration now = Pulse::now();
+  const auto is_gone = [&](int peer) { return this->is_gone(peer, now); };
   if (std::ranges::none_of(watched(clock, kOthersPerLook), is_gone)) return {};
   std::vector<int> gone;
   for (int peer = 0; peer < size(); ++peer)
@@ -121,13 +122,13 @@ std::vector<int> Arena::gone_of(std::uint32_t clock) {
 }
 
 // Whether the rank left or its process ended, as of a moment ago.
-bool Arena::is_gone(int rank) const {
+bool Arena::is_gone(int rank, Pulse::Duration now) const {
   RankControl& theirs = control(rank);
   if (theirs.has_left.load(std::memory_order_acquire) != 0 ||
-      !allhands::is_alive(process(rank), theirs.pulse))
+      !allhands::is_alive(process(rank), theirs.pulse, now))
     return true;
   if (theirs.entered.load(std::memory_order_relaxed) != 0 ||
-      !has_departed_lately(rank, has_departed_, theirs.pulse))
+      !has_departed_lately(rank, has_departed_, theirs.pulse, now))
     return false;
   theirs.has_left.store(1, std::memory_order_release);  // on behalf of that rank
   return true;

@@ -51,14 +51,17 @@ Stat read_stat(int pid) {
 
 bool is_there(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
-// A process that has ended but was not reaped exists without memory. If the system does
-// not let this process look, the other one counts as having memory.
-bool has_memory(int pid) {
+// The error of reading the first byte of a process's memory, where nothing is.
+int error_of_reading(int pid) {
   char byte;
   const iovec here = {&byte, 1};
   const iovec there = {nullptr, 1};
-  return process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0 || errno != ESRCH;
+  return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 ? errno : EFAULT;
 }
+
+// A process that has ended but was not reaped exists without memory. If the system does
+// not let this process look, the other one counts as having memory.
+bool has_memory(int pid) { return error_of_reading(pid) != ESRCH; }
 
 std::string pid_namespace() {
   char target[64] = {};
@@ -82,6 +85,8 @@ bool is_alive(const ProcessIdentity& process) {
   const bool ended = stat.state == 'Z' || stat.state == 'X';
   return !ended && stat.start == process.start;
 }
+
+bool has_readable_memory(int pid) { return error_of_reading(pid) == EFAULT; }
 
 int num_cpus() { return num_cpus({{.host = {}, .pid = 0}}); }
 

@@ -28,6 +28,10 @@ ProcessIdentity this_process();
 // that.
 bool is_alive(const ProcessIdentity& process);
 
+// Whether there is a process of this number, with memory that this one may read. One
+// system call, where is_alive() takes three and a text that the kernel writes.
+bool has_readable_memory(int pid);
+
 // The number of CPUs that this process may run on.
 int num_cpus();
 
