@@ -462,6 +462,11 @@ class StoreClient:
 
     def get(self, key: str, timeout: float) -> bytes: ...
 
+    def get_unwatched(self, key: str, timeout: float) -> bytes:
+        """
+        As `get`, for waits of this package itself, which looks after ranks on its own: what `watch_store_waits` was told to call is not called.
+        """
+
     def add(self, key: str, amount: int, timeout: float) -> int: ...
 
     def append(self, key: str, value: bytes, timeout: float) -> None: ...

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 __all__ = [
@@ -475,14 +476,23 @@ ALL: tuple[Setting[Any], ...] = (
 )
 
 
+@cache
+def _by_name() -> dict[str, Setting[Any]]:
+    return {setting.name: setting for setting in ALL}
+
+
 def check_all() -> None:
     """Read every setting, so that a mistake is told before anything has begun.
 
     Raises:
         ValueError: the text of one is not a value of it.
     """
-    for setting in ALL:
-        setting.get()
+    # By name: of all settings, most processes have few, and each that is looked at is
+    # memory that a forked rank copies.
+    by_name = _by_name()
+    for name in os.environ:
+        if name in by_name:
+            by_name[name].get()
 
 
 def unknown() -> dict[str, str]:

@@ -81,11 +81,19 @@ void make_relay(Relay* self, std::string host, std::uint16_t port, std::string s
 // Called while a thread waits in a store; set once.
 PyObject* watch = nullptr;
 
+// Whether this thread's request goes without.
+thread_local bool is_unwatched = false;
+
+struct Unwatched {
+  Unwatched() { is_unwatched = true; }
+  ~Unwatched() { is_unwatched = false; }
+};
+
 // Like python_interrupt, and as well if the watch raises.
 bool store_interrupt() {
   const nb::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) return true;
-  if (watch == nullptr) return false;
+  if (watch == nullptr || is_unwatched) return false;
   const auto seconds = [](Deadline::Duration duration) {
     return std::chrono::duration<double>(duration).count();
   };
@@ -186,6 +194,15 @@ void bind_keys(nb::class_<Client>& client) {
             return bytes_of([&] { return self.get(key, after(timeout)); });
           },
           nb::arg("key"), nb::arg("timeout"))
+      .def(
+          "get_unwatched",
+          [](Client& self, std::string_view key, double timeout) {
+            const Unwatched request;
+            return bytes_of([&] { return self.get(key, after(timeout)); });
+          },
+          nb::arg("key"), nb::arg("timeout"),
+          "As `get`, for waits of this package itself, which looks after ranks on its "
+          "own: what `watch_store_waits` was told to call is not called.")
       .def(
           "add",
           [](Client& self, std::string_view key, std::int64_t amount, double timeout) {

@@ -91,8 +91,12 @@ def find_figures() -> None:
 
 def tuned_path() -> Path:
     """Return the file that `allhands tune` writes."""
+    return Path(_tuned_path())
+
+
+def _tuned_path() -> str:
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return Path(home, "allhands", "tuning.json")
+    return os.path.join(home, "allhands", "tuning.json")
 
 
 _last: tuple[tuple[str, int, int], Tuned | None] | None = None  # by path, time and size
@@ -110,18 +114,18 @@ def kept_tuned() -> Tuned | None:
     or if it is incomplete.
     """
     global _last
-    path = tuned_path()
+    path = _tuned_path()
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return None
-    version = (str(path), found.st_mtime_ns, found.st_size)
+    version = (path, found.st_mtime_ns, found.st_size)
     if _last is None or _last[0] != version:
         _last = (version, _read(path))
     return _last[1]
 
 
-def _read(path: Path) -> Tuned | None:
+def _read(path: str) -> Tuned | None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -74,6 +74,8 @@ class World:
         """Carries out each operation if set; see `surround`."""
         self.is_of_fork = False
         """Whether this process is a forked child of a rank, and no rank itself."""
+        self.has_begun = False
+        """Whether there ever was a group, or an attempt to make one."""
         self.fault_point = FaultPoint(lambda: current() is self)
         self.agreed_calls: AgreedCalls | None = None
         """The calls of `new_group`; see `order`. None until the first call."""
@@ -112,6 +114,7 @@ class World:
         self._num_named = 1  # "0" is the world
 
     def _begin(self, rank: int) -> None:
+        self.has_begun = True
         self.is_of_fork = False
         self.fault_point.read_setting()
         self.fault_point.rank = rank
@@ -409,11 +412,14 @@ scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
 def _forget_after_fork() -> None:
     """Reset a forked child: it is no rank and must not touch its parent's state."""
     world = current()
+    world.fault_point.forget()
+    if not world.has_begun:
+        return
     atexit.unregister(world.destroy_at_end)
     world.is_of_fork = world.is_of_fork or world.default is not None
-    world.fault_point.forget()
     world._has_no_guests()
     world._reset()
+    world.has_begun = False
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from allhands import _C, settings
@@ -14,6 +15,10 @@ from allhands.rendezvous.port import Port
 from allhands.rendezvous.ranges import in_ranges
 
 __all__ = ["Identity", "Roster", "composed", "decomposed"]
+
+# Of its four parts, for the list of all ranks, which each of many makes. Identity's own
+# way is a function of Python.
+_identity = partial(tuple.__new__, Identity)
 
 
 class Roster(NamedTuple):
@@ -96,7 +101,7 @@ def decomposed(text: str | bytes, size: int) -> list[Identity]:
             f"{text[:80]!r}"
         ) from None
     by_rank = [hosts[number] for number in numbers]
-    return list(map(Identity._make, zip(by_rank, *columns, strict=True)))
+    return list(map(_identity, zip(by_rank, *columns, strict=True)))
 
 
 def _check(
@@ -117,7 +122,7 @@ def _check(
         and 0 <= min(numbers) <= max(numbers) < len(hosts)
         and 0 < min(pids) <= max(pids) < PIDS
         and 0 <= min(starts) <= max(starts) < STARTS
-        and all(map(are_endpoints, endpoints))
+        and all(map(are_endpoints, {*endpoints}))
     )
     if not is_roster:
         raise ValueError("no roster")

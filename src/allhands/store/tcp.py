@@ -275,7 +275,7 @@ class TCPStore(Store):
         return True
 
     def _get_within(self, key: str, limit: timedelta) -> bytes | None:
-        return self._client.get(as_key(key), to_seconds(limit))
+        return self._client.get_unwatched(as_key(key), to_seconds(limit))
 
     def _survey(self, prefix: str, count: int) -> bytes:
         return self._client.survey(as_key(prefix), count, self._limit)

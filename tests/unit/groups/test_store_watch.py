@@ -8,6 +8,7 @@ import pytest
 import allhands as dist
 from allhands.groups import world as worlds
 from allhands.groups.late_waits import LateWaits
+from allhands.store import watch
 from harness.stores import DictStore
 
 PATIENCE = 0.2
@@ -108,3 +109,15 @@ def test_each_report_of_a_world_takes_twice_as_long(monkeypatch):
 def test_without_patience_there_is_no_report(monkeypatch):
     monkeypatch.setenv("ALLHANDS_PATIENCE", "0")
     assert not LateWaits().is_due(1e6, 1e9)
+
+
+def test_waits_of_this_package_go_without(tmp_path, monkeypatch):
+    store = STORES["TCPStore"](tmp_path)
+    looks = []
+    monkeypatch.setattr(watch, "_watches", [lambda *times: looks.append(times)])
+    with pytest.raises(dist.DistStoreError):
+        store._get_within("missing", timedelta(seconds=0.3))
+    assert looks == []
+    with pytest.raises(dist.DistStoreError):
+        store.wait(["missing"], timedelta(seconds=0.3))
+    assert looks
