@@ -60,6 +60,8 @@ def test_who_asks_while_a_failure_is_written_gets_an_answer(monkeypatch):
             reporter._explain(info.value)
             records = memory.records
             over.set()
-        return [each["reason"] for each in records]
+        return [(each["reason"], "why" in (each["error"] or ())) for each in records]
 
-    assert run_ranks(2, body)[0] == ["failure", "signal"]
+    # It tells that it gives up, answers, and tells why once it knows.
+    told = run_ranks(2, body)[0]
+    assert told == [("failure", False), ("signal", False), ("failure", True)]
