@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 __all__ = [
@@ -474,11 +473,7 @@ ALL: tuple[Setting[Any], ...] = (
     *(needs_launcher, pmi, port_range, record_length, reduce_order),
     *(replace_gloo, sockets, store, tls, trace, transport, tuning),
 )
-
-
-@cache
-def _by_name() -> dict[str, Setting[Any]]:
-    return {setting.name: setting for setting in ALL}
+_BY_NAME = {setting.name: setting for setting in ALL}
 
 
 def check_all() -> None:
@@ -487,23 +482,19 @@ def check_all() -> None:
     Raises:
         ValueError: the text of one is not a value of it.
     """
-    # By name: of all settings, most processes have few, and each that is looked at is
-    # memory that a forked rank copies.
-    by_name = _by_name()
-    for name in os.environ:
-        if name in by_name:
-            by_name[name].get()
+    for name in filter(_BY_NAME.__contains__, os.environ):  # the fewest: a fork copies
+        _BY_NAME[name].get()
 
 
 def unknown() -> dict[str, str]:
     """Return the variables that are named as settings are, and what is to be said."""
-    known = {setting.name for setting in ALL}
-    ours = sorted(name for name in os.environ if name.startswith("ALLHANDS_"))
-    return {name: _no_setting(name, known) for name in ours if name not in known}
+    names = sorted(n for n in {*os.environ} - {*_BY_NAME} if n.startswith("ALLHANDS_"))
+    return {name: _no_setting(name) for name in names}
 
 
-def _no_setting(name: str, known: set[str]) -> str:
+def _no_setting(name: str) -> str:
     from difflib import get_close_matches  # here: only mistakes need it
 
-    meant = [f"did you mean {near}?" for near in get_close_matches(name, known, 1, 0.8)]
-    return f"is no setting; {(meant or ['`allhands info` lists them'])[0]}"
+    for near in get_close_matches(name, _BY_NAME, 1, 0.8):
+        return f"is no setting; did you mean {near}?"
+    return "is no setting; `allhands info` lists them"

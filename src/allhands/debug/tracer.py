@@ -105,6 +105,8 @@ class _Tracer:
 
     def forget(self) -> None:
         """Reset a forked child, which writes nothing and has no such thread."""
+        if self._log is None and not self._lock.locked():
+            return  # it has written nothing so far
         if self._log is not None:
             self._log.close()
         self.__init__()  # type: ignore[misc]  # the lock may have been taken, too

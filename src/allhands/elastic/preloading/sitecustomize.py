@@ -159,7 +159,8 @@ def _become(
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
         os.close(fd)
-    os.environ.update(environment)
+    for name, value in environment.items():
+        os.environ[name] = value
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         # Not by the other name: a module may have put anything there.
         stream = _opened(fd, name, getattr(sys, f"__{name}__"))
