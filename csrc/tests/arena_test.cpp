@@ -291,6 +291,26 @@ void test_a_rank_that_left_is_named() {
   });
 }
 
+// It comes and leaves while this rank looks whether it is gone.
+void test_a_rank_that_came_before_it_left_is_not_blamed() {
+  const std::shared_ptr<SharedMemory> memory =
+      SharedMemory::create(Layout(2).total_bytes());
+  Arena::prepare(*memory, 2, Tuning::for_ranks(2));
+  bool has_come = false;
+  const HasDeparted comes_and_leaves = [&](int) {
+    const Layout layout(2);
+    const Line& ours = layout.control(memory->data(), 0).lines[1];
+    Line& theirs = layout.control(memory->data(), 1).lines[1];
+    theirs.descriptor = ours.descriptor;
+    theirs.clock = 3;  // as far as the first operation goes
+    has_come = true;
+    return true;
+  };
+  Arena mine(memory, membership(0, 2), {0, 1}, {}, comes_and_leaves);
+  barrier(mine, soon());
+  CHECK(has_come);
+}
+
 void test_interrupt_ends_the_wait_and_breaks_the_group() {
   run_arenas(2, [&](Arena& arena) {
     Limits limits = soon();
@@ -338,6 +358,7 @@ int main() {
   test_premul_sum_takes_each_ranks_factor();
   test_timeout_names_who_is_missing_on_every_rank();
   test_a_rank_that_left_is_named();
+  test_a_rank_that_came_before_it_left_is_not_blamed();
   test_interrupt_ends_the_wait_and_breaks_the_group();
   test_peers_of_an_interrupted_rank_are_not_interrupted();
 }

@@ -513,6 +513,22 @@ void test_a_peer_that_left_is_named() {
   });
 }
 
+// It sends and leaves between the last look for messages and the look whether it is
+// gone.
+void test_what_a_peer_sent_right_before_it_left_arrives() {
+  Loopback group(2);
+  ProgressEngine mine(group.transport(0), membership(0, 2), tuning);
+  ProgressEngine theirs(group.transport(1), membership(1, 2), tuning);
+  std::vector<float> data = {1, 2}, got(2);
+  const TransferPtr received = mine.post_recv(buffer_of(got), 1, 0, soon().deadline);
+  group.before_next_look([&] {
+    send(theirs, data, 0);
+    theirs.leave(Error(ErrorKind::Backend, "bye"));
+  });
+  wait(mine, received, soon());
+  CHECK(got == data);
+}
+
 // Nobody receives: the sender is held once the ring is full, and nothing is lost.
 void test_unmatched_sends_are_bounded() {
   std::atomic<int> num_sent = -1;
@@ -701,6 +717,7 @@ int main() {
   }
   kind = &kinds[0];
   test_ways_of_large_messages();
+  test_what_a_peer_sent_right_before_it_left_arrives();
   test_who_waits_awake_takes_a_seat();
   test_collectives_and_messages_at_once(3);
   test_work_tells_everybody();

@@ -141,6 +141,8 @@ class Loopback {
     return std::make_unique<Here>(*this, static_cast<std::size_t>(rank));
   }
   LoopbackRank& rank(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  // Runs before a rank looks the next time whether another one is here.
+  void before_next_look(std::function<void()> event) { event_ = std::move(event); }
 
  private:
   class Here final : public Transport {
@@ -168,6 +170,7 @@ class Loopback {
     }
     void wake_self() override { self_.tell(); }
     Presence presence(int peer) const override {
+      if (all_.event_) std::exchange(all_.event_, {})();
       return all_.ranks_[static_cast<std::size_t>(peer)].presence;
     }
     bool is_alive(int) const override { return true; }
@@ -193,6 +196,7 @@ class Loopback {
 
   std::vector<LoopbackRank> ranks_;
   std::vector<LoopbackQueue> queues_;  // [from][to]
+  std::function<void()> event_;
 };
 
 }  // namespace allhands::testing

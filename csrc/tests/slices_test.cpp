@@ -2,11 +2,16 @@
 #include "allhands/transport/shm/slices.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "allhands/host/process.hpp"
+#include "allhands/host/tuning.hpp"
 #include "allhands/transport/link.hpp"
+#include "allhands/transport/shm/shm_single_copy.hpp"
+#include "allhands/transport/shm/slicing.hpp"
 #include "check.hpp"
 
 using namespace allhands;
@@ -135,6 +140,35 @@ void test_a_sender_that_is_dying_is_not_waited_for_long() {
   CHECK(both.receiver.is_sender_busy());
 }
 
+// The receiver's array is its owner's again only then.
+void test_a_receiver_has_ended_once_the_slice_in_hand_is_put_back() {
+  Slices::Control control;
+  auto* const memory = reinterpret_cast<std::byte*>(&control);
+  const Tuning tuning = Tuning::for_ranks(2);
+  const ProcessIdentity self = this_process();
+  ShmReceiver receiver(self, tuning);
+  receiver.open(Slices(memory));
+  std::vector<float> data(1'000'000);
+  const Buffer buffer = {data.data(), DType::Float32, data.size(), {}, 0};
+  receiver.begin(1, buffer, 1);
+  Slices sender(memory);
+  CHECK(sender.take_last(1, Slicing(buffer.num_bytes(), tuning).count()));
+  std::atomic<bool> ends = false, is_put_back = false;
+  std::thread other([&] {
+    while (!ends) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    is_put_back = true;
+    sender.put_back(1, true);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  ends = true;
+  receiver.end();
+  // It waits for a second at most.
+  CHECK(is_put_back ||
+        std::chrono::steady_clock::now() - start >= std::chrono::seconds(1));
+  other.join();
+}
+
 }  // namespace
 
 int main() {
@@ -146,4 +180,5 @@ int main() {
   test_withdrawals_are_counted();
   test_a_sender_that_lives_is_waited_for();
   test_a_sender_that_is_dying_is_not_waited_for_long();
+  test_a_receiver_has_ended_once_the_slice_in_hand_is_put_back();
 }

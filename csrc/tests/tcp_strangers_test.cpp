@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allhands/net/address.hpp"
@@ -112,6 +113,43 @@ void test_another_secret_is_refused() {
   CHECK(handshake.state() == Handshake::State::Failed);
   CHECK(handshake.problem().find("the same secret") != std::string::npos);
   check_works(ranks);
+}
+
+// Passes on what either side of `near` and `far` sends, until one closes; spoils the
+// last byte of the second message from `far`.
+void relay(const Fd& near, const Fd& far) {
+  char bytes[4096];
+  for (int num_answers = 0;;) {
+    pollfd entries[] = {{near.get(), POLLIN, 0}, {far.get(), POLLIN, 0}};
+    CHECK(poll(entries, 2, -1) > 0);
+    const bool is_answer = entries[1].revents != 0;
+    const ssize_t count = recv(is_answer ? far.get() : near.get(), bytes, 4096, 0);
+    if (count <= 0) return;
+    if (is_answer && ++num_answers == 2) bytes[count - 1] ^= 1;
+    write_all(is_answer ? near.get() : far.get(), bytes,
+              static_cast<std::size_t>(count));
+  }
+}
+
+// Who says that all is well and does not prove that it knows the secret.
+void test_an_answer_without_a_proof_is_refused() {
+  TcpRanks ranks(2);
+  const auto transport = ranks.join(0);
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  std::thread between(
+      [near = Fd(ends[1]), far = connect_to_port(ranks.port(0))] { relay(near, far); });
+  {
+    const ProcessIdentity self = ranks.members(0).process(0);
+    Handshake handshake = Handshake::dial(
+        UnforkedFd(Fd(ends[0])), {kSecret}, name_of("127.0.0.1:1", 1, 1),
+        name_of(self.endpoints, self.pid, self.start));
+    advance(handshake);
+    CHECK(handshake.state() == Handshake::State::Failed);
+    CHECK(handshake.problem().find("does not know the job's secret") !=
+          std::string::npos);
+  }
+  between.join();
 }
 
 // An attempt to reach rank 0 by a process of the job, up to the answer. The process
@@ -308,6 +346,7 @@ int main() {
   test_strangers_are_shown_out();
   test_silent_strangers_keep_nobody_out();
   test_another_secret_is_refused();
+  test_an_answer_without_a_proof_is_refused();
   test_senseless_frames_end_their_connection_only();
   test_who_cannot_be_reached_is_gone();
   test_a_successor_is_no_peer();
