@@ -87,9 +87,9 @@ ONE = """
 """
 
 
-def reasons(size, source, *never):
+def reasons(size, source, *never, hosts=None):
     """Those of the ranks that give up; `never` do not end by themselves."""
-    with Processes(size, WAITING + source) as job:
+    with Processes(size, WAITING + source, hosts=hosts) as job:
         for rank in set(range(size)) - set(never):
             job.ranks[rank].wait(LIMIT)
         for rank in never:
@@ -118,6 +118,13 @@ def test_who_waits_with_another_is_told_the_same():
     assert len(found) == 3
     assert len(set(found)) == 1
     assert re.fullmatch(r"; why: rank 2 is in its own code \(line \d+\)", found[0])
+
+
+def test_so_is_who_waits_with_it_on_another_host():
+    found = reasons(4, ONE.format(3, "stay", "gives_up"), 3, hosts=[0, 0, 1, 1])
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert re.fullmatch(r"; why: rank 3 is in its own code \(line \d+\)", found[0])
 
 
 def test_for_whom_the_awaited_one_waits_in_turn():

@@ -4,6 +4,8 @@ import os
 import re
 import socket
 
+import pytest
+
 from harness.launcher import environment, launch, program
 from harness.ports import reserved_port
 
@@ -90,3 +92,48 @@ def test_a_rank_that_found_the_store_and_ended_well_is_named(tmp_path):
     done = launch("--nproc-per-node=2", path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"needs rank 1 \(pid \d+\), which came and died", done.stdout)
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_rank_that_ended_well_before_it_came_is_named(tmp_path, ended):
+    path = program(
+        tmp_path,
+        f"""
+        import os, sys
+        if os.environ["RANK"] == "{ended}":
+            sys.exit(0)
+        import allhands as dist
+        try:
+            dist.init_process_group()  # for 30 minutes
+        except (dist.RankFailedError, dist.DistStoreError) as error:
+            print(error, flush=True)
+        """,
+    )
+    done = launch("--nproc-per-node=3", path)
+    assert done.returncode == 0, done.stderr
+    told = rf"needs rank {ended} \(pid \d+\), which ended with exit code 0 before it"
+    assert len(re.findall(told, done.stdout)) == 2, done.stdout
+
+
+def test_ranks_that_are_left_may_meet_under_other_numbers(tmp_path):
+    path = program(
+        tmp_path,
+        """
+        import os, sys, time
+        rank = int(os.environ["RANK"])
+        if rank == 0:
+            sys.exit(0)
+        import allhands as dist
+        store, *_ = next(dist.rendezvous("env://"))
+        store.wait(["ended/3/0"])  # the launcher has seen it
+        os.environ.update(RANK=str(rank - 1), WORLD_SIZE="2")
+        if rank == 1:
+            time.sleep(1)  # so that the other one waits, and looks around
+        dist.init_process_group()
+        dist.barrier()
+        print("met", dist.get_rank(), flush=True)
+        """,
+    )
+    done = launch("--nproc-per-node=3", path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[rank1] met 0", "[rank2] met 1"]

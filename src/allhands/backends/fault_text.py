@@ -24,6 +24,13 @@ _AROUND = (
 )
 """What is no `Call`; most of them Python carries out, with some of the others."""
 _ON_STORES = tuple(f"{STORE}{request}" for request in REQUESTS)
+_COUNT_AS = {
+    **{"isend": "send", "irecv": "recv", "sendrecv": "send"},
+    **{"monitored_barrier": "barrier", "batch_isend_irecv": "send"},
+    "all_gather_into_tensor": "all_gather_single",
+    "reduce_scatter_tensor": "reduce_scatter_single",
+}
+"""Other functions of the package, and the operation as which each of them counts."""
 _KEYS = ("rank", "op", "group", "nth", "attempt", "after", "do")
 _DEEDS = ("kill", "stop", "raise", "drop-link")
 _BY_THE_CALLER = ("delay", "raise")
@@ -144,7 +151,9 @@ def _op(text: str) -> str:
     known = (*OPERATIONS, *_AROUND, *_ON_STORES)
     if text in known:
         return text
-    near = difflib.get_close_matches(text, known, 1)
+    counts_as = _COUNT_AS.get(text, f"{STORE}{text}")
+    is_known = counts_as in known
+    near = [counts_as] if is_known else difflib.get_close_matches(text, known, 1)
     meant = f", perhaps {near[0]}" if near else f", only {', '.join(known)}"
     raise ValueError(f"there is no op {text!r}{meant}")
 

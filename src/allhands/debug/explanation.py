@@ -28,11 +28,20 @@ from allhands.elastic.records import HALTED
 from allhands.errors import CollectiveTimeoutError
 from allhands.rendezvous.identity import Identity, is_alive, process_identity
 
-__all__ = ["explanation", "explanation_of", "is_worth_asking", "teller_of"]
+__all__ = [
+    "explanation",
+    "explanation_of",
+    "is_of_a_collective",
+    "is_worth_asking",
+    "teller_of",
+]
 
 _WAITED = re.compile(r"timed out: waited (\d+(?:\.\d+)?) s")
-_TELLER = re.compile(
-    r" on group '([^']*)'(?: \([^)]*\))?:.*?\brank (\d+) (?:\(this process\)|reports)"
+_COLLECTIVE = re.compile(r" #\d+ on group ")
+_GROUP = re.compile(r" on group '([^']*)'(?: \([^)]*\))?:")
+_TELLERS = (
+    re.compile(r"\brank (\d+) reports\b"),
+    re.compile(r"\brank (\d+) \(this process\)"),
 )
 _LEAST_WAIT = 1.0  # seconds; a rank that waits for less looks again and again
 _MOST = 8  # the most ranks to ask; of those further along a row, reasons are passed on
@@ -59,13 +68,20 @@ def is_worth_asking(error: CollectiveTimeoutError) -> bool:
     return told is not None and float(told[1]) >= _LEAST_WAIT
 
 
+def is_of_a_collective(error: CollectiveTimeoutError) -> bool:
+    """Return whether the wait was one of a collective, so that its group is broken."""
+    return _COLLECTIVE.search(str(error)) is not None
+
+
 def teller_of(error: CollectiveTimeoutError) -> tuple[str, int]:
     """Return the group in which a rank gave up, and the group rank that did.
 
     The text of `error` has both; the rank is -1 if it does not.
     """
-    told = _TELLER.search(str(error))
-    return (told[1], int(told[2])) if told else ("", -1)
+    text = str(error)
+    group = _GROUP.search(text)
+    told = next((found for each in _TELLERS if (found := each.search(text))), None)
+    return (group[1], int(told[1])) if group and told else ("", -1)
 
 
 def explanation(
@@ -160,14 +176,19 @@ def _passed_on(
     return "; ".join([*links, *parts])
 
 
-def explanation_of(teller: Identity, group: str, size: int) -> str:
+def explanation_of(
+    teller: Identity, group: str, size: int, given_up: GivenUp | None
+) -> str:
     """Return the reason that the rank which gave up has found; empty if none in time.
 
     Args:
         teller: the process of that rank.
         group: the group in which it gave up.
         size: the number of ranks that may look at once.
+        given_up: what ranks of other hosts tell; None if all are on one host.
     """
+    if teller.host != process_identity().host:
+        return "" if given_up is None else given_up.reason(group, 2 * _LIMIT)
     allowance = Allowance(2 * _LIMIT)
     longest = time.monotonic() + 2 * _LIMIT + _LONGER
     while _is_here(teller) and answers(teller.pid):

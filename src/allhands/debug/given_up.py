@@ -4,6 +4,10 @@ A rank can ask only ranks of its own host what they do (see `asking`). Ranks tha
 for each other give up at about the same time. So a rank that gives up writes its record
 to the world's store, and looks there for those of the ranks on other hosts for which it
 waits. The keys are `gave_up/<rank>`.
+
+A collective that takes too long breaks its group. The rank that gave up first writes
+the reason that it has found, under `why/<group>`, for ranks of other hosts that waited
+with it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from allhands.debug.dumps import Dump
@@ -60,6 +65,22 @@ class GivenUp:
         _within(limit, look)
         return dict(found)
 
+    def tell_reason(self, group: str, why: str) -> None:
+        """Write why the ranks of a group that is broken now waited; "" if unknown."""
+        _within(0.0, lambda: self._store.set(_reason_key(group), why))
+
+    def reason(self, group: str, limit: float) -> str:
+        """Return what `tell_reason` has written; empty if nothing within `limit`."""
+        found = list[bytes]()
+
+        def await_it() -> None:
+            key, longest = _reason_key(group), timedelta(seconds=limit)
+            told = self._store._get_within(key, longest)  # one request, which waits
+            found.extend([] if told is None else [told])
+
+        _within(limit, await_it)
+        return found[0].decode(errors="replace") if found else ""
+
     def _look(self, rank: int) -> Dump | None:
         if not self._store.check([_key(rank)]):
             return None
@@ -72,6 +93,10 @@ class GivenUp:
 
 def _key(rank: int) -> str:
     return f"gave_up/{rank}"
+
+
+def _reason_key(group: str) -> str:
+    return f"why/{group}"
 
 
 def _within(limit: float, act: Callable[[], object]) -> None:

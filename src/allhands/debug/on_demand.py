@@ -41,6 +41,7 @@ def faults(text: str) -> Iterator[Faults]:
     try:
         if world.default is not None:
             world.fault_point.check()
+            world.fault_point.tell_of_strangers(world.default.size())
         yield asked
     finally:
         world.fault_point.ask_no_more_for(asked, world.groups.values())

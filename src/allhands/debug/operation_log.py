@@ -86,4 +86,5 @@ def _begin() -> None:
 def _text(operation: OperationRecord) -> str:
     number = f" #{operation.sequence}" if operation.sequence else ""
     array = f", {operation.count} x {operation.dtype}" if operation.dtype else ""
-    return f"{operation.op}{number} on group {operation.group!r}{array}"
+    where = f" on group {operation.group!r}" if operation.group else ""
+    return f"{operation.op}{number}{where}{array}"

@@ -26,6 +26,7 @@ from allhands.debug.dumps import Dump
 from allhands.debug.explanation import (
     explanation,
     explanation_of,
+    is_of_a_collective,
     is_worth_asking,
     teller_of,
 )
@@ -84,13 +85,14 @@ class _Reporter:
         if not is_worth_asking(error):
             return
         processes = roster.identities
+        given_up = _given_up(world, processes)
         if teller != group.rank():
             process = processes[group.global_rank(teller)]
-            _add_reason(error, explanation_of(process, name, group.size()))
+            why = explanation_of(process, name, group.size(), given_up)
+            _add_reason(error, why)
             return
         told = told_now(world, "failure", error, most=1)
         self._gave_up = time.monotonic(), told["error"]
-        given_up = _given_up(world, processes)
         if given_up is not None:
             given_up.tell(told)
         self._show(told)  # ranks that waited with it await the reason
@@ -106,6 +108,8 @@ class _Reporter:
         told["error"]["why"] = why
         _add_reason(error, why)
         self._show(told)  # they need not ask again
+        if given_up is not None and is_of_a_collective(error):
+            given_up.tell_reason(name, why)
 
     def _show(self, told: dict[str, Any]) -> None:
         """Put the record of this rank, which gives up, where others look for it."""

@@ -30,6 +30,8 @@ from allhands.elastic.record_collection import Look
 from allhands.elastic.report import headline, report, report_from_elsewhere, some
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.worker_group import WorkerGroup
+from allhands.store import Store
+from allhands.store.endings import Endings, part_of_attempt
 
 __all__ = ["Agent", "Outcome"]
 
@@ -63,6 +65,7 @@ class Agent:
         explain: Callable[[str], str] | None = None,
         error_file: str = "",
         look: Look | None = None,
+        store: Store | None = None,
     ) -> None:
         """Make one.
 
@@ -74,10 +77,12 @@ class Agent:
                 asked where the job has one node.
             error_file: where to write what ended the job, if a rank of this node did.
             look: tells more of ranks that leave no record though they run.
+            store: the ranks' store, if requests to it wait for no network; the ranks
+                learn there which of them have ended well.
         """
         self._job, self._signals = job, signals
         self._nodes, self._explain = nodes, explain
-        self._error_file, self._look = error_file, look
+        self._error_file, self._look, self._store = error_file, look, store
         self._screens = open_screens()
 
     def run(self) -> Outcome:
@@ -100,6 +105,7 @@ class Agent:
                     before_exec,
                     self._nodes,
                     self._look,
+                    self._endings(attempt),
                 )
                 group.run(self._signals)
                 if self._nodes is not None:
@@ -125,6 +131,12 @@ class Agent:
         """Write what a job's end was, below all that the ranks wrote; wait for that."""
         self._say(lines)
         self._await_console()
+
+    def _endings(self, attempt: int) -> Endings | None:
+        if self._store is None:
+            return None
+        part = part_of_attempt(self._store, str(attempt))
+        return Endings(part, self._job.place.world_size)
 
     def _record_lines(self, group: WorkerGroup) -> list[str]:
         problem, path = group.record_problem, group.record_path

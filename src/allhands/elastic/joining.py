@@ -43,6 +43,8 @@ class Joined(NamedTuple):
     ended it."""
     nodes: Nodes | None
     """The launchers, where the job has several nodes."""
+    store: Store | None = None
+    """That store, if this launcher serves it to the only node."""
     relay: settings.Relay | None = None
     """Through which this node's ranks use the store, where another node serves it."""
 
@@ -66,7 +68,7 @@ def alone(
     with _kept_free(address, master_port) as kept, taken_signals(ending) as signals:
         run_id = run_id or uuid.uuid4().hex
         place = Place.alone(num_workers)
-        yield Joined(place, run_id, store.port, kept, signals, None)
+        yield Joined(place, run_id, store.port, kept, signals, None, store)
 
 
 @contextmanager

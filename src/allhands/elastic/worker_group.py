@@ -40,6 +40,7 @@ from allhands.elastic.report import report
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
+from allhands.store.endings import Endings
 
 __all__ = ["WorkerGroup"]
 
@@ -66,6 +67,7 @@ class WorkerGroup:
         before_exec: Callable[[], None] | None = None,
         nodes: Nodes | None = None,
         look: Look | None = None,
+        endings: Endings | None = None,
     ) -> None:
         self.workers: list[Worker] = []
         self.failures: list[Failure] = []
@@ -78,7 +80,7 @@ class WorkerGroup:
         """The signal to the launcher that ended the attempt, if one did."""
         self._job, self._attempt = job, attempt
         self._screens, self._before_exec = screens, before_exec
-        self._nodes = nodes
+        self._nodes, self._endings = nodes, endings
         self._preloaded: Preloaded | None = None
         self._is_loading = False
         self._deadline: float | None = None
@@ -290,7 +292,11 @@ class WorkerGroup:
             return
         self._close_pidfd(worker)
         self._drain(worker)
-        if worker.exit_code == 0 or worker.rank in self.stopped:
+        if worker.rank in self.stopped:
+            return
+        if worker.exit_code == 0:
+            if self._endings is not None and self._running:
+                self._endings.note(worker.rank, worker.pid)
             return
         failure = self._failure(worker)
         self.failures.append(failure)

@@ -17,6 +17,8 @@ from allhands.backends.faults import STORE, Faults
 from allhands.backends.hooks import HookedCommunicator, Hooks, PreHookArgs
 from allhands.groups.host_links import HostLinks
 from allhands.groups.process_group import ProcessGroup
+from allhands.rendezvous.log import LogLevel, say
+from allhands.rendezvous.ranges import in_ranges
 from allhands.store import hook
 
 __all__ = ["FaultPoint"]
@@ -129,6 +131,18 @@ class FaultPoint:
                     "a fault with do=drop-link cuts connections between hosts, and "
                     "this world's backend has none that this package could cut"
                 )
+
+    def tell_of_strangers(self, size: int) -> None:
+        """Say which faults are meant for ranks that a world of `size` ranks lacks.
+
+        Rank 0 says so. A world that lost ranks may lack them rightly.
+        """
+        asked = (fault.rank for faults in self._asked for fault in faults.all)
+        strangers = {rank for rank in asked if rank is not None and rank >= size}
+        if self.rank == 0 and strangers:
+            text = f"faults are asked for on ranks {in_ranges(sorted(strangers))}, "
+            text += f"but this world has {size} ranks, from 0 on"
+            say(LogLevel.WARNING, "faults", self.rank, text)
 
     def _set(self, asked: tuple[Faults, ...], groups: Iterable[ProcessGroup]) -> None:
         self._asked = asked

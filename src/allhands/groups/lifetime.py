@@ -209,7 +209,8 @@ def _enter(
             **options,
         )
         took = time.monotonic() - start
-        text = f"joined a world of {size} ranks after {took:.2f} s, store {found!r}"
+        ranks = f"{size} rank{'s' * (size != 1)}"
+        text = f"joined a world of {ranks} after {took:.2f} s, store {found!r}"
         say(LogLevel.INFO, "meeting", rank, text)
     finally:
         presence.leave(found)

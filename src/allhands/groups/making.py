@@ -94,6 +94,7 @@ def make_world(
             parent=parent,
         )
         world.fault_point.check()
+        world.fault_point.tell_of_strangers(size)
     except BaseException:
         world.destroy()
         raise

@@ -87,7 +87,13 @@ class Launch:
             error_file = os.environ.get(ERROR_FILE, "")
             job = self._job(joined, dumps)
             agent = Agent(
-                job, joined.signals, joined.nodes, _verdict, error_file, with_seen
+                job,
+                joined.signals,
+                joined.nodes,
+                _verdict,
+                error_file,
+                with_seen,
+                joined.store,
             )
             outcome = agent.run()
             agent.tell(outcome.lines if tells_end else ())

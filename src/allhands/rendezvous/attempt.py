@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from allhands import settings
-from allhands.store import PrefixStore, Store
+from allhands.store import Store
+from allhands.store.endings import part_of_attempt
 
 __all__ = ["part_of_this_attempt"]
 
@@ -21,4 +22,4 @@ def part_of_this_attempt(store: Store) -> Store:
     if not is_on_one_node and settings.store.get() is None:
         return store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
-    return PrefixStore(f"attempt_{attempt}", store)
+    return part_of_attempt(store, attempt)

@@ -14,6 +14,7 @@ from allhands.rendezvous import presence
 from allhands.rendezvous.identity import Introduction, is_alive
 from allhands.rendezvous.ranges import in_ranges
 from allhands.store import PrefixStore, Store
+from allhands.store.endings import Endings
 from allhands.store.found import Found
 
 __all__ = ["Attendance"]
@@ -116,6 +117,16 @@ class Attendance:
             if said is not None and has_ended and self._introduction(rank) == said:
                 pid = said.identity.pid
         return None if self.store.check([f"{_READ}{rank}"]) else pid
+
+    def who_ended_well(self, endings: Endings) -> list[int]:
+        """Return the ranks that ended well before they came.
+
+        Args:
+            endings: what the launcher notes of the ranks of this world.
+        """
+        ended = endings.ranks()
+        found = self._survey() if ended else b""
+        return [rank for rank in ended if found[rank] != Found.SOME_VALUE]
 
     def take_out(self, rank: int) -> None:
         """Remove the traces of `rank`, which died."""

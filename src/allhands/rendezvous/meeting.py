@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 
+from allhands import settings
 from allhands.errors import DistError, DistNetworkError, DistStoreError, RankFailedError
 from allhands.rendezvous.attendance import Attendance
 from allhands.rendezvous.host_copy import HostCopy
@@ -13,6 +14,7 @@ from allhands.rendezvous.outcome import Outcome
 from allhands.rendezvous.roster import Roster, decomposed
 from allhands.rendezvous.waiting import Waiting
 from allhands.store import PrefixStore, Store
+from allhands.store.endings import Endings
 from allhands.store.limits import poll
 
 __all__ = ["ANSWER", "OUTCOME", "SLICE_S", "HostLeft", "Meeting"]
@@ -78,6 +80,7 @@ class Meeting:
             self._slice_s(),
             attendance.is_first_to_tell,
         )
+        self._endings = self._endings_of_the_job()
         self._store = attendance.store
         self._copy = HostCopy(self._store)
         attendance.come(
@@ -155,6 +158,33 @@ class Meeting:
             if process.host == process_identity().host and is_alive(process):
                 return
         self._need(0, self._attendance.dead_process(0))
+        if self._rank_0 is None:
+            self._need_one_that_ended(0)
+
+    def _endings_of_the_job(self) -> Endings | None:
+        """Return what the launcher notes of this world's ranks, if it is the first.
+
+        In a later one, processes may have other numbers.
+        """
+        if self._found is None or self._world != 1 or settings.store.get() is None:
+            return None
+        return Endings(self._found, self._size)
+
+    def _need_one_that_ended(self, rank: int) -> None:
+        """Refuse to wait for a rank that the launcher has seen end, if it has.
+
+        Raises:
+            RankFailedError: the rank ended with exit code 0 before it came.
+        """
+        pid = None if self._endings is None else self._endings.pid_of(rank)
+        if pid is None:
+            return
+        error = RankFailedError(
+            f"{self._subject} needs rank {rank} (pid {pid}), which ended with exit "
+            f"code 0 before it came"
+        )
+        error.ranks = [rank]
+        raise error
 
     def _need(self, rank: int, dead_pid: int | None) -> None:
         """Refuse to wait for a rank that has died.

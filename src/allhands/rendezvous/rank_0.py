@@ -68,6 +68,9 @@ class MeetingOfRank0(Meeting):
         """See `_need`."""
         for rank, pid in self._attendance.who_died().items():
             self._need(rank, pid)
+        if self._endings is not None:
+            for rank in self._attendance.who_ended_well(self._endings):
+                self._need_one_that_ended(rank)
 
     def _look_at_readers(self) -> None:
         """See `_need`; later waits name only the ranks that lag."""

@@ -32,6 +32,9 @@ class HashStore(TableStore):
     def __init__(self) -> None:
         self._table = StoreTable()
 
+    def __repr__(self) -> str:
+        return "HashStore()"
+
     def clone(self) -> HashStore:
         """Return another object on the same data, with its own timeout."""
         other = HashStore()

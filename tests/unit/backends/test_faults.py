@@ -65,6 +65,16 @@ def test_what_a_text_asks_for():
         ("do=kill,nth=-4", "nth= is no number"),
         ("do=kill,rank=one", "rank=one is no number"),
         ("do=kill,rank=²", "rank=² is no number"),
+        ("do=kill,op=isend", "there is no op 'isend', perhaps send;"),
+        (
+            "do=kill,op=monitored_barrier",
+            "there is no op 'monitored_barrier', perhaps barrier;",
+        ),
+        (
+            "do=kill,op=reduce_scatter_tensor",
+            "there is no op 'reduce_scatter_tensor', perhaps reduce_scatter_single;",
+        ),
+        ("do=kill,op=get", "there is no op 'get', perhaps store.get;"),
         ("do=kill,op=allreduce", "there is no op 'allreduce', perhaps all_reduce"),
         ("do=kill,op=xyz", "there is no op 'xyz', only all_reduce, reduce, reduce_s"),
     ],

@@ -64,3 +64,24 @@ def test_nobody_waits_for_a_store_that_does_not_answer():
     assert ranks.of([0], 0.1) == {}
     assert not answers.is_set()
     answers.set()
+
+
+def test_a_reason_that_is_told_is_read_in_one_request():
+    store = dist.HashStore()
+    ranks = GivenUp(store)
+    reader = threading.Thread(target=lambda: found.append(ranks.reason("a", 60)))
+    found = []
+    reader.start()
+    ranks.tell_reason("a", "why: rank 3 sleeps")
+    reader.join()
+    assert found == ["why: rank 3 sleeps"]
+    assert ranks.reason("a", 60) == found[0]
+    assert ranks.reason("b", 0.05) == ""
+
+
+def test_nobody_waits_for_a_reason_where_the_store_is_lost():
+    answers = threading.Event()
+    ranks = GivenUp(Silent(answers))
+    ranks.tell_reason("a", "why: ...")
+    assert ranks.reason("a", 0.1) == ""
+    answers.set()

@@ -208,6 +208,19 @@ def test_the_setting_holds_for_each_world_and_counts_on(monkeypatch):
     run_ranks(1, body)
 
 
+def test_a_rank_that_the_world_lacks_is_told(capsys):
+    def body(rank):
+        with dist.debug.faults("rank=1,do=delay:1us;rank=2,do=kill;rank=7,do=stop"):
+            dist.barrier()
+
+    run_ranks(2, body)
+    [line] = [each for each in capsys.readouterr().err.splitlines() if "asked" in each]
+    assert line == (
+        "allhands: [rank0] faults: faults are asked for on ranks [2, 7], but this "
+        "world has 2 ranks, from 0 on"
+    )
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_has_no_faults_of_its_parent(monkeypatch):
     """Nor their counts, nor a lock that another thread had."""
