@@ -9,7 +9,7 @@ other, and no signal ends the others. With `--stop` it sends SIGSTOP instead, to
 that wait for 3 s at most: the others raise after 3.0 to 3.5 s, and the error names the
 stopped rank and no other, its last call, and where that was. Where a rank waits for it
 through another one, which cannot tell what it waits for itself, the error's `ranks` may
-have that one (see IN_TEXT), and its text also the stopped one. A store does not know
+have that one (in messages), and its text also the stopped one. A store does not know
 who is to set a value, so nobody is stopped there.
 """
 
@@ -142,10 +142,6 @@ OPERATIONS = {
 WITHOUT_SIZE = ("barrier", "new_group")
 MESSAGES = ("send/recv in a ring", "isend/irecv of all")
 """A message fails alone. So who waits for a rank that was told is told of both."""
-IN_TEXT = (*MESSAGES, "new_group")
-"""Whose errors may name another rank than the stopped one. A message names its peer,
-which may wait in a message of its own. A new group's ranks cannot tell each other what
-they wait for while one of them waits for the memory that the stopped rank has made."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +234,7 @@ def judge(rank: Rank, victim: int, at: float, code: int | None) -> tuple[float, 
     if rank.is_to_be_stopped:
         took = end - max(begin, at)
         wrong = wrong_with_stop(text, victim, took, rank.slack)
-        is_told = rank.operation in IN_TEXT
+        is_told = is_message  # it names its peer, which may wait in a message, too
     else:
         took = end - at
         wrong = [f"took {took:.2f} s"] if took > LIMIT_S + rank.slack else []

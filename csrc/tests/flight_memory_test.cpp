@@ -199,6 +199,21 @@ void test_departures_are_told() {
   CHECK(FlightMemory::has_departed(getpid(), kMost + 1));
 }
 
+void test_beginnings_are_told() {
+  const auto memory = FlightMemory::create();
+  const auto count = [](std::uint64_t key, int rank) {
+    return FlightMemory::num_collectives(getpid(), key, rank);
+  };
+  CHECK(count(7, 1) == 0);
+  {
+    Group group(memory);
+    CHECK(count(7, 1) == 0);
+    group.run(3);
+    CHECK(count(7, 1) == 3 && count(7, 0) == 0 && count(8, 1) == 0);
+  }
+  CHECK(count(7, 1) == 0);  // it is nobody's now
+}
+
 // Whatever a file of that name holds.
 void test_departures_of_a_broken_file_are_none() {
   const std::string name = "allhands.flight." + std::to_string(getpid());
@@ -207,6 +222,7 @@ void test_departures_of_a_broken_file_are_none() {
   const std::vector<std::uint32_t> words(512, ~0U);
   CHECK(write(file.get(), words.data(), 2048) == 2048);
   CHECK(!FlightMemory::has_departed(getpid(), ~0ULL));
+  CHECK(FlightMemory::num_collectives(getpid(), ~0ULL, -1) == 0);
 }
 
 void test_a_forked_child_notes_no_departures() {
@@ -224,6 +240,7 @@ void test_a_forked_child_notes_no_departures() {
 
 int main() {
   test_departures_are_told();
+  test_beginnings_are_told();
   test_departures_of_a_broken_file_are_none();
   test_a_forked_child_notes_no_departures();
   test_others_see_what_a_group_does();

@@ -377,3 +377,54 @@ def test_who_made_the_shared_memory_and_does_not_answer():
     assert ranks == [0]
     assert f"for rank 0 (pid {pid}), which made the group's shared memory" in text
     assert "; why: rank 0: stopped by SIGSTOP, and not continued" in text
+
+
+def test_who_waits_for_a_groups_memory_is_not_to_blame():
+    source = """
+        group = dist.new_group([0, 1, 2], timeout=timedelta(seconds=3))
+        dist.barrier()
+
+        def segments():
+            return open("/proc/self/maps").read().count("/memfd:allhands-")
+
+        def await_file(name):
+            while not os.path.exists(f"{folder}/{name}"):
+                time.sleep(0.01)
+
+        def await_stop(pid):
+            while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0.01)
+
+        def barrier(**limit):
+            try:
+                dist.barrier(group=group, **limit)
+            except dist.CollectiveTimeoutError as error:
+                give((str(error), error.ranks))
+
+        before = segments()
+        if rank == 1:
+            await_file("pid")
+            await_stop(int(open(f"{folder}/pid").read()))
+            barrier(timeout=timedelta(seconds=8))  # it is there when rank 2 gives up
+        else:
+            if rank == 2:
+                await_file("made")
+            thread = threading.Thread(target=barrier)
+            thread.start()
+            while segments() == before:
+                time.sleep(0.01)
+            if rank == 0:
+                open(f"{folder}/made", "w").close()
+                await_file("got")
+                open(f"{folder}/draft", "w").write(str(os.getpid()))
+                os.rename(f"{folder}/draft", f"{folder}/pid")
+                os.kill(os.getpid(), signal.SIGSTOP)
+            open(f"{folder}/got", "w").close()
+            thread.join()
+    """
+    with Processes(3, source) as job:
+        for rank in (1, 2):
+            job.ranks[rank].wait(LIMIT)
+        job.ranks[0].kill()
+        _, *found = job.join(codes=[-signal.SIGKILL, 0, 0])
+    assert [ranks for _, ranks in found] == [[0], [0]], found

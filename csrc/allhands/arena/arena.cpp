@@ -41,13 +41,14 @@ Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
 
 Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,
              std::vector<int> ranks, const LateNotice& late_notice,
-             HasDeparted has_departed)
+             HasDeparted has_departed, HasBegun has_begun)
     : memory_(std::move(memory)),
       group_(std::move(group)),
       ranks_(std::move(ranks)),
       rank_(place_of(group_.rank, ranks_)),
       late_notice_(late_notice),
       has_departed_(std::move(has_departed)),
+      has_begun_(std::move(has_begun)),
       layout_(static_cast<int>(ranks_.size())),
       probe_(make_probe()),
       limits_{Deadline::after(Deadline::Duration::zero())} {

@@ -50,6 +50,10 @@
 
 namespace allhands {
 
+// Whether a rank of this host has begun the group's operation number `sequence`, as far
+// as that is told outside the group's shared memory. Takes some 100 us.
+using HasBegun = std::function<bool(int rank, std::uint64_t sequence)>;
+
 // Thrown out of an operation that another thread is to go on with, before all ranks
 // have entered it. The peers do not notice.
 struct Suspended {
@@ -67,9 +71,14 @@ class Arena {
   Arena(std::shared_ptr<SharedMemory> memory, Membership group,
         const LateNotice& late_notice = {});
   // Serves only `ranks`: ranks of the group, in the order of their local ranks. This
-  // rank is among them. `has_departed` tells which local ranks left without an Arena.
+  // rank is among them. `has_departed` tells which local ranks left without an Arena,
+  // `has_begun` which of those without one have begun an operation and wait for it.
   Arena(std::shared_ptr<SharedMemory> memory, Membership group, std::vector<int> ranks,
-        const LateNotice& late_notice, HasDeparted has_departed = {});
+        const LateNotice& late_notice, HasDeparted has_departed = {},
+        HasBegun has_begun = {});
+
+  // Tells the others that this rank hands the segment out.
+  void tell_maker() const;
 
   int rank() const { return rank_; }
   int size() const { return layout_.size(); }
@@ -252,6 +261,8 @@ class Arena {
   std::vector<int> missing(std::uint32_t clock) const;
   void tell_awaited(int rank, const Signal& theirs, std::uint32_t clock);
   bool is_held_up(int rank) const;
+  bool awaits_memory(int rank) const;
+  int stopped_maker() const;
   std::vector<int> without_held_up(const std::vector<int>& ranks) const;
   std::string describe_wait(Deadline::Duration waited,
                             const std::vector<int>& absent) const;
@@ -264,6 +275,7 @@ class Arena {
   const int rank_;
   LateNotice late_notice_;
   HasDeparted has_departed_;
+  HasBegun has_begun_;
   std::function<std::optional<Error>()> elsewhere_;  // may be none
   Layout layout_;
   Tuning tuning_;

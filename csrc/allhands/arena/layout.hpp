@@ -111,6 +111,8 @@ struct alignas(64) Header {
   Tuning tuning;  // of the rank that made the segment; all ranks have the same
   SharedFailure failure;
   Moves moves;  // see Placement
+  // One more than the rank that hands the segment out; 0: unknown.
+  std::atomic<std::int32_t> maker;
 };
 
 // Where things are, for an arena of `size` ranks.

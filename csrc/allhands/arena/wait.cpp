@@ -99,7 +99,9 @@ void Arena::throw_timeout(std::uint32_t clock) {
   const std::vector<int> absent = missing(clock);
   if (absent.empty()) return;
   const Deadline::Duration waited = limits_.deadline.elapsed();
-  const bool have_all_come = line(absent.front()).has_reached(clock);
+  bool have_all_come = true;
+  for (int peer = 0; peer < size(); ++peer)
+    have_all_come = have_all_come && line(peer).has_reached(clock);
   if (have_all_come && waited < limits_.deadline.limit() + kPassing) return;
   fail_and_throw(ErrorKind::Timeout, "timed out: " + describe_wait(waited, absent),
                  absent);

@@ -132,6 +132,26 @@ bool FlightMemory::has_departed(int pid, std::uint64_t key) {
          std::ranges::find(keys, key) != keys.end();
 }
 
+std::uint64_t FlightMemory::num_collectives(int pid, std::uint64_t key, int rank) {
+  const Fd file = open_file_of(pid);
+  std::uint32_t num_rows = 0;
+  constexpr auto kNumAt = offsetof(FlightHeader, num_rows);
+  if (!file.is_open() ||
+      pread(file.get(), &num_rows, sizeof(num_rows), kNumAt) != sizeof(num_rows))
+    return 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(num_rows, kMostRows); ++i) {
+    FlightLines lines;
+    const auto at = static_cast<off_t>(kRowsAt + i * sizeof(lines));
+    if (pread(file.get(), static_cast<void*>(&lines), sizeof(lines), at) !=
+        sizeof(lines))
+      return 0;
+    const bool is_used = lines.generation.load(std::memory_order_relaxed) % 2 == 1;
+    if (is_used && lines.key == key && lines.rank == static_cast<std::uint32_t>(rank))
+      return lines.heads[0].last.load(std::memory_order_relaxed);
+  }
+  return 0;
+}
+
 FlightLines* FlightMemory::take_lines() {
   const std::lock_guard lock(mutex_);
   if (!fd_.is_open() || !is_owner()) return nullptr;

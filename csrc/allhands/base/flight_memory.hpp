@@ -98,6 +98,9 @@ class FlightMemory {
   void note_departure(std::uint64_t key);
   // Whether process `pid` has noted that. False also if its file cannot be read now.
   static bool has_departed(int pid, std::uint64_t key);
+  // The number of collectives that process `pid` has begun as `rank` of the group with
+  // this key; see FlightLines. 0 also if its file cannot be read now.
+  static std::uint64_t num_collectives(int pid, std::uint64_t key, int rank);
 
   // Returns lines that no group has, all zero except for the generation. Null: all are
   // used.

@@ -34,9 +34,7 @@ Communicator::Communicator(Membership membership, const Token& token,
       reach_others_(std::move(reach_others)),
       late_notice_(late_notice),
       flight_memory_(std::move(flight_memory)),
-      // By this key watchers recognise ranks of the same group.
-      recorder_(record_length, flight_memory_, membership_,
-                key_of(derived_token(token, "flight record"))),
+      recorder_(record_length, flight_memory_, membership_, record_key()),
       queue_(membership_.name, this, turns_,
              [this](const OperationQueue::Entry& entry, const Limits* waiter) {
                run_queued(entry, waiter);

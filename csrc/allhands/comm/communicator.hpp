@@ -183,7 +183,9 @@ class Communicator {
   Error late_maker(int maker, const Deadline& deadline) const;
   void adopt(Segment segment);
   std::uint64_t departure_key(int rank) const;
+  std::uint64_t record_key() const;
   HasDeparted told_departures() const;
+  HasBegun told_beginnings() const;
   void join_those_who_wait();
   void check_peer(const char* op, int peer) const;
   [[noreturn]] void throw_out_of_reach() const;

@@ -55,6 +55,8 @@ Segment Communicator::local_segment(const Limits& limits) const {
   const std::size_t arena_bytes = Layout(num_local).total_bytes();
   const auto prepare = [&](SharedMemory& memory) {
     Arena::prepare(memory, num_local, make_tuning_());
+    // Before others get it: this rank may be stopped at any time.
+    Layout(num_local).header(memory.data()).maker = local_.rank + 1;
   };
   try {
     return open_segment(arena_bytes + ShmTransport::memory_bytes(num_local), prepare,
@@ -90,7 +92,8 @@ std::unique_ptr<Transport> Communicator::make_transport(const Segment& segment) 
 
 void Communicator::adopt(Segment segment) {
   arena_ = std::make_unique<Arena>(segment.memory, membership_, hosts_.local_ranks(),
-                                   late_notice_, told_departures());
+                                   late_notice_, told_departures(), told_beginnings());
+  if (segment.server) arena_->tell_maker();  // it may have adopted an orphan
   engine_ = std::make_unique<ProgressEngine>(
       make_transport(segment), membership_, arena_->tuning(),
       ServedGroup{this, [this] { return failure(); },
@@ -232,6 +235,19 @@ std::uint64_t Communicator::departure_key(int rank) const {
 HasDeparted Communicator::told_departures() const {
   return [this](int rank) {
     return FlightMemory::has_departed(local_.process(rank).pid, departure_key(rank));
+  };
+}
+
+// By this key watchers recognise ranks of the same group.
+std::uint64_t Communicator::record_key() const {
+  return key_of(derived_token(token_, "flight record"));
+}
+
+HasBegun Communicator::told_beginnings() const {
+  return [this](int rank, std::uint64_t sequence) {
+    const int theirs = hosts_.local_ranks()[static_cast<std::size_t>(rank)];
+    return FlightMemory::num_collectives(local_.process(rank).pid, record_key(),
+                                         theirs) >= sequence;
   };
 }
 

@@ -32,8 +32,10 @@ std::vector<std::pair<int, std::string>> PeerWatch::endings() const {
 std::optional<Error> PeerWatch::abortion(int peer) const {
   if (transport_.presence(peer) != Presence::Aborted) return std::nullopt;
   const std::string who = "group '" + members_.name + "': ";
-  if (const std::optional<Error> told = failure())
-    return told->retold(who + told->what());
+  if (const std::optional<Error> told = failure()) {
+    const std::string text = told->what();
+    return told->retold(text.starts_with(who) ? text : who + text);
+  }
   if (const std::optional<Error> reason = transport_.abort_reason(peer))
     return reason->retold(
         told_kind(reason->kind()),

@@ -88,6 +88,11 @@ bool is_alive(const ProcessIdentity& process) {
 
 bool has_readable_memory(int pid) { return error_of_reading(pid) == EFAULT; }
 
+bool is_stopped(const ProcessIdentity& process) {
+  const char state = read_stat(process.pid).state;
+  return state == 'T' || state == 't';
+}
+
 int num_cpus() { return num_cpus({{.host = {}, .pid = 0}}); }
 
 cpu_set_t cpus_of(const std::vector<ProcessIdentity>& processes) {

@@ -27,6 +27,8 @@ ProcessIdentity this_process();
 // a process of this host. A rank that is a thread of this process lives as long as
 // that.
 bool is_alive(const ProcessIdentity& process);
+// Whether a signal or a debugger has stopped the process.
+bool is_stopped(const ProcessIdentity& process);
 
 // Whether there is a process of this number, with memory that this one may read. One
 // system call, where is_alive() takes three and a text that the kernel writes.
