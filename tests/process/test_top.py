@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
+import textwrap
 import time
 import uuid
 
@@ -295,3 +296,31 @@ def test_who_has_seen_enough_may_go(tmp_path):
             finally:
                 os.close(writing)
             assert told == (0, None, "")
+
+
+def test_a_second_sigterm_does_not_disturb_its_end():
+    source = """
+        import os, signal
+        from allhands.debug.top import command
+
+        plain = signal.signal
+
+        def end(*_):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def restore(number, handler):
+            if handler is signal.SIG_DFL:
+                end()
+            return plain(number, handler)
+
+        command.job_of, command.signal.signal = end, restore
+        raise SystemExit(command.main(["--once"]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

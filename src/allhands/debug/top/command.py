@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from types import FrameType
 
 from rich.console import Console
 from rich.text import Text
@@ -37,7 +38,7 @@ def main(args: Sequence[str] | None = None) -> int:
         )
         return 2
     # Handled like Ctrl-C: the terminal is restored.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         _run(Watch(job_of(given.job)), given, is_live)
     except ValueError as error:
@@ -55,6 +56,12 @@ def main(args: Sequence[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
     return 0
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End the command, once: timeout(1), for instance, sends each signal twice."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _run(watch: Watch, given: argparse.Namespace, is_live: bool) -> None:
