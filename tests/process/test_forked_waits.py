@@ -46,7 +46,11 @@ FORKING = """
 """
 
 
-@pytest.mark.parametrize("count", [4, 2_000_000])  # at once, and in many pieces
+@pytest.mark.parametrize(
+    ("count", "hosts"),
+    [(4, None), (2_000_000, None), (2_000_000, ["one", "two"])],
+    ids=["at once", "in pieces", "between hosts"],
+)
 @pytest.mark.parametrize(
     ("leave", "left"),
     [('raise SystemExit("forked")', "SystemExit"), ("return", "dist.DistBackendError")],
@@ -59,10 +63,10 @@ FORKING = """
         ("dist.broadcast(x, 1)", "dist.broadcast(x, 1)", 2),
     ],
 )
-def test_the_parent_goes_on(wait, meet, result, leave, left, count):
+def test_the_parent_goes_on(wait, meet, result, leave, left, count, hosts):
     changes = {"WAIT": wait, "MEET": meet, "LEAVE": leave, "LEFT": left}
     source = FORKING.replace("COUNT", str(count))
     for word, text in changes.items():
         source = source.replace(word, text)
-    with Processes(2, source) as ranks:
+    with Processes(2, source, hosts=hosts) as ranks:
         assert ranks.join()[0] == ([7.0], [result])
