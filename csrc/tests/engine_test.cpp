@@ -393,7 +393,7 @@ void test_probes_see_and_leave() {
         CHECK(probe->came_bytes == count * sizeof(float));
       }
       CHECK(!other->work.is_completed());
-      engine.give_up(other, Error(ErrorKind::Timeout, "enough"));
+      engine.give_up({&other, 1}, Error(ErrorKind::Timeout, "enough"));
       std::vector<float> in(count);
       recv(engine, in, 0, 4);
       CHECK(are_values(3, in));
@@ -564,7 +564,7 @@ void test_a_large_send_that_is_given_up_does_not_arrive_in_part() {
         send(engine, ready, 1, kRounds + i);
         recv(engine, ready, 1, kRounds + i);
         std::this_thread::sleep_for(std::chrono::microseconds(10 * i));  // any moment
-        engine.give_up(sent, Error(ErrorKind::Timeout, "enough"));
+        engine.give_up({&sent, 1}, Error(ErrorKind::Timeout, "enough"));
         data.assign(kCount, 2);
       } else {
         recv(engine, ready, 0, kRounds + i);
@@ -600,7 +600,7 @@ void test_a_large_recv_that_is_given_up_leaves_its_array_alone() {
         engine.drive(receive);
         send(engine, ready, 0, kRounds + i);
         std::this_thread::sleep_for(std::chrono::microseconds(5 * i));  // any moment
-        engine.give_up(receive, Error(ErrorKind::Timeout, "enough"));
+        engine.give_up({&receive, 1}, Error(ErrorKind::Timeout, "enough"));
         data.assign(kCount, 3);
         if (receive->work.error() != nullptr && receive->source == kAnySource)
           recv(engine, data, 0, i);  // given up before it was matched
@@ -664,6 +664,43 @@ void test_who_waits_awake_takes_a_seat() {
   tuning = Tuning::for_ranks(2);
 }
 
+// A collective posts many, which have no numbers of their own: those that arrive are
+// the first ones.
+void test_what_is_given_up_together_arrives_up_to_some_message() {
+  constexpr std::size_t kMessages = 150, kCount = 16'000;
+  for (int round = 0; round < 3; ++round)
+    run_engines(2, [&](ProgressEngine& engine, int rank) {
+      const Tag tag = {round, Context::Collectives};
+      std::vector<std::vector<float>> data;
+      std::vector<Buffer> buffers;
+      for (std::size_t i = 0; i < kMessages; ++i)
+        data.push_back(rank == 0 ? values(static_cast<int>(i), kCount)
+                                 : std::vector<float>(kCount, -1));
+      for (auto& each : data) buffers.push_back(buffer_of(each));
+      const Error why(ErrorKind::Timeout, "enough");
+      std::vector<float> go_on = {0};
+      if (rank == 0) {
+        const auto sends = engine.post_sends(buffers, 1, tag, soon().deadline);
+        wait(engine, sends[kMessages / 10], soon());
+        engine.give_up(sends, why);
+        for (auto& each : data) std::ranges::fill(each, -2.0f);
+        return send(engine, go_on, 1);
+      }
+      std::vector<TransferPtr> receives;
+      for (const Buffer& each : buffers)
+        receives.push_back(engine.post_recv(each, 0, tag, soon().deadline));
+      recv(engine, go_on, 0);
+      std::size_t num_here = 0;
+      while (num_here < kMessages && receives[num_here]->work.is_completed() &&
+             receives[num_here]->work.outcome() == nullptr)
+        ++num_here;
+      engine.give_up(receives, why);
+      for (std::size_t i = 0; i < kMessages; ++i)
+        CHECK(i < num_here ? are_values(static_cast<int>(i), data[i])
+                           : receives[i]->work.outcome() != nullptr);
+    });
+}
+
 void test_messages() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
@@ -682,6 +719,7 @@ void test_messages() {
   test_a_large_send_that_is_given_up_does_not_arrive_in_part();
   test_a_large_recv_that_is_given_up_leaves_its_array_alone();
   test_large_messages_wait_for_each_other();
+  test_what_is_given_up_together_arrives_up_to_some_message();
 }
 
 void test_on_every_transport() {

@@ -74,7 +74,7 @@ void exchange(ProgressEngine& engine, int rank, int round) {
     engine.send(buffer(out), right, round % 5, limits);
     engine.wait(received, limits, ProgressEngine::AtEnd::GiveUp);
   } catch (const Error& error) {
-    engine.give_up(received, error);
+    engine.give_up({&received, 1}, error);
     throw;
   }
 }

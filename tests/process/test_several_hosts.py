@@ -1,5 +1,7 @@
 """Groups whose ranks take themselves to be on several hosts, connected by TCP."""
 
+import signal
+
 import pytest
 
 from harness import unlike_hosts
@@ -116,6 +118,27 @@ def test_who_dies_is_named_on_every_rank(victim):
     with Processes(4, source, hosts="0011") as processes:
         given = processes.join(codes=[-9 if rank == victim else 0 for rank in range(4)])
     assert given == [None if rank == victim else [victim] for rank in range(4)]
+
+
+def test_errors_tell_of_the_operation_and_not_of_its_parts():
+    source = """
+        given = np.ones(16 << 20, np.float32)
+        dist.all_reduce(given)
+        say("ready")
+        try:
+            while True:
+                dist.all_reduce(given)
+        except dist.RankFailedError as error:
+            give(str(error))
+        """
+    with Processes(4, source, hosts="0011") as processes:
+        for rank in range(4):
+            assert processes.read(rank) == "ready"
+        processes.ranks[3].kill()
+        *told, _ = processes.join(codes=[0, 0, 0, -signal.SIGKILL])
+    for text in told:
+        assert text.startswith("all_reduce(float32, count 16777216, SUM) #"), text
+        assert not [part for part in ("reduce_scatter", "all_gather") if part in text]
 
 
 def test_errors_say_which_ranks_of_the_world_a_group_has():

@@ -82,16 +82,22 @@ bool Arena::begin(std::uint64_t sequence, const Descriptor& descriptor,
   may_suspend_ = may_suspend;
   if (is_suspended_) return false;
   sequence_ = sequence;
+  called_ = descriptor;
+  begin_part(descriptor, limits);
+  control(rank()).entered.store(
+      sequence << 8 | static_cast<std::uint64_t>(descriptor.op),
+      std::memory_order_relaxed);
+  return true;
+}
+
+void Arena::begin_part(const Descriptor& descriptor, const Limits& limits) {
+  limits_ = limits;
   descriptor_ = descriptor;
   parity_ ^= 1;
   if (has_failed()) throw_failure();
   first_chunk_ = next_chunk_;
   next_chunk_ = first_chunk_ + 1;
   line(rank()).descriptor = descriptor;
-  control(rank()).entered.store(
-      sequence << 8 | static_cast<std::uint64_t>(descriptor.op),
-      std::memory_order_relaxed);
-  return true;
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t i) const {

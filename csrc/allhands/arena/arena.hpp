@@ -98,6 +98,9 @@ class Arena {
   // before that except what `enter` stages.
   bool begin(std::uint64_t sequence, const Descriptor& descriptor, const Limits& limits,
              bool may_suspend = false);
+  // Begins a part of this operation, with a descriptor of its own. Errors tell of the
+  // operation.
+  void begin_part(const Descriptor& descriptor, const Limits& limits);
   // Where `rank` stages the operation's i-th chunk, chunk_bytes() at most.
   std::byte* slot(int rank, std::uint64_t i) const;
   // The same for an operation that stages `bytes` per rank in total. If they fit, they
@@ -288,7 +291,8 @@ class Arena {
   std::optional<bool> can_read_peers_;
   bool can_write_peers_ = true;
   std::uint64_t sequence_ = 0;
-  Descriptor descriptor_;
+  Descriptor called_;       // of the operation
+  Descriptor descriptor_;   // of its current part
   std::size_t parity_ = 0;  // parity of the number of operations run here
   std::uint32_t clock_ = 0;
   std::uint32_t entered_at_ = 0;  // the clock of the meeting that began the operation

@@ -201,8 +201,8 @@ std::string Arena::describe_self() const {
 }
 
 std::string Arena::describe_call() const {
-  return allhands::describe(descriptor_) + " #" + std::to_string(sequence_) +
-         " on group " + group_.quoted();
+  return allhands::describe(called_) + " #" + std::to_string(sequence_) + " on group " +
+         group_.quoted();
 }
 
 // "waited 5 s (limit 30 s); missing [3]", and what they did last.

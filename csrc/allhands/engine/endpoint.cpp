@@ -1,6 +1,7 @@
 #include "allhands/engine/endpoint.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -328,7 +329,9 @@ void Endpoint::withdraw(const TransferPtr& transfer, const Error& error, Ended& 
 }
 
 void Endpoint::end_all(const Error& reason, Ended& ended) {
-  for (const TransferPtr& transfer : pending()) {
+  // The last one first: what is before it may go on meanwhile.
+  const std::vector<TransferPtr> all = pending();
+  for (const TransferPtr& transfer : std::views::reverse(all)) {
     const std::string text = describe(*transfer, members_) + ": " + reason.what();
     try {
       withdraw(transfer, reason.retold(text), ended);

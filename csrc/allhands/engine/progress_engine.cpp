@@ -1,11 +1,13 @@
 #include "allhands/engine/progress_engine.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "allhands/base/counted.hpp"
+#include "allhands/base/rank_text.hpp"
 #include "allhands/base/thread_mark.hpp"
 #include "allhands/engine/transfer_text.hpp"
 #include "allhands/host/wait_awake.hpp"
@@ -262,7 +264,9 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
       continue;
     }
     if (at_end == AtEnd::GoOn) return transfer->work.wait(limits);
-    tell_and_give_up(transfer, error_at(end, *transfer, limits));
+    const Error why = ended_error(end, *transfer, limits.deadline.limit(), members_);
+    if (at_end == AtEnd::Leave) throw why;
+    tell_and_give_up(transfer, why);
     break;
   }
   // It has ended, or another thread is about to complete it.
@@ -276,7 +280,7 @@ WaitEnd ProgressEngine::look_at_limits(const Wait& wait, const TransferPtr& tran
   try {
     return wait.look();
   } catch (const Error& interruption) {
-    if (at_end == AtEnd::GoOn || process_.is_forked()) throw;
+    if (at_end != AtEnd::GiveUp || process_.is_forked()) throw;
     tell_and_give_up(transfer, interruption);
     transfer->work.wait({Deadline::never()});
     throw;  // it has succeeded; the caller's language has its exception all the same
@@ -285,20 +289,10 @@ WaitEnd ProgressEngine::look_at_limits(const Wait& wait, const TransferPtr& tran
 
 // For a caller that gets the error. Earlier messages may be lost, too.
 void ProgressEngine::tell_and_give_up(const TransferPtr& transfer, const Error& error) {
-  give_up(transfer, error);
+  give_up({&transfer, 1}, error);
   if (!transfer->is_send) return;
   const std::lock_guard lock(mutex_);
   is_told_[static_cast<std::size_t>(transfer->peer)] = true;
-}
-
-// The error of a wait that is given up.
-Error ProgressEngine::error_at(WaitEnd end, const Transfer& transfer,
-                               const Limits& limits) const {
-  if (end == WaitEnd::Stopped)
-    return Error(ErrorKind::Backend, describe(transfer, members_) + ": rank " +
-                                         std::to_string(members_.rank) +
-                                         " closed the group");
-  return timeout_error(transfer, limits.deadline.limit(), members_);
 }
 
 bool ProgressEngine::has_record_from(int peer) const {
@@ -337,7 +331,7 @@ void ProgressEngine::drive(const TransferPtr& transfer) {
     thread_.drive(transfer);
   } catch (const Error& error) {
     const Error why(error.kind(), describe(*transfer, members_) + ": " + error.what());
-    give_up(transfer, why);
+    give_up({&transfer, 1}, why);
     throw why;
   }
 }
@@ -351,7 +345,8 @@ void ProgressEngine::turn() {
     if (!lookout_.is_slice_over()) return;
     look_around();
     for (const TransferPtr& transfer : thread_.expired())
-      give_up(transfer, timeout_error(*transfer, transfer->deadline.limit(), members_));
+      give_up({&transfer, 1},
+              timeout_error(*transfer, transfer->deadline.limit(), members_));
   } catch (const std::exception&) {
     break_off(std::current_exception());
   }
@@ -364,7 +359,8 @@ void ProgressEngine::look_around() {
       for (TransferPtr& transfer : endpoint_.pending())
         lost_.push_back(std::move(transfer));
     }
-    // Ranks that wait for this one hear why.
+    // Ranks that wait for this one hear why: those of this host by what it notes first.
+    group_.fail(abortion->retold(to_pass_on(abortion->what())));
     return leave(*abortion, Presence::Aborted);
   }
   const std::vector<int> gone = gone_counterparts();
@@ -408,8 +404,14 @@ void ProgressEngine::fail_with(const std::vector<int>& gone) {
   });
 }
 
-void ProgressEngine::give_up(const TransferPtr& transfer, const Error& error) {
-  step([&](Ended& ended) { endpoint_.withdraw(transfer, error, ended); });
+void ProgressEngine::give_up(std::span<const TransferPtr> transfers,
+                             const Error& error) {
+  if (process_.is_forked()) return;  // they are the parent's
+  step([&](Ended& ended) {
+    // The last one first: what is before it may go on meanwhile.
+    for (const TransferPtr& each : std::views::reverse(transfers))
+      endpoint_.withdraw(each, error, ended);
+  });
 }
 
 void ProgressEngine::flush(const Limits& limits) {

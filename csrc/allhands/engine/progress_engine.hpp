@@ -49,7 +49,9 @@ struct ServedGroup {
 // Moves the messages of one rank of a group.
 class ProgressEngine {
  public:
-  enum class AtEnd { GiveUp, GoOn };
+  // What a wait that ends first does with its transfer: gives it up, leaves it to the
+  // engine and waits for its end, or leaves it to the caller.
+  enum class AtEnd { GiveUp, GoOn, Leave };
 
   ProgressEngine(std::unique_ptr<Transport> transport, const Membership& members,
                  const Tuning& tuning, ServedGroup group = {},
@@ -84,14 +86,16 @@ class ProgressEngine {
   void check_counterpart(const Transfer& to_itself);
 
   // Returns when the transfer has succeeded. Throws why it failed: Mismatch,
-  // RankFailed, Timeout or Interrupted. After the last two the transfer is given up.
+  // RankFailed, Timeout or Interrupted. What becomes of it after the last two, `at_end`
+  // says.
   void wait(const TransferPtr& transfer, const Limits& limits, AtEnd at_end);
   // Leaves the transfer to the engine's thread, if it has not ended yet. Throws Backend
   // if there is no thread; the transfer is given up then.
   void drive(const TransferPtr& transfer);
 
-  // Ends the transfer with `error`, if it has not ended yet.
-  void give_up(const TransferPtr& transfer, const Error& error);
+  // Ends those of the transfers with `error` that have not ended yet. They are in the
+  // order in which they were posted, and no peer gets one without those before it.
+  void give_up(std::span<const TransferPtr> transfers, const Error& error);
 
   // What broke the group or made a peer abort it, if something did. For code that waits
   // for something else.
@@ -125,7 +129,6 @@ class ProgressEngine {
 
   WaitEnd look_at_limits(const Wait& wait, const TransferPtr& transfer, AtEnd at_end);
   void tell_and_give_up(const TransferPtr& transfer, const Error& error);
-  Error error_at(WaitEnd end, const Transfer& transfer, const Limits& limits) const;
   bool has_record_from(int peer) const;
   bool wait_for_news(std::uint32_t seen, const Transfer& transfer);
   void sleep(std::uint32_t seen, const Transfer* transfer, Deadline::Duration limit);

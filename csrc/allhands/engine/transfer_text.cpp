@@ -42,6 +42,14 @@ Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
                missing);
 }
 
+Error ended_error(WaitEnd end, const Transfer& transfer, Deadline::Duration limit,
+                  const Membership& members) {
+  if (end != WaitEnd::Stopped) return timeout_error(transfer, limit, members);
+  return Error(ErrorKind::Backend, describe(transfer, members) + ": rank " +
+                                       std::to_string(members.rank) +
+                                       " closed the group");
+}
+
 std::string late_text(const Transfer& transfer, Deadline::Duration waited,
                       Deadline::Duration limit, const Membership& members) {
   return describe(transfer, members) + ": " + this_rank(members) + " has waited " +

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/wait.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/transfer.hpp"
 #include "allhands/host/membership.hpp"
@@ -16,7 +17,10 @@ std::string describe(const Transfer& transfer, const Membership& members);
 // "<transfer>: rank 0 (this process) waited 30 s for rank 1 (pid 4711)"
 Error timeout_error(const Transfer& transfer, Deadline::Duration limit,
                     const Membership& members);
-// The same, told to people during the wait.
+// Of a wait that was stopped, "<transfer>: rank 0 closed the group", or timed out.
+Error ended_error(WaitEnd end, const Transfer& transfer, Deadline::Duration limit,
+                  const Membership& members);
+// As timeout_error(), told to people during the wait.
 std::string late_text(const Transfer& transfer, Deadline::Duration waited,
                       Deadline::Duration limit, const Membership& members);
 // The peers `gone` died or left the group: one peer, or all others for a receive from

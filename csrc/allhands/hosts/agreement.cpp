@@ -145,8 +145,9 @@ class Agreement {
     // Ranks that have called different things cannot meet under their descriptors
     // again.
     const bool were_alike = own_word().is_different == 0;
-    arena_.begin(crossing_.sequence, were_alike ? descriptor_ : Descriptor{},
-                 hosts_.is_leader() ? crossing_.limits : crossing_.patient_limits());
+    arena_.begin_part(
+        were_alike ? descriptor_ : Descriptor{},
+        hosts_.is_leader() ? crossing_.limits : crossing_.patient_limits());
     Bytes told = broadcast_bytes(arena_, mine, 0);
     if (told.empty()) throw nonsense_of(crossing_, hosts_.leader(hosts_.host()));
     return told;

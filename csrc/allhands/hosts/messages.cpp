@@ -10,10 +10,10 @@
 namespace allhands {
 
 Messages::~Messages() {
-  for (const TransferPtr& transfer : transfers_)
-    if (!transfer->work.is_completed())
-      crossing_.engine.give_up(
-          transfer, Error(ErrorKind::Backend, "the collective that it is of failed"));
+  std::erase_if(transfers_, [](const auto& each) { return each->work.is_completed(); });
+  if (transfers_.empty()) return;
+  crossing_.engine.give_up(
+      transfers_, Error(ErrorKind::Backend, "the collective that it is of failed"));
 }
 
 std::vector<Buffer> Messages::pieces_of(const Buffer& buffer) {
@@ -68,7 +68,7 @@ void Messages::wait() {
 
 void Messages::wait_for(const TransferPtr& transfer) {
   try {
-    crossing_.engine.wait(transfer, limits_, ProgressEngine::AtEnd::GiveUp);
+    crossing_.engine.wait(transfer, limits_, ProgressEngine::AtEnd::Leave);
   } catch (const Error& error) {
     rethrow(error);
   }

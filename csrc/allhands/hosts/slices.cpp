@@ -9,8 +9,7 @@ void run_within_host(const Crossing& crossing, const Operation& operation) {
   Arena& arena = crossing.arena;
   const Collective& collective = *operation.collective;
   // Other ranks of this host may still be exchanging with other hosts.
-  arena.begin(crossing.sequence, collective.descriptor(operation),
-              crossing.patient_limits());
+  arena.begin_part(collective.descriptor(operation), crossing.patient_limits());
   if (collective.is_reduction) arena.set_factor(operation.factor);
   collective.run(arena, Ways().add(Way::Slots), operation);
 }

@@ -116,7 +116,8 @@ int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
     const TransferPtr sent = core.post_send(sent_array.buffer(), to, send_tag, limits);
     core.engine().wait(sent, limits, ProgressEngine::AtEnd::GiveUp);
   } catch (const Error& error) {
-    core.engine().give_up(received, error);  // else it would write to a freed array
+    core.engine().give_up({&received, 1},
+                          error);  // else it would write to a freed array
     throw;
   }
   core.engine().wait(received, limits, ProgressEngine::AtEnd::GiveUp);

@@ -53,10 +53,12 @@ class Roster(NamedTuple):
         if not silent and self.port.native is not None:
             return self.port.native
         reason = self.port.problem or (
-            f"they met through a store of one host, or one launcher started all of "
-            f"them. On every rank, set {settings.host_id.name} to the name of its host "
-            f"and {settings.interfaces.name} to the name or network of an interface "
-            f"that leads to the other hosts"
+            "this rank does; their own errors say why they could not"
+            if self.port.native is not None
+            else "they met through a store of one host, or one launcher started all "
+            f"of them. On every rank, set {settings.host_id.name} to the name of its "
+            f"host and {settings.interfaces.name} to the name or network of an "
+            f"interface that leads to the other hosts"
         )
         raise DistNetworkError(
             f"a group of {len(members)} ranks on {num_hosts} hosts has some that do "

@@ -188,6 +188,15 @@ def test_an_interface_that_there_is_not_matters_only_where_ranks_are_elsewhere(
     assert "[0]: environment variable NCCL_SOCKET_IFNAME: no interface" in text
 
 
+def test_who_listens_is_not_told_what_only_others_could_not_do(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_INTERFACES", "lo")
+    port = open_port(2, HashStore())
+    members = [Identity("a", 1, 1, port.endpoints), Identity("b", 1, 1)]
+    with pytest.raises(DistNetworkError) as caught:
+        Roster(members, b"", port).port_for([0, 1])
+    assert "hosts, [1]: this rank does; their own errors say why" in str(caught.value)
+
+
 def test_who_could_not_know_of_other_hosts_learns_what_to_set():
     roster = Roster([Identity("a", 1, 1), Identity("b", 1, 1)], b"")
     with pytest.raises(
