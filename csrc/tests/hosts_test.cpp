@@ -251,6 +251,11 @@ void test_small_operations_have_the_bits_of_one_host() {
   check_same_bits({0, 1, 0}, DType::Int64, ReduceOp::PremulSum, {1, 9});
   check_same_bits({0, 1, 0}, DType::Int32, ReduceOp::Avg, {1, 9});
   check_same_bits({1, 0, 1, 0}, DType::UInt8, ReduceOp::BitXor, {1, 9});
+  // What a host tells just fits into one message, or just does not.
+  std::vector<std::size_t> counts = {std::size_t{16} << 10};
+  for (std::size_t count = 17200; count <= 17400; count += 8)
+    counts.insert(counts.end(), {count, count + 1});
+  check_same_bits({0, 1}, DType::UInt8, ReduceOp::BitXor, counts);
 }
 
 // Hosts of several ranks reduce what they have first: another order, which exact

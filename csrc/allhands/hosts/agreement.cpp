@@ -17,9 +17,9 @@
 namespace allhands {
 namespace {
 
-// The start of a leader's first message: what its host calls. It is followed by as much
-// of what the host's ranks tell as kInline allows. The rest follows at once, in a
-// message of its own.
+// The start of what a leader tells the others: what its host calls. What the host's
+// ranks tell follows. The first message has up to kMostFirst bytes of it all; the rest
+// goes at once, in a message of its own.
 struct Word {
   Descriptor descriptor;
   std::uint64_t bytes = 0;  // the bytes that the ranks tell
@@ -28,7 +28,8 @@ struct Word {
 };
 static_assert(std::is_trivially_copyable_v<Word>);
 
-constexpr std::size_t kInline = std::size_t{16} << 10;
+// An array of 16 KiB goes with the first message.
+constexpr std::size_t kMostFirst = std::size_t{17} << 10;
 
 class Agreement {
  public:
@@ -38,91 +39,92 @@ class Agreement {
         arena_(crossing.arena),
         descriptor_(descriptor),
         words_(static_cast<std::size_t>(hosts_.num_hosts())),
+        wholes_(words_.size()),
         by_host_(words_.size()) {}
 
   Contributions run(BytesView told) {
     meet_host(told);
     if (hosts_.is_leader()) exchange();
-    const Bytes verdict = tell_host();
-    Bytes rest(verdict.begin() + 1, verdict.end());
-    if (verdict.front() == kDifferent) throw_mismatch(rest);
-    return Contributions(crossing_, std::move(rest));
+    Bytes verdict = tell_host();
+    const std::byte kind = verdict.back();
+    verdict.pop_back();
+    if (kind == kDifferent) throw_mismatch(verdict);
+    return Contributions(crossing_, std::move(verdict));
   }
 
  private:
-  // The start of a verdict. It is followed by what all hosts have told, joined, or by
-  // what all ranks have called.
+  // The end of a verdict. What all hosts have told is before it, or what all ranks have
+  // called.
   static constexpr std::byte kAlike{0}, kDifferent{1};
 
   Word& own_word() { return words_[static_cast<std::size_t>(hosts_.host())]; }
-  Bytes& own_bytes() { return by_host_[static_cast<std::size_t>(hosts_.host())]; }
 
   void meet_host(BytesView told) {
     arena_.begin(crossing_.sequence, descriptor_, crossing_.limits);
+    own_.resize(sizeof(Word));
     try {
       const std::vector<Bytes> by_rank = gather_bytes(arena_, told, 0);
-      if (hosts_.is_leader()) own_bytes() = joined(by_rank);
+      append_list(own_, {by_rank.begin(), by_rank.end()});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Mismatch) throw;
       own_word().is_different = 1;
       for (int rank = 0; rank < arena_.size(); ++rank)
-        append(own_bytes(), &arena_.descriptor(rank), 1);
+        append(own_, &arena_.descriptor(rank), 1);
     }
   }
 
   void exchange() {
     Word& mine = own_word();
     mine.descriptor = descriptor_;
-    mine.bytes = own_bytes().size();
-    const std::size_t num_inline = std::min(own_bytes().size(), kInline);
-    Bytes first;
-    first.reserve(sizeof mine + num_inline);
-    append(first, &mine, 1);
-    append(first, own_bytes().data(), num_inline);
+    mine.bytes = own_.size() - sizeof mine;
+    std::memcpy(own_.data(), &mine, sizeof mine);
+    by_host_[static_cast<std::size_t>(hosts_.host())] =
+        BytesView(own_).subspan(sizeof mine);
 
-    std::vector<FirstMessage> received(words_.size());
+    firsts_ = std::vector<FirstMessage>(words_.size());
     Messages sends(crossing_), firsts(crossing_), rests(crossing_);
     for_other_hosts([&](int leader, std::size_t host) {
-      received[host].transfer = firsts.receive_up_to(received[host].room(), leader);
+      firsts_[host].transfer = firsts.receive_up_to(firsts_[host].room(), leader);
     });
+    const std::size_t num_first = std::min(own_.size(), kMostFirst);
     for_other_hosts([&](int leader, std::size_t) {
-      sends.send(bytes_at(first.data(), first.size()), leader);
-      if (own_bytes().size() > num_inline)
-        sends.send(rest_of(own_bytes(), num_inline), leader);
+      sends.send(bytes_at(own_.data(), num_first), leader);
+      if (own_.size() > num_first) sends.send(rest_of(own_, num_first), leader);
     });
     firsts.wait();
     for_other_hosts([&](int leader, std::size_t host) {
-      Bytes& bytes = by_host_[host];
-      const std::size_t num_there = take(received[host], leader, words_[host], bytes);
-      if (bytes.size() > num_there) rests.receive(rest_of(bytes, num_there), leader);
+      take_first(leader, host);
+      if (Bytes& whole = wholes_[host]; !whole.empty())
+        rests.receive(rest_of(whole, kMostFirst), leader);
     });
     rests.wait();
     sends.wait();
   }
 
   struct FirstMessage {
-    static constexpr std::size_t kMostBytes = sizeof(Word) + kInline;
-
-    Buffer room() const { return bytes_at(memory.get(), kMostBytes); }
+    Buffer room() const { return bytes_at(memory.get(), kMostFirst); }
 
     std::unique_ptr<std::byte[]> memory =
-        std::make_unique_for_overwrite<std::byte[]>(kMostBytes);
+        std::make_unique_for_overwrite<std::byte[]>(kMostFirst);
     TransferPtr transfer;
   };
 
-  // Reads a leader's first message. Returns how many of the bytes are in it.
-  std::size_t take(const FirstMessage& message, int leader, Word& word,
-                   Bytes& bytes) const {
-    const std::size_t length = message.transfer->buffer.count;
-    if (length < sizeof word) throw nonsense_of(crossing_, leader);
-    std::memcpy(&word, message.memory.get(), sizeof word);
-    const std::size_t num_inline = length - sizeof word;
-    if (word.bytes > kMostTold ||
-        num_inline != std::min<std::size_t>(word.bytes, kInline))
+  // Reads a leader's first message. If that is not all, makes room for the whole.
+  void take_first(int leader, std::size_t host) {
+    const FirstMessage& first = firsts_[host];
+    BytesView bytes(first.memory.get(), first.transfer->buffer.count);
+    Word& word = words_[host];
+    if (bytes.size() < sizeof word) throw nonsense_of(crossing_, leader);
+    std::memcpy(&word, bytes.data(), sizeof word);
+    const std::size_t length = sizeof word + word.bytes;
+    if (word.bytes > kMostTold || bytes.size() != std::min(length, kMostFirst))
       throw nonsense_of(crossing_, leader);
-    bytes.resize(word.bytes);
-    std::copy_n(message.memory.get() + sizeof word, num_inline, bytes.begin());
-    return num_inline;
+    if (length > kMostFirst) {
+      wholes_[host].resize(length);
+      std::ranges::copy(bytes, wholes_[host].begin());
+      bytes = wholes_[host];
+    }
+    by_host_[host] = bytes.subspan(sizeof word);
   }
 
   static Buffer rest_of(Bytes& bytes, std::size_t at) {
@@ -157,14 +159,15 @@ class Agreement {
     const bool are_alike = std::ranges::all_of(words_, [&](const Word& word) {
       return word.is_different == 0 && word.descriptor == descriptor_;
     });
-    Bytes verdict = {are_alike ? kAlike : kDifferent};
+    Bytes verdict;
     if (are_alike) {
-      const Bytes all = joined(by_host_);
-      append(verdict, all.data(), all.size());
+      verdict.reserve(bytes_of_list(by_host_) + 1);
+      append_list(verdict, by_host_);
     } else {
       const std::vector<Descriptor> all = called();
       append(verdict, all.data(), all.size());
     }
+    verdict.push_back(are_alike ? kAlike : kDifferent);
     return verdict;
   }
 
@@ -175,7 +178,7 @@ class Agreement {
       const auto host = static_cast<std::size_t>(hosts_.host_of(rank));
       const auto local = static_cast<std::size_t>(hosts_.local_rank_of(rank));
       all.push_back(words_[host].descriptor);
-      const Bytes& bytes = by_host_[host];
+      const BytesView bytes = by_host_[host];
       if (words_[host].is_different == 0) continue;
       if (bytes.size() / sizeof(Descriptor) <= local)
         throw nonsense_of(crossing_, hosts_.leader(hosts_.host_of(rank)));
@@ -199,8 +202,12 @@ class Agreement {
   const Hosts& hosts_;
   Arena& arena_;
   const Descriptor& descriptor_;
-  std::vector<Word> words_;     // by host; on the leaders
-  std::vector<Bytes> by_host_;  // by host: what its ranks tell
+  Bytes own_;  // the Word of this host, and what its ranks tell
+  // On the leaders, by host:
+  std::vector<Word> words_;
+  std::vector<FirstMessage> firsts_;
+  std::vector<Bytes> wholes_;       // what is like own_ of the others, if it is longer
+  std::vector<BytesView> by_host_;  // what its ranks tell, within these
 };
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace allhands {
 // What each rank has told.
 class Contributions {
  public:
-  // `all` is the joined list of what the hosts have told; each part is the joined list
-  // of what the host's ranks have told. Throws Backend if it is not.
+  // `all` is the list of what the hosts have told; each part is the list of what the
+  // host's ranks have told. Throws Backend if it is not.
   Contributions(const Crossing& crossing, Bytes all);
   Contributions(const Contributions&) = delete;
   Contributions& operator=(const Contributions&) = delete;

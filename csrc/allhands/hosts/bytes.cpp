@@ -5,16 +5,18 @@
 
 namespace allhands {
 
-Bytes joined(const std::vector<Bytes>& list) {
-  std::size_t total = 0;
-  for (const Bytes& part : list) total += sizeof(std::uint64_t) + part.size();
-  Bytes bytes;
-  bytes.reserve(total);
-  for (const Bytes& part : list) {
+void append_list(Bytes& bytes, const std::vector<BytesView>& list) {
+  bytes.reserve(bytes.size() + bytes_of_list(list));
+  for (const BytesView part : list) {
     const std::uint64_t length = part.size();
     append(bytes, &length, 1);
   }
-  for (const Bytes& part : list) append(bytes, part.data(), part.size());
+  for (const BytesView part : list) append(bytes, part.data(), part.size());
+}
+
+std::size_t bytes_of_list(const std::vector<BytesView>& list) {
+  std::size_t bytes = 0;
+  for (const BytesView part : list) bytes += sizeof(std::uint64_t) + part.size();
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// Bytes that ranks tell each other, and lists of bytes joined into one.
+// Bytes that ranks tell each other, and lists of bytes in one row.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,14 @@ void append(Bytes& bytes, const T* values, std::size_t count) {
   bytes.insert(bytes.end(), view.begin(), view.end());
 }
 
-// Joins a list into one: their lengths, then their bytes.
-Bytes joined(const std::vector<Bytes>& list);
+// Adds a list at the end of `bytes`: the lengths, then the bytes of each.
+void append_list(Bytes& bytes, const std::vector<BytesView>& list);
 
-// Splits joined bytes into parts, within the same memory. Returns none if `bytes` is
-// not a list of `length` parts.
+// How many bytes append_list() adds.
+std::size_t bytes_of_list(const std::vector<BytesView>& list);
+
+// Splits what append_list() has added, within the same memory. Returns none if `bytes`
+// is not a list of `length` parts.
 std::optional<std::vector<BytesView>> parts_of(BytesView bytes, std::size_t length);
 
 }  // namespace allhands

@@ -20,6 +20,10 @@ class ByteRounds {
 
   // Returns the bytes of ranks [first, last), if this rank is a reader.
   std::vector<Bytes> run(BytesView mine, int first, int last, bool is_reader) {
+    if (arena_.size() == 1) {
+      arena_.enter([] {});
+      return {Bytes(mine.begin(), mine.end())};
+    }
     const bool stages = arena_.rank() >= first && arena_.rank() < last;
     arena_.enter([&] {
       if (!stages) return;

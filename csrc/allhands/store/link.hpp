@@ -84,7 +84,7 @@ class Link {
   bool is_torch_ruled_out_ = false;
   Fd socket_;
   bool owes_reply_ = false;  // whether the server still has to reply to an old request
-  Message not_in_time_{static_cast<std::uint32_t>(Status::Cancelled)};
+  Message not_in_time_{static_cast<std::uint32_t>(Status::Cancelled), 0, {}};
   MessageWriter writer_;
   MessageReader reader_{/*is_trusted=*/true};
   // Not cleared: most connections only ever touch its first page.
