@@ -12,6 +12,7 @@ with it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import threading
 import time
@@ -27,6 +28,9 @@ __all__ = ["GivenUp"]
 
 _PAUSE = 0.02  # seconds between looks into the store
 _FRESH = 2 * 10**9  # nanoseconds; the clocks of hosts may differ by some of it
+_LONGEST_END = 2.0  # seconds by which requests under way hold up the process's end
+
+_running = set[threading.Thread]()
 
 
 class GivenUp:
@@ -103,9 +107,21 @@ def _within(limit: float, act: Callable[[], object]) -> None:
     """Let a thread do `act`; wait for it for up to `limit` seconds."""
 
     def run() -> None:
-        with suppress(RuntimeError):  # the store is gone: nobody learns anything
-            act()
+        _running.add(threading.current_thread())
+        try:
+            with suppress(RuntimeError):  # the store is gone: nobody learns anything
+                act()
+        finally:
+            _running.discard(threading.current_thread())
 
     thread = threading.Thread(target=run, daemon=True, name="allhands gave up")
     thread.start()
     thread.join(limit)
+
+
+@atexit.register
+def _await_running() -> None:
+    """Wait for requests under way: in one of them Python's end aborts the process."""
+    end = time.monotonic() + _LONGEST_END
+    for thread in list(_running):
+        thread.join(max(0.0, end - time.monotonic()))
