@@ -9,10 +9,22 @@ import pytest
 from allhands.debug import silent
 from harness.ranks import LIMIT
 
-_PROGRAM = pathlib.Path(__file__).parents[2] / "benchmarks" / "kills.py"
+_BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 _TELLS_LINES = pytest.mark.skipif(
     not silent._py_spy(), reason="without py-spy nobody sees where a stopped rank is"
 )
+
+
+def output_of(program, *options):
+    """What a benchmark prints, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, _BENCHMARKS / program, *options],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -32,35 +44,14 @@ _TELLS_LINES = pytest.mark.skipif(
 def test_survivors_name_the_rank_in_time(options, told):
     # However slow the machine is.
     given = ["--runs=1", "--ranks", "3", "--slack=8", *options]
-    done = subprocess.run(
-        [sys.executable, _PROGRAM, *given],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert told in done.stdout
+    assert told in output_of("kills.py", *given)
 
 
 def test_worlds_that_lose_a_rank_again_and_again_leave_nothing():
-    program = _PROGRAM.with_name("cycles.py")
-    done = subprocess.run(
-        [sys.executable, program, "--cycles=8", "--slack=30"],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].startswith("0 bad;")
+    output = output_of("cycles.py", "--cycles=8", "--slack=30")
+    assert output.splitlines()[-1].startswith("0 bad;")
 
 
 def test_jobs_that_are_well_are_not_blamed():
-    program = _PROGRAM.with_name("healthy.py")
-    done = subprocess.run(
-        [sys.executable, program, "--runs=3", "--may-be-slow"],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 bad of 3 jobs, in 24 verdicts" in done.stdout
+    output = output_of("healthy.py", "--runs=3", "--may-be-slow")
+    assert "0 bad of 3 jobs, in 24 verdicts" in output

@@ -1,10 +1,9 @@
 """Groups whose ranks take themselves to be on several hosts, connected by TCP."""
 
-import signal
-
 import pytest
 
 from harness import unlike_hosts
+from harness.killed_amid import last_rank_killed_amid
 from harness.ranks import Processes
 
 PLACEMENTS = ["01", "0011", "0101", "000012", "21012"]
@@ -121,21 +120,7 @@ def test_who_dies_is_named_on_every_rank(victim):
 
 
 def test_errors_tell_of_the_operation_and_not_of_its_parts():
-    source = """
-        given = np.ones(16 << 20, np.float32)
-        dist.all_reduce(given)
-        say("ready")
-        try:
-            while True:
-                dist.all_reduce(given)
-        except dist.RankFailedError as error:
-            give(str(error))
-        """
-    with Processes(4, source, hosts="0011") as processes:
-        for rank in range(4):
-            assert processes.read(rank) == "ready"
-        processes.ranks[3].kill()
-        *told, _ = processes.join(codes=[0, 0, 0, -signal.SIGKILL])
+    _, told = last_rank_killed_amid("0011", "give(str(error))")
     for text in told:
         assert text.startswith("all_reduce(float32, count 16777216, SUM) #"), text
         assert not [part for part in ("reduce_scatter", "all_gather") if part in text]

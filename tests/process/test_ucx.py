@@ -2,10 +2,8 @@
 
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -15,6 +13,7 @@ from allhands.rendezvous.port import open_port
 from allhands.rendezvous.ucx_choice import choose_ucx, ucx_version
 from allhands.store import HashStore
 from harness import unlike_hosts
+from harness.killed_amid import last_rank_killed_amid
 from harness.pace import patient
 from harness.ranks import Processes
 
@@ -122,31 +121,17 @@ def test_threads_and_forked_children_do_no_harm(ucx):
 @with_ucx
 @pytest.mark.parametrize("hosts", ["01", "0011"])
 def test_who_is_killed_during_a_transfer_is_named_within_a_second(ucx, hosts):
-    source = """
-        given = np.ones(16 << 20, np.float32)
-        dist.all_reduce(given)
-        say("ready")
-        try:
-            while True:
-                dist.all_reduce(given)
-        except dist.RankFailedError as error:
-            noticed = time.monotonic()
-            given[:] = 7  # nothing writes to it any more
-            time.sleep(0.1)
-            assert (given == 7).all()
-            give((noticed, error.ranks))
+    then = """
+        noticed = time.monotonic()
+        given[:] = 7  # nothing writes to it any more
+        time.sleep(0.1)
+        assert (given == 7).all()
+        give((noticed, error.ranks))
         """
-    victim = len(hosts) - 1
-    with Processes(len(hosts), source, hosts=hosts) as processes:
-        for rank in range(len(hosts)):
-            assert processes.read(rank) == "ready"
-        time.sleep(0.2)  # into the middle of it; any moment will do
-        killed = time.monotonic()
-        processes.ranks[victim].kill()
-        *given, _ = processes.join(codes=[0] * victim + [-signal.SIGKILL])
+    killed, given = last_rank_killed_amid(hosts, then)
     for noticed, ranks in given:
         assert noticed - killed < patient(1, killed)
-        assert ranks == [victim]
+        assert ranks == [len(hosts) - 1]
 
 
 @with_ucx

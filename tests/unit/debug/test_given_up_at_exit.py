@@ -3,20 +3,25 @@
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
+import colorsys
 from datetime import timedelta
+from time import sleep
 from allhands import TCPStore
 from allhands.debug import given_up
+
+class EndsSlowly:
+    def __del__(self, sleep=sleep):
+        sleep(1)  # Python is ending, and the request ends meanwhile
+
+colorsys.kept = EndsSlowly()  # until Python takes this module apart
 store = TCPStore("127.0.0.1", 0, 1, True)
-limit = timedelta(seconds={})
+limit = timedelta(seconds=0.3)
 given_up._within(0.0, lambda: store._get_within("missing", limit))
 """
 
 
-@pytest.mark.parametrize("seconds", [0.01, 0.02, 0.03])
-def test_a_request_that_is_under_way_does_not_abort_the_process(seconds):
-    command = [sys.executable, "-c", PROGRAM.format(seconds)]
+def test_a_request_that_is_under_way_does_not_abort_the_process():
+    command = [sys.executable, "-c", PROGRAM]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
