@@ -11,7 +11,7 @@ from torch._C import _distributed_c10d as c10d
 
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["as_known", "limit_of", "one", "one_list", "reduce_op_of", "root_of"]
+__all__ = ["as_known", "limit_of", "reduce_op_of"]
 
 _NONE = timedelta(0)
 _SUM = c10d.ReduceOp.SUM
@@ -42,35 +42,6 @@ def limit_of(opts: Any, timeout: timedelta | None = None) -> timedelta | None:
     """Return the time limit; None means the group's, which torch writes as -1."""
     limit = getattr(opts, "timeout", timeout)
     return None if limit is None or limit < _NONE else limit
-
-
-def root_of(opts: Any, root: int | None) -> int:
-    """Return the root as a group rank, from an options object or from `root`."""
-    chosen = getattr(opts, "rootRank", opts) if root is None else root
-    return 0 if chosen is None else int(chosen)
-
-
-def one(tensors: Any, tensor: Any = None) -> torch.Tensor:
-    """Return `tensor` if given, else the tensor or the only tensor of a list."""
-    if tensor is not None:
-        return tensor
-    if isinstance(tensors, list) and len(tensors) == 1:
-        return tensors[0]
-    if isinstance(tensors, torch.Tensor):
-        return tensors
-    if len(tensors) != 1:
-        raise ValueError(
-            f"expected one tensor or a list of one, got {len(tensors)}: a rank has one "
-            f"device here"
-        )
-    return tensors[0]
-
-
-def one_list(tensors: Any) -> list[torch.Tensor]:
-    """Return the list of tensors, or the only list of a list; empty on other ranks."""
-    if len(tensors) == 1 and not isinstance(tensors[0], torch.Tensor):
-        return list(tensors[0])
-    return list(tensors)
 
 
 def as_known(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
-from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.content_check import content_checked
 from allhands.backends.native import NativeCommunicator
@@ -20,21 +19,15 @@ from allhands.backends.tag import check_tag
 from allhands.backends.work import CombinedWork, Work
 from allhands.groups.host_links import HostLinks
 from allhands.groups.process_group import LONGEST_GOODBYE
+from allhands.groups.torch_collectives import TorchCollectives, one_array
 from allhands.groups.world import current
-from allhands.options import as_timedelta, to_seconds
+from allhands.options import RedOpType, ReduceOp, as_timedelta, to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.log import LogLevel, say
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
-from allhands.torch.arguments import (
-    as_known,
-    limit_of,
-    one,
-    one_list,
-    reduce_op_of,
-    root_of,
-)
+from allhands.torch.arguments import as_known, limit_of, reduce_op_of
 from allhands.torch.ending import open_groups
 from allhands.torch.guest import Guest
 from allhands.torch.identity import NAME
@@ -45,9 +38,11 @@ from allhands.torch.work import ENDED, TorchWork
 
 __all__ = ["AllhandsProcessGroup"]
 
+uncompiled(TorchCollectives)  # its methods are this class's
+
 
 @uncompiled
-class AllhandsProcessGroup(ParentGroup):
+class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
     """A process group of torch on the native engine.
 
     The members meet in `store` when the group gets its name, which torch sets last.
@@ -87,234 +82,6 @@ class AllhandsProcessGroup(ParentGroup):
         self._num_blocks = 0
         self._register_devices()
 
-    def allreduce(
-        self,
-        tensors: Any = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        tensor: Any = None,
-        op: Any = None,
-    ) -> TorchWork:
-        """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
-        array = one(tensors, tensor)
-        chosen = reduce_op_of(opts if op is None else op)
-        work = self._communicator.all_reduce(array, chosen, *self._terms(opts, timeout))
-        return self._started(work, [array])
-
-    def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> TorchWork:
-        """See `allhands.all_reduce_coalesced`."""
-        return self._submit(
-            "all_reduce_coalesced", tensors, tensors, opts, reduce_op=reduce_op_of(opts)
-        )
-
-    def broadcast(
-        self,
-        tensors: Any = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        tensor: Any = None,
-        root: int | None = None,
-    ) -> TorchWork:
-        """See `allhands.broadcast`; `opts` may be the root itself."""
-        array = one(tensors, tensor)
-        work = self._communicator.broadcast(
-            array, root_of(opts, root), *self._terms(opts, timeout)
-        )
-        return self._started(work, [array])
-
-    def reduce(
-        self,
-        tensors: Any = None,
-        opts: Any = None,
-        op: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        tensor: Any = None,
-        root: int | None = None,
-    ) -> TorchWork:
-        """See `allhands.reduce`; `opts` may be the root itself."""
-        array = one(tensors, tensor)
-        has_op = op is None and hasattr(opts, "reduceOp")
-        terms = reduce_op_of(opts if has_op else op), *self._terms(opts, timeout)
-        work = self._communicator.reduce(array, root_of(opts, root), *terms)
-        return self._started(work, [array])
-
-    def allgather(
-        self,
-        output_tensors: Any,
-        input_tensors: Any = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        input_tensor: Any = None,
-    ) -> TorchWork:
-        """See `allhands.all_gather`."""
-        outputs, tensor = one_list(output_tensors), one(input_tensors, input_tensor)
-        work = self._communicator.all_gather(
-            outputs, tensor, *self._terms(opts, timeout)
-        )
-        return self._started(work, outputs)
-
-    def allgather_coalesced(
-        self, output_lists: list[list[Any]], input_list: list[Any], opts: Any = None
-    ) -> TorchWork:
-        """See `allhands.all_gather_coalesced`."""
-        return self._submit("all_gather_coalesced", output_lists, input_list, opts)
-
-    def all_gather_single(
-        self,
-        output: Any,
-        input: Any,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-    ) -> TorchWork:
-        """See `allhands.all_gather_single`."""
-        work = self._communicator.all_gather_single(
-            output, input, *self._terms(opts, timeout)
-        )
-        return self._started(work, [output])
-
-    _allgather_base = all_gather_single
-
-    def all_gather_single_coalesced(
-        self, outputs: list[Any], inputs: list[Any], opts: Any = None
-    ) -> TorchWork:
-        """Run `all_gather_single` for each pair, as one operation."""
-        return self._submit("all_gather_single_coalesced", outputs, inputs, opts)
-
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-
-    def reduce_scatter(
-        self,
-        output_tensors: Any = None,
-        input_tensors: Any = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        output: Any = None,
-        input: Any = None,
-        op: Any = None,
-    ) -> TorchWork:
-        """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
-        target = one(output_tensors, output)
-        parts = one_list(input_tensors if input is None else input)
-        terms = reduce_op_of(opts if op is None else op), *self._terms(opts, timeout)
-        work = self._communicator.reduce_scatter(target, parts, *terms)
-        return self._started(work, [target])
-
-    def reduce_scatter_single(
-        self,
-        output: Any,
-        input: Any,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-    ) -> TorchWork:
-        """See `allhands.reduce_scatter_single`."""
-        work = self._communicator.reduce_scatter_single(
-            output, input, reduce_op_of(opts), *self._terms(opts, timeout)
-        )
-        return self._started(work, [output])
-
-    _reduce_scatter_base = reduce_scatter_single
-
-    def reduce_scatter_single_coalesced(
-        self, outputs: list[Any], inputs: list[Any], opts: Any = None
-    ) -> TorchWork:
-        """Run `reduce_scatter_single` for each pair, as one operation."""
-        return self._submit(
-            "reduce_scatter_single_coalesced",
-            *(outputs, inputs, opts),
-            reduce_op=reduce_op_of(opts),
-        )
-
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-
-    def gather(
-        self,
-        output_tensors: Any,
-        input_tensors: Any = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        input_tensor: Any = None,
-        root: int | None = None,
-    ) -> TorchWork:
-        """See `allhands.gather`; only the root has outputs."""
-        outputs, tensor = one_list(output_tensors), one(input_tensors, input_tensor)
-        work = self._communicator.gather(
-            tensor, outputs, root_of(opts, root), *self._terms(opts, timeout)
-        )
-        return self._started(work, outputs)
-
-    def gather_single(self, output: Any, input: Any, opts: Any = None) -> TorchWork:
-        """See `allhands.gather_single`; only the root has an output."""
-        root = root_of(opts, None)
-        gathered = output if root == self.rank() else None
-        work = self._communicator.gather_single(
-            input, gathered, root, *self._terms(opts, None)
-        )
-        return self._started(work, [output])
-
-    gather_into_tensor = gather_single
-
-    def scatter(
-        self,
-        output_tensors: Any = None,
-        input_tensors: Any = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-        *,
-        output_tensor: Any = None,
-        root: int | None = None,
-    ) -> TorchWork:
-        """See `allhands.scatter`; only the root has inputs."""
-        output, inputs = one(output_tensors, output_tensor), one_list(input_tensors)
-        work = self._communicator.scatter(
-            output, inputs, root_of(opts, root), *self._terms(opts, timeout)
-        )
-        return self._started(work, [output])
-
-    def alltoall(
-        self,
-        output_tensors: list[Any],
-        input_tensors: list[Any],
-        opts: Any = None,
-        timeout: timedelta | None = None,
-    ) -> TorchWork:
-        """See `allhands.all_to_all`."""
-        work = self._communicator.all_to_all(
-            list(output_tensors), list(input_tensors), *self._terms(opts, timeout)
-        )
-        return self._started(work, output_tensors)
-
-    def all_to_all_single(
-        self,
-        output: Any,
-        input: Any,
-        output_split_sizes: Sequence[int] | None = None,
-        input_split_sizes: Sequence[int] | None = None,
-        opts: Any = None,
-        timeout: timedelta | None = None,
-    ) -> TorchWork:
-        """See `allhands.all_to_all_single`; without split sizes they are equal."""
-        work = self._communicator.all_to_all_single(
-            output,
-            input,
-            output_split_sizes,
-            input_split_sizes,
-            *self._terms(opts, timeout),
-        )
-        return self._started(work, [output])
-
-    alltoall_base = all_to_all_single
-
-    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> TorchWork:
-        """See `allhands.barrier`; devices have no effect here."""
-        work = self._communicator.barrier(*self._terms(opts, timeout))
-        return self._started(work, [])
-
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
@@ -323,19 +90,19 @@ class AllhandsProcessGroup(ParentGroup):
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.isend`."""
-        tensor = one(tensors)
+        tensor = one_array(tensors)
         work = self._communicator.isend(as_known(tensor), dstRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`."""
-        tensor = one(tensors)
+        tensor = one_array(tensors)
         work = self._communicator.irecv(as_known(tensor), srcRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`; receives from any rank."""
-        tensor = one(tensors)
+        tensor = one_array(tensors)
         work = self._communicator.irecv(as_known(tensor), None, check_tag(tag), None)
         return self._started(work, [tensor])
 
@@ -455,21 +222,15 @@ class AllhandsProcessGroup(ParentGroup):
         text = f"made group {self._group_name!r}, one of torch's, of {size} ranks"
         say(LogLevel.INFO, "groups", faults.rank, text)
 
+    def _reduce_op(self, opts: Any, op: Any) -> RedOpType | ReduceOp:
+        return reduce_op_of(opts if op is None else op)
+
     def _terms(
         self, opts: Any, timeout: timedelta | None
     ) -> tuple[timedelta | None, bool]:
-        """Return the limit of a collective, and whether a wait will follow."""
         self._num_collectives += 1
         is_async = getattr(opts, "asyncOp", True) or self._num_blocks != 0
         return limit_of(opts, timeout), is_async
-
-    def _submit(
-        self, op: str, output: list[Any], input: list[Any], opts: Any, **more: Any
-    ) -> TorchWork:
-        """Start a collective that has no method of its own."""
-        self._num_collectives += 1
-        call = Call(op, output, input, limit_of(opts), True, **more)
-        return self._started(self._communicator.submit(call), output)
 
     def _started(self, work: Work | None, outputs: list[Any]) -> TorchWork:
         if work is None:
