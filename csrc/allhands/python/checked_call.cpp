@@ -15,6 +15,7 @@
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/call_fields.hpp"
 #include "allhands/python/collectives.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/reduction.hpp"
 
 namespace nb = nanobind;
@@ -75,7 +76,7 @@ void copy_all(const PyBuffer& from, const PyBuffer& to) {
                     " elements of " + name_of(from.buffer().dtype) + " are to go to " +
                     std::to_string(to.buffer().count) + " of " +
                     name_of(to.buffer().dtype));
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   copy(from.buffer(), to.buffer(), 0, to.buffer().count);
 }
 
@@ -104,7 +105,7 @@ void reduce_all(const PyBuffer& output, const std::vector<PyBuffer>& inputs,
     check_supported("reduce_buffers", to.dtype, op);
     if (op == ReduceOp::PremulSum) check_factor(to.dtype, reduction.factor);
   }
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   reduce(to.dtype, op, to.data, sources.data(), static_cast<int>(sources.size()),
          to.count, factors.data());
 }

@@ -18,6 +18,7 @@
 #include "allhands/python/errors.hpp"
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/flight.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/sparse.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/python/tuning.hpp"
@@ -127,7 +128,7 @@ PyCommunicator::~PyCommunicator() {
   } else if (core_->is_in_callback()) {
     leave_to_another_thread();
   } else {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     core_.reset();  // before the objects that its operations use
   }
 }
@@ -142,7 +143,7 @@ void PyCommunicator::leave_to_another_thread() {
     std::thread([core, pending] {
       delete core;
       if (is_python_ending()) return;
-      const nb::gil_scoped_acquire gil;
+      const GilHeld gil;
       delete pending;
     }).detach();
   } catch (const std::system_error&) {
@@ -170,7 +171,7 @@ void PyCommunicator::set_timeout(nb::handle timeout) {
 
 void PyCommunicator::run(const Operation& operation, Deadline::Duration timeout) {
   Communicator& communicator = core();
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   communicator.run(operation, {Deadline::after_first_look(timeout), python_interrupt});
 }
 
@@ -209,26 +210,26 @@ void PyCommunicator::observe(nb::object observer) {
 
 void PyCommunicator::abort(const std::string& reason) {
   Communicator& communicator = core();
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   communicator.fail(Error(
       ErrorKind::Backend,
       "rank " + std::to_string(communicator.rank()) + " aborted the group: " + reason));
 }
 
 std::map<int, std::string> PyCommunicator::endings() const {
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   const auto found = core_->endings();
   return {found.begin(), found.end()};
 }
 
 void PyCommunicator::note_failure(const std::string& reason, std::string cause) {
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   core_->note_failure(reason, std::move(cause));
 }
 
 void PyCommunicator::disagree(const std::string& reason) {
   Communicator& communicator = core();
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   communicator.fail(Error(ErrorKind::Mismatch, reason));
 }
 
@@ -240,7 +241,7 @@ void PyCommunicator::close(double grace) {
       [](const auto& p) { return !p.first->is_completed() && p.first->is_forsaken(); });
   if (is_forsaken) grace = std::min(grace, kGoodbyeOfTheInterrupted);
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     core_->close({Deadline::after(duration_of(grace)), python_interrupt});
   }
   pending_.clear();

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "allhands/base/error.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/imported.hpp"
 
 namespace nb = nanobind;
@@ -148,7 +149,7 @@ void bind_errors(nb::module_& m) {
 }
 
 bool python_interrupt() {
-  nb::gil_scoped_acquire gil;
+  GilHeld gil;
   return PyErr_CheckSignals() != 0;
 }
 

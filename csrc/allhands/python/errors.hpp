@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "allhands/base/error.hpp"
+#include "allhands/python/gil.hpp"
 
 namespace allhands::python {
 
@@ -23,10 +24,10 @@ void raise(const std::exception_ptr& pending) noexcept;
 // stays.
 template <class Body>
 void run_unraisable(nanobind::handle raiser, Body body) noexcept {
-  const nanobind::gil_scoped_acquire gil;
+  const GilHeld gil;
   const nanobind::error_scope pending;
   try {
-    body();
+    unless_ended(body);
   } catch (nanobind::python_error& error) {
     const bool is_interrupt = error.matches(PyExc_KeyboardInterrupt);
     error.discard_as_unraisable(raiser);

@@ -10,6 +10,7 @@
 
 #include "allhands/base/flight_memory.hpp"
 #include "allhands/base/ticks.hpp"
+#include "allhands/python/gil.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -63,7 +64,7 @@ nb::list flight_entries(PyCommunicator& self, std::uint64_t collectives_after,
                         std::uint64_t messages_after) {
   std::vector<FlightEntry> entries;
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     entries = self.core().flight_entries();
   }
   const TickTimes times(&kLoaded);

@@ -11,6 +11,7 @@
 
 #include "allhands/net/interfaces.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/time_limits.hpp"
 
 namespace nb = nanobind;
@@ -32,13 +33,13 @@ std::vector<AddressRow> address_rows() {
 }  // namespace
 
 void bind_interfaces(nb::module_& m) {
-  m.def("interface_addresses", &address_rows, nb::call_guard<nb::gil_scoped_release>(),
+  m.def("interface_addresses", &address_rows, nb::call_guard<GilReleased>(),
         "(interface, address, prefix length, is up, is loopback) of each address of "
         "this machine.");
   m.def(
       "addresses_towards",
       [](const std::string& host, double timeout) {
-        const nb::gil_scoped_release no_gil;
+        const GilReleased no_gil;
         return addresses_towards(
             host, {Deadline::after(duration_of(timeout)), &python_interrupt});
       },

@@ -10,6 +10,7 @@
 #include "allhands/python/array.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/staged.hpp"
 
 namespace nb = nanobind;
@@ -51,7 +52,7 @@ void send(Self self, nb::handle tensor, int peer, std::int64_t tag,
   Communicator& core = self.core();
   const Deadline::Duration limit = self.limit(timeout);
   const Array array = intake(Direction::Send, tensor);
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   core.send(array.buffer(), peer, tag, limits_at_first_look(limit));
 }
 
@@ -60,7 +61,7 @@ int recv(Self self, nb::handle tensor, Source peer, std::int64_t tag,
   Communicator& core = self.core();
   const Deadline::Duration limit = self.limit(timeout);
   const Array array = intake(Direction::Recv, tensor);
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   return core.recv(array.buffer(), from(peer), tag, limits_at_first_look(limit));
 }
 
@@ -72,7 +73,7 @@ nb::object start(nb::object self, Direction direction, nb::handle tensor, int pe
   const Limits limits = limits_of(communicator.limit(timeout));
   TransferPtr posted;
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     posted = post(communicator.core(), direction, array.buffer(), peer, tag, limits);
     communicator.core().engine().drive(posted);
   }
@@ -89,7 +90,7 @@ nb::object recv_fit(nb::object self, const Buffer& buffer, nb::object owner,
   const Limits limits = limits_of(communicator.limit(timeout));
   TransferPtr posted;
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     if (async_op) {
       posted = core.post_recv(buffer, from(source), tag, limits, fit);
       core.engine().drive(posted);
@@ -109,7 +110,7 @@ int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
   const Array sent_array(tensor, Access::Read, "tensor");
   const Array received_array(output, Access::Write, "output");
   const Limits limits = limits_of(self.limit(timeout));
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   const TransferPtr received =
       core.post_recv(received_array.buffer(), from(source), recv_tag, limits);
   try {
@@ -167,7 +168,7 @@ nb::object carry_out_iprobe(nb::handle communicator, nb::handle, nb::handle peer
   const Source source = nb::cast<Source>(peer);
   TransferPtr probe;
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     probe = self.core().probe_now(from(source), tag, limits);
   }
   if (!probe) return nb::none();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "allhands/base/error.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/transport/tcp/tcp_port.hpp"
 #include "allhands/transport/ucx/library.hpp"
@@ -48,7 +49,7 @@ std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
               delete port;
               return;
             }
-            const nb::gil_scoped_release no_gil;
+            const GilReleased no_gil;
             delete port;
           }};
 }
@@ -108,12 +109,12 @@ void bind_port(nb::module_& m) {
              std::uint64_t start) {
             return port.break_socket({{}, pid, start, endpoints});
           },
-          "endpoints"_a, "pid"_a, "start"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "endpoints"_a, "pid"_a, "start"_a, nb::call_guard<GilReleased>(),
           "Break the socket to that process, as an abort of its connection does, which "
           "then goes on over another socket. False: there is none now.")
       .def("num_sent_by_ucx", &TcpPort::num_sent_by_ucx,
            "How many large bodies this process has sent by UCX.")
-      .def("close", &TcpPort::close, nb::call_guard<nb::gil_scoped_release>(),
+      .def("close", &TcpPort::close, nb::call_guard<GilReleased>(),
            "Send what was written, for a second at most; then no peer is reached any "
            "more. Does nothing the second time, and in a forked child.");
 }

@@ -5,6 +5,7 @@
 #include "allhands/arena/collectives.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/time_limits.hpp"
 
 namespace nb = nanobind;
@@ -80,7 +81,7 @@ bool Request::wait(nb::handle timeout) {
     }
   } const end{*this, *work};
   Communicator& core = communicator().core();
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   core.wait(*work, limits);
   return true;
 }

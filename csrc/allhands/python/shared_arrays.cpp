@@ -9,6 +9,7 @@
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/exported_array.hpp"
+#include "allhands/python/gil.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,7 +25,7 @@ nb::object shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& 
   std::shared_ptr<SharedArray> array;
   const Limits limits = {Deadline::after(self.limit(timeout)), python_interrupt};
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     array = self.core().empty_shared(dtype, shape, limits);
   }
   void* const data = array->data();
@@ -38,7 +39,7 @@ nb::object peer_bytes(Self self, nb::handle buffer, int peer) {
   Communicator& core = self.core();
   std::byte* data = nullptr;
   {
-    const nb::gil_scoped_release unlocked;
+    const GilReleased unlocked;
     data = core.peer_data(mine, peer);
   }
   return export_bytes(data, mine.num_bytes(), as_owner(buffer));

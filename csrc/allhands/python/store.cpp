@@ -19,6 +19,7 @@
 #include "allhands/net/listener.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/finalizer.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/store/client.hpp"
 #include "allhands/store/relay.hpp"
@@ -36,7 +37,7 @@ using store::Relay;
 using store::Server;
 using store::Target;
 using store::Traffic;
-using GilRelease = nb::call_guard<nb::gil_scoped_release>;
+using GilRelease = nb::call_guard<GilReleased>;
 
 // The limit of this thread's latest request, which began when the limit did.
 thread_local Deadline limit_of_request = Deadline::never();
@@ -59,7 +60,7 @@ Client::Keys views_of(const std::vector<std::string>& keys) {
 
 void make_server(Server* self, const std::string& host, std::uint16_t port,
                  std::string secret, double timeout, int fd) {
-  const nb::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   std::vector<Fd> listeners;
   if (fd >= 0)
     listeners.push_back(adopt_listener(fd, port));
@@ -70,7 +71,7 @@ void make_server(Server* self, const std::string& host, std::uint16_t port,
 
 void make_relay(Relay* self, std::string host, std::uint16_t port, std::string secret,
                 double timeout) {
-  const nb::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   const Deadline deadline = after(timeout);
   const Target server = {std::move(host), port, std::move(secret), &python_interrupt};
   Link to_server(server, deadline);
@@ -91,15 +92,16 @@ struct Unwatched {
 
 // Like python_interrupt, and as well if the watch raises.
 bool store_interrupt() {
-  const nb::gil_scoped_acquire gil;
+  const GilHeld gil;
   if (PyErr_CheckSignals() != 0) return true;
   if (watch == nullptr || is_unwatched) return false;
   const auto seconds = [](Deadline::Duration duration) {
     return std::chrono::duration<double>(duration).count();
   };
-  PyObject* const nothing =
-      PyObject_CallFunction(watch, "dd", seconds(limit_of_request.elapsed()),
-                            seconds(limit_of_request.limit()));
+  PyObject* const nothing = unless_ended([&] {
+    return PyObject_CallFunction(watch, "dd", seconds(limit_of_request.elapsed()),
+                                 seconds(limit_of_request.limit()));
+  });
   Py_XDECREF(nothing);
   return nothing == nullptr;
 }
@@ -108,7 +110,7 @@ void watch_store_waits(nb::handle look) { watch = look.inc_ref().ptr(); }
 
 void make_client(Client* self, std::string host, std::uint16_t port, std::string secret,
                  double timeout, std::string name) {
-  const nb::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   Target server = {std::move(host), port, std::move(secret), &store_interrupt};
   server.name = std::move(name);
   new (self) Client(std::move(server), after(timeout));
@@ -118,7 +120,7 @@ void make_client(Client* self, std::string host, std::uint16_t port, std::string
 template <typename Call>
 nb::bytes bytes_of(const Call& call) {
   const Client::Reply reply = [&] {
-    const nb::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     return call();
   }();
   return to_bytes(reply.value());
@@ -131,14 +133,14 @@ void multi_set(Client& self, const std::vector<std::string>& keys,
     fields.emplace_back(keys[i]);
     fields.push_back(view_of(values.at(i)));
   }
-  const nb::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   self.multi_set(fields, after(timeout));
 }
 
 std::vector<nb::bytes> multi_get(Client& self, const std::vector<std::string>& keys,
                                  double timeout) {
   Client::Reply reply = [&] {
-    const nb::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     return self.multi_get(views_of(keys), after(timeout));
   }();
   std::vector<nb::bytes> values;
@@ -184,7 +186,7 @@ void bind_keys(nb::class_<Client>& client) {
           [](Client& self, std::string_view key, const nb::bytes& value,
              double timeout) {
             const std::string_view view = view_of(value);
-            const nb::gil_scoped_release no_gil;
+            const GilReleased no_gil;
             self.set(key, view, after(timeout));
           },
           nb::arg("key"), nb::arg("value"), nb::arg("timeout"))
@@ -214,7 +216,7 @@ void bind_keys(nb::class_<Client>& client) {
           [](Client& self, std::string_view key, const nb::bytes& value,
              double timeout) {
             const std::string_view view = view_of(value);
-            const nb::gil_scoped_release no_gil;
+            const GilReleased no_gil;
             self.append(key, view, after(timeout));
           },
           nb::arg("key"), nb::arg("value"), nb::arg("timeout"))
@@ -255,7 +257,7 @@ void bind_many_keys(nb::class_<Client>& client) {
              double timeout) {
             std::string found;
             {
-              const nb::gil_scoped_release no_gil;
+              const GilReleased no_gil;
               found = self.survey(prefix, count, after(timeout));
             }
             return nb::bytes(found.data(), found.size());
@@ -281,7 +283,7 @@ void bind_queues(nb::class_<Client>& client) {
           [](Client& self, std::string_view key, const nb::bytes& value,
              double timeout) {
             const std::string_view view = view_of(value);
-            const nb::gil_scoped_release no_gil;
+            const GilReleased no_gil;
             self.queue_push(key, view, after(timeout));
           },
           nb::arg("key"), nb::arg("value"), nb::arg("timeout"))
@@ -320,7 +322,7 @@ void bind_last_wills(nb::module_& m, nb::class_<Client>& client) {
       "leave_will",
       [](Client& self, std::string_view key, const nb::bytes& value, double timeout) {
         const std::string_view view = view_of(value);
-        const nb::gil_scoped_release no_gil;
+        const GilReleased no_gil;
         return PyLastWill(self.leave_will(key, view, after(timeout)));
       },
       nb::arg("key"), nb::arg("value"), nb::arg("timeout"), nb::keep_alive<0, 1>(),

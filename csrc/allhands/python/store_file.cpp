@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "allhands/python/gil.hpp"
 #include "allhands/store/file_lock.hpp"
 
 namespace nb = nanobind;
@@ -22,7 +23,7 @@ using store::LockKind;
 void set_lock(int file, LockedByte byte, LockKind kind) {
   int code = 0;
   {
-    const nb::gil_scoped_release no_gil;  // a file server may be slow
+    const GilReleased no_gil;  // a file server may be slow
     code = store::set_file_lock(file, byte, kind);
   }
   if (code != 0) raise_os_error(code);
@@ -32,7 +33,7 @@ off_t lock(int file) {
   int code = 0;
   off_t end = 0;
   {
-    const nb::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     code = store::set_file_lock(file, LockedByte::Mutex, LockKind::Exclusive);
     if (code == 0) end = store::find_file_end(file);
     if (end < 0) code = errno;

@@ -13,6 +13,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/base/wait.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/store/change_count.hpp"
 #include "allhands/store/record.hpp"
@@ -257,7 +258,7 @@ void bind_changes(nb::class_<StoreTable>& table) {
           [](StoreTable& self, std::uint32_t seen, double timeout) {
             const Limits limits{Deadline::after(duration_of(timeout)),
                                 &python_interrupt};
-            const nb::gil_scoped_release no_gil;
+            const GilReleased no_gil;
             return self.changes.wait_beyond(seen, limits);
           },
           "seen"_a, "timeout"_a,

@@ -7,6 +7,7 @@
 #include "allhands/base/error.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
+#include "allhands/python/gil.hpp"
 #include "allhands/python/imported.hpp"
 #include "allhands/python/time_limits.hpp"
 
@@ -110,7 +111,7 @@ bool wait(nb::handle self, nb::handle timeout) {
   State& state = state_of(self);
   Communicator& core = state.core();
   const Limits limits = limits_of_wait(timeout);
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   try {
     if (state.transfer)
       core.engine().wait(state.transfer, limits, ProgressEngine::AtEnd::GoOn);
@@ -128,10 +129,10 @@ void add_done_callback(nb::handle self, nb::object callback) {
   // Freed under the GIL, whichever thread frees it.
   auto held = std::shared_ptr<nb::object>(new nb::object(std::move(callback)),
                                           [](nb::object* object) {
-                                            const nb::gil_scoped_acquire gil;
+                                            const GilHeld gil;
                                             delete object;
                                           });
-  const nb::gil_scoped_release unlocked;
+  const GilReleased unlocked;
   state.work->on_done([held] { run_unraisable(*held, [&] { (*held)(); }); });
 }
 

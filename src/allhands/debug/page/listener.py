@@ -161,7 +161,8 @@ class Listener:
         """Return the milliseconds until something is due; None if nothing is."""
         with self._lock:
             first = min((each.deadline for each in self._open), default=math.inf)
-        if self._tidy():
+        # A connection that is open may leave a result behind, and its end wakes nobody.
+        if self._tidy() or first < math.inf:
             first = min(first, time.monotonic() + _TIDY_S)
         if first == math.inf:
             return None

@@ -297,6 +297,33 @@ def test_records_are_not_kept_for_longer_than_they_serve_others(monkeypatch, pag
     wait_until(lambda: found._found is None, 60, "it is let go")
 
 
+def test_so_are_those_found_while_the_listener_sleeps(monkeypatch):
+    monkeypatch.setattr(listener, "_READ_S", 1000.0)
+    found, is_asleep, is_let_go = [], threading.Event(), threading.Event()
+    looks = iter(range(100))
+
+    def tidy():
+        if next(looks) == 1:
+            is_asleep.set()  # from here on until something is due
+        elif found:
+            is_let_go.set()
+        return False
+
+    def answer(connection):
+        page.has_read(connection)
+        assert is_asleep.wait(GROUP_LIMIT)
+        found.append("a result")
+
+    page = listener.Listener("127.0.0.1", 0, answer, tidy)
+    page.start()
+    try:
+        with socket.create_connection(("127.0.0.1", page.port)) as client:
+            client.recv(1)  # until it has its answer
+        assert is_let_go.wait(60)
+    finally:
+        page.close()
+
+
 @pytest.mark.parametrize("is_talking", [False, True])
 def test_who_takes_too_long_is_cut_off(monkeypatch, page, is_talking):
     """Also one that says something all the time, and never what it wants."""
