@@ -1,6 +1,7 @@
 """Distributed communication for Python arrays, with torch.distributed's API."""
 
 import importlib
+import sys
 
 from allhands import debug, errors, store
 from allhands.backends.availability import (
@@ -148,4 +149,5 @@ def __getattr__(name: str) -> object:
             f": import torch.distributed.{name}, and let "
             "allhands.torch.process_group() lend torch this package's groups"
         )
-    raise AttributeError(problem)
+    # With these, Python adds "Did you mean" where the name is misspelt.
+    raise AttributeError(problem, name=name, obj=sys.modules[__name__])

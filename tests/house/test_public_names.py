@@ -5,6 +5,8 @@ import importlib
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -35,6 +37,12 @@ def test_the_packages_names_are_those_of_all():
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert public == set(dist.__all__)
+
+
+def test_python_suggests_the_name_that_a_misspelt_one_means():
+    asked = [sys.executable, "-c", "import allhands; allhands.all_reduec"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False).stderr
+    assert "no attribute 'all_reduec'. Did you mean: 'all_reduce'?" in told
 
 
 # Names that say all there is to show: yes or no, older names, bases of errors,

@@ -17,7 +17,7 @@ from allhands._C import Buffer, CheckedCall, DType
 from allhands.backends.gloo_work import GlooRequest
 from allhands.backends.polled_collectives import PolledCollective
 from allhands.backends.reduction import Reduction
-from allhands.backends.rows import memory_of, slices, unpack, values
+from allhands.backends.rows import memory_of, slices, values
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = ["GlooCollective", "as_bytes"]
@@ -79,13 +79,6 @@ class GlooCollective(PolledCollective):
         return GlooRequest(
             self._group._allgather_base(as_bytes(to), as_bytes(row), options)
         )
-
-    def _start_all_gather_unequal(
-        self, row: Buffer, to: Buffer, counts: list[int]
-    ) -> list[GlooRequest]:
-        parts = slices(to, counts)
-        unpack(row, [parts[self.rank]])
-        return [self._start_broadcast(part, root) for root, part in enumerate(parts)]
 
     def _start_gather(self, row: Buffer, to: Buffer | None) -> GlooRequest:
         options = self._options(c10d.GatherOptions, self.root)

@@ -58,17 +58,14 @@ def _unknown(name: str, found: list[Offer]) -> str:
     from difflib import get_close_matches  # some milliseconds that an import can spare
 
     known = [known for known in Backend.backend_list if known != Backend.UNDEFINED]
-    reasons = {known: why_not(known) for known in known if known not in ABSENT}
-    here = [_described(known) for known, reason in reasons.items() if not reason]
-    here += [f"{o.name} (of {o.package})" for o in found if o.name not in known]
-    missing = [f"{known} ({reason})" for known, reason in reasons.items() if reason]
-    missing += [f"{', '.join(ABSENT)} (allhands has no adapter for it yet)"]
+    there = [_described(known) for known in known if known not in ABSENT]
+    there += [f"{o.name} (of {o.package})" for o in found if o.name not in known]
     close = get_close_matches(name, [*known, *(offer.name for offer in found)], n=1)
     guess = f", did you mean {close[0]!r}?" if close else "."
     return (
-        f"Unknown backend type {name}{guess} There are {', '.join(here)}. Not here are "
-        f"{', '.join(missing)}. Packages add backends by entry points "
-        f"{ENTRY_POINTS!r}, programs by Backend.register_backend"
+        f"Unknown backend type {name}{guess} There are {', '.join(there)}; `allhands "
+        f"info` says which of them can be used here. Packages add backends by entry "
+        f"points {ENTRY_POINTS!r}, programs by Backend.register_backend"
     )
 
 

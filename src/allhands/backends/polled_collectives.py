@@ -73,12 +73,6 @@ class PolledCollective(ABC):
         """Gather rows of one size."""
 
     @abstractmethod
-    def _start_all_gather_unequal(
-        self, row: Buffer, to: Buffer, counts: list[int]
-    ) -> list[Any]:
-        """Gather rows of these sizes, by any number of requests."""
-
-    @abstractmethod
     def _start_gather(self, row: Buffer, to: Buffer | None) -> Any:
         """Gather rows of one size; only the root has `to`."""
 
@@ -99,6 +93,14 @@ class PolledCollective(ABC):
     @abstractmethod
     def _start_reduce(self, row: Buffer, reduction: Reduction) -> Any:
         """Reduce in place on the root."""
+
+    def _start_all_gather_unequal(
+        self, row: Buffer, to: Buffer, counts: list[int]
+    ) -> list[Any]:
+        """Gather rows of these sizes, by any number of requests: here by broadcasts."""
+        parts = slices(to, counts)
+        unpack(row, [parts[self.rank]])
+        return [self._start_broadcast(part, root) for root, part in enumerate(parts)]
 
     def barrier(self) -> Begun:
         """See `allhands.barrier`."""

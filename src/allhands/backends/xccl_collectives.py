@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -82,13 +81,6 @@ class XcclCollective(PolledCollective):
 
     def _start_all_gather(self, row: Buffer, to: Buffer) -> ThreadedRequest:
         return self._start(lambda: self._all_gather(row, to))
-
-    def _start_all_gather_unequal(
-        self, row: Buffer, to: Buffer, counts: list[int]
-    ) -> list[Any]:
-        parts = slices(to, counts)
-        unpack(row, [parts[self.rank]])
-        return [self._start_broadcast(part, root) for root, part in enumerate(parts)]
 
     def _start_gather(self, row: Buffer, to: Buffer | None) -> ThreadedRequest:
         there = scratch(row.dtype, row.count * self.size) if to is None else to

@@ -86,8 +86,6 @@ class World:
     def _reset(self) -> None:
         self.default: ProcessGroup | None = None
         self.groups: dict[str, ProcessGroup] = {}
-        self.num_groups = 0
-        """The number of groups made so far, also those that this rank is not in."""
         self._num_named = 0
         self._num_alike: Counter[tuple[int, ...]] = Counter()
         self._store: Store | None = None
@@ -192,10 +190,14 @@ class World:
         other groups they make in between. So this number distinguishes such groups
         without communication.
         """
-        self.num_groups += 1
         key = tuple(ranks)
         self._num_alike[key] += 1
         return self._num_alike[key] - 1
+
+    @property
+    def num_groups(self) -> int:
+        """The number of groups made so far, also those that this rank is not in."""
+        return self._num_alike.total()
 
     def num_alike(self, ranks: Iterable[int]) -> int:
         """Return the number of groups of these ranks."""

@@ -122,9 +122,7 @@ class ObjectExchange:
                 f"ranks {who} of group '{self._group}' could not pickle an object"
             )
 
-    def collect(
-        self, obj: Any, root: int | None, weights_only: bool = False
-    ) -> list[Any]:
+    def collect(self, obj: Any, root: int | None, weights_only: bool) -> list[Any]:
         """Return the objects of all ranks; none on ranks other than `root`."""
         gathered = self._gathered(obj, root)
         return [unpack(packed, weights_only) for packed in gathered]
@@ -227,7 +225,7 @@ class ObjectExchange:
                 self._broadcast(root, packed.numbers(), *packed.sections())
 
     def receive_broadcast(
-        self, length: int, root: int, weights_only: bool = False
+        self, length: int, root: int, weights_only: bool
     ) -> list[Any]:
         """Return the `length` objects of `root`."""
         counts: Numbers = np.empty(length, np.int64)
@@ -242,9 +240,7 @@ class ObjectExchange:
             self._broadcast(root, *packed.sections())
         return list(unpack(packed, weights_only))
 
-    def scatter(
-        self, inputs: list[Any] | None, root: int, weights_only: bool = False
-    ) -> Any:
+    def scatter(self, inputs: list[Any] | None, root: int, weights_only: bool) -> Any:
         """Return this rank's object; only `root` passes `inputs`."""
         return unpack(self._scattered(inputs or [], root), weights_only)
 
@@ -282,7 +278,7 @@ class ObjectExchange:
                 self._communicator.send(tensor, peer, tag, self._left())
 
     def receive(
-        self, length: int, peer: int | None, weights_only: bool = False
+        self, length: int, peer: int | None, weights_only: bool
     ) -> tuple[int, list[Any]]:
         """Return the sender's group rank and its objects."""
         announcement: Numbers = np.empty(length, np.int64)
