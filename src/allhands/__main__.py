@@ -19,15 +19,15 @@ _COMMANDS = {
     "tune": ("allhands.bench.tune", "fit this package to this machine, for good"),
     "debug": (
         "allhands.debug.command",
-        "say why a job hung or failed, by its records",
+        "say from its records why a job hung or failed",
     ),
     "trace": (
         "allhands.debug.trace_command",
-        "write what its ranks did when, for Perfetto",
+        "write a timeline of a job, for Perfetto",
     ),
     "top": (
         "allhands.debug.top.command",
-        "show what the ranks of a job do, as it runs",
+        "show what the ranks of a running job do",
     ),
     "info": (
         "allhands.debug.installation.command",

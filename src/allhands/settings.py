@@ -83,9 +83,9 @@ secret = Setting(
     "ALLHANDS_SECRET",
     str,
     "",
-    "The job's secret. Where it is set, a store and its clients prove to each "
-    "other that they know it before any data passes. `allhands run` makes one for a "
-    "job of one node; with several nodes it is for you to set, on all.",
+    "The job's secret. If it is set, a store and its clients prove to each other that "
+    "they know it before any data passes. `allhands run` makes one for a job of one "
+    "node. For several nodes, set the same one on all of them.",
     is_secret=True,
 )
 
@@ -93,9 +93,9 @@ job_mark = Setting(
     "ALLHANDS_JOB",
     str,
     "",
-    "Made by `allhands run` for each start of the ranks, and by `allhands bench`. "
-    "Processes that still carry it when the job is over, or the command that started "
-    "them was killed, are killed too.",
+    "`allhands run` and `allhands bench` make it for each start of the ranks. When the "
+    "job is over, or the command that started it was killed, processes that still "
+    "carry it are killed, too.",
 )
 
 
@@ -109,17 +109,17 @@ needs_launcher = Setting(
     "ALLHANDS_NEEDS_LAUNCHER",
     _one_or_zero,
     False,
-    "1: in a process that nobody has launched, `init_process_group()` is an error, "
-    "where it makes a world of one otherwise.",
+    "`1`: in a process that no launcher started, `init_process_group()` raises an "
+    "error. Otherwise it makes a world of one there.",
 )
 
 replace_gloo = Setting(
     "ALLHANDS_REPLACE_GLOO",
     _one_or_zero,
     False,
-    "1: the backend `gloo` is the native engine, in programs of this package and of "
-    "torch.distributed; `allhands run --replace-gloo` sets it. For the latter it is "
-    "read as torch is imported.",
+    "`1`: programs that name the backend `gloo`, of this package or of "
+    "torch.distributed, get the native engine. `allhands run --replace-gloo` sets it. "
+    "In programs of torch it is read when torch is imported.",
 )
 
 
@@ -163,11 +163,11 @@ store: Setting[LaunchersStore | None] = Setting(
     "ALLHANDS_STORE",
     _launchers_store,
     None,
-    "Set by `allhands run`: `host:port` of its store, `@`, and the `MASTER_PORT` that "
-    "it has given the ranks, which is free for a program's own use. `env://` leads to "
-    "that store as long as `MASTER_PORT` is this one. On nodes other than node 0, `/`, "
-    "the port of the launcher's relay at 127.0.0.1, `/`, and the address of this host "
-    "on the way to the store follow.",
+    "`allhands run` sets it: `host:port` of its store, `@`, and the `MASTER_PORT` that "
+    "it has given the ranks. That port is free for the program's own use. `env://` "
+    "leads to this store as long as `MASTER_PORT` has this value. On nodes other than "
+    "node 0 there follow `/`, the port of the launcher's relay at 127.0.0.1, `/`, and "
+    "the address of this host on the way to the store.",
 )
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -191,9 +191,9 @@ tuning: Setting[dict[str, int]] = Setting(
     "ALLHANDS_TUNING",
     _tuning,
     {},
-    "Changes of the native engine's [tuning](#tuning), as `name=number,...`; a number "
-    "may end in `K`, `M`, `G` or `T`. For a group, the one of the rank that comes "
-    "first holds.",
+    "Changes of the native engine's [tuning](#tuning), as `name=number,...`. A number "
+    "may end in `K`, `M`, `G` or `T`. In a group, the tuning of the rank that comes "
+    "first counts.",
 )
 
 
@@ -210,21 +210,20 @@ calibration = Setting(
     "ALLHANDS_CALIBRATION",
     _one_of("yes", "no"),
     "yes",
-    "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. By what "
-    "`allhands tune` has found for this CPU, and by figures, which a job takes up to 3 "
-    "ms to look for before its first operation, until they are found; then they are "
-    "kept for this boot.",
+    "Whether the [tuning](#tuning) is fitted to this host: `yes` or `no`. It is fitted "
+    "to what `allhands tune` has found for this CPU, and to measured figures. If there "
+    "are no figures yet, a job measures for up to 3 ms before its first operation. "
+    "They are kept until the next boot.",
 )
-
 
 pmi = Setting(
     "ALLHANDS_PMI",
     _one_of("auto", "yes", "no"),
     "auto",
-    "Whether ranks on several hosts agree by their launcher's PMI where they meet, and "
-    "on a secret: `auto`, those that MPICH's `mpiexec` or a relative has started; "
-    "`yes`, those of `srun --mpi=pmi2`, too: there MPI cannot begin in these processes "
-    "any more, as by mpi4py; `no`, none.",
+    "Whether ranks on several hosts use their launcher's PMI to agree where they meet, "
+    "and on a secret. `auto`: if MPICH's `mpiexec` or a relative of it started them. "
+    "`yes`: also if `srun --mpi=pmi2` did; then MPI, as by mpi4py, cannot begin in "
+    "these processes. `no`: never.",
 )
 
 
@@ -253,29 +252,28 @@ log = Setting(
     "",
     "How much a rank says on stderr, see [the log](debug.md#the-log): `error`, "
     "`warning`, `info`, `debug` or `trace`. Unset: what `TORCH_CPP_LOG_LEVEL` and "
-    "`TORCH_DISTRIBUTED_DEBUG` say, and else `warning`.",
+    "`TORCH_DISTRIBUTED_DEBUG` say, or else `warning`.",
 )
 
 patience = Setting(
     "ALLHANDS_PATIENCE",
     _seconds(0, math.inf, ", 0 or more"),
     10.0,
-    "Seconds of waiting after which a line on stderr says for whom: in a collective or "
-    "`init_process_group` by one of the ranks that have come, for a message by the "
-    "rank that waits for it, for keys and barriers of a store by each rank whose "
-    "program waits for them; also by a rank that finds no store. The next line of that "
-    "group, or about stores, takes twice as long. 0: there is none.",
+    "After so many seconds of a wait, a line on stderr says for whom. In a collective "
+    "and in `init_process_group` one of the ranks that have come writes it; for a "
+    "message the rank that waits; for keys and barriers of a store each rank whose "
+    "program waits. A rank that finds no store writes one, too. The next line of that "
+    "group, or about stores, comes after twice the time. 0: there are no lines.",
 )
-
 
 reduce_order = Setting(
     "ALLHANDS_REDUCE_ORDER",
     _one_of("any", "rank"),
     "any",
     "In which order a group whose ranks are on several hosts reduces large arrays. "
-    "`rank`: in that of the ranks, so that results have the [same bits]"
-    "(../differences.md#numerics) wherever the ranks are. `any`: whichever is fast. "
-    "Groups that were made with `NativeOptions` do as these say.",
+    "`rank`: in the order of the ranks, so that results have the [same "
+    "bits](../differences.md#numerics) wherever the ranks are. `any`: in whichever "
+    "order is fast. The `NativeOptions` of a group take precedence.",
 )
 
 _LONGEST_HOST_ID = 255
@@ -293,56 +291,58 @@ host_id = Setting(
     "ALLHANDS_HOST_ID",
     _host_id,
     "",
-    "Ranks of one machine with another text here count as on another host: they share "
-    "no memory and do not look at each other's processes. For containers that share a "
-    "machine and nothing else, and to try on one machine what runs on several.",
+    "Ranks of one machine that have different texts here count as ranks of different "
+    "hosts: they share no memory and do not look at each other's processes. It is for "
+    "containers that share a machine and nothing else, and for trying on one machine "
+    "what runs on several.",
 )
-
 
 heartbeat = Setting(
     "ALLHANDS_HEARTBEAT",
     _seconds(0.1, 86400, " from 0.1 to 86400"),
     5.0,
-    "Seconds without a sign of life after which a rank of another host counts as dead, "
-    "also while nobody waits for it, and for which a broken connection is made anew. "
-    "The launchers of several nodes wait twice as long for each other.",
+    "If a rank of another host gives no sign of life for so many seconds, it counts as "
+    "dead, also while nobody waits for it. For this time a broken connection is made "
+    "anew. The launchers of several nodes give each other twice the time.",
 )
 
 tls = Setting(
     "ALLHANDS_TLS",
     _one_or_zero,
     False,
-    "1: what passes between ranks of different hosts is encrypted by TLS 1.3, with "
-    "keys made of `ALLHANDS_SECRET`. It takes OpenSSL 3 on each host. The same on all "
-    "ranks.",
+    "`1`: data between ranks of different hosts is encrypted by TLS 1.3, with keys "
+    "made of `ALLHANDS_SECRET`. Each host needs OpenSSL 3. All ranks need the same "
+    "value.",
 )
 
 transport = Setting(
     "ALLHANDS_TRANSPORT",
     _one_of("tcp", "ucx", "auto"),
     "tcp",
-    "By what [large messages](../howto/several-hosts.md#ucx) go between hosts: `tcp`; "
-    "`ucx`, on all ranks; or `auto`, which is `ucx` where InfiniBand or RoCE is up.",
+    "What carries [large messages](../howto/several-hosts.md#ucx) between hosts: "
+    "`tcp`; `ucx`, if all ranks have this value; or `auto`, which is `ucx` where "
+    "InfiniBand or RoCE is up.",
 )
 
 sockets = Setting(
     "ALLHANDS_SOCKETS",
     _count(1, 16),
     1,
-    "Over how many sockets [large data](../howto/several-hosts.md#several-networks) "
-    "goes between two processes of different hosts, 1 to 16. Each leads to the next of "
-    "the interfaces on which the other one listens. The same on all ranks.",
+    "How many sockets, 1 to 16, carry [large "
+    "data](../howto/several-hosts.md#several-networks) between two processes of "
+    "different hosts. Each leads to the next of the interfaces on which the other "
+    "process listens. All ranks need the same value.",
 )
 
 interfaces = Setting(
     "ALLHANDS_INTERFACES",
     str,
     "",
-    "On which network interfaces a rank listens for ranks of other hosts: names or how "
-    "they begin, `=name` for that one alone, or networks, as in `ib,=eth1` or "
-    "`10.1.0.0/16`; after `^` what is not to be taken, as in `^docker,virbr`. Unset: "
-    "what `GLOO_SOCKET_IFNAME` says, or else `NCCL_SOCKET_IFNAME`; unset too: where "
-    "the rank reached the store.",
+    "The network interfaces on which a rank listens for ranks of other hosts: names or "
+    "beginnings of names, `=name` for this name alone, or networks, as in `ib,=eth1` "
+    "or `10.1.0.0/16`. After `^` stand those that it does not use, as in "
+    "`^docker,virbr`. Unset: what `GLOO_SOCKET_IFNAME` or else `NCCL_SOCKET_IFNAME` "
+    "says, or else where the rank reached the store.",
 )
 
 
@@ -371,9 +371,9 @@ advertise: Setting[list[tuple[str, int]]] = Setting(
     "ALLHANDS_ADVERTISE",
     _places,
     [],
-    "Addresses at which ranks of other hosts reach this one, where they are not those "
-    "at which it listens, as behind NAT: `203.0.113.7`, or `203.0.113.7:4471` where "
-    "the port differs, too; several with commas between.",
+    "The addresses at which ranks of other hosts reach this rank, if they differ from "
+    "those at which it listens, as behind NAT: `203.0.113.7`, or `203.0.113.7:4471` if "
+    "the port differs, too. Commas separate several.",
 )
 
 
@@ -391,25 +391,25 @@ port_range: Setting[tuple[int, int] | None] = Setting(
     "ALLHANDS_PORT_RANGE",
     _port_range,
     None,
-    "The ports, as `first-last`, of which each rank takes one where it listens for "
-    "ranks of other hosts: what a firewall has to let through. Unset: any.",
+    "The ports, as `first-last`, of which each rank takes one to listen for ranks of "
+    "other hosts. A firewall has to let them through. Unset: any port.",
 )
 
 record_length = Setting(
     "ALLHANDS_RECORD_LENGTH",
     _count(0, 1 << 24),
     2048,
-    "How many collectives and how many messages the flight recorder keeps of each "
-    "group, rounded up to a power of two; each takes 64 bytes of memory, once a group "
-    "has so many. 0: nothing is recorded.",
+    "How many collectives, and how many messages, the flight recorder keeps for each "
+    "group, rounded up to a power of two. Each takes 64 bytes of memory once it is "
+    "recorded. 0: nothing is recorded.",
 )
 
 dumps = Setting(
     "ALLHANDS_DUMPS",
     str,
     "",
-    "A folder where each rank writes its flight record, as `rank_<n>.json`, when an "
-    "operation fails, when an exception ends the program, and on SIGUSR2, unless the "
+    "A folder. Each rank writes its flight record there, as `rank_<n>.json`, when an "
+    "operation fails, when an exception ends the program, and on SIGUSR2 unless the "
     "program has a handler of its own. Unset: nothing is written.",
 )
 
@@ -417,10 +417,10 @@ trace = Setting(
     "ALLHANDS_TRACE",
     str,
     "",
-    "A folder where each rank writes all its operations while it runs, as lines of "
-    "JSON in a file of its own, which `allhands trace` makes a [timeline]"
-    "(../howto/slow.md#as-a-timeline) of. Read as the world's ranks meet. Unset: "
-    "nothing is written.",
+    "A folder. Each rank writes all its operations there while it runs, as lines of "
+    "JSON in a file of its own. `allhands trace` makes a "
+    "[timeline](../howto/slow.md#as-a-timeline) of these files. It is read when the "
+    "world's ranks meet. Unset: nothing is written.",
 )
 
 check = Setting(
@@ -428,17 +428,18 @@ check = Setting(
     _one_of("none", "content"),
     "none",
     "`content`: after each collective the ranks compare hashes of what must be the "
-    "same on them, and raise where it is [not](debug.md#the-same-content-on-all-ranks)"
-    ". All ranks need the same. Read where a group is made.",
+    "same on all of them, and raise an error if it is "
+    "[not](debug.md#the-same-content-on-all-ranks). All ranks need the same value. It "
+    "is read when a group is made.",
 )
 
 faults = Setting(
     "ALLHANDS_FAULTS",
     str,
     "",
-    "What is to go wrong [on demand](debug.md#faults-on-demand), for tests: "
-    "`rank=1,op=all_reduce,nth=5,do=kill`, several with `;` between. Read by "
-    "`init_process_group`. Unset: nothing.",
+    "What goes wrong [on demand](debug.md#faults-on-demand), for tests: "
+    "`rank=1,op=all_reduce,nth=5,do=kill`. Semicolons separate several. "
+    "`init_process_group` reads it. Unset: nothing.",
 )
 
 
@@ -453,9 +454,10 @@ debug_server: Setting[tuple[str, int] | None] = Setting(
     "ALLHANDS_DEBUG_SERVER",
     _served_at,
     None,
-    "Where the first rank of each host serves the [debug page](debug.md#the-debug-page)"
-    ", once the ranks have met: a port of 127.0.0.1, 0 for any that is free, or "
-    "`address:port`. A line on stderr has the page's address. Unset: nowhere.",
+    "Where the first rank of each host serves the [debug "
+    "page](debug.md#the-debug-page) once the ranks have met: a port of 127.0.0.1, 0 "
+    "for any free one, or `address:port`. A line on stderr has the page's address. "
+    "Unset: nowhere.",
 )
 
 debug_token = Setting(
@@ -463,16 +465,12 @@ debug_token = Setting(
     str,
     "",
     "What a client of the [debug page](debug.md#the-debug-page) has to know, 16 "
-    "characters or more. Unset: each page has a new one.",
+    "characters or more. Unset: each page makes a new one.",
     is_secret=True,
 )
 
-ALL: tuple[Setting[Any], ...] = (
-    *(advertise, calibration, check, debug_server, debug_token, dumps, faults),
-    *(heartbeat, host_id, interfaces, secret, job_mark, log, patience),
-    *(needs_launcher, pmi, port_range, record_length, reduce_order),
-    *(replace_gloo, sockets, store, tls, trace, transport, tuning),
-)
+_settings = [each for each in globals().values() if isinstance(each, Setting)]
+ALL: tuple[Setting[Any], ...] = tuple(sorted(_settings, key=lambda each: each.name))
 _BY_NAME = {setting.name: setting for setting in ALL}
 
 
