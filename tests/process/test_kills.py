@@ -1,4 +1,4 @@
-"""Ranks killed and stopped at random moments, by the program that repeats it."""
+"""Ranks killed, stopped and watched, by the programs that repeat or measure it."""
 
 import pathlib
 import subprocess
@@ -55,3 +55,10 @@ def test_worlds_that_lose_a_rank_again_and_again_leave_nothing():
 def test_jobs_that_are_well_are_not_blamed():
     output = output_of("healthy.py", "--runs=3", "--may-be-slow")
     assert "0 bad of 3 jobs, in 24 verdicts" in output
+
+
+def test_what_a_watched_job_loses_is_told():
+    given = ("--ranks=2", "--pairs=2", "--seconds=0.2", "--alone=0.5")
+    output = output_of("watched.py", *given)
+    assert "(median of 2 pairs;" in output
+    assert "ms of a CPU per second" in output

@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from allhands import _C
@@ -32,7 +33,6 @@ _WRITING, _STARTED = 1, 3  # higher states have ended
 # How many slots are read before and after the last record: of collectives, which run
 # one after the other, and of messages, of which older ones may not have ended yet.
 _AROUND = ((2, 4), (24, 8))
-_NO_SLOT = (0,) * 8
 
 _COLLECTIVES = [_C.collective_name(number) for number in range(256)]
 _MESSAGES = ["message", "send", "recv", "probe", *["message"] * 252]
@@ -121,6 +121,7 @@ class FlightFile:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._num_rows = 0  # as many as there were last
 
     def close(self) -> None:
         """Close the file."""
@@ -149,13 +150,17 @@ class FlightFile:
         ]
 
     def _rows(self) -> Iterator[_Row]:
-        header = self._read(_HEADER.size, 0)
-        if len(header) < _HEADER.size:
+        """Return the rows, by one reading of the file unless there are more by now."""
+        read = self._read(_ROWS_AT + self._num_rows * _ROW.size, 0)
+        if len(read) < _HEADER.size:
             return iter(())
-        num_rows = min(_HEADER.unpack(header)[3], _MOST_ROWS)
-        read = self._read(num_rows * _ROW.size, _ROWS_AT)
-        whole = read[: len(read) // _ROW.size * _ROW.size]
-        return (_Row(*told) for told in _ROW.iter_unpack(whole))
+        num_rows = min(_HEADER.unpack_from(read)[3], _MOST_ROWS)
+        if num_rows > self._num_rows:
+            self._num_rows = num_rows
+            read = self._read(_ROWS_AT + num_rows * _ROW.size, 0)
+        end = min(len(read) - _ROWS_AT, num_rows * _ROW.size) // _ROW.size * _ROW.size
+        rows = memoryview(read)[_ROWS_AT : _ROWS_AT + max(0, end)]
+        return (_Row(*told) for told in _ROW.iter_unpack(rows))
 
     def _view(self, row: _Row) -> GroupView | None:
         num_slots = row.num_slots
@@ -167,17 +172,18 @@ class FlightFile:
             *self._ring(row.messages_at, num_slots, row.num_messages, True),
         )
         # The counters may lag for a moment, or be set back.
-        last = [0, 0]
+        last = [row.num_collectives, row.num_messages]
         for each in operations:
-            last[each.is_message] = max(last[each.is_message], each.number)
+            if each.number > last[each.is_message]:
+                last[each.is_message] = each.number
         return GroupView(
             row.key,
             row.generation,
             _text(row.name),
             row.rank,
             row.size,
-            max(last[False], row.num_collectives),
-            max(last[True], row.num_messages),
+            last[False],
+            last[True],
             row.collective_bytes + row.message_bytes,
             max(0, row.num_in_messages) + max(0, row.num_in_works),
             operations,
@@ -192,31 +198,27 @@ class FlightFile:
         behind, ahead = _AROUND[is_message]
         count = min(num_slots, behind + ahead)
         begin = max(0, last - behind) if count < num_slots else 0
-        under_way = list[tuple[int, ...]]()
-        newest: tuple[int, ...] = _NO_SLOT
-        for index, told in self._slots(at, num_slots, begin % num_slots, count):
-            mark = told[0]
+        first = begin % num_slots
+        around = max(0, first + count - num_slots)  # slots that are at the begin
+        read = self._read((count - around) * _SLOT.size, at + first * _SLOT.size)
+        if around:
+            read += self._read(around * _SLOT.size, at)
+        whole = len(read) // _SLOT.size * _SLOT.size
+        under_way, newest, newest_at = list[int](), 0, 0
+        marks = memoryview(read)[:whole].cast("Q")[:: _SLOT.size // 8].tolist()
+        for index, mark in enumerate(marks):
             number = mark >> 3
-            if number == 0 or number % num_slots != index:
+            if number == 0 or (number - first - index) % num_slots:
                 continue
             if _WRITING <= mark & 7 <= _STARTED:
-                under_way.append(told)
-            elif mark > newest[0]:
-                newest = told
-        ended = [] if newest is _NO_SLOT else [newest]
-        return [_operation(told, is_message) for told in (*under_way, *ended)]
-
-    def _slots(
-        self, at: int, num_slots: int, begin: int, count: int
-    ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield `count` slots from index `begin` on, around the end, with indexes."""
-        before_end = min(count, num_slots - begin)
-        for first, some in ((begin, before_end), (0, count - before_end)):
-            read = (
-                self._read(some * _SLOT.size, at + first * _SLOT.size) if some else b""
-            )
-            whole = read[: len(read) // _SLOT.size * _SLOT.size]
-            yield from enumerate(_SLOT.iter_unpack(whole), first)
+                under_way.append(index)
+            elif mark > newest:
+                newest, newest_at = mark, index
+        told = (*under_way, newest_at) if newest else under_way
+        return [
+            _operation(_SLOT.unpack_from(read, index * _SLOT.size), is_message)
+            for index in told
+        ]
 
     def _read(self, size: int, at: int) -> bytes:
         """Read as much as there is; nothing for an invalid range."""
@@ -244,6 +246,7 @@ def _operation(told: tuple[int, ...], is_message: bool) -> Operation:
     )
 
 
+@lru_cache(1024)
 def _text(read: bytes) -> str:
     """Return the text for people, without control characters."""
     text = read.partition(b"\0")[0].decode(errors="replace")

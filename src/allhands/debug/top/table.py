@@ -1,11 +1,15 @@
-"""The table of `allhands top`: the worst rows that fit."""
+"""The table of `allhands top`: the worst rows that fit.
+
+Its lines are put together here, not by rich's own tables: on CPUs that ranks use, these
+took more time than all that `allhands top` does else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from allhands.debug.top.row import Current, Row
@@ -38,6 +42,7 @@ _WIDTHS = {
 }
 """Characters in a terminal of 80 columns."""
 _LEFT = ("state", "operation", "group")
+_LEAST_MORE = -10  # columns that a narrow terminal lacks and names can do without
 _STYLES = {"dead": "bold red", "stopped": "bold red", "waits": "yellow", "left": "dim"}
 
 
@@ -59,29 +64,37 @@ def sorted_rows(rows: Sequence[Row], key: str) -> list[Row]:
     )
 
 
-def table_of(rows: Sequence[Row], key: str, width: int) -> Table:
-    """Return a table with a line for each row, as wide as the terminal.
+def table_of(rows: Sequence[Row], key: str, width: int) -> Text:
+    """Return a head and a line for each row, as wide as the terminal.
 
     The head of the column by which the rows are sorted is marked.
     """
-    # Additional width goes to the longest names.
-    more = max(0, width - 80)
-    widths = {**_WIDTHS, "group": 6 + more // 3, "operation": 19 + more - more // 3}
+    # Additional width goes to the longest names, and they give what is missing.
+    more = max(_LEAST_MORE, width - 80)
+    for_group = more // 3 if more > 0 else more // 10
+    widths = {**_WIDTHS, "group": 6 + for_group, "operation": 19 + more - for_group}
     marked, _ = KEYS[key]
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for head, columns in widths.items():
-        table.add_column(
-            head,
-            justify="left" if head in _LEFT else "right",
-            no_wrap=True,
-            width=columns,
-            header_style="bold reverse" if head == marked else "bold",
+    table = Text(no_wrap=True, overflow="crop")
+    for number, (head, columns) in enumerate(widths.items()):
+        table.append(" " if number else "")
+        is_marked = head == marked
+        table.append(
+            _fitted(head, head, columns), "bold reverse" if is_marked else "bold"
         )
     for row in rows:
         # As text: names may look like markup.
-        cells = (Text(cell) for cell in _cells(row))
-        table.add_row(*cells, style=_STYLES.get(row.state, ""))
+        cells = zip(_cells(row), widths.items(), strict=True)
+        line = " ".join(_fitted(cell, *column) for cell, column in cells)
+        table.append(f"\n{line}", _STYLES.get(row.state))
     return table
+
+
+def _fitted(text: str, head: str, columns: int) -> str:
+    """Return the text as wide as the column with this head."""
+    missing = columns - cell_len(text)
+    if missing < 0:
+        return f"{set_cell_size(text, columns - 1)}\u2026"
+    return text + " " * missing if head in _LEFT else " " * missing + text
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -96,11 +96,12 @@ def reading(tmp_path):
     path = tmp_path / "memory"
     files = []
 
-    def read(head, rows=b"", slots=b"", cut=None):
+    def read(head, rows=b"", slots=b"", cut=None, *, keep=False):
         content = head.ljust(4096, b"\0") + rows.ljust(SLOTS_AT - 4096, b"\0") + slots
         path.write_bytes(content[:cut])
         files.append(FlightFile(os.open(path, os.O_RDONLY)))
-        return files[-1].header(), files[-1].groups()
+        first = files[-1] if keep else files[-1].header()
+        return first, files[-1].groups()
 
     yield read
     for file in files:
@@ -115,6 +116,27 @@ def test_what_fits_is_read(reading):
     assert [each.number for each in group.operations] == [3, 2]
     assert group.num_waiting == 0
     assert group.operations[0].partner == -1
+
+
+def test_a_look_at_a_group_takes_two_readings(reading, monkeypatch):
+    """Each costs a busy CPU a few microseconds."""
+    slots = b"".join([b"\0" * 64, slot(1), slot(2), slot(3, 3)])
+    read, plain = list[int](), os.pread
+    monkeypatch.setattr(
+        os, "pread", lambda fd, size, at: read.append(at) or plain(fd, size, at)
+    )
+    file, before = reading(header(), row(), slots, keep=True)
+    read.clear()
+    assert file.groups() == before
+    assert len(read) == 2
+
+
+def test_a_group_that_has_come_is_read(reading, tmp_path):
+    slots = b"".join([b"\0" * 64, slot(1), slot(2), slot(3, 3)])
+    file, [one] = reading(header(), row() + row(name=b"h"), slots, keep=True)
+    with open(tmp_path / "memory", "r+b") as memory:
+        memory.write(header(rows=2))
+    assert [each.name for each in file.groups()] == [one.name, "h"]
 
 
 @pytest.mark.parametrize(

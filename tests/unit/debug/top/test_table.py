@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from allhands.debug.top.figures import Figures
@@ -44,6 +45,20 @@ def test_a_row_is_whole_in_80_columns():
     assert cells[:3] == ["1023", "waits", "for"]
     assert "reduce_scatter" in lines[1]
     assert cells[-6:] == ["99.9s", "123k", "9.87G", "100%", "25%", "1000%"]
+
+
+@pytest.mark.parametrize("width", [70, 75, 80, 120])
+def test_lines_are_as_wide_as_the_terminal(width):
+    """Also with names that are too long, or have wide characters."""
+    for group in ("\u7fa4" * 40, "group" * 40, "g"):
+        current = Current("reduce_scatter_single", group, 1234567, None, True, 1.0)
+        waiting = Row(0, 1, "h", "waits", (1000,), 9, current, FIGURES, 0.5)
+        lines = printed([waiting, row(1)], width=width)
+        assert len(lines) == 3
+        assert {cell_len(line) for line in lines} == {width}
+        assert lines[0].split() == HEAD.split()
+        told = ["1.0s", "123k", "9.87G", "100%", "25%", "50%"]
+        assert lines[1].split()[-6:] == told
 
 
 def test_names_are_no_markup():
