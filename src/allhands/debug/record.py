@@ -16,7 +16,15 @@ from itertools import count
 from types import FrameType, TracebackType
 from typing import Any
 
-from allhands.backends.frames import Place, inside, places, places_of_traceback
+from allhands import errors
+from allhands.backends import failures
+from allhands.backends.frames import (
+    Place,
+    called_frame,
+    inside,
+    places,
+    places_of_traceback,
+)
 from allhands.debug.dumps import REDUCTIONS, SCHEMA
 from allhands.elastic.record_memory import open_at_once
 from allhands.errors import DistError
@@ -139,9 +147,14 @@ def _take_back_failures(
 
     According to `entries`, which are sorted, it has just failed.
     """
-    last = {told["thread"]: told for told in entries}
-    for thread, told in last.items():
-        ended, frame = told["time_discovered_completed_ns"], frames.get(thread)
+    by_thread = dict[int, list[dict[str, Any]]]()
+    for told in entries:
+        by_thread.setdefault(told["thread"], []).append(told)
+    for thread, mine in by_thread.items():
+        frame = frames.get(thread)
+        # Later ones may have begun before it failed, as messages do.
+        told = _last_failed(mine) if _is_raising(frame) else mine[-1]
+        ended = told["time_discovered_completed_ns"]
         is_fresh = ended is not None and now < ended + _RAISING_NS
         is_inside = inside(frame) not in ("", dump.__name__)
         if told["state"] == "failed" and is_fresh and is_inside:
@@ -153,6 +166,26 @@ def _take_back_failures(
                 "duration_ms": None,
                 "frames": _told_places(places(frame)),
             }
+
+
+def _last_failed(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the operation that failed last; the last operation if none has."""
+    failed = [told for told in entries if told["state"] == "failed"]
+    return max(
+        failed,
+        key=lambda told: int(told["time_discovered_completed_ns"] or 0),
+        default=entries[-1],
+    )
+
+
+def _is_raising(frame: FrameType | None) -> bool:
+    """Return whether an error of this package is being made in `frame`, or told of."""
+    called = called_frame(frame)
+    while frame is not None:
+        if frame.f_code.co_filename in (errors.__file__, failures.__file__):
+            return True
+        frame = None if frame is called else frame.f_back
+    return False
 
 
 def _process(world: World) -> dict[str, Any]:

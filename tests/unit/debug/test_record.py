@@ -102,9 +102,49 @@ def test_a_call_is_waited_in_until_it_raises(monkeypatch):
     before = told["before"]
     assert before.is_under_way
     assert before.is_waited_for
-    lines = Path(__file__).read_text().splitlines()
-    assert "dist.recv(array, 1" in lines[before.place.line - 1]
+    assert "dist.recv(array, 1" in line_of(before.place)
     assert told["after"].state == "failed"
+
+
+def test_so_is_a_message_after_which_others_began():
+    """A signal comes first where the error is made, as the wait itself is native."""
+    told = []
+
+    def look(frame, event, _):
+        if event == "call" and frame.f_code.co_filename == dist.errors.__file__:
+            seen = record.told_now(current(), "signal", interrupted=frame)
+            told.append(Dump.of(seen))
+
+    def body(rank):
+        array = np.ones(3)
+        dist.barrier()
+        if rank == 0:
+            limit = timedelta(seconds=1)
+            awaited = dist.irecv(array, 1, tag=1, timeout=limit)
+            for tag in (2, 3):
+                dist.isend(array, 1, tag=tag).wait()
+            sys.setprofile(look)
+            try:
+                with pytest.raises(dist.CollectiveTimeoutError):
+                    awaited.wait()
+            finally:
+                sys.setprofile(None)
+        dist.barrier()
+        if rank == 1:
+            for tag in (2, 3):
+                dist.recv(array, 0, tag=tag)
+        dist.barrier()
+
+    run_ranks(2, body)
+    first = told[0].entries
+    assert [entry.op for entry in first] == ["barrier", "recv", "send", "send"]
+    assert first[1].is_under_way
+    assert first[1].is_waited_for
+    assert "awaited.wait()" in line_of(first[1].place)
+
+
+def line_of(place):
+    return Path(__file__).read_text().splitlines()[place.line - 1]
 
 
 def test_a_failure_writes_a_record_where_that_is_asked_for(tmp_path, monkeypatch):
