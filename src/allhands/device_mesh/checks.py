@@ -262,6 +262,8 @@ def dim_named(name: str, by_name: Mapping[str, Dim]) -> Dim:
     Raises:
         KeyError: there is none.
     """
+    if not by_name:
+        raise KeyError(f"No `mesh_dim_names` found. There is no dimension {name!r}")
     if name not in by_name:
         raise KeyError(
             f"Mesh dimension {name!r} does not exist. Available mesh dimensions are: "

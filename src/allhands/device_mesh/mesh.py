@@ -252,7 +252,8 @@ class DeviceMesh:
         dim = self._dim(mesh_dim)
         self._place()
         if dim.group is None:
-            raise RuntimeError(f"{self} was made with _init_backend=False: no groups")
+            how = "the mesh was made with _init_backend=False: no groups"
+            raise RuntimeError(f"DeviceMesh process groups not initialized! {how}")
         return dim.group
 
     def get_all_groups(self) -> list[ProcessGroup]:
@@ -474,7 +475,7 @@ class DeviceMesh:
 
     def _by_name(self) -> dict[str, Dim]:
         """Return dimensions by name, with flattened ones that lie within this mesh."""
-        own = dict(zip(self._names, self._dims, strict=True))
+        own = dict(zip(self._names, self._dims, strict=bool(self._names)))
         return own | self._grid.flattened_within(dim.layout for dim in self._dims)
 
     def _dim(self, key: int | str | None) -> Dim:

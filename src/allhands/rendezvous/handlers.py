@@ -240,7 +240,7 @@ def _meet_in_file(
     store = FileStore(parts.path, world_size)
     store.set_timeout(timeout)
     yield store, rank, world_size
-    raise RuntimeError("Unable to perform re-rendezvous using file:// method")
+    raise RuntimeError("Unable to perform rerendezvous using file:// method")
 
 
 def _meet_by_mpi(

@@ -8,6 +8,7 @@ Nothing here waits in Python.
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Sequence
@@ -61,8 +62,8 @@ class TCPStore(Store):
     Args:
         host_name: name or literal address of the master.
         port: where the master listens; with 0 it picks a port, see `port`.
-        world_size: how many stores are made in all, the master's included; None if this
-            is unknown.
+        world_size: how many stores are made in all, the master's included; None or a
+            negative number if this is unknown.
         is_master: serve the store from this process.
         timeout: the limit for finding the master, and for later operations.
         wait_for_workers: the master waits until `world_size` stores were made.
@@ -103,11 +104,13 @@ class TCPStore(Store):
             raise TypeError(f"host_name must be a str, got {host_name!r}")
         host_name.encode()  # lone surrogates cannot be sent
         port = as_port(port)
-        if world_size is not None and world_size < 1:
-            raise ValueError(f"world_size must be positive or None, got {world_size}")
+        size = None if world_size is None else operator.index(world_size)
+        if size == 0:
+            raise ValueError("TCPStore world size cannot be 0; None means any number")
         self._timeout = as_timedelta(timeout)
         # URLs write "::1" as "[::1]".
         self._host = host_name.removeprefix("[").removesuffix("]")
+        self._use_libuv = use_libuv
         self._secret = settings.secret.get()
         self._server: StoreServer | None = None
         self._last_will: StoreLastWill | None = None
@@ -116,10 +119,10 @@ class TCPStore(Store):
             port = self._server.port
         self._port = port
         self._client = self._connect() if not is_master else self._connect_to_own()
-        if world_size is not None:
+        if size is not None and size > 0:
             self._join()
             if is_master and wait_for_workers:
-                self._client.await_workers(world_size, self._limit)
+                self._client.await_workers(size, self._limit)
 
     def _serve(self, port: int, multi_tenant: bool, fd: int | None) -> StoreServer:
         if not multi_tenant:
@@ -171,6 +174,11 @@ class TCPStore(Store):
     def port(self) -> int:
         """The port at which the server listens."""
         return self._port
+
+    @property
+    def libuvBackend(self) -> bool:  # noqa: N802, torch's name
+        """The argument `use_libuv`."""
+        return self._use_libuv
 
     @property
     def _limit(self) -> float:

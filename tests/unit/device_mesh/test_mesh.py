@@ -259,6 +259,9 @@ def test_dimensions_that_are_not_there():
             mesh["a"]["b"]
         with pytest.raises(RuntimeError, match="Cannot slice a DeviceMesh without"):
             DeviceMesh("cpu", [0])["a"]
+        for ask in DeviceMesh.get_group, DeviceMesh.get_local_rank:
+            with pytest.raises(KeyError, match="No `mesh_dim_names` found"):
+                ask(DeviceMesh("cpu", [0]), "a")
         return mesh.get_group(-1) is mesh.get_group("b")
 
     assert run_ranks(1, body) == [True]
@@ -453,7 +456,7 @@ def test_a_mesh_makes_the_world_where_there_is_none(monkeypatch, tmp_path):
 def test_a_mesh_without_groups():
     mesh = DeviceMesh("cpu", [[0, 1], [2, 3]], _init_backend=False, _rank=2)
     assert mesh.get_coordinate() == (1, 0)
-    with pytest.raises(RuntimeError, match="_init_backend=False"):
+    with pytest.raises(RuntimeError, match="groups not initialized!.*_init_backend"):
         mesh.get_group(0)
 
 

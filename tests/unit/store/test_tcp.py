@@ -87,10 +87,19 @@ def test_port_out_of_range():
         TCPStore(HOST, "80")
 
 
-@pytest.mark.parametrize("world_size", [0, -1])
-def test_world_size_out_of_range(world_size):
-    with pytest.raises(ValueError, match=f"got {world_size}"):
-        master(world_size=world_size)
+def test_a_world_size_of_0_is_refused():
+    with pytest.raises(ValueError, match="TCPStore world size cannot be 0"):
+        master(world_size=0)
+
+
+def test_a_world_size_that_is_no_int_is_refused():
+    with pytest.raises(TypeError):
+        master(world_size="1")
+
+
+def test_a_negative_world_size_means_any_number():
+    store = master(world_size=-1, timeout=SHORT)  # it waits for nobody
+    assert TCPStore(HOST, store.port, -1).list_keys() == []
 
 
 def test_port_in_use_names_its_owner(store):
@@ -187,8 +196,11 @@ def test_world_size_without_waiting():
     assert master(world_size=2, wait_for_workers=False).list_keys() == []
 
 
-def test_use_libuv_changes_nothing():
-    store = master(use_libuv=False)
+@pytest.mark.parametrize("use_libuv", [True, False])
+def test_use_libuv_can_be_read_and_changes_nothing(use_libuv):
+    store = master(use_libuv=use_libuv)
+    assert store.libuvBackend is use_libuv
+    assert TCPStore(HOST, store.port).libuvBackend is True
     store.queue_push("q", "v")
     assert store.queue_pop("q") == b"v"
 
