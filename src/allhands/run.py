@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+# Torchrun's: it has no option for it.
+_LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+
 def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
     """Read a command line (default: this process's)."""
     return get_args_parser().parse_args(args)
@@ -76,6 +80,7 @@ def _launch(args: argparse.Namespace) -> Launch:
             Std.OUT: parse_words(args.duplicate_stdout_filters),
             Std.ERR: parse_words(args.duplicate_stderr_filters),
         },
+        line_prefix_template=os.environ.get(_LINE_PREFIX, ""),
         virtual_local_rank=args.virtual_local_rank,
         ending_signals=args.signals_to_handle,
         preload=preload_of(args),

@@ -98,7 +98,7 @@ def test_a_failure_is_raised_and_tells_the_cause(tmp_path):
     assert "allhands run:" not in done.stderr  # that is for whoever catches the error
     out = [line for line in done.stdout.splitlines() if not line.startswith("[rank")]
     assert out[:3] == ["2 1 2 <N/A>", "ValueError: bad value 17", "True"]
-    assert out[3] == "work work failed"
+    assert out[3] == "work work FAILED"
     assert out[4] == "allhands run: rank 2 failed: ValueError: bad value 17"
     assert out[5].startswith("  at ")
     assert "train.py:" in out[5]
@@ -112,7 +112,7 @@ def test_an_error_that_nobody_catches_ends_the_program(tmp_path):
         "elastic_launch(config(1), work)()",
     )
     assert done.returncode == 1
-    assert "ChildFailedError: work failed" in done.stderr
+    assert "ChildFailedError: work FAILED" in done.stderr
     assert "allhands run: rank 0 failed: killed by SIGKILL" in done.stderr
 
 
@@ -359,6 +359,20 @@ def test_output_goes_where_the_specs_say(tmp_path):
     for rank in range(2):
         file = logs / "id" / "attempt_0" / str(rank) / "stdout.log"
         assert file.read_text() == "hello\n"
+
+
+def test_lines_begin_as_the_template_says(tmp_path):
+    template = "[${role_name}${local_rank}|${rank}]:"
+    done = run(
+        tmp_path,
+        "def work(): print('hello', flush=True)",
+        f"""
+        more = dict(log_line_prefix_template={template!r}, role="r")
+        elastic_launch(config(2, **more), work)()
+        """,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["[r0|0]:hello", "[r1|1]:hello"]
 
 
 NODES = """

@@ -168,7 +168,10 @@ def test_a_missing_module_is_one_error_before_ranks_start():
         (["--rdzv-backend=c10", "x.py"], "is 'c10'; want one of static, c10d, etcd"),
         (["--nproc-per-node=0", "x.py"], "'0'; want a number from 1 up"),
         (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
-        (["--redirects=7", "x.py"], "'7' is no choice of streams: want 0, 1, 2 or 3"),
+        (
+            ["--redirects=7", "x.py"],
+            "'7' does not match a choice of streams: want 0, 1, 2",
+        ),
         (["--max-restarts=-1", "x.py"], "--max-restarts is -1; want 0 or more"),
         (["--shutdown-timeout=-3", "x.py"], "is -3.0; want seconds, 0 or more"),
         (["--monitor-interval=0", "x.py"], "is 0.0; want seconds, above 0"),

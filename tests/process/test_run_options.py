@@ -126,6 +126,20 @@ def test_lines_with_a_word_also_go_to_one_file(tmp_path):
     assert not (logs / "id" / "attempt_0" / "filtered_stderr.log").exists()
 
 
+def test_the_environment_says_how_lines_begin(tmp_path):
+    variable = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "$role_name-$rank> "}
+    logs = tmp_path / "logs"
+    done = launch(
+        *("-n2", "--tee=3", f"--log-dir={logs}", "--rdzv-id=id", "--role=r"),
+        *("--duplicate-stdout-filters=pear", program(tmp_path, LINES)),
+        env=environment(**variable),
+    )
+    assert done.returncode == 0
+    assert {line[:4] for line in done.stdout.splitlines()} == {"r-0>", "r-1>"}
+    found = (logs / "id" / "attempt_0" / "filtered_stdout.log").read_text()
+    assert sorted(found.splitlines()) == ["r-0> a pear 0", "r-1> a pear 1"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -31,6 +31,7 @@ def test_spellings_of_the_number_of_ranks(given):
 def test_accepts_what_only_matters_between_hosts():
     options = "--standalone --rdzv-backend=c10d --rdzv-endpoint=h:1 --rdzv-conf=a=1"
     more = "--local-addr=h --start-method=spawn --monitor-interval=1 --node-rank=0"
+    more += " --event-log-handler=console"
     assert run.parse_args([*options.split(), *more.split(), "x.py"]).standalone
 
 

@@ -13,14 +13,14 @@ _LONGEST_LINE = 1 << 20
 
 
 class FilteredLog:
-    """One rank's part of such a file: whole lines, each behind the rank.
+    """One rank's part of such a file: whole lines, each behind its prefix.
 
     Not thread-safe. The ranks' parts write to one file, each line at once.
     """
 
-    def __init__(self, file: LogFile, rank: int, words: Sequence[str]) -> None:
+    def __init__(self, file: LogFile, prefix: str, words: Sequence[str]) -> None:
         self._file = file
-        self._prefix = f"[rank{rank}] ".encode()
+        self._prefix = prefix.encode()
         self._words = [word.encode() for word in words]
         self._held = b""
 

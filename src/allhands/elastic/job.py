@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from string import Template
 from typing import NamedTuple
 from urllib.parse import quote
 
 from allhands import settings
 from allhands.elastic.error_file import ERROR_FILE
 from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.elastic.output import line_prefix
 from allhands.elastic.place import Place
 from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
 
@@ -61,6 +63,9 @@ class Job:
     filters: Mapping[Std, Sequence[str]] = field(default_factory=dict)
     """Words by stream: its lines with one of them also go to one file for all ranks, on
     ranks where `logs.tee` has the stream."""
+    line_prefix_template: str = ""
+    """What begins each line of a rank, with ${role_name}, ${rank} and ${local_rank};
+    empty: its rank."""
     virtual_local_rank: bool = False
     """Whether each rank sees one GPU, as the first, and LOCAL_RANK 0."""
     preload: Preload | None = None
@@ -77,6 +82,15 @@ class Job:
     def rank(self, local_rank: int) -> int:
         """The number of a rank of this node among all ranks."""
         return self.place.first_rank + local_rank
+
+    def line_prefix(self, local_rank: int) -> str:
+        """What begins each line that a rank of this node writes."""
+        rank = self.rank(local_rank)
+        if not self.line_prefix_template:
+            return line_prefix(rank)
+        return Template(self.line_prefix_template).safe_substitute(
+            role_name=self.role, rank=rank, local_rank=local_rank
+        )
 
     def environment(
         self, local_rank: int, attempt: int, mark: str, base: Mapping[str, str]

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-__all__ = ["DefaultLogsSpecs", "Std", "parse_std"]
+__all__ = ["DefaultLogsSpecs", "Std"]
 
 
 class Std(enum.IntFlag):
@@ -21,23 +21,24 @@ class Std(enum.IntFlag):
     ERR = 2
     ALL = OUT | ERR
 
+    @classmethod
+    def from_str(cls, vm: str) -> Std | dict[int, Std]:
+        """Read `3` (every rank) or `0:1,1:2` (by local rank; the others get none).
 
-def parse_std(text: str) -> Std | dict[int, Std]:
-    """Read `3` (every rank) or `0:1,1:2` (by local rank; the others get none).
-
-    Raises:
-        ValueError: the text is neither.
-    """
-    try:
-        if ":" not in text:
-            return Std(_digit(text))
-        pairs = (item.split(":") for item in text.split(","))
-        return {int(rank): Std(_digit(value)) for rank, value in pairs}
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is no choice of streams: want 0, 1, 2 or 3 for all ranks, or a "
-            "list by local rank such as 0:1,1:2 (1 is stdout, 2 stderr, 3 both)"
-        ) from None
+        Raises:
+            ValueError: the text is neither.
+        """
+        try:
+            if ":" not in vm:
+                return cls(_digit(vm))
+            pairs = (item.split(":") for item in vm.split(","))
+            return {int(rank): cls(_digit(value)) for rank, value in pairs}
+        except ValueError:
+            raise ValueError(
+                f"{vm!r} does not match a choice of streams: want 0, 1, 2 or 3 for all "
+                "ranks, or a list by local rank such as 0:1,1:2 (1 is stdout, 2 "
+                "stderr, 3 both)"
+            ) from None
 
 
 def _digit(text: str) -> int:

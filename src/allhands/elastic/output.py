@@ -26,7 +26,7 @@ import select
 import stat
 import time
 
-__all__ = ["RankOutput", "Screen"]
+__all__ = ["RankOutput", "Screen", "line_prefix"]
 
 # poll(2) promises that a pipe reported writable takes this much without blocking.
 _PIECE = 4096
@@ -63,8 +63,9 @@ def _lines_up(data: bytes) -> int:
     return min(ups, 1000)
 
 
-def _name(rank: int) -> str:
-    return f"[rank{rank}]"
+def line_prefix(rank: int) -> str:
+    """Return what begins each line of a rank, unless the job says otherwise."""
+    return f"[rank{rank}] "
 
 
 class Screen:
@@ -91,7 +92,7 @@ class Screen:
         """Something waits to be written; call `flush` when the file is writable."""
         return bool(self._pending)
 
-    def terminal_environment(self, rank: int) -> dict[str, str]:
+    def terminal_environment(self, prefix: str) -> dict[str, str]:
         """What tells a program whose stdout is a pipe that a terminal is behind it.
 
         rich honours all of it; most programs honour the size, which leaves room for
@@ -102,7 +103,7 @@ class Screen:
         environment = {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}
         size = os.get_terminal_size(self.fd)
         if size.columns:
-            width = max(20, size.columns - len(_name(rank)) - 1)
+            width = max(20, size.columns - len(prefix))
             environment |= {"COLUMNS": str(width), "LINES": str(size.lines)}
         return environment
 
@@ -169,13 +170,18 @@ class Screen:
 class RankOutput:
     """What one rank writes to one of its streams, on its way to a screen."""
 
-    def __init__(self, screen: Screen, rank: int, colour: bool = False) -> None:
+    def __init__(
+        self, screen: Screen, rank: int, colour: bool = False, prefix: str = ""
+    ) -> None:
+        """Make one; `prefix` begins each line, in place of `[rank0] `."""
         self._screen = screen
-        name = _name(rank)
+        prefix = prefix or line_prefix(rank)
         if colour:
-            name = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{name}\x1b[39m"
-        self._prefix = f"{name} ".encode()
-        self._own_prefix = f"{_name(rank)}: ".encode()
+            name = prefix.rstrip()
+            shown = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{name}\x1b[39m"
+            prefix = shown + prefix[len(name) :]
+        self._prefix = prefix.encode()
+        self._own_prefix = f"[rank{rank}]: ".encode()
         self._held = b""
         self._prefix_due = True
         self._is_open = False

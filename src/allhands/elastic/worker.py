@@ -196,14 +196,16 @@ class Worker:
     def _environment(self, mark: str, screen: Screen) -> dict[str, str]:
         job, local_rank = self._job, self.local_rank
         environment = job.environment(local_rank, self._attempt, mark, os.environ)
+        prefix = job.line_prefix(local_rank)
         if job.logs.to_console(local_rank, Std.OUT):
-            for name, value in screen.terminal_environment(self.rank).items():
+            for name, value in screen.terminal_environment(prefix).items():
                 environment.setdefault(name, value)
         return environment
 
     def _open(self, std: Std, screens: Mapping[Std, Screen], given: list[int]) -> int:
         """Make one of its streams; returns what the process gets."""
         logs, rank = self._job.logs, self.local_rank
+        prefix = self._job.line_prefix(rank)
         screen, say = screens[std], screens[Std.ERR].say
         on_console = logs.to_console(rank, std)
         log = self._open_log(std, say) if logs.to_file(rank, std) else None
@@ -213,13 +215,13 @@ class Worker:
             return given[-1]
         sinks: list[_Sink] = []
         if on_console:
-            sinks.append(RankOutput(screen, self.rank, colour=screen.is_live))
+            sinks.append(RankOutput(screen, self.rank, screen.is_live, prefix))
         if log is not None:
             sinks.append(log)
         words = self._job.filters.get(std)
         if words and logs.is_teed(rank, std):
             path = self._job.filtered_file(std, self._attempt)
-            sinks.append(FilteredLog(LogFile(path, say), self.rank, words))
+            sinks.append(FilteredLog(LogFile(path, say), prefix, words))
         if std is Std.ERR:
             sinks.append(self._tail)
         ours, theirs = os.pipe()

@@ -49,8 +49,9 @@ class LaunchConfig:
     config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, max_restarts=0)
     ```
 
-    Four fields are accepted and have no effect: `log_line_prefix_template` (each line
-    begins with its rank), `metrics_cfg`, `local_addr` and `event_log_handler`.
+    Three fields are accepted and have no effect: `metrics_cfg` and `event_log_handler`
+    are about reports of torch's agent, and `local_addr` is found out. `numa_options`
+    has to be None.
     """
 
     min_nodes: int
@@ -79,9 +80,12 @@ class LaunchConfig:
     """How ranks with a function start: spawn, or forkserver, which means the same here.
     Each of them is a new process. A program is always started as itself."""
     log_line_prefix_template: str | None = None
+    """What begins each line of a rank; `${role_name}`, `${rank}` and `${local_rank}` in
+    it are replaced. None: its rank, as `[rank0] `."""
     metrics_cfg: dict[str, str] = field(default_factory=dict)
     local_addr: str | None = None
     event_log_handler: str = "null"
+    numa_options: None = None
     signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     """Signals to this process that end the ranks and the job."""
     duplicate_stdout_filters: list[str] | None = None
@@ -92,6 +96,13 @@ class LaunchConfig:
     """Whether LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the rank's own GPU."""
     shutdown_timeout: float | None = None
     """Seconds that ranks get to end before they are killed. None: 30."""
+
+    def __post_init__(self) -> None:
+        if self.rdzv_timeout != -1:
+            self.rdzv_configs["timeout"] = self.rdzv_timeout
+        self.rdzv_configs.setdefault("timeout", _MEETING_LIMIT)
+        if self.logs_specs is None:
+            self.logs_specs = DefaultLogsSpecs()
 
 
 class elastic_launch:
@@ -207,6 +218,7 @@ def _launch(
             Std.OUT: config.duplicate_stdout_filters or [],
             Std.ERR: config.duplicate_stderr_filters or [],
         },
+        line_prefix_template=config.log_line_prefix_template or "",
         virtual_local_rank=config.virtual_local_rank,
         ending_signals=_ending_signals(config),
     )
@@ -227,6 +239,12 @@ def _check(config: LaunchConfig, entrypoint: object) -> None:
     if config.nproc_per_node < 1:
         raise ValueError(
             f"LaunchConfig.nproc_per_node is {config.nproc_per_node}; want 1 or more"
+        )
+    if config.numa_options is not None:
+        raise ValueError(
+            f"LaunchConfig.numa_options is {config.numa_options!r}; want None: this "
+            "launcher does not know which CPUs are beside a GPU. A rank can bind "
+            "itself with os.sched_setaffinity"
         )
     if config.start_method not in _START_METHODS:
         raise ValueError(
@@ -286,7 +304,7 @@ def _limit(config: LaunchConfig) -> float:
     """Return how long nodes wait for each other, in seconds."""
     if config.rdzv_timeout != -1:
         return limit_of(config.rdzv_timeout, "LaunchConfig.rdzv_timeout")
-    given = config.rdzv_configs.get("timeout", _MEETING_LIMIT)
+    given = config.rdzv_configs["timeout"]
     return limit_of(given, "LaunchConfig.rdzv_configs")
 
 

@@ -50,6 +50,7 @@ class Launch:
     shutdown_timeout: float = 30.0
     logs: DefaultLogsSpecs = field(default_factory=DefaultLogsSpecs)
     filters: Mapping[Std, Sequence[str]] = field(default_factory=dict)
+    line_prefix_template: str = ""
     virtual_local_rank: bool = False
     ending_signals: Collection[int] = ENDING_SIGNALS
     preload: Preload | None = None
@@ -153,6 +154,7 @@ class Launch:
             secret=settings.secret.get(),
             logs=_with_folder(self.logs),
             filters=self.filters,
+            line_prefix_template=self.line_prefix_template,
             virtual_local_rank=self.virtual_local_rank,
             preload=self.preload,
             dumps=dumps,

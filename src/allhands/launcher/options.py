@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allhands.elastic.logs import Std, parse_std
+from allhands.elastic.logs import Std
 from allhands.elastic.signals import ENDING_SIGNALS, parse_signals
 
 __all__ = ["get_args_parser"]
@@ -184,10 +184,11 @@ def _add_nodes(add: _Adder) -> None:
     add("--rdzv-backend", default="static", help="static; unused with one node")
     add("--standalone", action="store_true", help="accepted: one node always is")
     add("--local-addr", default="", help="accepted, unused")
+    add("--event-log-handler", default="null", help="accepted, unused")
 
 
 def _streams(text: str) -> Any:
-    return _parsed(parse_std, text)
+    return _parsed(Std.from_str, text)
 
 
 def _signals(text: str) -> Any:

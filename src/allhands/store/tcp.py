@@ -176,7 +176,7 @@ class TCPStore(Store):
         return self._port
 
     @property
-    def libuvBackend(self) -> bool:  # noqa: N802, torch's name
+    def libuvBackend(self) -> bool:
         """The argument `use_libuv`."""
         return self._use_libuv
 

@@ -456,7 +456,7 @@ def test_a_mesh_makes_the_world_where_there_is_none(monkeypatch, tmp_path):
 def test_a_mesh_without_groups():
     mesh = DeviceMesh("cpu", [[0, 1], [2, 3]], _init_backend=False, _rank=2)
     assert mesh.get_coordinate() == (1, 0)
-    with pytest.raises(RuntimeError, match="groups not initialized!.*_init_backend"):
+    with pytest.raises(RuntimeError, match=r"groups not initialized!.*_init_"):
         mesh.get_group(0)
 
 

@@ -7,7 +7,7 @@ from allhands.elastic.log_file import LogFile
 
 
 def filtered(path, rank, words):
-    return FilteredLog(LogFile(str(path), pytest.fail), rank, words)
+    return FilteredLog(LogFile(str(path), pytest.fail), f"[rank{rank}] ", words)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from allhands.elastic.logs import DefaultLogsSpecs, Std, parse_std
+from allhands.elastic.logs import DefaultLogsSpecs, Std
 
 
 @pytest.mark.parametrize(
@@ -12,13 +12,13 @@ from allhands.elastic.logs import DefaultLogsSpecs, Std, parse_std
     ],
 )
 def test_notation(text, choice):
-    assert parse_std(text) == choice
+    assert Std.from_str(text) == choice
 
 
 @pytest.mark.parametrize("text", ["", "4", "-1", "a", "0:4", "0:1,", "1:", "0:1:2"])
 def test_notation_that_means_nothing(text):
-    with pytest.raises(ValueError, match="is no choice of streams"):
-        parse_std(text)
+    with pytest.raises(ValueError, match="does not match a choice of streams"):
+        Std.from_str(text)
 
 
 # (redirects, tee) for stdout: does it go to a file, is it shown

@@ -187,6 +187,13 @@ def test_colour_is_the_ranks(live):
     assert seventh.startswith(b"\x1b[36m")
 
 
+def test_lines_begin_as_the_job_says(plain, live):
+    RankOutput(plain.screen, 3, prefix="worker 3:").feed(b"x\ny\n")
+    assert plain.written() == b"worker 3:x\nworker 3:y\n"
+    RankOutput(live.screen, 0, True, "worker: ").feed(b"x\n")
+    assert live.written() == b"\x1b[36mworker:\x1b[39m x\n"
+
+
 PIECES = st.lists(
     st.sampled_from(
         [b"a", b"bc", b"\n", b"\r", b"\r\n", b"\x1b[2K", b"\x1b[1A", b"\xc3"]

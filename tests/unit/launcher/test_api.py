@@ -2,6 +2,7 @@
 
 import pytest
 
+from allhands.elastic.multiprocessing import DefaultLogsSpecs
 from allhands.launcher import LaunchConfig, elastic_launch
 
 
@@ -22,6 +23,7 @@ def work():
         ({"rdzv_timeout": 0}, r"rdzv_timeout: timeout is 0; want seconds, above 0"),
         ({"rdzv_configs": {"timeout": -2}}, r"timeout is -2; want seconds, above 0"),
         ({"rdzv_configs": {"timeout": "x"}}, r"timeout is 'x'; want seconds, above 0"),
+        ({"numa_options": "node"}, r"numa_options is 'node'; want None: this launcher"),
         ({"rdzv_backend": "none"}, r"rdzv_backend is 'none'; want one of static, c10d"),
         (
             {"min_nodes": 2, "max_nodes": 2},
@@ -42,6 +44,14 @@ def test_what_cannot_be_is_refused(fields, message):
     given = {"min_nodes": 1, "max_nodes": 1, "nproc_per_node": 1, **fields}
     with pytest.raises(ValueError, match=message):
         elastic_launch(LaunchConfig(**given), work)()
+
+
+def test_a_configuration_is_completed_as_torch_does():
+    assert LaunchConfig(1, 1, 1).rdzv_configs == {"timeout": 900}
+    assert LaunchConfig(1, 1, 1, rdzv_timeout=5).rdzv_configs == {"timeout": 5}
+    given = LaunchConfig(1, 1, 1, rdzv_configs={"timeout": 7}, rdzv_timeout=9)
+    assert given.rdzv_configs == {"timeout": 9}
+    assert LaunchConfig(1, 1, 1).logs_specs == DefaultLogsSpecs()
 
 
 @pytest.mark.parametrize("entrypoint", [None, 5, ["train.py"]])

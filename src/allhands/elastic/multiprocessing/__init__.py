@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 
 from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.elastic.process_failure import ProcessFailure
 
-__all__ = ["DefaultLogsSpecs", "SignalException", "Std"]
+__all__ = ["DefaultLogsSpecs", "ProcessFailure", "SignalException", "Std"]
 
 
 class SignalException(Exception):
