@@ -18,7 +18,7 @@ from allhands import settings
 from allhands.elastic.filtered_log import parse_words
 from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.streams import replace_missing_streams
-from allhands.launcher.launching import Launch, check_numbers
+from allhands.launcher.launching import Launch, check_numbers, seconds_to_end
 from allhands.launcher.meeting import meeting_of
 from allhands.launcher.num_ranks import determine_local_world_size
 from allhands.launcher.options import get_args_parser
@@ -74,7 +74,7 @@ def _launch(args: argparse.Namespace) -> Launch:
         role=args.role,
         max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval,
-        shutdown_timeout=args.shutdown_timeout,
+        shutdown_timeout=seconds_to_end(args.shutdown_timeout),
         logs=DefaultLogsSpecs(args.log_dir or None, args.redirects, args.tee, shown),
         filters={
             Std.OUT: parse_words(args.duplicate_stdout_filters),

@@ -180,9 +180,16 @@ def test_after_an_interrupt_while_ranks_stop_there_is_no_other_attempt(tmp_path)
     assert "start again" not in output
 
 
-def test_stubborn_ranks_are_killed_after_the_limit(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        (["--shutdown-timeout=0.3"], {}),
+        ([], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "0.3"}),
+    ],
+)
+def test_stubborn_ranks_are_killed_after_the_limit(tmp_path, options, variables):
     path = program(tmp_path, STUBBORN)
-    with launched("--shutdown-timeout=0.3", path) as job:
+    with launched(*options, path, **variables) as job:
         read_until(job, 1, "ready")
         job.send_signal(signal.SIGTERM)
         output, _ = job.communicate(timeout=LIMIT)

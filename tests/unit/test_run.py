@@ -18,7 +18,7 @@ def test_spellings_and_defaults():
     assert (args.nproc_per_node, args.max_restarts) == ("2", 3)
     assert (args.training_script, args.training_script_args) == ("x.py", ["-m"])
     assert not args.module
-    assert (args.master_port, args.shutdown_timeout) == (0, 30.0)
+    assert (args.master_port, args.shutdown_timeout) == (0, None)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from allhands.elastic.process_failure import process_failure
 from allhands.elastic.signals import parse_signals
 from allhands.errors import DistBackendError
 from allhands.launcher.function import RemoteFunction, check_not_importing, name_of
-from allhands.launcher.launching import Launch, check_numbers
+from allhands.launcher.launching import Launch, check_numbers, seconds_to_end
 from allhands.launcher.meeting import (
     KNOWN_BACKENDS,
     Meeting,
@@ -34,8 +34,7 @@ from allhands.launcher.meeting import (
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
 _START_METHODS = ("spawn", "forkserver")
-# The defaults of torch.
-_SHUTDOWN_TIMEOUT = 30.0
+# The default of torch.
 _MEETING_LIMIT = 900
 
 
@@ -95,7 +94,8 @@ class LaunchConfig:
     virtual_local_rank: bool = False
     """Whether LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the rank's own GPU."""
     shutdown_timeout: float | None = None
-    """Seconds that ranks get to end before they are killed. None: 30."""
+    """Seconds that ranks get to end before they are killed. None: what the variable
+    `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` says, or 30."""
 
     def __post_init__(self) -> None:
         if self.rdzv_timeout != -1:
@@ -103,6 +103,7 @@ class LaunchConfig:
         self.rdzv_configs.setdefault("timeout", _MEETING_LIMIT)
         if self.logs_specs is None:
             self.logs_specs = DefaultLogsSpecs()
+        self.shutdown_timeout = seconds_to_end(self.shutdown_timeout)
 
 
 class elastic_launch:
@@ -202,7 +203,6 @@ def _launch(
     command: Callable[[int], Sequence[str]],
     inherited: Callable[[int], Sequence[int]] | None,
 ) -> Launch:
-    limit = config.shutdown_timeout
     return Launch(
         command=command,
         inherited=inherited,
@@ -212,7 +212,7 @@ def _launch(
         role=config.role,
         max_restarts=config.max_restarts,
         monitor_interval=config.monitor_interval,
-        shutdown_timeout=_SHUTDOWN_TIMEOUT if limit is None else limit,
+        shutdown_timeout=seconds_to_end(config.shutdown_timeout),
         logs=config.logs_specs or DefaultLogsSpecs(),
         filters={
             Std.OUT: config.duplicate_stdout_filters or [],

@@ -31,7 +31,10 @@ from allhands.elastic.signals import ENDING_SIGNALS
 from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
 from allhands.launcher.meeting import Meeting
 
-__all__ = ["Launch", "check_numbers"]
+__all__ = ["Launch", "check_numbers", "seconds_to_end"]
+
+# Torchrun's, for jobs that do not say how long ranks get to end.
+_SHUTDOWN_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,24 @@ def _secret_of_its_own(is_alone: bool) -> Iterator[None]:
         yield
     finally:
         os.environ.pop(name, None)
+
+
+def seconds_to_end(given: float | None) -> float:
+    """Return how long ranks get to end: as given, or as the environment says, or 30.
+
+    Raises:
+        ValueError: the environment has no such number.
+    """
+    if given is not None:
+        return given
+    text = os.environ.get(_SHUTDOWN_TIMEOUT) or "30"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not seconds >= 0:
+        raise ValueError(f"{_SHUTDOWN_TIMEOUT} is {text!r}; want seconds, 0 or more")
+    return seconds
 
 
 def check_numbers(given: Any, spelled: Callable[[str], str]) -> None:

@@ -105,8 +105,9 @@ def _add_failures(add: _Adder) -> None:
     add(
         "--shutdown-timeout",
         type=float,
-        default=30.0,
-        help="seconds that ranks get to end after SIGTERM before SIGKILL (default 30)",
+        default=None,
+        help="seconds that ranks get to end after SIGTERM before SIGKILL (default "
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT, or 30)",
     )
     add(
         "--signals-to-handle",

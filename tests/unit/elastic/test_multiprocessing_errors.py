@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from allhands.elastic import multiprocessing
 from allhands.elastic.failure import Failure
 from allhands.elastic.multiprocessing.errors import (
     ChildFailedError,
@@ -117,6 +118,10 @@ def test_a_failure_without_a_file_tells_of_its_end(tmp_path):
     assert killed.timestamp > 1_700_000_000
     assert ProcessFailure(0, 11, 3, "<N/A>").message == "exit code 3"
     assert ProcessFailure(0, 11, -999, "<N/A>").signal_name() == "<N/A>"
+
+
+def test_it_is_found_where_torch_has_it():
+    assert multiprocessing.ProcessFailure is ProcessFailure
 
 
 def test_an_error_without_failures_is_refused():

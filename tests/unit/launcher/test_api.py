@@ -54,6 +54,17 @@ def test_a_configuration_is_completed_as_torch_does():
     assert LaunchConfig(1, 1, 1).logs_specs == DefaultLogsSpecs()
 
 
+def test_the_environment_says_how_long_ranks_get_to_end(monkeypatch):
+    assert LaunchConfig(1, 1, 1).shutdown_timeout == 30
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7")
+    assert LaunchConfig(1, 1, 1).shutdown_timeout == 7
+    assert LaunchConfig(1, 1, 1, shutdown_timeout=0).shutdown_timeout == 0
+    for text in "soon", "-1", "nan":
+        monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", text)
+        with pytest.raises(ValueError, match=f"TIMEOUT is '{text}'; want seconds"):
+            LaunchConfig(1, 1, 1)
+
+
 @pytest.mark.parametrize("entrypoint", [None, 5, ["train.py"]])
 def test_what_cannot_be_run_is_refused(entrypoint):
     with pytest.raises(TypeError, match="want a function, or the path of a program"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 
 from allhands.elastic.logs import DefaultLogsSpecs, Std
-from allhands.elastic.process_failure import ProcessFailure
 
-__all__ = ["DefaultLogsSpecs", "ProcessFailure", "SignalException", "Std"]
+# In `errors`, too, where it is documented.
+from allhands.elastic.process_failure import ProcessFailure as ProcessFailure
+
+__all__ = ["DefaultLogsSpecs", "SignalException", "Std"]
 
 
 class SignalException(Exception):
