@@ -205,9 +205,14 @@ class CheckedCommunicator(FrontCommunicator):
         is_other = thread is not threading.current_thread()
         if thread is not None and is_other:
             thread.join(max(0.0, end - time.monotonic()))
-        self._beside.close(0.0)
-        if thread is not None and is_other:
-            thread.join(_LAST_WORD)  # by now everything that it waits for fails
+        is_waiting = thread is not None and is_other and thread.is_alive()
+        try:
+            # Ranks of other hosts may still have to read the last hashes.
+            rest = max(0.0, end - time.monotonic())
+            self._beside.close(0.0 if is_waiting else rest)
+        finally:
+            if thread is not None and is_other:
+                thread.join(_LAST_WORD)  # by now everything that it waits for fails
 
     def _begin(self, call: Call, content: Content) -> CheckedWork:
         with self._order:

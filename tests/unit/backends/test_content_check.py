@@ -13,6 +13,7 @@ from allhands.backends.followed import FollowedWork
 from allhands.backends.front import FrontCommunicator
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.rows import memory_of
+from allhands.groups.world import current
 from harness.ranks import BACKEND, LIMIT, outcomes, run_ranks
 
 SIZE = 3
@@ -297,3 +298,29 @@ def test_the_longest_limit_of_a_wait_can_be_given(checking):
         work.wait(timedelta.max)
 
     run_ranks(SIZE, body)
+
+
+@native_alone
+def test_the_last_hashes_may_still_be_read_where_a_rank_leaves(checking, monkeypatch):
+    """They are on their way to other hosts; without a grace the group failed there."""
+    graces = {}
+    plain = NativeCommunicator.close
+
+    def close(self, grace):
+        graces.setdefault(current().whole.rank(), []).append(grace)
+        plain(self, grace)
+
+    def body(rank):
+        group = dist.new_group()
+        dist.all_reduce(ones(), group=group)
+        dist.barrier()
+        monkeypatch.setattr(NativeCommunicator, "close", close)
+        dist.barrier()
+        dist.destroy_process_group(group)
+        dist.barrier()
+        monkeypatch.setattr(NativeCommunicator, "close", plain)
+        dist.barrier()
+
+    run_ranks(SIZE, body)
+    assert len(graces) == SIZE
+    assert all(len(told) == 2 and min(told) > 0 for told in graces.values())
