@@ -25,6 +25,8 @@ __all__ = [
 _MOST = 16
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NO_PROGRAMS = ("<frozen", "<__array_function__")
+_OF_TEXT = "<string>"
+"""The file of `python -c`, and of the methods that dataclasses and named tuples get."""
 
 
 class Place(NamedTuple):
@@ -48,7 +50,7 @@ def places(frame: FrameType | None) -> list[Place]:
     found: list[Place] = []
     while frame is not None and len(found) < _MOST:
         code = frame.f_code
-        if found or _is_of_a_program(code.co_filename):
+        if found or _is_of_a_program(code.co_filename, code.co_name):
             found.append(Place(code.co_name, code.co_filename, frame.f_lineno or 0))
         frame = frame.f_back
     return found
@@ -68,7 +70,7 @@ def places_of_traceback(traceback: TracebackType | None) -> list[Place]:
 def places_among(found: Sequence[Place]) -> list[Place]:
     """Return the places of the program among those of a stack, innermost first."""
     for i, place in enumerate(found):
-        if _is_of_a_program(place.filename):
+        if _is_of_a_program(place.filename, place.name):
             return list(islice(found, i, i + _MOST))
     return []
 
@@ -85,16 +87,21 @@ def inside(frame: FrameType | None) -> str:
 def called_frame(frame: FrameType | None) -> FrameType | None:
     """Return the frame of the function that `inside` names."""
     called = None
-    while frame is not None and not _is_of_a_program(frame.f_code.co_filename):
-        if frame.f_code.co_filename.startswith(_OURS):
+    while frame is not None:
+        code = frame.f_code
+        if _is_of_a_program(code.co_filename, code.co_name):
+            break
+        if code.co_filename.startswith(_OURS):
             called = frame
         frame = frame.f_back
     return called
 
 
 @lru_cache(1024)
-def _is_of_a_program(filename: str) -> bool:
+def _is_of_a_program(filename: str, name: str) -> bool:
     if filename.startswith((_OURS, *_NO_PROGRAMS)):
+        return False
+    if filename == _OF_TEXT and (name == "<lambda>" or name.startswith("__")):
         return False
     return not filename.startswith(_libraries()) or filename.startswith(_installed())
 

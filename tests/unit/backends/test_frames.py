@@ -3,8 +3,12 @@
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
+
+from allhands.backends.frames import Place, inside, places, places_among
 
 PROGRAM = """
 import json, sys, sysconfig
@@ -70,3 +74,31 @@ def test_installed_code_is_the_programs_where_it_is_what_runs(how, first, tmp_pa
         timeout=60,
     )
     assert json.loads(done.stdout) == [first, first]
+
+
+@dataclass(frozen=True)
+class Made:
+    number: int
+
+
+class Named(NamedTuple):
+    number: int
+
+
+def test_methods_that_python_writes_are_no_program():
+    """A signal may come in one of them while an error of a rank is being explained."""
+    seen = []
+
+    def look(frame, event, _):
+        if event == "call" and frame.f_code.co_filename == "<string>":
+            seen.append((frame.f_code.co_name, places(frame)[0].name, inside(frame)))
+
+    sys.setprofile(look)
+    try:
+        Made(1), Named(1)
+    finally:
+        sys.setprofile(None)
+    test = "test_methods_that_python_writes_are_no_program"
+    assert seen == [("__init__", test, ""), ("<lambda>", test, "")]
+    made, line = Place("__init__", "<string>", 7), Place("<module>", "<string>", 3)
+    assert places_among([made, line]) == [line]
