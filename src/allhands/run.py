@@ -19,7 +19,7 @@ from allhands.elastic.filtered_log import parse_words
 from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.streams import replace_missing_streams
 from allhands.launcher.launching import Launch, check_numbers, seconds_to_end
-from allhands.launcher.meeting import meeting_of
+from allhands.launcher.node_options import node_options_of
 from allhands.launcher.num_ranks import determine_local_world_size
 from allhands.launcher.options import get_args_parser
 from allhands.launcher.program import command_of, preload_of
@@ -62,14 +62,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _launch(args: argparse.Namespace) -> Launch:
     """Check the options, and say what they ask for."""
-    meeting = meeting_of(args)
+    nodes = node_options_of(args)
     check_numbers(args, _option)
     num_workers = determine_local_world_size(args.nproc_per_node)
     shown = _shown_ranks(args.local_ranks_filter, num_workers)
     return Launch(
         command=command_of(args),
         num_workers=num_workers,
-        meeting=meeting,
+        nodes=nodes,
         run_id=args.rdzv_id,
         role=args.role,
         max_restarts=args.max_restarts,

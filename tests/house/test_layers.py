@@ -132,9 +132,7 @@ def test_waits_are_interrupted_at_one_place():
     assert {n: t.count(made) for n, t in texts.items() if made in t} == {"wait.hpp": 1}
 
 
-def test_long_files_have_a_reason():
+def test_no_file_is_long():
     for root, pattern in ((PACKAGE, "*.py"), (CORE, "*.[ch]pp")):
         for path in root.rglob(pattern):
-            name = str(path.relative_to(ROOT))
-            lines = len(path.read_text().splitlines())
-            assert lines <= 500 or name in MAP["long"], f"{name}: {lines} lines"
+            assert len(path.read_text().splitlines()) <= 500, path

@@ -19,7 +19,7 @@ from allhands.arrays import Array, as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.mpi_collectives import MpiCollective
-from allhands.backends.mpi_meeting import Place, meet
+from allhands.backends.mpi_meeting import MpiGroup, meet
 from allhands.backends.mpi_memory import any_message, message
 from allhands.backends.mpi_plain import PlainReductions
 from allhands.backends.mpi_receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
@@ -46,8 +46,8 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     """
     refuse_options(name, pg_options)
     job = join_mpi_job(options.timeout)
-    place = meet(job, options)
-    return MpiCommunicator(job, place, options)
+    group = meet(job, options)
+    return MpiCommunicator(job, group, options)
 
 
 _PAUSE_OF_LOOKS = 0.25
@@ -61,15 +61,17 @@ class MpiCommunicator(PolledRows):
 
     receive_type = MpiReceive
 
-    def __init__(self, job: MpiJob, place: Place, options: CommunicatorOptions) -> None:
-        super().__init__(place.store, options, job.lock)
+    def __init__(
+        self, job: MpiJob, group: MpiGroup, options: CommunicatorOptions
+    ) -> None:
+        super().__init__(group.store, options, job.lock)
         self.job = job
         self.library_error = job.mpi.Exception
-        self._comm = place.comm
-        self._own_comm = place.own_comm
+        self._comm = group.comm
+        self._own_comm = group.own_comm
         self._plain = PlainReductions(job.mpi)
         self._ask_at = 0.0
-        self._most_tag: int = place.comm.Get_attr(job.mpi.TAG_UB)
+        self._most_tag: int = group.comm.Get_attr(job.mpi.TAG_UB)
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """See `PolledGroup.library_failed`."""

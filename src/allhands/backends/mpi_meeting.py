@@ -15,10 +15,10 @@ from allhands.errors import DistBackendError
 from allhands.rendezvous.mpi_job import MpiJob
 from allhands.store import PrefixStore, Store
 
-__all__ = ["Place", "meet"]
+__all__ = ["MpiGroup", "meet"]
 
 
-class Place(NamedTuple):
+class MpiGroup(NamedTuple):
     """The communicators and the store of a group whose members have met."""
 
     comm: Any
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     store: Store
 
 
-def meet(job: MpiJob, options: CommunicatorOptions) -> Place:
+def meet(job: MpiJob, options: CommunicatorOptions) -> MpiGroup:
     """Wait for all members, and let MPI make their communicator.
 
     Raises:
@@ -48,7 +48,7 @@ def meet(job: MpiJob, options: CommunicatorOptions) -> Place:
             own_comm = comm.Dup()
         except job.mpi.Exception as error:
             raise job.failed(f"group {options.group_id!r}", error) from error
-    return Place(comm, own_comm, store)
+    return MpiGroup(comm, own_comm, store)
 
 
 def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[int]:

@@ -73,8 +73,8 @@ def new_subgroups(
         dist.all_reduce(array, group=pair)
         ```
     """
-    check_of_world("new_subgroups", member_of(group))
     parent = member_of(group)
+    check_of_world("new_subgroups", parent)
     ranks = list(parent.global_ranks)
     if group_size is None:
         parts = _by_host(ranks)

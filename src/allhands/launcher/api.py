@@ -24,9 +24,9 @@ from allhands.elastic.signals import parse_signals
 from allhands.errors import DistBackendError
 from allhands.launcher.function import RemoteFunction, check_not_importing, name_of
 from allhands.launcher.launching import Launch, check_numbers, seconds_to_end
-from allhands.launcher.meeting import (
+from allhands.launcher.node_options import (
     KNOWN_BACKENDS,
-    Meeting,
+    NodeOptions,
     limit_of,
     split_endpoint,
 )
@@ -171,7 +171,7 @@ def launch_agent(
         OSError: the ranks cannot be started.
     """
     check_not_importing()
-    meeting = _meeting(config)
+    nodes = _node_options(config)
     _check(config, entrypoint)
     with ExitStack() as stack:
         if isinstance(entrypoint, str):
@@ -181,7 +181,7 @@ def launch_agent(
             name, num_ranks = name_of(entrypoint), config.nproc_per_node
             remote = stack.enter_context(RemoteFunction(entrypoint, args, num_ranks))
             command, inherited = remote.command, remote.inherited
-        launch = _launch(config, meeting, command, inherited)
+        launch = _launch(config, nodes, command, inherited)
         outcome = launch.run(tells_end=False)
         _check_end(name, outcome)
         return {
@@ -199,7 +199,7 @@ def _command(program: str, args: Sequence[Any]) -> Callable[[int], list[str]]:
 
 def _launch(
     config: LaunchConfig,
-    meeting: Meeting,
+    nodes: NodeOptions,
     command: Callable[[int], Sequence[str]],
     inherited: Callable[[int], Sequence[int]] | None,
 ) -> Launch:
@@ -207,7 +207,7 @@ def _launch(
         command=command,
         inherited=inherited,
         num_workers=config.nproc_per_node,
-        meeting=meeting,
+        nodes=nodes,
         run_id=config.run_id,
         role=config.role,
         max_restarts=config.max_restarts,
@@ -254,7 +254,7 @@ def _check(config: LaunchConfig, entrypoint: object) -> None:
     check_numbers(config, lambda name: f"LaunchConfig.{name}")
 
 
-def _meeting(config: LaunchConfig) -> Meeting:
+def _node_options(config: LaunchConfig) -> NodeOptions:
     """Return what the configuration says of the nodes."""
     fewest, most = config.min_nodes, config.max_nodes
     if not 1 <= fewest == most:
@@ -274,7 +274,7 @@ def _meeting(config: LaunchConfig) -> Meeting:
     address, port = "", 0
     if is_static:
         address, port = split_endpoint(config.rdzv_endpoint)
-    return Meeting(
+    return NodeOptions(
         num_nodes=most,
         node_rank=int(config.rdzv_configs.get("rank", 0)) if most > 1 else 0,
         address=address.strip("[]") or "127.0.0.1",

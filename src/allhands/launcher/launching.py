@@ -29,7 +29,7 @@ from allhands.elastic.node import Node
 from allhands.elastic.record_collection import folder_within
 from allhands.elastic.signals import ENDING_SIGNALS
 from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
-from allhands.launcher.meeting import Meeting
+from allhands.launcher.node_options import NodeOptions
 
 __all__ = ["Launch", "check_numbers", "seconds_to_end"]
 
@@ -44,7 +44,7 @@ class Launch:
     command: Callable[[int], Sequence[str]]
     """Local rank to argument list."""
     num_workers: int
-    meeting: Meeting = field(default_factory=Meeting)
+    nodes: NodeOptions = field(default_factory=NodeOptions)
     run_id: str = ""
     """Empty: a random one, or node 0's."""
     role: str = "default"
@@ -84,7 +84,7 @@ class Launch:
         if self.num_workers > 1:
             find_figures()
         with (
-            _secret_of_its_own(self.meeting.num_nodes == 1),
+            _secret_of_its_own(self.nodes.num_nodes == 1),
             self._met() as joined,
             folder_within(self.dumps) as dumps,  # no signal ends this process now
         ):
@@ -119,18 +119,18 @@ class Launch:
 
     def _met(self) -> AbstractContextManager[Joined]:
         """Join the job: its store, and the place of this node in it."""
-        meeting = self.meeting
-        if meeting.num_nodes == 1:
+        nodes = self.nodes
+        if nodes.num_nodes == 1:
             return alone(
-                meeting.address,
-                meeting.port,
+                nodes.address,
+                nodes.port,
                 self.num_workers,
                 self.run_id,
                 self.ending_signals,
             )
         me = Node(
-            rank=meeting.node_rank,
-            num_nodes=meeting.num_nodes,
+            rank=nodes.node_rank,
+            num_nodes=nodes.num_nodes,
             num_workers=self.num_workers,
             role=self.role,
             max_restarts=self.max_restarts,
@@ -139,14 +139,14 @@ class Launch:
             pid=os.getpid(),
         )
         ending = self.ending_signals
-        return among(meeting.address, meeting.port, me, meeting.limit, ending)
+        return among(nodes.address, nodes.port, me, nodes.limit, ending)
 
     def _job(self, joined: Joined, dumps: str) -> Job:
         return Job(
             command=self.command,
             place=joined.place,
             run_id=joined.run_id,
-            master_addr=self.meeting.address,
+            master_addr=self.nodes.address,
             master_port=joined.master_port,
             store_port=joined.store_port,
             relay=joined.relay,

@@ -35,15 +35,15 @@ from allhands.store.arguments import as_port
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
 
-Meeting = tuple[Store, int, int]
-Handler = Callable[..., Iterator[Meeting]]
+StoreRankSize = tuple[Store, int, int]
+Handler = Callable[..., Iterator[StoreRankSize]]
 
 _handlers: dict[str, Handler] = {}
 
 
 def rendezvous(
     url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
-) -> Iterator[Meeting]:
+) -> Iterator[StoreRankSize]:
     """Meet the other ranks at `url`.
 
     The URL is one of
@@ -150,7 +150,7 @@ def _with_arguments(url: str, parts: SplitResult, given: dict[str, int]) -> str:
 
 def _meet_by_environment(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
-) -> Iterator[Meeting]:
+) -> Iterator[StoreRankSize]:
     query = dict(parse_qsl(urlsplit(url).query))
     has_address = all(os.environ.get(name) for name in ("MASTER_ADDR", "MASTER_PORT"))
     launched = _find_launched(query, has_address)
@@ -211,7 +211,7 @@ def _agrees(launched: Launched, query: dict[str, str], has_address: bool) -> boo
 
 def _meet_at_port(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
-) -> Iterator[Meeting]:
+) -> Iterator[StoreRankSize]:
     parts = urlsplit(url)
     if not parts.hostname:
         raise _incomplete("tcp", "host name missing, as in tcp://host:port")
@@ -227,7 +227,7 @@ def _meet_at_port(
 
 def _meet_in_file(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
-) -> Iterator[Meeting]:
+) -> Iterator[StoreRankSize]:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise ValueError(
@@ -245,7 +245,7 @@ def _meet_in_file(
 
 def _meet_by_mpi(
     url: str, timeout: timedelta = default_pg_timeout, **_: Any
-) -> Iterator[Meeting]:
+) -> Iterator[StoreRankSize]:
     from allhands.rendezvous.mpi_job import meet_by_mpi  # here: for few programs
 
     return meet_by_mpi(url, timeout)

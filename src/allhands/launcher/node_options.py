@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-__all__ = ["KNOWN_BACKENDS", "Meeting", "limit_of", "meeting_of", "split_endpoint"]
+__all__ = [
+    "KNOWN_BACKENDS",
+    "NodeOptions",
+    "limit_of",
+    "node_options_of",
+    "split_endpoint",
+]
 
 # The defaults of torchrun.
 _DEFAULT_PORT = 29500
@@ -15,7 +21,7 @@ KNOWN_BACKENDS = ("static", "c10d", "etcd", "etcd-v2")
 """Torchrun's. One node meets no other, so that none of them has an effect there."""
 
 
-class Meeting(NamedTuple):
+class NodeOptions(NamedTuple):
     """Where this launcher meets those of the other nodes, if there are any."""
 
     num_nodes: int = 1
@@ -27,7 +33,7 @@ class Meeting(NamedTuple):
     """Seconds that nodes wait for each other."""
 
 
-def meeting_of(args: argparse.Namespace) -> Meeting:
+def node_options_of(args: argparse.Namespace) -> NodeOptions:
     """Return what a command line says of the nodes.
 
     Raises:
@@ -47,7 +53,7 @@ def meeting_of(args: argparse.Namespace) -> Meeting:
             f"{', '.join(KNOWN_BACKENDS)}. With one node it has no effect: leave it out"
         )
     address = (address or "127.0.0.1").strip("[]")
-    return Meeting(num_nodes, args.node_rank, address, port, limit)
+    return NodeOptions(num_nodes, args.node_rank, address, port, limit)
 
 
 def split_endpoint(endpoint: str) -> tuple[str, int]:
