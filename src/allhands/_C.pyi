@@ -227,8 +227,10 @@ class TcpPort:
         Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.
         """
 
-    def start(self, secret: bytes) -> None:
-        """From now on accept those who prove that they know these 32 bytes."""
+    def start(self, secret: bytes, *, speaker: str = '') -> None:
+        """
+        From now on accept those who prove that they know these 32 bytes. `speaker`: how its lines on stderr begin; empty: it prints none.
+        """
 
     def break_socket(self, endpoints: str, pid: int, start: int) -> bool:
         """

@@ -50,7 +50,14 @@ class FakeHost(machinery.FakeHost):
         ends = [
             f"( {end} >= :{first} and {end} <= :{last} )" for end in ("sport", "dport")
         ]
-        command = self.reach("ss", "-H", "-K", "-t", " or ".join(ends))
+        return self._break(" or ".join(ends))
+
+    def break_connections_to(self, network: str) -> int:
+        """Abort its TCP connections to hosts in this network, in the same way."""
+        return self._break(f"dst {network}")
+
+    def _break(self, which: str) -> int:
+        command = self.reach("ss", "-H", "-K", "-t", which)
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return len(done.stdout.splitlines())
 

@@ -16,24 +16,7 @@ from harness import unlike_hosts
 from harness.killed_amid import last_rank_killed_amid
 from harness.pace import patient
 from harness.ranks import Processes
-
-
-def _problem():
-    """Why there is no UCX here; in a process of its own, which keeps it loaded."""
-    program = """
-from allhands.rendezvous.ucx_choice import ucx_version
-from allhands import DistBackendError
-try:
-    ucx_version()
-except DistBackendError as error:
-    print(error)
-"""
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-PROBLEM = _problem()
-with_ucx = pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM or "there is UCX")
+from harness.ucx import with_ucx
 
 
 @pytest.fixture
@@ -150,6 +133,54 @@ def test_a_broken_socket_is_replaced_while_bodies_are_on_their_way(ucx):
         dist.destroy_process_group()
         """
     with Processes(2, source, hosts="01") as processes:
+        processes.join()
+
+
+@with_ucx
+@pytest.mark.parametrize("hosts", ["01", "0110"])
+def test_ucx_that_fails_amid_bodies_loses_none(ucx, hosts):
+    source = """
+        import socket
+        from allhands.groups.world import current
+
+        roster = current().roster()
+        ports = {
+            int(end.rpartition(":")[2])
+            for each in roster.identities
+            for end in each.endpoints.split(",")
+        }
+
+        def break_ucx():
+            for name in os.listdir("/proc/self/fd"):
+                try:
+                    other = socket.socket(fileno=os.dup(int(name)))
+                    ends = other.getpeername(), other.getsockname()
+                except OSError:
+                    continue
+                if other.family == socket.AF_INET and not ports & {
+                    end[1] for end in ends
+                }:
+                    other.shutdown(socket.SHUT_RDWR)
+
+        for turn in range(12):
+            given = np.full(2_000_000, rank + turn)
+            works = [dist.all_reduce(given, async_op=True)]
+            peer = (rank + size // 2) % size
+            mine, came = np.full(500_000, rank + 7 * turn), np.zeros(500_000, int)
+            works += [dist.isend(mine, peer), dist.irecv(came, peer)]
+            if turn == 4 and rank == 0:
+                break_ucx()
+            for work in works:
+                work.wait()
+            assert (given == size * turn + sum(range(size))).all()
+            assert (came == peer + 7 * turn).all()
+            if turn == 5:
+                dist.barrier()
+                before = roster.port.native.num_sent_by_ucx()
+        assert rank or roster.port.native.num_sent_by_ucx() == before > 0
+        dist.destroy_process_group()
+        """
+    with Processes(len(hosts), source, hosts=hosts) as processes:
         processes.join()
 
 

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +19,7 @@
 #include "allhands/python/flight.hpp"
 #include "allhands/python/gil.hpp"
 #include "allhands/python/sparse.hpp"
+#include "allhands/python/stderr_lines.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/python/tuning.hpp"
 
@@ -62,19 +62,9 @@ Token token_of(const nb::bytes& bytes) {
   return token;
 }
 
-// Prints in one write, so that lines of several ranks do not mix. Python's stderr would
-// need the GIL, which a thread that waits does not hold.
-void say_on_stderr(const std::string& line) {
-  [[maybe_unused]] const auto written =
-      ::write(STDERR_FILENO, line.data(), line.size());
-}
-
 LateNotice notice_after(double seconds, const std::string& speaker) {
   if (!(seconds > 0)) return {};
-  const auto say = [speaker](const std::string& text) {
-    say_on_stderr(speaker + text + "\n");
-  };
-  return LateNotice(say, duration_of(seconds));
+  return LateNotice(stderr_lines(speaker), duration_of(seconds));
 }
 
 // In seconds, after Ctrl-C has told the program not to wait for what is queued.

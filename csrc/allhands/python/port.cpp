@@ -13,6 +13,7 @@
 
 #include "allhands/base/error.hpp"
 #include "allhands/python/gil.hpp"
+#include "allhands/python/stderr_lines.hpp"
 #include "allhands/python/time_limits.hpp"
 #include "allhands/transport/tcp/tcp_port.hpp"
 #include "allhands/transport/ucx/library.hpp"
@@ -54,14 +55,14 @@ std::shared_ptr<TcpPort> make_port(const std::vector<std::string>& hosts,
           }};
 }
 
-void start_port(TcpPort& port, const nb::bytes& bytes) {
+void start_port(TcpPort& port, const nb::bytes& bytes, const std::string& speaker) {
   TcpPort::Secret secret;
   if (bytes.size() != secret.size())
     throw Error(ErrorKind::Value, "the secret of a port has " +
                                       std::to_string(secret.size()) + " bytes, got " +
                                       std::to_string(bytes.size()));
   std::memcpy(secret.data(), bytes.data(), secret.size());
-  port.start(secret);
+  port.start(secret, stderr_lines(speaker));
 }
 
 }  // namespace
@@ -101,8 +102,9 @@ void bind_port(nb::module_& m) {
       .def(
           "endpoints", [](const TcpPort& port) { return port.endpoints(); },
           "Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.")
-      .def("start", &start_port, "secret"_a,
-           "From now on accept those who prove that they know these 32 bytes.")
+      .def("start", &start_port, "secret"_a, nb::kw_only(), "speaker"_a = "",
+           "From now on accept those who prove that they know these 32 bytes. "
+           "`speaker`: how its lines on stderr begin; empty: it prints none.")
       .def(
           "break_socket",
           [](TcpPort& port, const std::string& endpoints, int pid,

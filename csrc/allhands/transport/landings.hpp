@@ -47,8 +47,7 @@ class Landings {
   // Writer: of how many records, from the first ever written on, the bodies are no
   // longer read. An event tells when there are more.
   virtual std::uint64_t num_read() = 0;
-  // Writer: returns when no body is read any more. A body that is still on its way then
-  // may be lost, and the link with it.
+  // Writer: returns when no body is read any more.
   virtual void stop_reading() = 0;
 
   // Reader: bodies with `key` go to `memory`, one after the other, until forget().

@@ -32,6 +32,7 @@ from datetime import timedelta
 
 from allhands import settings
 from allhands.errors import DistNetworkError
+from allhands.rendezvous.log import LogLevel, beginning, is_said
 from allhands.rendezvous.meeting import HostLeft, Meeting
 from allhands.rendezvous.port import open_port
 from allhands.rendezvous.rank_0 import MeetingOfRank0
@@ -85,5 +86,8 @@ def exchange(
         return roster
     if port.native is not None:
         # The token has passed through the store; the secret never does.
-        port.native.start(roster.token_for("port", settings.secret.get()))
+        secret = roster.token_for("port", settings.secret.get())
+        is_heard = is_said(LogLevel.WARNING)
+        speaker = beginning("network", rank) if is_heard else ""
+        port.native.start(secret, speaker=speaker)
     return roster._replace(port=port)

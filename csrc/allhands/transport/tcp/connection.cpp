@@ -191,23 +191,81 @@ void Connection::announce(FrameKind kind, std::span<const LandingRecord> records
   send(frames);
 }
 
-std::uint64_t Connection::write_by_lane(std::span<const LandingRecord> records,
-                                        const std::shared_ptr<Channel>& channel,
-                                        std::vector<UcxRequestPtr>& reading) {
+Connection::WrittenByLane Connection::write_by_lane(
+    std::span<const LandingRecord> records, const std::shared_ptr<Channel>& channel,
+    std::uint64_t end) {
   const std::lock_guard lock(write_mutex());
-  if (state() == State::Lost) return written();
   const std::uint64_t first = next_lane_body_;
-  for (const LandingRecord& record : records)
-    reading.push_back(lane()->send(next_lane_body_++, record.body, channel));
+  if (state() == State::Lost) return {first, written()};
+  for (const LandingRecord& record : records) {
+    const std::uint64_t number = next_lane_body_++;
+    end += Channel::cost(LandingRecord::kHeadBytes + record.body.size());
+    UcxRequestPtr request =
+        has_lane_ended_ ? nullptr : lane()->send(number, record.body, channel);
+    lane_sends_.add(number, std::move(request), record.body, channel, end);
+  }
   announce(FrameKind::Lane, records, first, *channel);
-  return written();
+  if (has_lane_ended_) send_rest_of_lane();
+  return {first, written()};
+}
+
+bool Connection::is_read(std::uint64_t body) {
+  const std::lock_guard lock(write_mutex());
+  return state() == State::Lost || lane_sends_.is_read(body);
+}
+
+void Connection::stop_reading(std::uint64_t body) {
+  UcxRequestPtr request;
+  {
+    const std::lock_guard lock(write_mutex());
+    request = lane_sends_.copy(body);
+  }
+  if (request != nullptr) lane()->stop(*request);
+}
+
+void Connection::drop_sends(const Channel& channel) {
+  const std::lock_guard lock(write_mutex());
+  lane_sends_.drop(channel);
+}
+
+void Connection::give_lane_up() {
+  const std::string problem = lane()->problem();
+  lane()->close();
+  const std::lock_guard lock(write_mutex());
+  if (state() == State::Lost || std::exchange(has_lane_ended_, true)) return;
+  lane_problem_ = problem;
+  FrameHead head = {0, FrameKind::LaneEnd, 0, 0, 0, 0, 0};
+  const std::span frame = std::as_writable_bytes(std::span(&head, 1));
+  number(frame);
+  send(frame);
+  send_rest_of_lane();
+}
+
+// Sends over the socket what the peer lacks of what went by the lane. Call under the
+// write lock.
+void Connection::send_rest_of_lane() {
+  for (const LaneSends::Left& each : lane_sends_.take_all()) {
+    const FrameHead head = {static_cast<std::uint32_t>(each.body.size()),
+                            FrameKind::Body,
+                            0,
+                            0,
+                            0,
+                            0,
+                            each.number};
+    std::vector<std::byte> frame(sizeof(head) + padded(each.body.size()));
+    std::memcpy(frame.data(), &head, sizeof(head));
+    std::memcpy(frame.data() + sizeof(head), each.body.data(), each.body.size());
+    number(frame);
+    send(frame);
+  }
 }
 
 // --- reading ---
 
 void Connection::forget(LandingKey key, Channel& channel) {
   const bool is_landing = channel.forget(key);
-  if (Lane* const way = lane()) way->forget(key, channel);
+  if (Lane* const way = lane(); way != nullptr && way->forget(key, channel))
+    lose_landing([&] { return way->is_coming_nowhere(); });
   for (const Bodies::Coming& coming : bodies_.forget(key, channel))
     strands_[coming.strand - 1]->lose_body(coming.number);
   if (is_landing)
@@ -274,6 +332,24 @@ void Connection::on_announcement(FrameKind kind,
   lane()->receive(announcement, key, channel);
 }
 
+void Connection::on_lane_end() {
+  if (lane() == nullptr) return Stream::on_lane_end();
+  give_lane_up();
+  std::string why;
+  {
+    const std::lock_guard lock(write_mutex());
+    why = lane_problem_;
+  }
+  owner_.tell_lane_end(*this, why);
+}
+
+std::byte* Connection::on_body(std::uint64_t number, std::size_t bytes) {
+  if (lane() == nullptr) return Stream::on_body(number, bytes);
+  return lane()->begin(number, bytes);
+}
+
+void Connection::on_body_end(std::uint64_t) { lane()->end(); }
+
 // --- beginning and end ---
 
 std::string Connection::open(Wire wire, const Handshake& made) {
@@ -281,8 +357,9 @@ std::string Connection::open(Wire wire, const Handshake& made) {
     own_lane_ = owner_.make_lane(*this, made.ucx_there());
     lane_ = own_lane_.get();
   }
-  if (lane() != nullptr && lane()->has_lost()) return lane()->problem();
-  return Stream::open(std::move(wire), made);
+  std::string problem = Stream::open(std::move(wire), made);
+  if (lane() != nullptr && lane()->has_failed()) ask_for_attention();
+  return problem;
 }
 
 void Connection::lose(const std::string& reason) {
@@ -293,6 +370,8 @@ void Connection::lose(const std::string& reason) {
     if (strand->state() != State::Lost) strand->lose(reason);
   bodies_.clear();
   Stream::lose(reason);
+  const std::lock_guard lock(write_mutex());
+  lane_sends_.take_all();
 }
 
 // The channels come first: a thread that finds the peer gone asks what it has said

@@ -19,6 +19,7 @@
 #include "allhands/transport/tcp/channel.hpp"
 #include "allhands/transport/tcp/frame.hpp"
 #include "allhands/transport/tcp/lane.hpp"
+#include "allhands/transport/tcp/lane_sends.hpp"
 #include "allhands/transport/tcp/strand.hpp"
 #include "allhands/transport/tcp/stream.hpp"
 
@@ -35,6 +36,8 @@ class ConnectionOwner : public StreamOwner {
   // The lane to a peer whose UCX worker has this address.
   virtual std::unique_ptr<Lane> make_lane(Connection& connection,
                                           const std::string& address) = 0;
+  // Both processes have given up the lane between them.
+  virtual void tell_lane_end(const Connection& connection, const std::string& why) = 0;
 };
 
 // The connection to one process of another host.
@@ -67,12 +70,23 @@ class Connection final : public Stream {
   Written write_bulk(std::span<const LandingRecord> records, Channel& channel);
   // The way for large bodies; null: they go over sockets. Once there, it stays.
   Lane* lane() const { return lane_.load(std::memory_order_acquire); }
-  // Any thread: sends the records, with their bodies by the lane, and adds what reads
-  // these to `reading`; nothing if the connection is lost. Returns the bytes written to
-  // the connection so far.
-  std::uint64_t write_by_lane(std::span<const LandingRecord> records,
+  struct WrittenByLane {
+    std::uint64_t first;  // the number of the first body
+    std::uint64_t bytes;  // to the connection so far
+  };
+  // Any thread: sends the records, with their bodies by the lane; nothing if the
+  // connection is lost. `end`: the bytes of the channel up to the first record. The
+  // bodies are read until is_read() or stop_reading().
+  WrittenByLane write_by_lane(std::span<const LandingRecord> records,
                               const std::shared_ptr<Channel>& channel,
-                              std::vector<UcxRequestPtr>& reading);
+                              std::uint64_t end);
+  bool is_read(std::uint64_t body);
+  void stop_reading(std::uint64_t body);
+  // Nobody asks for the bodies of this channel any more.
+  void drop_sends(const Channel& channel);
+  // Not under a lock: uses the lane no more, and sends over the socket what was not
+  // popped. Idempotent.
+  void give_lane_up();
   // Any thread: from now on, nothing lands with `key`.
   void forget(LandingKey key, Channel& channel);
   // Any thread: reads what has come over all sockets, and sends what was kept. Returns
@@ -97,12 +111,16 @@ class Connection final : public Stream {
   void on_saying(Channel& channel, std::span<const std::byte> body) override;
   void on_announcement(FrameKind kind, const std::shared_ptr<Channel>& channel,
                        LandingKey key, const Announcement& announcement) override;
+  void on_lane_end() override;
+  std::byte* on_body(std::uint64_t number, std::size_t bytes) override;
+  void on_body_end(std::uint64_t number) override;
 
   std::vector<std::shared_ptr<Channel>> channels();
   std::optional<std::size_t> write_apart(std::span<const LandingRecord> records,
                                          Channel& channel);
   void announce(FrameKind kind, std::span<const LandingRecord> records,
                 std::uint64_t first, Channel& channel);
+  void send_rest_of_lane();
 
   ConnectionOwner& owner_;
   Bodies bodies_;
@@ -113,6 +131,9 @@ class Connection final : public Stream {
 
   // Guarded by the write lock.
   std::uint64_t next_lane_body_ = 0;
+  LaneSends lane_sends_;
+  bool has_lane_ended_ = false;
+  std::string lane_problem_;  // why it was given up; empty: the peer did it
   std::uint64_t next_strand_body_ = 0;
 
   // Made by the port's thread.

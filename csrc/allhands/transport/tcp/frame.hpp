@@ -24,12 +24,15 @@ enum class FrameKind : std::uint32_t {
   Beat,      // this process is alive
   Join,      // the rank uses the channel; a peer that has left says so again
   Room,      // only what the head says
+  LaneEnd,   // the lane is given up; bodies that went by it in vain follow, see Lane
   Record,    // a record of a Link
   Bulk,      // a record whose body may land, see Landings
   Lane,      // such a record whose body comes by UCX, see Announcement
   Apart,     // such a record whose body comes over a strand, see Announcement
   Presence,  // the rank's last words as it leaves, see Saying
-  Body,      // over a strand only: the body of an Apart frame's record
+  // Over a strand: the body of an Apart frame's record. Over the connection: that of a
+  // Lane frame's record, which UCX may have lost.
+  Body,
 };
 
 // The head in front of each frame.

@@ -37,6 +37,10 @@ std::shared_ptr<Channel> FrameSink::on_head(const FrameHead& head) {
                   " comes where only bodies do");
 }
 
+void FrameSink::on_lane_end() {
+  throw LinkError("the end of a lane comes where no lane is");
+}
+
 std::byte* FrameSink::on_body(std::uint64_t number, std::size_t) {
   throw LinkError("body " + std::to_string(number) + " comes where no bodies do");
 }
@@ -128,7 +132,8 @@ void FrameReader::begin() {
       (is_announcement && body_length_ != sizeof(Announcement)))
     refuse("its length", body_length_);
   if (head_.kind == FrameKind::Body) return begin_body();
-  channel_ = head_.kind == FrameKind::Beat ? nullptr : sink_.on_head(head_);
+  if (head_.kind == FrameKind::Beat || head_.kind == FrameKind::LaneEnd) return;
+  channel_ = sink_.on_head(head_);
   if (channel_ == nullptr && !is_announcement) return;
   if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk) begin_record();
   if (head_.kind != FrameKind::Presence && !is_announcement) return;
@@ -169,6 +174,7 @@ void FrameReader::end() {
     return sink_.on_announcement(head_.kind, channel, head_.key, announcement);
   }
   if (head_.kind == FrameKind::Body) return sink_.on_body_end(head_.key);
+  if (head_.kind == FrameKind::LaneEnd) return sink_.on_lane_end();
   if (channel == nullptr) return;
   if (head_.kind == FrameKind::Record || head_.kind == FrameKind::Bulk)
     sink_.on_record(*channel);

@@ -28,6 +28,7 @@ class FrameSink {
   // `channel` is null if it goes nowhere.
   virtual void on_announcement(FrameKind, const std::shared_ptr<Channel>&, LandingKey,
                                const Announcement&) {}
+  virtual void on_lane_end();
   // Such a body begins. Returns where it goes; null: nowhere. Throws LinkError.
   virtual std::byte* on_body(std::uint64_t number, std::size_t bytes);
   virtual void on_body_end(std::uint64_t) {}

@@ -18,7 +18,7 @@ namespace {
 
 // The line end stops a server of a text protocol.
 constexpr std::string_view kMagic = "ahpeers\n";
-constexpr std::uint32_t kVersion = 5;
+constexpr std::uint32_t kVersion = 6;
 // Flags beside the version.
 constexpr std::uint32_t kEncrypted = 1u << 16;
 constexpr std::uint32_t kOffersUcx = 1u << 17;

@@ -46,7 +46,7 @@ Lane::Lane(std::shared_ptr<UcxWorker> worker, const std::string& there,
 std::string Lane::problem() const {
   if (endpoint_ == nullptr) return no_way_;
   const std::string problem = endpoint_->problem();
-  return problem.empty() && has_lost() ? "UCX has lost a message" : problem;
+  return problem.empty() && has_failed() ? "UCX has lost a message" : problem;
 }
 
 UcxRequestPtr Lane::send(std::uint64_t number, std::span<const std::byte> body,
@@ -65,13 +65,10 @@ void Lane::receive(const Announcement& record, LandingKey key,
     throw LinkError("body " + std::to_string(record.number) + " of " +
                     std::to_string(record.body_bytes) + " bytes comes by UCX, where " +
                     std::to_string(next_) + " is the next");
-  if (is_closed_)
-    throw LinkError("a body comes by UCX, which was given up: " + problem());
-  drop_over();
+  drop_done();
   auto body = std::make_shared<Incoming>();
-  body->tag = tag_of(incoming_tag_, next_++);
+  body->number = next_++;
   body->bytes = record.body_bytes;
-  std::byte* memory = nullptr;
   if (channel != nullptr) {
     const Landed landed = {key, body->bytes};
     std::byte* const place = channel->take_place(landed);
@@ -82,37 +79,43 @@ void Lane::receive(const Announcement& record, LandingKey key,
     body->key = lands ? key : kNoLanding;
     body->channel = channel;
     body->record = channel->commit_unfinished();
-    memory = lands ? place : kept + record.head.size();
+    body->place = lands ? place : kept + record.head.size();
   }
   incoming_.push_back(body);
   num_incoming_ = incoming_.size();
-  post(body, memory);
-  // An endpoint that has failed brings nothing more.
-  if (!is_usable() && !body->request->is_over()) worker_->cancel(*body->request);
+  if (!is_closed_) post(body);
 }
 
-// Receives `body` to `memory`; null: nowhere.
-void Lane::post(const std::shared_ptr<Incoming>& body, std::byte* memory) {
+// Receives `body` by UCX.
+void Lane::post(const std::shared_ptr<Incoming>& body) {
+  std::byte* memory = body->place;
   if (memory == nullptr) {
     body->scratch = std::make_unique_for_overwrite<std::byte[]>(body->bytes);
     memory = body->scratch.get();
   }
   body->is_given_up = false;
   body->request = worker_->receive(
-      body->tag, {memory, body->bytes}, [this, body](const UcxRequest& received) {
+      tag_of(incoming_tag_, body->number), {memory, body->bytes},
+      [this, body](const UcxRequest& received) {
         const bool has_come = received.state() == UcxRequest::State::Done;
         if (!has_come && body->is_given_up) return;  // it is received elsewhere
-        if (!has_come) return lose();
+        if (!has_come) return lose();                // it comes over the socket
         if (body->channel != nullptr) body->channel->finish(body->record);
       });
 }
 
-void Lane::forget(LandingKey key, const Channel& channel) {
-  if (num_incoming_.load(std::memory_order_acquire) == 0) return;
+bool Lane::forget(LandingKey key, const Channel& channel) {
+  if (num_incoming_.load(std::memory_order_acquire) == 0) return false;
+  bool is_coming = false;
   const std::lock_guard lock(mutex_);
-  drop_over();
-  for (const auto& body : incoming_)
-    if (body->key == key && body->channel.get() == &channel) divert(body);
+  drop_done();
+  for (const auto& body : incoming_) {
+    if (body->key != key || body->channel.get() != &channel) continue;
+    body->place = nullptr;
+    if (!is_closed_) divert(body);
+    if (body == coming_) is_coming = true;
+  }
+  return is_coming;
 }
 
 // Takes the body's memory from UCX. What has not begun to come goes nowhere instead.
@@ -122,7 +125,7 @@ void Lane::divert(const std::shared_ptr<Incoming>& body) {
   worker_->cancel(*request);
   stop(*request);
   const bool has_come = request->state() == UcxRequest::State::Done;
-  if (!has_come && !has_lost() && is_usable()) return post(body, nullptr);
+  if (!has_come && !has_failed()) return post(body);
   if (!has_come) lose();
 }
 
@@ -130,7 +133,7 @@ void Lane::stop(const UcxRequest& request) {
   const auto is_over = [&] { return request.is_over(); };
   if (worker_->progress_until(is_over, kPatience)) return;
   lose();
-  endpoint_->close();
+  if (endpoint_ != nullptr) endpoint_->close();
   worker_->progress_until(is_over, kEndLimit);
 }
 
@@ -139,14 +142,12 @@ void Lane::lose() {
   on_trouble_();
 }
 
-void Lane::tend() {
-  if (is_usable()) return;
-  const std::lock_guard lock(mutex_);
-  for (const auto& body : incoming_) worker_->cancel(*body->request);
-}
-
-void Lane::drop_over() {
-  std::erase_if(incoming_, [](const auto& body) { return body->request->is_over(); });
+// Forgets what UCX has brought.
+void Lane::drop_done() {
+  std::erase_if(incoming_, [](const auto& body) {
+    return body->request != nullptr &&
+           body->request->state() == UcxRequest::State::Done;
+  });
   num_incoming_ = incoming_.size();
 }
 
@@ -157,7 +158,33 @@ void Lane::close() {
   for (const auto& body : incoming_) worker_->cancel(*body->request);
   for (const auto& body : incoming_)
     worker_->progress_until([&] { return body->request->is_over(); }, kEndLimit);
-  drop_over();
+  drop_done();
+}
+
+std::byte* Lane::begin(std::uint64_t number, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(
+      incoming_, [=](const auto& body) { return body->number == number; });
+  if (!is_closed_ || number >= next_ ||
+      (found != incoming_.end() && (*found)->bytes != bytes))
+    throw LinkError("body " + std::to_string(number) + " of " + std::to_string(bytes) +
+                    " bytes comes over the connection, and makes no sense there");
+  if (found == incoming_.end()) return nullptr;
+  coming_ = *found;
+  return coming_->place;
+}
+
+void Lane::end() {
+  const std::lock_guard lock(mutex_);
+  if (coming_ == nullptr) return;
+  if (coming_->channel != nullptr) coming_->channel->finish(coming_->record);
+  std::erase(incoming_, std::exchange(coming_, nullptr));
+  num_incoming_ = incoming_.size();
+}
+
+bool Lane::is_coming_nowhere() {
+  const std::lock_guard lock(mutex_);
+  return coming_ != nullptr && coming_->place == nullptr;
 }
 
 }  // namespace allhands

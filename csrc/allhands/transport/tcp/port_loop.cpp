@@ -60,8 +60,9 @@ PortLoop::PortLoop(std::vector<Fd> listeners, ProcessName self, Clock::duration 
 
 PortLoop::~PortLoop() { close(); }
 
-void PortLoop::start(Credentials credentials) {
+void PortLoop::start(Credentials credentials, Say say) {
   credentials_ = std::move(credentials);
+  say_ = std::move(say);
   thread_ = start_quiet_thread([this] { run(); });
 }
 
@@ -323,14 +324,17 @@ std::unique_ptr<Lane> PortLoop::make_lane(Connection& connection,
                                 [&connection] { connection.ask_for_attention(); });
 }
 
-// A body that was lost is found missing on the new socket too, which ends the
-// connection, unless the peer's process is gone anyway.
 void PortLoop::tend_lane(Connection& connection) {
   Lane* const lane = connection.lane();
-  if (lane == nullptr) return;
-  lane->tend();
-  if (lane->has_lost() && open_.contains(connection.fd()))
-    break_off(connection.fd(), lane->problem());
+  if (lane != nullptr && lane->has_failed() && !lane->is_closed())
+    connection.give_lane_up();
+}
+
+void PortLoop::tell_lane_end(const Connection& connection, const std::string& why) {
+  if (say_ == nullptr) return;
+  say_("UCX is given up for the process at " + endpoints_of(connection.peer()) +
+       ", and large messages go over the connection: " +
+       (why.empty() ? "that process has given it up" : why));
 }
 
 // Makes progress with UCX, and waits for its events while no other thread does so.

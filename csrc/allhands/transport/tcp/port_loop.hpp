@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,8 +45,9 @@ class PortLoop final : public ConnectionOwner {
            unsigned rail, std::shared_ptr<UcxWorker> ucx);
   ~PortLoop() override;
 
-  // Call once. Throws Backend if no thread can be started.
-  void start(Credentials credentials);
+  // Call once. `say`: see TcpPort. Throws Backend if no thread can be started.
+  using Say = std::function<void(const std::string& text)>;
+  void start(Credentials credentials, Say say);
   // Gives what was written a moment to leave, and loses all connections. Idempotent.
   void close();
 
@@ -62,6 +64,7 @@ class PortLoop final : public ConnectionOwner {
   std::optional<Saying> parting(std::uint64_t channel) override;
   std::unique_ptr<Lane> make_lane(Connection& connection,
                                   const std::string& address) override;
+  void tell_lane_end(const Connection& connection, const std::string& why) override;
 
  private:
   // How a stream is being made.
@@ -152,6 +155,7 @@ class PortLoop final : public ConnectionOwner {
   const std::shared_ptr<UcxWorker> ucx_;  // may be null
   std::vector<UnforkedFd> listeners_;
   Credentials credentials_;
+  Say say_;  // tells people what happens; may be null
   std::atomic<bool> is_stopping_ = false;
   Wakeup wakeup_;
   std::thread thread_;

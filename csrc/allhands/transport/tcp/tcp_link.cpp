@@ -55,7 +55,7 @@ void TcpLink::wake_peer() {
 std::size_t TcpLink::write(std::span<const LandingRecord> records) {
   wake_peer();  // what was committed before must be sent before
   Lane* const lane = connection_->lane();
-  const bool has_lane = lane != nullptr && lane->is_usable();
+  const bool has_lane = lane != nullptr && !lane->has_failed();
   const auto goes_by_lane = [&](const LandingRecord& record) {
     return has_lane && record.body.size() >= Lane::kLeastBytes;
   };
@@ -83,24 +83,35 @@ std::size_t TcpLink::write_to_socket(std::span<const LandingRecord> records) {
 }
 
 std::size_t TcpLink::write_by_lane(std::span<const LandingRecord> records) {
-  std::vector<UcxRequestPtr> requests;
-  written_ = connection_->write_by_lane(records, channel_, requests);
   sent_apart_ = channel_->sent();
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    reading_.push_back({std::move(requests[i]), num_written_ + i});
+  std::uint64_t end = sent_apart_;
+  for (const LandingRecord& record : records) end -= Channel::cost(bytes_of(record));
+  const auto [first, bytes] = connection_->write_by_lane(records, channel_, end);
+  written_ = bytes;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    end += Channel::cost(bytes_of(records[i]));
+    reading_.push_back({first + i, num_written_ + i, end});
+  }
   return records.size();
 }
 
 std::uint64_t TcpLink::num_read() {
   if (reading_.empty()) return num_written_;
   connection_->lane()->help();
-  while (!reading_.empty() && reading_.front().request->is_over()) reading_.pop_front();
+  while (!reading_.empty() && is_read(reading_.front())) reading_.pop_front();
   return reading_.empty() ? num_written_ : reading_.front().number;
 }
 
 void TcpLink::stop_reading() {
-  for (const Reading& each : reading_) connection_->lane()->stop(*each.request);
+  for (const Reading& each : reading_) connection_->stop_reading(each.body);
   reading_.clear();
+}
+
+// Asks the connection, under its lock, only if there is a chance.
+bool TcpLink::is_read(const Reading& each) {
+  const bool may_be =
+      channel_->popped_there() >= each.end || connection_->lane()->is_closed();
+  return may_be && connection_->is_read(each.body);
 }
 
 }  // namespace allhands

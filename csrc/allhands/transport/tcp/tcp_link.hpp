@@ -16,7 +16,11 @@ class TcpLink final : public Link, private Landings {
  public:
   TcpLink(std::shared_ptr<Connection> connection, std::shared_ptr<Channel> channel)
       : connection_(std::move(connection)), channel_(std::move(channel)) {}
-  ~TcpLink() override { stop_reading(); }
+  ~TcpLink() override {
+    if (connection_->lane() == nullptr) return;
+    stop_reading();
+    connection_->drop_sends(*channel_);
+  }
 
   std::size_t max_record() override { return Channel::kMaxRecord; }
   std::byte* reserve(std::size_t bytes) override;
@@ -54,15 +58,16 @@ class TcpLink final : public Link, private Landings {
 
   // A record whose body the lane may still read.
   struct Reading {
-    UcxRequestPtr request;
-    std::uint64_t number;
+    std::uint64_t body;    // its number on the lane
+    std::uint64_t number;  // its number here
+    std::uint64_t end;     // bytes of the channel up to it
   };
 
   void grow(std::size_t needed);
   std::size_t write_to_socket(std::span<const LandingRecord> records);
   std::size_t write_by_lane(std::span<const LandingRecord> records);
-  // Whether the peer has all bodies that went another way than the connection's socket:
-  // a lane tells no more than that a body was read.
+  bool is_read(const Reading& each);
+  // Whether the peer has all bodies that went another way than the connection's socket.
   bool has_apart_arrived() const {
     return channel_->popped_there() >= sent_apart_ ||
            connection_->state() == Connection::State::Lost;

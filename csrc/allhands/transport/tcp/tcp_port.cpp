@@ -112,7 +112,7 @@ TcpPort::~TcpPort() {
   }
 }
 
-void TcpPort::start(const Secret& secret) {
+void TcpPort::start(const Secret& secret, Say say) {
   check_owner();
   if (std::exchange(is_started_, true))
     throw Error(ErrorKind::Value, "this port was started before");
@@ -121,7 +121,8 @@ void TcpPort::start(const Secret& secret) {
                 options_.is_encrypted,
                 worker_ == nullptr ? "" : worker_->address(),
                 options_.ucx == UcxUse::Needed,
-                options_.num_sockets == 1 ? 0 : options_.num_sockets});
+                options_.num_sockets == 1 ? 0 : options_.num_sockets},
+               std::move(say));
 }
 
 std::unique_ptr<Transport> TcpPort::join(const Membership& membership,

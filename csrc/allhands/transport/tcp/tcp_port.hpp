@@ -67,8 +67,10 @@ class TcpPort {
 
   // "10.0.0.3:4471" for each host, or as advertised.
   const std::vector<std::string>& endpoints() const { return endpoints_; }
+  // Tells people what happens. Must not throw; called from any thread.
+  using Say = std::function<void(const std::string& text)>;
   // Call once: from now on, accepts processes that prove that they know the secret.
-  void start(const Secret& secret);
+  void start(const Secret& secret, Say say = nullptr);
   // A group's transport to its ranks on other hosts, in the group's numbering. Its
   // links to ranks of this host are never used. Only the group's ranks know `group`.
   // `on_event` is called for each event, from any thread; it must not throw.
