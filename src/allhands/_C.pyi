@@ -135,6 +135,10 @@ class Work:
     """An operation under way."""
 
     @property
+    def _limit(self) -> float:
+        """The seconds of its own time limit."""
+
+    @property
     def _outputs(self) -> list[object]:
         """The arrays that it writes."""
 

@@ -260,7 +260,7 @@ nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& argu
     self.run(prepared.operation, limit);
     return nb::none();
   }
-  return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit),
+  return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit), limit,
               nb::find(self), prepared.outputs());
 } catch (const nb::python_error& error) {
   const nb::bool_ is_async(is_true(async_op));

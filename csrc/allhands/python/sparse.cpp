@@ -58,7 +58,7 @@ nb::object all_reduce(PyCommunicator& self, nb::handle sparse, nb::handle op,
   self.core().check(operation);
   const Deadline::Duration limit = self.limit(timeout);
   if (async_op)
-    return wrap(self.post(operation, nb::borrow(sparse), limit), nb::find(self),
+    return wrap(self.post(operation, nb::borrow(sparse), limit), limit, nb::find(self),
                 nb::list());
   self.run(operation, limit);
   return nb::none();

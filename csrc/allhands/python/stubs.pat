@@ -4,6 +4,11 @@ allhands._C.Work._outputs:
     def _outputs(self) -> list[object]:
         """The arrays that it writes."""
 
+allhands._C.Work._limit:
+    @property
+    def _limit(self) -> float:
+        """The seconds of its own time limit."""
+
 allhands._C.Request.__call__:
     def __call__(self) -> None:
         """See PersistentRequest.__call__."""

@@ -1,6 +1,7 @@
 // allhands._C.Work, the base of the native engine's Work.
 #include "allhands/python/work.hpp"
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -23,7 +24,8 @@ namespace {
 struct State {
   PyObject_HEAD;
   std::shared_ptr<Work> work;
-  TransferPtr transfer;  // null for a collective
+  TransferPtr transfer;      // null for a collective
+  Deadline::Duration limit;  // of the operation
   nb::object communicator;
   nb::object outputs;
 
@@ -80,8 +82,15 @@ PyObject* outputs(PyObject* self, void*) noexcept {
   return outputs.is_valid() ? Py_NewRef(outputs.ptr()) : PyList_New(0);
 }
 
+PyObject* limit(PyObject* self, void*) noexcept {
+  using Seconds = std::chrono::duration<double>;
+  return PyFloat_FromDouble(Seconds(state_of(self).limit).count());
+}
+
 PyGetSetDef kProperties[] = {
-    {"_outputs", outputs, nullptr, "The arrays that it writes.", nullptr}, {}};
+    {"_limit", limit, nullptr, "The seconds of its own time limit.", nullptr},
+    {"_outputs", outputs, nullptr, "The arrays that it writes.", nullptr},
+    {}};
 PyType_Slot kWorkSlots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
                             {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                             {Py_tp_clear, reinterpret_cast<void*>(clear)},
@@ -94,13 +103,14 @@ PyType_Spec kWorkSpec = {"allhands._C.Work", sizeof(State), 0,
                          kWorkSlots};
 
 nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
-                nb::object communicator, nb::list outputs) {
+                Deadline::Duration limit, nb::object communicator, nb::list outputs) {
   auto* const derived = reinterpret_cast<PyTypeObject*>(of);
   nb::object self = nb::steal(derived->tp_alloc(derived, 0));
   if (!self.is_valid()) nb::raise_python_error();
   State& state = state_of(self.ptr());
   std::construct_at(&state.work, std::move(work));
   std::construct_at(&state.transfer, std::move(transfer));
+  state.limit = limit;
   std::construct_at(&state.communicator, std::move(communicator));
   std::construct_at(&state.outputs, std::move(outputs));
   return self;
@@ -165,16 +175,18 @@ void method(const char* name, Function function, const Extra&... extra) {
 
 }  // namespace
 
-nb::object wrap(std::shared_ptr<Work> work, nb::object communicator, nb::list outputs) {
+nb::object wrap(std::shared_ptr<Work> work, Deadline::Duration limit,
+                nb::object communicator, nb::list outputs) {
   static PyObject* const of = imported("allhands.backends.native", "NativeWork");
-  return make(of, std::move(work), nullptr, std::move(communicator),
+  return make(of, std::move(work), nullptr, limit, std::move(communicator),
               std::move(outputs));
 }
 
 nb::object wrap(TransferPtr transfer, nb::object communicator, nb::list outputs) {
   static PyObject* const of = imported("allhands.backends.native", "NativeTransfer");
   std::shared_ptr<Work> work(transfer, &transfer->work);
-  return make(of, std::move(work), std::move(transfer), std::move(communicator),
+  const Deadline::Duration limit = transfer->deadline.limit();
+  return make(of, std::move(work), std::move(transfer), limit, std::move(communicator),
               std::move(outputs));
 }
 

@@ -8,10 +8,10 @@
 
 namespace allhands::python {
 
-// The allhands.Work of a queued collective, which writes `outputs`. Keeps its
-// communicator alive.
-nanobind::object wrap(std::shared_ptr<Work> work, nanobind::object communicator,
-                      nanobind::list outputs);
+// The allhands.Work of a queued collective with that time limit, which writes
+// `outputs`. Keeps its communicator alive.
+nanobind::object wrap(std::shared_ptr<Work> work, Deadline::Duration limit,
+                      nanobind::object communicator, nanobind::list outputs);
 // The Work of a posted transfer. Keeps its communicator alive.
 nanobind::object wrap(TransferPtr transfer, nanobind::object communicator,
                       nanobind::list outputs);

@@ -48,6 +48,11 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 class NativeWork(_C.Work, Work):
     """A queued operation; the native core makes these objects."""
 
+    @property
+    def timeout(self) -> timedelta:
+        """See `Work.timeout`."""
+        return timedelta(seconds=self._limit)
+
     def wait_for(self, timeout: timedelta | None) -> None:
         """See `Work.wait_for`; carries out the operation here if it has not begun."""
         self.wait(timeout)

@@ -273,6 +273,11 @@ class CombinedWork(Work):
         super().__init__(outputs)
         self._works = works
 
+    @property
+    def timeout(self) -> timedelta:
+        """The longest of their own time limits."""
+        return max((work.timeout for work in self._works), default=_NO_LIMIT)
+
     def wait_for(self, timeout: timedelta | None) -> None:
         """See `Work.wait_for`; all parts share the limit."""
         if timeout is not None:

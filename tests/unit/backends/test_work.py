@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.backends.work import WorkResult
+from allhands.backends.work import CombinedWork, WorkResult
 from allhands.groups.world import World, use
 from allhands.store import HashStore
 from harness.ranks import LIMIT, run_ranks
@@ -44,6 +44,27 @@ def test_a_work_ends_well():
         return int(array[0])
 
     assert run_ranks(3, body) == [3, 3, 3]
+
+
+def test_a_work_tells_the_operations_own_limit():
+    def body(rank):
+        array = np.ones(3)
+        works = [
+            dist.all_reduce(array, async_op=True),
+            dist.isend(array, rank),
+            dist.irecv(np.empty(3), rank),
+        ]
+        options = dist.BroadcastOptions()
+        options.timeout = timedelta(seconds=1)
+        short = dist.group.WORLD.broadcast([array], options)
+        works += [short, CombinedWork([short, *works], [])]
+        found = [work.timeout for work in works]
+        works[-1].wait()
+        return found
+
+    own = timedelta(seconds=120)
+    limits = [own, own, own, timedelta(seconds=1), own]
+    assert run_ranks(2, body, timeout=120) == [limits] * 2
 
 
 @pytest.mark.parametrize(
