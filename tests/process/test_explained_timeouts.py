@@ -173,6 +173,19 @@ def test_one_that_is_stopped():
     )
 
 
+def test_who_waits_by_a_future_is_told_the_same():
+    source = """
+        with dist.debug.faults("rank=1,do=stop"):
+            work = dist.all_reduce(np.ones(2), async_op=True)
+        try:
+            work.get_future().then(lambda done: done.value()).wait()
+        except dist.CollectiveTimeoutError as error:
+            give((str(error), error.ranks))
+    """
+    [found] = reasons(2, source, 1)
+    assert found.startswith("; why: rank 1: stopped by SIGSTOP, and not continued")
+
+
 def test_one_that_is_stopped_in_the_middle_is_blamed_alone():
     """The root waits for the stopped rank, too, and so has not come to the end."""
     source = """

@@ -8,6 +8,7 @@ It has the methods of both worlds: those of `concurrent.futures.Future`, so that
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -29,11 +30,28 @@ class Future(concurrent.futures.Future[Any]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.before_raising: Callable[[BaseException], object] | None = None
+        """Called once, with the error, by the first thread that waited and gets it."""
+        self._telling = threading.Lock()
+        self._resolver = 0
         self.set_running_or_notify_cancel()
 
     def wait(self) -> Any:
         """Block until there is a value and return it, or raise what went wrong."""
         return self.result()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Do the same as `wait`, for `timeout` seconds at most."""
+        error = self.exception(timeout)
+        # The thread that resolved it must not be held up in its callbacks.
+        if error is not None and threading.get_ident() != self._resolver:
+            self._tell(error)
+        return super().result(0)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Let who waits get the error."""
+        self._resolver = threading.get_ident()
+        super().set_exception(exception)
 
     def value(self) -> Any:
         """The value, which must be there.
@@ -52,6 +70,7 @@ class Future(concurrent.futures.Future[Any]):
         what it raises is the new future's error.
         """
         after = Future()
+        after.before_raising = self._tell
 
         def resolve(_: object) -> None:
             try:
@@ -63,3 +82,9 @@ class Future(concurrent.futures.Future[Any]):
 
         self.add_done_callback(resolve)
         return after
+
+    def _tell(self, error: BaseException) -> None:
+        with self._telling:  # another thread that gets it waits until it is told
+            tell, self.before_raising = self.before_raising, None
+            if tell is not None:
+                tell(error)

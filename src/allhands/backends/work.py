@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from allhands.arrays import Library, library_of, library_of_dtype
+from allhands.backends import failures
 from allhands.errors import CollectiveTimeoutError, DistError
 from allhands.options import to_seconds
 
@@ -147,10 +148,13 @@ class Work:
 
         If the outputs are torch tensors, it is a `torch.futures.Future`. Otherwise it
         is a future of this package with the same methods (`wait`, `value`, `then`,
-        `done`, `add_done_callback`) and those of `concurrent.futures.Future`.
+        `done`, `add_done_callback`) and those of `concurrent.futures.Future`. Errors of
+        `wait` and `result` then say as much as those of `Work.wait`.
         """
         if self._future is None:
             future = self._new_future()
+            if hasattr(future, "before_raising"):  # torch's tells nobody
+                future.before_raising = failures.tell
             self.add_done_callback(lambda: self._resolve(future))
             self._future = future
             self._hurry()

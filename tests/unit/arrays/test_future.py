@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
 import allhands as dist
 from allhands.arrays.future import Future
+from allhands.backends import failures
 from harness.ranks import run_ranks
 
 
@@ -78,5 +80,41 @@ def test_every_operation_gives_the_same_kind():
         for future in futures_of(rank):
             assert isinstance(future, Future)
             assert future.then(lambda done: done.value()).wait() == future.wait()
+
+    run_ranks(2, body)
+
+
+def test_who_waits_tells_of_an_error_once():
+    """And not the callbacks, which may run in the thread that moves all messages."""
+    told = []
+    future = Future()
+    future.before_raising = lambda error: told.append((error, threading.get_ident()))
+    after = future.then(lambda done: done.wait())
+    error = ValueError()
+    resolving = threading.Thread(target=future.set_exception, args=[error])
+    resolving.start()
+    resolving.join()
+    assert future.exception() is error
+    assert not told
+    for each in (after, future, after):
+        with pytest.raises(ValueError):
+            each.wait()
+    assert told == [(error, threading.get_ident())]
+
+
+def test_a_failing_operation_is_told_of(monkeypatch):
+    told = []
+    monkeypatch.setattr(failures, "_listener", lambda error, _: told.append(error))
+
+    def body(rank):
+        array = np.ones(3)
+        dist.barrier()
+        if rank == 0:
+            limit = timedelta(milliseconds=1)
+            future = dist.irecv(array, 1, timeout=limit).get_future()
+            with pytest.raises(dist.CollectiveTimeoutError) as caught:
+                future.result()
+            assert told == [caught.value]
+        dist.barrier()
 
     run_ranks(2, body)
