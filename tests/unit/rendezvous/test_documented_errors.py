@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from allhands import DistNetworkError, HashStore
+from allhands import _C, DistNetworkError, HashStore
 from allhands.rendezvous.identity import Identity
 from allhands.rendezvous.interfaces import InterfaceAddress, InterfaceList
-from allhands.rendezvous.port import open_port
+from allhands.rendezvous.port import Port, open_port
 from allhands.rendezvous.roster import Roster
 from harness.ports import reserved_port
 
@@ -37,6 +37,17 @@ def test_ranks_that_do_not_listen(shown):
     roster = Roster([Identity("a", 1, 1), Identity("b", 1, 1)], b"")
     with pytest.raises(DistNetworkError) as caught:
         roster.port_for([0, 1])
+    assert str(caught.value) in shown
+
+
+def test_ranks_that_listen_beside_others_that_do_not(shown):
+    here, there = (Identity(host, 1, 1, endpoints="10.0.0.1:1") for host in "ab")
+    deaf = [each._replace(endpoints="") for each in (here, there)]
+    port = Port(native=_C.TcpPort(["127.0.0.1"], 0, 0))
+    roster = Roster([here, deaf[0], deaf[1], there], b"", port=port)
+    with pytest.raises(DistNetworkError) as caught:
+        roster.port_for([0, 1, 2, 3])
+    port.close()
     assert str(caught.value) in shown
 
 
