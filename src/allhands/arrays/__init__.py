@@ -148,7 +148,8 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
     """
     found: dict[type, Callable[[Any], Any]] = {}
     for name, module in MODULES.items():
-        if sys.modules.get(name) is not None:  # None: its import is blocked
+        # A blocked import has None there, and a mere folder of that name has no file.
+        if getattr(sys.modules.get(name), "__file__", None) is not None:
             found |= _load(module).reducers
     return found
 

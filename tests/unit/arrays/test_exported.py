@@ -5,6 +5,7 @@ import ctypes
 import itertools
 import mmap
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -126,13 +127,16 @@ class Pair(ctypes.Structure):
     _fields_ = (("first", ctypes.c_int), ("second", ctypes.c_double))
 
 
+CHARACTERS = "w" if sys.version_info >= (3, 13) else "u"
+
+
 @pytest.mark.parametrize(
     ("thing", "name"),
     [
         ((Pair * 2)(), "Pair_Array_2 of format 'T{"),
         ((ctypes.c_void_p * 2)(), "c_void_p_Array_2 of format '<P'"),
         ((ctypes.c_float.__ctype_be__ * 2)(), "of format '>f'"),
-        (array.array("u", "ab"), r"array\.array of format '[uw]'"),
+        (array.array(CHARACTERS, "ab"), r"array\.array of format '[uw]'"),
     ],
 )
 def test_formats_that_are_no_numbers_are_refused(thing, name):

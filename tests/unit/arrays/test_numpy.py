@@ -172,6 +172,23 @@ def test_a_masked_array_is_refused_for_its_mask_would_be_lost():
             as_buffer(np.ones(3).view(kind), writable=True)
 
 
+def test_a_folder_named_like_a_library_is_none():
+    """Python imports it as a package that has no file."""
+    source = """
+import sys
+from types import ModuleType
+import numpy as np
+sys.modules["torch"] = ModuleType("torch")
+import allhands as dist
+dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(np.ones(4))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_no_masks_are_loaded_for_plain_arrays():
     source = """
 import sys
