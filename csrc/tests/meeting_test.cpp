@@ -122,6 +122,39 @@ Tuning in_tree(int size) {
   return tuning;
 }
 
+// Fewer where they take turns: each turn costs more than what they read.
+void test_many_ranks_are_fewer_where_they_take_turns() {
+  CHECK(!Tuning::for_ranks(23, 2).are_many(23));
+  CHECK(Tuning::for_ranks(24, 2).are_many(24));
+  CHECK(!Tuning::for_ranks(32, 32).are_many(32));
+  CHECK(Tuning::for_ranks(33, 64).are_many(33));
+}
+
+// One rank has looked; the others believe it, if they may run on the same CPUs.
+void test_many_ranks_look_up_once_where_they_are() {
+  const KnownPlace here = KnownPlace::look_up();
+  const Place elsewhere = {7, 9};  // which nobody would find
+  KnownPlace known = {here.cpus, elsewhere};
+  CHECK(place_here(known) == elsewhere);
+  CPU_ZERO(&known.cpus);
+  CHECK(place_here(known) == here.place);
+
+  const int size = 5;
+  const Layout layout(size);
+  const std::shared_ptr<SharedMemory> memory =
+      SharedMemory::create(layout.total_bytes());
+  Arena::prepare(*memory, size, in_tree(size));
+  KnownPlace& found = layout.header(memory->data()).known_place;
+  CHECK(CPU_EQUAL(&found.cpus, &here.cpus));
+  CHECK(found.place == here.place);
+  found.place = elsewhere;
+  run_ranks(size, [&](int rank) {
+    Arena arena(memory, membership(rank, size));
+    barrier(arena, soon());
+    CHECK(layout.control(memory->data(), rank).place == (7U << 16 | 9U));
+  });
+}
+
 // Runs body(arena) as every rank, each of them where `places` says.
 template <class Body>
 void run_at(const Places& places, Body body) {
@@ -274,6 +307,8 @@ void test_who_is_gone_is_named_while_another_is_late(const Places& places) {
 
 int main() {
   test_places_are_what_all_cpus_have_in_common();
+  test_many_ranks_are_fewer_where_they_take_turns();
+  test_many_ranks_look_up_once_where_they_are();
   test_a_large_host();
   for (int size = 1; size <= 64; ++size) {
     test_all_ranks_are_in_the_tree_once(nowhere(size));

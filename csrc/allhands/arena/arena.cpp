@@ -32,7 +32,9 @@ int place_of(int rank, const std::vector<int>& ranks) {
 }  // namespace
 
 void Arena::prepare(SharedMemory& memory, int size, const Tuning& tuning) {
-  Layout(size).header(memory.data()).tuning = tuning;
+  Header& header = Layout(size).header(memory.data());
+  header.tuning = tuning;
+  if (tuning.are_many(size)) header.known_place = KnownPlace::look_up();
 }
 
 Arena::Arena(std::shared_ptr<SharedMemory> memory, Membership group,

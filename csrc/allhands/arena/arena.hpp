@@ -241,7 +241,6 @@ class Arena {
   std::vector<int> holding_up(std::uint32_t clock) const;
   void tell_place() const;
   void arrange(bool have_met);
-  bool are_many() const;
   void check_match() const;
   void let_peers_read();
   void try_to_read_peers();

@@ -72,7 +72,7 @@ void Arena::wake_everybody() const {
 void Arena::wake_waiters_for(int rank) const {
   RankControl& theirs = control(rank);
   for (Line& line : theirs.lines) futex_wake_all(line.clock);
-  if (!are_many()) return;
+  if (!tuning_.are_many(size())) return;
   futex_wake_all(theirs.gathered.clock);
   futex_wake_all(theirs.released.clock);
 }

@@ -5,7 +5,7 @@
 // Every rank reads all of it. Each rank writes only its own RankControl and slots, with
 // three exceptions: the failure in the Header, once; in an all_reduce of two ranks, its
 // results in the other's slots; and its senders' Handovers, for what it receives.
-// Everything except the tuning is zero at first.
+// Everything except the tuning and a known place is zero at first.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "allhands/arena/descriptor.hpp"
 #include "allhands/base/error.hpp"
 #include "allhands/base/factor.hpp"
+#include "allhands/host/place.hpp"
 #include "allhands/host/placement.hpp"
 #include "allhands/host/pulse.hpp"
 #include "allhands/host/tuning.hpp"
@@ -108,7 +109,8 @@ struct SharedFailure {
 
 // What the whole segment has once.
 struct alignas(64) Header {
-  Tuning tuning;  // of the rank that made the segment; all ranks have the same
+  Tuning tuning;           // of the rank that made the segment; all ranks have the same
+  KnownPlace known_place;  // of many ranks, the place of that rank
   SharedFailure failure;
   Moves moves;  // see Placement
   // One more than the rank that hands the segment out; 0: unknown.

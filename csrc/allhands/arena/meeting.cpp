@@ -98,22 +98,17 @@ std::vector<int> Arena::holding_up(std::uint32_t clock) const {
   return ranks;
 }
 
-// Whether there are enough ranks to meet in a tree.
-bool Arena::are_many() const {
-  return static_cast<std::uint64_t>(size()) >= tuning_.tree_ranks;
-}
-
 void Arena::tell_place() const {
-  if (!are_many()) return;
-  const Place place = place_here();
+  if (!tuning_.are_many(size())) return;
+  const Place place = place_here(layout_.header(memory_->data()).known_place);
   const auto word = static_cast<std::uint32_t>(place.socket << 16 | place.cache);
   control(rank()).place.store(word, std::memory_order_relaxed);
 }
 
 // Makes the tree, if there are many ranks. Before they have met for the first time, no
-// rank knows where the others are.
+// rank knows where the others are. If that makes no difference, the tree stays.
 void Arena::arrange(bool have_met) {
-  if (!are_many()) return;
+  if (!tuning_.are_many(size())) return;
   std::vector<Place> places(static_cast<std::size_t>(size()));
   for (int peer = 0; have_met && peer < size(); ++peer) {
     const std::uint32_t place = control(peer).place.load(std::memory_order_relaxed);
@@ -121,7 +116,9 @@ void Arena::arrange(bool have_met) {
         static_cast<std::uint16_t>(place >> 16),
         static_cast<std::uint16_t>(place & 0xffff)};
   }
-  tree_.emplace(places);
+  const bool are_alike = std::ranges::all_of(
+      places, [&](const Place& place) { return place == places.front(); });
+  if (!have_met || !are_alike) tree_.emplace(places);
 }
 
 }  // namespace allhands

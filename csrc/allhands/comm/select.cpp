@@ -37,8 +37,7 @@ constexpr WayChoice kChoices[] = {
      "caches"},
     {Op::AllReduce, Way::Tree,
      [](const Case& c, const Tuning& t) {
-       return c.bytes <= kInlineBytes &&
-              static_cast<std::uint64_t>(c.ranks) >= t.tree_ranks;
+       return c.bytes <= kInlineBytes && t.are_many(c.ranks);
      },
      "one of many ranks reduces: the others get the result with the word that all are "
      "here"},

@@ -1,21 +1,16 @@
 #include "allhands/host/place.hpp"
 
-#include <sched.h>
-
 #include <fstream>
 #include <optional>
-#include <utility>
-#include <vector>
 
 namespace allhands {
 namespace {
 
-std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+// None if they are unknown.
+cpu_set_t allowed_cpus() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) CPU_ZERO(&cpus);
   return cpus;
 }
 
@@ -56,8 +51,10 @@ class Common {
 }  // namespace
 
 Place place_of_this_thread(const std::string& folder) {
+  const cpu_set_t cpus = allowed_cpus();
   Common socket, cache;
-  for (const int number : allowed_cpus()) {
+  for (int number = 0; number < CPU_SETSIZE; ++number) {
+    if (!CPU_ISSET(number, &cpus)) continue;
     const std::string cpu = folder + "/cpu" + std::to_string(number);
     socket.add(number_in(cpu + "/topology/physical_package_id"));
     if (socket.is_none()) return {};
@@ -66,15 +63,17 @@ Place place_of_this_thread(const std::string& folder) {
   return {socket.value(), cache.value()};
 }
 
-Place place_here() {
+KnownPlace KnownPlace::look_up() {
   // Per thread, as each thread has its own CPUs; a lock would trouble forked children.
-  thread_local std::vector<int> cpus;
-  thread_local Place place;
-  if (std::vector<int> now = allowed_cpus(); now != cpus) {
-    place = place_of_this_thread();
-    cpus = std::move(now);
-  }
-  return place;
+  thread_local KnownPlace last = {};
+  if (const cpu_set_t cpus = allowed_cpus(); !CPU_EQUAL(&cpus, &last.cpus))
+    last = {cpus, place_of_this_thread()};
+  return last;
+}
+
+Place place_here(const KnownPlace& known) {
+  const cpu_set_t cpus = allowed_cpus();
+  return CPU_EQUAL(&cpus, &known.cpus) ? known.place : KnownPlace::look_up().place;
 }
 
 }  // namespace allhands

@@ -1,6 +1,8 @@
 // Where on the host a rank runs: which CPUs share a cache, and which share a socket.
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 #include <string>
 
@@ -19,7 +21,18 @@ struct Place {
 // description of the CPUs.
 Place place_of_this_thread(const std::string& folder = "/sys/devices/system/cpu");
 
-// The same for this host; looked up again only if those CPUs change.
-Place place_here();
+// What one rank has looked up, for others that may run on the same CPUs. In shared
+// memory; zero: nobody has.
+struct KnownPlace {
+  cpu_set_t cpus;
+  Place place;
+
+  // Looks up where this thread runs, which takes 70 us and more for each CPU; again
+  // only if its CPUs have changed.
+  static KnownPlace look_up();
+};
+
+// Where this thread runs; looked up only if `known` is of other CPUs.
+Place place_here(const KnownPlace& known);
 
 }  // namespace allhands

@@ -65,10 +65,12 @@ Tuning Tuning::for_ranks(int size, int cpus) {
       // rank copies by one system call: few calls, at 0.5 us each, and both ranks end
       // at about the same time. From 128 KiB to 1 MiB it makes no difference.
       .slice_bytes = std::uint64_t{256} << 10,
-      // From this number of ranks on they meet in a tree: with 64 ranks on 2 CPUs an
-      // all_reduce of 8 bytes takes 0.7 of the time, with 128 half of it, with 32 about
-      // as long.
-      .tree_ranks = 33,
+      // From this number of ranks on they meet in a tree. Where they take turns a rank
+      // then sleeps once for an operation, and else for several of the others: with 32
+      // ranks on 2 CPUs, which do other work besides, an all_reduce of 8 bytes takes
+      // 0.6 of the CPU time and a broadcast 0.75, with 24 both 0.75 to 1, with 16 as
+      // much.
+      .tree_ranks = is_crowded ? 24u : 33u,
       // A pause takes 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long
       // spin gains nothing over yields if all ranks run. It loses whole time slices if
       // one rank does not, because something else wants its CPU. 50 pauses suffice for

@@ -31,6 +31,11 @@ struct Tuning {
   std::uint64_t yields;
   std::uint64_t yields_per_look;
 
+  // Whether so many ranks meet in a tree.
+  bool are_many(int ranks) const {
+    return static_cast<std::uint64_t>(ranks) >= tree_ranks;
+  }
+
   // For `size` ranks that share this many CPUs, on a host of which nothing else is
   // known; see calibration/fit.hpp.
   static Tuning for_ranks(int size, int cpus = num_cpus());
