@@ -36,7 +36,8 @@ from forked_ranks import Teller, drive, fork, until
 import allhands as dist
 from allhands.debug import explanation
 
-BEGIN_S = 20.0  # for a job to begin, or for a survivor to end
+BEGIN_S = 600.0  # for a job to begin; many times what any takes
+END_S = 20.0  # for a survivor to end
 LIMIT_S = 1.0
 STOP_LIMITS_S = 3.0, 3.5
 SIZES = {"4 B": 1, "16 KiB": 1 << 12, "1 MiB": 1 << 18}  # in float32
@@ -163,7 +164,7 @@ class Rank(Teller):
             store=dist.FileStore(str(self.folder / "store"), self.size),
             rank=self.rank,
             world_size=self.size,
-            timeout=timedelta(seconds=60),
+            timeout=timedelta(seconds=BEGIN_S),
         )
         dist.barrier()
         dist.set_timeout(limit)
@@ -184,7 +185,7 @@ class Rank(Teller):
             if self.operation in MESSAGES:
                 raise  # that tells who waits for this rank
         # An end would be another loss to notice.
-        until(lambda: (self.folder / "over").exists(), BEGIN_S)
+        until(lambda: (self.folder / "over").exists(), END_S + self.slack)
 
 
 def play(ranks: Sequence[Rank], chance: random.Random) -> list[tuple[float, str]]:
@@ -195,20 +196,48 @@ def play(ranks: Sequence[Rank], chance: random.Random) -> list[tuple[float, str]
     others = [rank for rank in ranks if rank.rank != victim]
     codes: dict[int, int] = {}
     try:
-        if not until(lambda: all(rank.told("ready") for rank in ranks), BEGIN_S):
+        if not have_told(ranks, "ready", BEGIN_S, has_failed=has_child_ended):
             return [(0.0, f"they do not begin: {errors_of(ranks)}")]
         time.sleep(chance.random() * 0.03)
         at = time.monotonic()
         os.kill(pids[victim], signal.SIGSTOP if is_stop else signal.SIGKILL)
-        until(lambda: all(rank.told("told") for rank in others), 8.0 + slack)
+        have_told(others, "told", 8.0 + slack)
         (folder / "over").touch()
-        until(lambda: all(has_ended(pids, rank.rank, codes) for rank in others), 10.0)
+        until(
+            lambda: all(has_ended(pids, rank.rank, codes) for rank in others),
+            10.0 + slack,
+        )
     finally:
         for rank in ranks:
             if not has_ended(pids, rank.rank, codes):
                 os.kill(pids[rank.rank], signal.SIGKILL)
                 os.waitpid(pids[rank.rank], 0)
     return [judge(rank, victim, at, codes.get(rank.rank)) for rank in others]
+
+
+def have_told(
+    ranks: Sequence[Rank],
+    what: str,
+    limit: float,
+    has_failed: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Wait until all ranks have told it; return False after `limit` or a failure.
+
+    It looks at one rank at a time: there may be many, which need the CPUs.
+    """
+    silent = [*ranks]
+
+    def is_over() -> bool:
+        while silent and silent[-1].told(what) is not None:
+            silent.pop()
+        return not silent or has_failed()
+
+    until(is_over, limit)
+    return not silent
+
+
+def has_child_ended() -> bool:
+    return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def has_ended(pids: Sequence[int], rank: int, codes: dict[int, int]) -> bool:

@@ -18,7 +18,8 @@ _TELLS_LINES = pytest.mark.skipif(
 def output_of(program, *options):
     """What a benchmark prints, which must succeed."""
     done = subprocess.run(
-        [sys.executable, _BENCHMARKS / program, *options],
+        [sys.executable, program, *options],
+        cwd=_BENCHMARKS,
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -45,6 +46,24 @@ def test_survivors_name_the_rank_in_time(options, told):
     # However slow the machine is.
     given = ["--runs=1", "--ranks", "3", "--slack=8", *options]
     assert told in output_of("kills.py", *given)
+
+
+def test_a_job_that_cannot_begin_is_told_of_at_once(tmp_path):
+    program = f"""
+import pathlib, random, sys
+import kills
+kills.BEGIN_S = 1e6
+kills.OPERATIONS["broken"] = lambda rank, size, count: [][0]
+def play():
+    folder = pathlib.Path({str(tmp_path)!r})
+    ranks = [kills.Rank("broken", 1, rank, 2, False, folder, 0.0) for rank in (0, 1)]
+    print(kills.play(ranks, random.Random(0)))
+    return 0
+sys.exit(kills.drive(play))
+"""
+    output = output_of("-c", program)
+    assert "they do not begin" in output
+    assert "IndexError" in output
 
 
 def test_worlds_that_lose_a_rank_again_and_again_leave_nothing():
