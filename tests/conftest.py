@@ -12,9 +12,14 @@ starts: they act as usual again.
 import os
 import signal
 
+import hypothesis
 import pytest
 
 from harness import pace
+
+# On a busy machine any case may take seconds; tests have a limit as a whole.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 
 os.environ["ALLHANDS_PATIENCE"] = "0"
 os.environ["ALLHANDS_CALIBRATION"] = "no"

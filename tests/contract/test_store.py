@@ -614,7 +614,6 @@ def test_any_sequence_of_operations_does_as_a_dict_would(make, listing):
         settings=hypothesis_settings(
             max_examples=30,
             stateful_step_count=20,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

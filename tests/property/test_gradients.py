@@ -26,7 +26,6 @@ COUNTS = [0, 1, 2, 3, 7, 64, 1000]
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 @settings(
     max_examples=4,
-    deadline=None,
     # A seed has no smaller form.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -23,7 +23,6 @@ TENSOR_CASES = 200  # where every other rank passes torch tensors
 @pytest.mark.parametrize("name", OPERATIONS)
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     # A seed has no smaller form.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

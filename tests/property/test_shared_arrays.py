@@ -48,7 +48,6 @@ class Pool:
 @pytest.mark.parametrize("name", OPERATIONS)
 @settings(
     max_examples=1,
-    deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a seed has no smaller form
 )
 @given(seed=st.integers(0, 2**32 - 1))

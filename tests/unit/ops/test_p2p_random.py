@@ -86,7 +86,6 @@ def test_random_programs_finish_with_the_right_data(size):
     @seed(SEED + size)
     @settings(
         max_examples=-(-NUM_PROGRAMS // PER_WORLD // 3),
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
