@@ -18,6 +18,7 @@ from allhands import settings
 from allhands.elastic.filtered_log import parse_words
 from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.streams import replace_missing_streams
+from allhands.launcher.api import LaunchConfig
 from allhands.launcher.launching import Launch, check_numbers, seconds_to_end
 from allhands.launcher.node_options import node_options_of
 from allhands.launcher.num_ranks import determine_local_world_size
@@ -25,6 +26,7 @@ from allhands.launcher.options import get_args_parser
 from allhands.launcher.program import command_of, preload_of
 
 __all__ = [
+    "config_from_args",
     "determine_local_world_size",
     "get_args_parser",
     "main",
@@ -58,6 +60,61 @@ def run(args: argparse.Namespace) -> int:
     if args.replace_gloo:
         os.environ[settings.replace_gloo.name] = "1"
     return launch.run().exit_code
+
+
+def config_from_args(
+    args: argparse.Namespace,
+) -> tuple[LaunchConfig, str, list[str]]:
+    """Return what `elastic_launch` needs for the job that `args` describe.
+
+    ```python
+    from allhands.launcher import elastic_launch
+    from allhands.run import config_from_args, parse_args
+
+    config, program, arguments = config_from_args(parse_args())
+    config.max_restarts = 3
+    elastic_launch(config, program)(*arguments)
+    ```
+
+    Raises:
+        ValueError: an option's value cannot be used, or a `LaunchConfig` has no field
+            for it: --preload, --dumps, --replace-gloo, and ranks that get --local-rank.
+        OSError: there is no such program or module.
+    """
+    launch = _launch(args)
+    if launch.preload or launch.dumps or args.replace_gloo or _has_own_arguments(args):
+        raise ValueError(
+            "a LaunchConfig has no field for --preload, --dumps, --replace-gloo, and "
+            "ranks that get --local-rank: use run(args)"
+        )
+    nodes = launch.nodes
+    config = LaunchConfig(
+        min_nodes=nodes.num_nodes,
+        max_nodes=nodes.num_nodes,
+        nproc_per_node=launch.num_workers,
+        logs_specs=launch.logs,
+        run_id=launch.run_id,
+        role=launch.role,
+        rdzv_endpoint=f"{nodes.address}:{nodes.port}",
+        rdzv_backend="static",
+        rdzv_configs={"rank": nodes.node_rank, "timeout": nodes.limit},
+        max_restarts=launch.max_restarts,
+        monitor_interval=launch.monitor_interval,
+        log_line_prefix_template=launch.line_prefix_template or None,
+        local_addr=args.local_addr or None,
+        event_log_handler=args.event_log_handler,
+        signals_to_handle=",".join(number.name for number in args.signals_to_handle),
+        duplicate_stdout_filters=list(launch.filters[Std.OUT]),
+        duplicate_stderr_filters=list(launch.filters[Std.ERR]),
+        virtual_local_rank=launch.virtual_local_rank,
+        shutdown_timeout=launch.shutdown_timeout,
+    )
+    program, *arguments = launch.command(0)
+    return config, program, arguments
+
+
+def _has_own_arguments(args: argparse.Namespace) -> bool:
+    return not getattr(args, "use_env", True)
 
 
 def _launch(args: argparse.Namespace) -> Launch:

@@ -77,6 +77,17 @@ def test_module(tmp_path):
     assert row["argv"] == [str(tmp_path / "worker.py"), "a"]
 
 
+def test_the_environment_names_another_python(tmp_path):
+    other = tmp_path / "other"
+    other.write_text(f'#!/bin/sh\nOTHER=1 exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    path = program(tmp_path, SHOW, "worker.py")
+    for options in [path], ["-m", "worker"], ["--run-path", path]:
+        env = environment(PYTHON_EXEC=str(other))
+        (row,) = shown(launch(*options, cwd=tmp_path, env=env).stdout)
+        assert row["env"]["OTHER"] == "1"
+
+
 def test_run_path(tmp_path):
     path = program(tmp_path, SHOW)
     (row,) = shown(launch("--run-path", path, "a").stdout)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -9,8 +10,8 @@ import pytest
 
 from allhands import run
 from allhands.elastic.agent import Outcome
-from allhands.elastic.logs import Std
-from allhands.launcher import launching, num_ranks
+from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.launcher import LaunchConfig, launching, num_ranks
 
 
 def test_spellings_and_defaults():
@@ -109,3 +110,48 @@ def test_the_folder_of_records_is_there_only_while_a_signal_ends_nothing(
         ("leave", False, 0),
     ]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_configuration_says_what_a_command_line_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "$rank ")
+    path = tmp_path / "x.py"
+    path.touch()
+    given = (
+        "--nnodes=2 --node-rank=1 --master-addr=h --master-port=5 -n3 --role=r "
+        "--rdzv-id=id --rdzv-conf=timeout=7 --max-restarts=2 --monitor-interval=3 "
+        f"--log-dir={tmp_path} --tee=3 --redirects=0:1 --local-ranks-filter=0,2 "
+        "--duplicate-stdout-filters=a,b --signals-to-handle=SIGUSR1,SIGTERM "
+        "--shutdown-timeout=4 --virtual-local-rank --start-method=fork"
+    )
+    args = run.parse_args([*given.split(), str(path), "--epochs", "5"])
+    config, program, arguments = run.config_from_args(args)
+    assert (program, arguments) == (sys.executable, ["-u", str(path), "--epochs", "5"])
+    assert config == LaunchConfig(
+        min_nodes=2,
+        max_nodes=2,
+        nproc_per_node=3,
+        logs_specs=DefaultLogsSpecs(
+            str(tmp_path), {0: Std.OUT}, Std.ALL, frozenset({0, 2})
+        ),
+        run_id="id",
+        role="r",
+        rdzv_endpoint="h:5",
+        rdzv_backend="static",
+        rdzv_configs={"rank": 1, "timeout": 7.0},
+        max_restarts=2,
+        monitor_interval=3.0,
+        log_line_prefix_template="$rank ",
+        signals_to_handle="SIGUSR1,SIGTERM",
+        duplicate_stdout_filters=["a", "b"],
+        duplicate_stderr_filters=[],
+        virtual_local_rank=True,
+        shutdown_timeout=4.0,
+    )
+
+
+@pytest.mark.parametrize("option", ["--preload=numpy", "--dumps=d", "--replace-gloo"])
+def test_what_no_configuration_can_say_is_refused(option, tmp_path):
+    path = tmp_path / "x.py"
+    path.touch()
+    with pytest.raises(ValueError, match=r"no field for --preload.*: use run\(args\)"):
+        run.config_from_args(run.parse_args([option, str(path)]))

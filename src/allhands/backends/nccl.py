@@ -44,7 +44,7 @@ from allhands.backends.nccl_work import CapturedWork, NcclWork
 from allhands.backends.observer import Observer
 from allhands.backends.polled import COLLECTIVES
 from allhands.backends.polled_work import Begun, Subject, UnderWay
-from allhands.backends.watched import WatchedCommunicator, store_of
+from allhands.backends.watched import WatchedCommunicator, not_built_in, store_of
 from allhands.backends.work import Work
 from allhands.errors import (
     CollectiveTimeoutError,
@@ -78,7 +78,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
     _check_options(name, pg_options)
     problem = nccl_library.why_not_found()
     if problem:
-        raise RuntimeError(f"backend {name!r}: {problem}")
+        raise not_built_in(name, "nccl", problem)
     store = store_of("nccl", options)
     divided = options.divided.get("nccl")
     return NcclCommunicator(store, options, completed(pg_options), divided)

@@ -15,7 +15,7 @@ from allhands.errors import DistBackendError, DistError, RankFailedError
 from allhands.rendezvous.identity import is_alive
 from allhands.store import PrefixStore, Store
 
-__all__ = ["WatchedCommunicator", "meet", "met", "store_of"]
+__all__ = ["WatchedCommunicator", "meet", "met", "not_built_in", "store_of"]
 
 _LOOK = 0.25
 """Seconds between two checks for members that died while the library connects them."""
@@ -41,10 +41,18 @@ def met(
     """
     refuse_options(name, pg_options)
     if problem:
-        raise RuntimeError(f"backend {name!r}: {problem}")
+        raise not_built_in(name, library, problem)
     store = store_of(library, options)
     meet("here", store, options, name)
     return store
+
+
+def not_built_in(name: str, library: str, problem: str) -> RuntimeError:
+    """Return the error for a backend whose library is missing, in torch's words."""
+    return RuntimeError(
+        f"Distributed package doesn't have {library.upper()} built in: backend "
+        f"{name!r}: {problem}"
+    )
 
 
 def meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> None:

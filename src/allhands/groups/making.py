@@ -391,6 +391,7 @@ def _make_group(
         theirs = _options_of(name, devices.values(), pg_options)
         try:
             made = make_communicator(name, own, theirs)
+            _check_made(name, made)
         except BaseException:
             _close(by_name.values())
             raise
@@ -409,6 +410,15 @@ def _make_group(
         communicator = content_checked(communicator, options)
     group.bind(options, config, communicator, _Maker())
     return group
+
+
+def _check_made(name: str, made: object) -> None:
+    """Check what the function of a registered backend has returned."""
+    if not isinstance(made, ProcessGroup) and not hasattr(made, "submit"):
+        raise TypeError(
+            f"backend {name!r}: the function that was registered for it has to return "
+            f"a ProcessGroup or a Communicator, not {made!r}"
+        )
 
 
 def _options_of(name: str, names: Iterable[str], pg_options: Any) -> Any:

@@ -60,7 +60,13 @@ class TorchMethods(TorchCollectives[Work], ABC):
 
     @property
     def _communicator(self) -> Communicator:
-        return self.communicator
+        try:
+            return self.communicator
+        except AttributeError:
+            raise RuntimeError(
+                "No backend type associated with this ProcessGroup: it was not made by "
+                "init_process_group or new_group, and its class has no such method"
+            ) from None
 
     def _reduce_op(self, opts: Any, op: Any) -> RedOpType | ReduceOp:
         chosen = getattr(opts, "reduceOp", opts) if op is None else op

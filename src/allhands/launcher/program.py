@@ -13,6 +13,9 @@ from allhands.elastic.program_module import check_module
 
 __all__ = ["command_of", "preload_of"]
 
+# Torchrun's: the Python that runs the program, in place of this one.
+_OTHER_PYTHON = "PYTHON_EXEC"
+
 _RUN_PATH = (
     "import runpy, sys; del sys.argv[0]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -29,13 +32,15 @@ def command_of(args: argparse.Namespace) -> Callable[[int], list[str]]:
     program, rest = args.training_script, args.training_script_args
     if args.no_python and args.module:
         raise ValueError("--no-python and --module exclude each other")
-    python = [sys.executable, "-u"]
+    other = os.environ.get(_OTHER_PYTHON)
+    python = [other or sys.executable, "-u"]
     if args.run_path:
         start = [*python, "-c", _RUN_PATH, program]
     elif args.no_python:
         start = [program]
     elif args.module:
-        check_module(program)  # one error here, as for a missing file
+        if not other:
+            check_module(program)  # one error here, as for a missing file
         start = [*python, "-m", program]
     else:
         if program != "-":

@@ -32,7 +32,7 @@ def test_absent_backends_say_what_to_use():
 def test_nccl_that_is_not_found_says_how_to_get_it(has_bindings, problem, monkeypatch):
     monkeypatch.setattr(nccl_found, "HAS_BINDINGS", has_bindings)
     monkeypatch.setattr(nccl_library, "_DRIVER", "libno_such_driver.so.1")
-    with pytest.raises(RuntimeError, match=f"backend 'nccl': .*{problem}.*native"):
+    with pytest.raises(RuntimeError, match=f"have NCCL built in: .*{problem}.*native"):
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
     assert not dist.is_initialized()
     assert not dist.is_nccl_available()
@@ -63,7 +63,7 @@ def test_oneccl_that_is_not_found_says_how_to_get_it(tmp_path, monkeypatch):
     unsought = rf"does not look for oneCCL in {tmp_path}/lib; .*{here}"
     for expected in (missing, unsought):
         store = dist.HashStore()
-        with pytest.raises(RuntimeError, match=f"backend 'xccl': .*{expected}"):
+        with pytest.raises(RuntimeError, match=f"have XCCL built in: .*{expected}"):
             dist.init_process_group("xccl", store=store, rank=0, world_size=1)
         assert not dist.is_xccl_available()
         (tmp_path / "lib").mkdir(exist_ok=True)

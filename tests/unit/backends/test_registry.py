@@ -151,6 +151,28 @@ def test_a_registered_process_group_need_not_do_everything(registered):
     run_ranks(1, body, backend="mine")
 
 
+def test_a_process_group_that_nothing_made_says_so():
+    group = dist.ProcessGroup(0, 1)
+    assert (group.rank(), group.size()) == (0, 1)
+    with pytest.raises(RuntimeError, match="No backend type associated with"):
+        group.allreduce([np.zeros(1)])
+    with pytest.raises(RuntimeError, match="No backend type associated with"):
+        group.barrier()
+
+
+def test_a_backend_has_to_return_a_group(registered):
+    registered("mine", lambda *_: 5)
+
+    def body(rank):
+        with pytest.raises(TypeError, match=r"'mine'.* return a ProcessGroup.* not 5"):
+            dist.init_process_group(
+                "mine", store=dist.HashStore(), rank=0, world_size=1
+            )
+        return dist.is_initialized()
+
+    assert run_ranks(1, body, init=False) == [False]
+
+
 def test_a_name_that_is_registered_again_is_replaced(registered):
     registered("mine", lambda *_: None)
     Backend.register_backend("mine", lambda *_: FakeCommunicator(), devices="cpu")
