@@ -19,11 +19,15 @@ namespace {
 // address.
 constexpr int kMaxPicks = 16;
 
+// Torch's words; a name may stand for several addresses.
+constexpr char kFailed[] =
+    "The server socket has failed to listen on any local network address for ";
+
 Error port_taken(const std::string& host, std::uint16_t port) {
   const std::string owner = describe_port_owner(port);
   return Error(ErrorKind::Network,
-               "The server socket has failed to listen on " +
-                   endpoint_text(host, port) + ": EADDRINUSE, address already in use" +
+               kFailed + endpoint_text(host, port) +
+                   ": EADDRINUSE, address already in use" +
                    (owner.empty() ? " by a process that is not visible from here"
                                   : " by " + owner) +
                    ". Take another port (MASTER_PORT, --master-port), or port 0 to get "
@@ -35,9 +39,8 @@ Error cannot_listen(const std::string& host, std::uint16_t port, int code) {
       code == EADDRNOTAVAIL ? ". It is no address of this machine; the process that "
                               "hosts the server has to run where the address is"
                             : "";
-  return Error(ErrorKind::Network, "The server socket has failed to listen on " +
-                                       endpoint_text(host, port) + ": " +
-                                       errno_text(code) + remedy);
+  return Error(ErrorKind::Network,
+               kFailed + endpoint_text(host, port) + ": " + errno_text(code) + remedy);
 }
 
 bool is_literal(const std::string& host) {
@@ -91,8 +94,8 @@ std::vector<Fd> listen_on(const std::string& host, std::uint16_t port,
   std::string problem;
   std::vector<Address> addresses = resolve(host, port, limits, problem);
   if (addresses.empty())
-    throw Error(ErrorKind::Network, "The server socket has failed to listen on " +
-                                        endpoint_text(host, port) + ": " + problem);
+    throw Error(ErrorKind::Network,
+                kFailed + endpoint_text(host, port) + ": " + problem);
   if (is_own_name_for_loopback(host, addresses))
     add_outer_addresses(addresses, port, limits);
   Attempt attempt;

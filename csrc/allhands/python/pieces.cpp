@@ -42,14 +42,16 @@ Sizes sizes_of(const char* name, nb::handle given) {
 void check_sizes(const char* name, const Sizes& sizes, std::int64_t num_rows,
                  std::size_t num_ranks) {
   if (sizes.size() != num_ranks)
-    throw refused(name, ": number of tensor splits not equal to group size: expected " +
-                            std::to_string(num_ranks) + ", got " +
-                            std::to_string(sizes.size()));
+    throw Error(ErrorKind::Unsupported,
+                std::string("Number of tensor splits not equal to group size: ") +
+                    name + " has " + std::to_string(sizes.size()) + ", expected " +
+                    std::to_string(num_ranks));
   const std::int64_t sum = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   if (sum != num_rows || *std::min_element(sizes.begin(), sizes.end()) < 0)
-    throw refused(name, ": split sizes doesn't match total dim 0 size: [" +
-                            joined(sizes) + "] for " + std::to_string(num_rows) +
-                            " rows");
+    throw Error(ErrorKind::Unsupported,
+                std::string("Split sizes doesn't match total dim 0 size: ") + name +
+                    " has [" + joined(sizes) + "] for " + std::to_string(num_rows) +
+                    " rows");
 }
 
 }  // namespace

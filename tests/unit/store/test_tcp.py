@@ -106,7 +106,8 @@ def test_port_in_use_names_its_owner(store):
     with pytest.raises(DistNetworkError, match="EADDRINUSE") as caught:
         master(port=store.port)
     text = str(caught.value)
-    assert f"127.0.0.1:{store.port}" in text
+    words = "The server socket has failed to listen on any local network address for "
+    assert text.startswith(f"{words}127.0.0.1:{store.port}: EADDRINUSE")
     assert f"process {os.getpid()} (" in text
     assert "MASTER_PORT" in text
     assert "port 0" in text
