@@ -16,7 +16,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from allhands.backends import nccl_library, registry
+from allhands.backends import registry
+from allhands.backends.nccl import library as nccl_library
 
 local = threading.local()
 relaxed = set()

@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from allhands.backends.nccl_library import nccl_version, why_no_nccl
+from allhands.backends.nccl.library import nccl_version, why_no_nccl
 from harness.launcher import environment, launch
 
 TESTS = pathlib.Path(__file__).parents[1]

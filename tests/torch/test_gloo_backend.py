@@ -80,7 +80,7 @@ def test_a_rank_that_dies_is_named(tmp_path):
 
 def test_a_rank_that_dies_before_all_are_connected_is_named():
     source = """
-        from allhands.backends import gloo
+        from allhands.backends.gloo import backend as gloo
 
         meet = gloo.meet
         def met(where, *rest):
@@ -109,7 +109,7 @@ def test_a_rank_that_dies_before_all_are_connected_is_named():
 
 
 def test_without_torch_the_error_says_what_to_do(monkeypatch):
-    from allhands.backends import gloo
+    from allhands.backends.gloo import backend as gloo
 
     monkeypatch.setattr(gloo, "why_no_gloo", lambda: "torch is not here; native is")
     with pytest.raises(RuntimeError, match="backend 'gloo': torch is not here; native"):

@@ -1,4 +1,7 @@
-"""The engines behind the groups, one file each, loaded by name (see `registry`)."""
+"""The engines behind the groups, loaded by name; `registry` has the table of them.
+
+An engine that another library carries has a folder.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from allhands.backends.gloo_library import why_no_gloo
-from allhands.backends.nccl_library import why_no_nccl
+from allhands.backends.gloo.library import why_no_gloo
+from allhands.backends.nccl.library import why_no_nccl
 from allhands.backends.offers import ENTRY_POINTS, Offer, offers, why_no_offer
 from allhands.backends.registry import ABSENT, Backend, engine_of
-from allhands.backends.xccl_library import why_no_xccl
+from allhands.backends.xccl.library import why_no_xccl
 from allhands.rendezvous.mpi_library import why_no_mpi_library
 
 __all__ = ["look_up", "why_not"]

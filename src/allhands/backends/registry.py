@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.nccl_library import why_not_found
+from allhands.backends.nccl.library import why_not_found
 
 __all__ = [
     "ABSENT",
@@ -29,10 +29,10 @@ __all__ = [
 
 _MODULES = {
     "native": "allhands.backends.native",
-    "gloo": "allhands.backends.gloo",
-    "mpi": "allhands.backends.mpi",
-    "nccl": "allhands.backends.nccl",
-    "xccl": "allhands.backends.xccl",
+    "gloo": "allhands.backends.gloo.backend",
+    "mpi": "allhands.backends.mpi.backend",
+    "nccl": "allhands.backends.nccl.backend",
+    "xccl": "allhands.backends.xccl.backend",
     "fake": "allhands.backends.fake",
 }
 

@@ -30,7 +30,7 @@ LOADED_LATER = {
         "allhands.arrays._numpy",
         "allhands.arrays.future",
         "allhands.backends.native",
-        "allhands.backends.nccl_found",
+        "allhands.backends.nccl.found",
         "allhands.backends.tuned",
         "hashlib",
     ]

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 import allhands as dist
-from allhands.backends import (
-    gloo_library,
-    nccl_found,
-    nccl_library,
-    registry,
-    xccl_library,
-)
+from allhands.backends import registry
+from allhands.backends.gloo import library as gloo_library
 from allhands.backends.lookup import why_not
+from allhands.backends.nccl import found as nccl_found
+from allhands.backends.nccl import library as nccl_library
+from allhands.backends.xccl import library as xccl_library
 
 
 def test_absent_backends_say_what_to_use():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
-from allhands.backends.mpi_plain import PlainReductions
+from allhands.backends.mpi.plain import PlainReductions
 
 NAMES = ("INT32_T", "INT64_T", "UINT32_T", "UINT64_T", "FLOAT", "DOUBLE")
 MPI = SimpleNamespace(

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 import allhands as dist
-from allhands.backends import xccl
-from allhands.backends.xccl_library import OneCclError
+from allhands.backends.xccl import backend as xccl
+from allhands.backends.xccl.library import OneCclError
 from harness.ranks import LIMIT, run_ranks
 
 SIZE = 2

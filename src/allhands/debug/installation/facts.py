@@ -19,10 +19,10 @@ from typing import Any
 
 from allhands import _C, settings
 from allhands.backends.lookup import why_not
-from allhands.backends.nccl_library import nccl_version
+from allhands.backends.nccl.library import nccl_version
 from allhands.backends.offers import Offer, offers, why_no_offer
 from allhands.backends.registry import Backend, is_native
-from allhands.backends.xccl_library import xccl_version
+from allhands.backends.xccl.library import xccl_version
 from allhands.errors import DistBackendError, DistNetworkError
 from allhands.rendezvous.interfaces import addresses_here
 from allhands.rendezvous.launched import find_launched

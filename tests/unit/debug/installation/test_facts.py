@@ -11,7 +11,7 @@ import pytest
 import allhands as dist
 from allhands import settings
 from allhands.__main__ import main
-from allhands.backends import gloo_library
+from allhands.backends.gloo import library as gloo_library
 from allhands.debug.installation import facts
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from allhands.backends.nccl_call import NcclCall
-from allhands.backends.nccl_comm import NcclComm
-from allhands.backends.nccl_request import NcclRequest
+from allhands.backends.nccl.call import NcclCall
+from allhands.backends.nccl.comm import NcclComm
+from allhands.backends.nccl.request import NcclRequest
 
 __all__ = ["NcclBatch"]
 

@@ -30,7 +30,7 @@ _INSTALL = 'backend="native" serves CPU arrays without it'
 _ID_BYTES = 4096
 
 _TRY = """
-from allhands.backends.xccl_library import OneCclError, load
+from allhands.backends.xccl.library import OneCclError, load
 try:
     library = load()
     library.destroy(library.join(1, library.unique_id(), 0))

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from allhands._C import Buffer, CheckedCall
-from allhands.backends.mpi_memory import message
+from allhands.backends.mpi.memory import message
 from allhands.backends.polled_collectives import PolledCollective
 from allhands.backends.polled_work import Begun
 from allhands.backends.reduction import Reduction

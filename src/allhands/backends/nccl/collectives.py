@@ -14,8 +14,8 @@ import numpy as np
 
 from allhands._C import Buffer, CheckedCall, DType
 from allhands.backends.call import Call
-from allhands.backends.nccl_call import NcclCall
-from allhands.backends.nccl_comm import NcclComm
+from allhands.backends.nccl.call import NcclCall
+from allhands.backends.nccl.comm import NcclComm
 from allhands.backends.rows import as_row, overlaps
 from allhands.options import RedOpType, ReduceOp
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from allhands.backends.nccl_capture import allow_captures
+from allhands.backends.nccl.capture import allow_captures
 from allhands.backends.polled_work import Subject
 
 __all__ = ["LongCall", "NcclWatchdog"]

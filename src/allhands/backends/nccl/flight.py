@@ -12,7 +12,7 @@ from typing import Any
 from allhands import settings
 from allhands._C import Buffer
 from allhands.backends.call import Call
-from allhands.backends.nccl_request import NcclRequest, name_of
+from allhands.backends.nccl.request import NcclRequest, name_of
 from allhands.backends.observer import OperationRecord
 
 __all__ = ["NcclFlight", "main_array", "observed"]

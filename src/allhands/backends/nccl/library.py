@@ -45,7 +45,7 @@ def why_not_found() -> str:
 
     The call loads neither NCCL nor CUDA.
     """
-    from allhands.backends.nccl_found import HAS_BINDINGS  # here: it looks for them
+    from allhands.backends.nccl.found import HAS_BINDINGS  # here: it looks for them
 
     if not HAS_BINDINGS:
         return (

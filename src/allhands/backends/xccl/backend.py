@@ -18,8 +18,8 @@ from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, Subject
 from allhands.backends.watched import WatchedCommunicator, met
-from allhands.backends.xccl_collectives import XcclCollective
-from allhands.backends.xccl_library import OneCclError, load, why_not_found
+from allhands.backends.xccl.collectives import XcclCollective
+from allhands.backends.xccl.library import OneCclError, load, why_not_found
 from allhands.errors import DistBackendError, DistStoreError
 from allhands.options import RedOpType, ReduceOp, to_seconds
 from allhands.store import Store

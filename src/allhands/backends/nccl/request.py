@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from allhands._C import Buffer, DType
 from allhands.arrays.devices import DeviceLibrary
 from allhands.backends.call import Call
-from allhands.backends.nccl_comm import NcclComm
+from allhands.backends.nccl.comm import NcclComm
 from allhands.backends.polled_work import PolledGroup, Subject, UnderWay
 from allhands.options import RedOpType, ReduceOp
 

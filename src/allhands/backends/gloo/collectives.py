@@ -14,7 +14,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from allhands._C import Buffer, CheckedCall, DType
-from allhands.backends.gloo_work import GlooRequest
+from allhands.backends.gloo.work import GlooRequest
 from allhands.backends.polled_collectives import PolledCollective
 from allhands.backends.reduction import Reduction
 from allhands.backends.rows import memory_of, slices, values

@@ -1,7 +1,7 @@
 """Backend `mpi`: the MPI library that mpi4py has loaded moves arrays in CPU memory.
 
 The core checks the arguments, as for the native engine. MPI's non-blocking operations
-do the rest, see `mpi_collectives`. A group has its own MPI communicator, so its
+do the rest, see `collectives`. A group has its own MPI communicator, so its
 messages do not mix with the program's other use of MPI. MPI cannot say at which
 operation a rank is, which rank has left, or that the group is broken. The world's store
 carries this information.
@@ -18,11 +18,11 @@ from allhands._C import ANY_TAG, Buffer, CheckedCall
 from allhands.arrays import Array, as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.mpi_collectives import MpiCollective
-from allhands.backends.mpi_meeting import MpiGroup, meet
-from allhands.backends.mpi_memory import any_message, message
-from allhands.backends.mpi_plain import PlainReductions
-from allhands.backends.mpi_receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
+from allhands.backends.mpi.collectives import MpiCollective
+from allhands.backends.mpi.meeting import MpiGroup, meet
+from allhands.backends.mpi.memory import any_message, message
+from allhands.backends.mpi.plain import PlainReductions
+from allhands.backends.mpi.receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
 from allhands.backends.polled import FIRST_OWN_TAG, refuse_options
 from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, PolledWork, Subject

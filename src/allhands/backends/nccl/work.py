@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from allhands.backends.nccl_request import NcclRequest
+from allhands.backends.nccl.request import NcclRequest
 from allhands.backends.polled_work import Begun, PolledGroup, PolledWork
 from allhands.errors import DistBackendError
 

@@ -19,7 +19,7 @@ from allhands.backends.polled_work import Begun
 from allhands.backends.reduction import Reduction
 from allhands.backends.rows import memory_of, scratch, slices, unpack, values
 from allhands.backends.threaded_request import ThreadedRequest
-from allhands.backends.xccl_library import OneCclLibrary
+from allhands.backends.xccl.library import OneCclLibrary
 from allhands.options import RedOpType, ReduceOp
 
 __all__ = ["XcclCollective"]

@@ -19,28 +19,28 @@ from functools import cached_property, partial
 from typing import Any
 
 from allhands._C import CheckedCall
-from allhands.backends import nccl_library
 from allhands.backends.call import Call
 from allhands.backends.call_thread import CallThread
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.nccl_batch import NcclBatch
-from allhands.backends.nccl_call import NcclCall, with_an_array
-from allhands.backends.nccl_capture import allow_captures, is_captured
-from allhands.backends.nccl_collectives import (
+from allhands.backends.nccl import library as nccl_library
+from allhands.backends.nccl.batch import NcclBatch
+from allhands.backends.nccl.call import NcclCall, with_an_array
+from allhands.backends.nccl.capture import allow_captures, is_captured
+from allhands.backends.nccl.collectives import (
     check_reduction,
     enqueue,
 )
-from allhands.backends.nccl_comm import (
+from allhands.backends.nccl.comm import (
     NcclComm,
     current_device,
     number_of,
     unique_id,
 )
-from allhands.backends.nccl_flight import NcclFlight, main_array, observed
-from allhands.backends.nccl_options import completed
-from allhands.backends.nccl_request import NcclRequest
-from allhands.backends.nccl_watchdog import LongCall, NcclWatchdog
-from allhands.backends.nccl_work import CapturedWork, NcclWork
+from allhands.backends.nccl.flight import NcclFlight, main_array, observed
+from allhands.backends.nccl.options import completed
+from allhands.backends.nccl.request import NcclRequest
+from allhands.backends.nccl.watchdog import LongCall, NcclWatchdog
+from allhands.backends.nccl.work import CapturedWork, NcclWork
 from allhands.backends.observer import Observer
 from allhands.backends.polled import COLLECTIVES
 from allhands.backends.polled_work import Begun, Subject, UnderWay

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from allhands.backends import nccl_library
-from allhands.backends.nccl_capture import allow_captures
-from allhands.backends.nccl_options import config_of
+from allhands.backends.nccl import library as nccl_library
+from allhands.backends.nccl.capture import allow_captures
+from allhands.backends.nccl.options import config_of
 from allhands.options import NcclOptions
 
 __all__ = ["NcclComm", "current_device", "number_of", "on_device", "unique_id"]

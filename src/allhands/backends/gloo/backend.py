@@ -14,8 +14,8 @@ from typing import Any
 from allhands._C import Buffer, CheckedCall
 from allhands.arrays import Array
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.gloo_library import why_no_gloo
-from allhands.backends.gloo_work import GlooMessage, GlooRequest
+from allhands.backends.gloo.library import why_no_gloo
+from allhands.backends.gloo.work import GlooMessage, GlooRequest
 from allhands.backends.polled import FIRST_OWN_TAG
 from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, Subject
@@ -70,7 +70,7 @@ class GlooCommunicator(WatchedCommunicator, PolledRows):
 
     def _plain_tensors(self) -> Any:
         """Return a `PlainTensors`, whose module imports torch."""
-        from allhands.backends.gloo_plain import PlainTensors
+        from allhands.backends.gloo.plain import PlainTensors
 
         return PlainTensors()
 
@@ -127,20 +127,20 @@ class GlooCommunicator(WatchedCommunicator, PolledRows):
     def _begin(
         self, checked: CheckedCall, op: RedOpType | ReduceOp, limit: float
     ) -> Begun:
-        from allhands.backends.gloo_collectives import GlooCollective
+        from allhands.backends.gloo.collectives import GlooCollective
 
         timeout = _beyond(limit)
         return GlooCollective(self._group, checked, op, timeout).begin()
 
     def _start_send(self, row: Buffer, peer: int, tag: int) -> GlooMessage:
-        from allhands.backends.gloo_collectives import as_bytes
+        from allhands.backends.gloo.collectives import as_bytes
 
         tag = self._tag(tag)
         self._refuse_own(peer)
         return GlooMessage(self._group.send([as_bytes(row)], peer, tag))
 
     def _start_recv(self, row: Buffer, peer: int | None, tag: int) -> GlooMessage:
-        from allhands.backends.gloo_collectives import as_bytes
+        from allhands.backends.gloo.collectives import as_bytes
 
         tag = self._tag(tag)
         if peer is None:
