@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 
 from allhands.debug.asking import ask, ranks_of
 from allhands.debug.job_record import JobRecord, read_job
@@ -40,11 +41,11 @@ def gather(given: argparse.Namespace) -> JobRecord:
     jobs = [name for name in given.records if name not in files]
     read = read_job(files) if files else JobRecord((), {})
     found = {dump.rank: dump for dump in read.dumps}
-    silent: dict[int, str] = {}
-    for job in jobs:
-        answers = ask(ranks_of(job), given.wait)
+    silent: Mapping[int, str] = {}
+    if jobs:  # all at once: where a rank does not answer, each takes the whole time
+        answers = ask({pid for job in jobs for pid in ranks_of(job)}, given.wait)
         found.update((dump.rank, dump) for dump in answers.dumps)
-        silent.update(answers.endings)
+        silent = answers.endings
     endings = {rank: why for rank, why in silent.items() if rank not in found}
     endings.update(read.endings)
     return JobRecord([found[rank] for rank in sorted(found)], endings)
