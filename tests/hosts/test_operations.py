@@ -125,6 +125,26 @@ def test_results_on_hosts_with_a_network_between(tmp_path, text):
     assert [end.stdout.count("good") for end in ended] == [1, 2]
 
 
+def test_a_host_gets_no_more_shares_than_its_ranks_need(tmp_path):
+    text = (
+        START
+        + """
+    given = np.repeat(np.arange(size) + 10.0 * rank, 256)  # 2 KiB for each rank
+    got = np.empty_like(given)
+    for _ in range(1000):
+        dist.all_to_all_single(got, given)
+    assert (got == np.repeat(10.0 * np.arange(size) + rank, 256)).all()
+    dist.destroy_process_group()
+    """
+    )
+    with fake_hosts(2) as hosts:
+        ended = run_nodes([2, 2], program(tmp_path, text), hosts=hosts)
+        received = hosts[1].num_received("eth0")
+    assert [(end.code, end.stderr) for end in ended] == [(0, "")] * 2
+    # Two ranks of the other host have a share for each of its own two.
+    assert received < 1.5 * 1000 * 4 * 2048
+
+
 def test_ranks_started_by_hand(tmp_path):
     path = program(tmp_path, COLLECTIVES)
     with fake_hosts(2) as hosts:

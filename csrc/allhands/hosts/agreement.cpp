@@ -43,7 +43,28 @@ class Agreement {
         by_host_(words_.size()) {}
 
   Contributions run(BytesView told) {
-    meet_host(told);
+    meet_host(told, [](const std::vector<Bytes>& by_rank) {
+      return Lists(1, {by_rank.begin(), by_rank.end()});
+    });
+    return conclude();
+  }
+
+  Contributions run_by_host(const std::vector<BytesView>& told) {
+    Bytes mine;
+    append_list(mine, told);
+    meet_host(mine, [this](const std::vector<Bytes>& by_rank) {
+      return parts_by_host(by_rank);
+    });
+    return conclude();
+  }
+
+ private:
+  // The end of a verdict. What all hosts have told is before it, or what all ranks have
+  // called.
+  static constexpr std::byte kAlike{0}, kDifferent{1};
+  using Lists = std::vector<std::vector<BytesView>>;
+
+  Contributions conclude() {
     if (hosts_.is_leader()) exchange();
     Bytes verdict = tell_host();
     const std::byte kind = verdict.back();
@@ -52,44 +73,62 @@ class Agreement {
     return Contributions(crossing_, std::move(verdict));
   }
 
- private:
-  // The end of a verdict. What all hosts have told is before it, or what all ranks have
-  // called.
-  static constexpr std::byte kAlike{0}, kDifferent{1};
-
   Word& own_word() { return words_[static_cast<std::size_t>(hosts_.host())]; }
 
-  void meet_host(BytesView told) {
+  // `split` says what of each rank's bytes goes to each host; one list: all to all.
+  template <class Split>
+  void meet_host(BytesView told, const Split& split) {
     arena_.begin(crossing_.sequence, descriptor_, crossing_.limits);
-    own_.resize(sizeof(Word));
+    owns_.assign(1, Bytes(sizeof(Word)));
     try {
       const std::vector<Bytes> by_rank = gather_bytes(arena_, told, 0);
-      append_list(own_, {by_rank.begin(), by_rank.end()});
+      if (!hosts_.is_leader()) return;
+      const Lists lists = split(by_rank);
+      owns_.resize(lists.size(), owns_.front());
+      for (std::size_t i = 0; i < lists.size(); ++i) append_list(owns_[i], lists[i]);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Mismatch) throw;
       own_word().is_different = 1;
       for (int rank = 0; rank < arena_.size(); ++rank)
-        append(own_, &arena_.descriptor(rank), 1);
+        append(owns_.front(), &arena_.descriptor(rank), 1);
     }
   }
+
+  // By host, what each local rank tells it.
+  Lists parts_by_host(const std::vector<Bytes>& by_rank) const {
+    Lists by_host(words_.size());
+    for (std::size_t local = 0; local < by_rank.size(); ++local) {
+      const auto parts = parts_of(by_rank[local], words_.size());
+      if (!parts) throw nonsense_of(crossing_, hosts_.local_ranks()[local]);
+      for (std::size_t host = 0; host < words_.size(); ++host)
+        by_host[host].push_back((*parts)[host]);
+    }
+    return by_host;
+  }
+
+  // What this host tells another one, or keeps.
+  Bytes& own(std::size_t host) { return owns_[owns_.size() == 1 ? 0 : host]; }
 
   void exchange() {
     Word& mine = own_word();
     mine.descriptor = descriptor_;
-    mine.bytes = own_.size() - sizeof mine;
-    std::memcpy(own_.data(), &mine, sizeof mine);
-    by_host_[static_cast<std::size_t>(hosts_.host())] =
-        BytesView(own_).subspan(sizeof mine);
+    for (Bytes& each : owns_) {
+      mine.bytes = each.size() - sizeof mine;
+      std::memcpy(each.data(), &mine, sizeof mine);
+    }
+    const auto here = static_cast<std::size_t>(hosts_.host());
+    by_host_[here] = BytesView(own(here)).subspan(sizeof mine);
 
     firsts_ = std::vector<FirstMessage>(words_.size());
     Messages sends(crossing_), firsts(crossing_), rests(crossing_);
     for_other_hosts([&](int leader, std::size_t host) {
       firsts_[host].transfer = firsts.receive_up_to(firsts_[host].room(), leader);
     });
-    const std::size_t num_first = std::min(own_.size(), kMostFirst);
-    for_other_hosts([&](int leader, std::size_t) {
-      sends.send(bytes_at(own_.data(), num_first), leader);
-      if (own_.size() > num_first) sends.send(rest_of(own_, num_first), leader);
+    for_other_hosts([&](int leader, std::size_t host) {
+      Bytes& all = own(host);
+      const std::size_t num_first = std::min(all.size(), kMostFirst);
+      sends.send(bytes_at(all.data(), num_first), leader);
+      if (all.size() > num_first) sends.send(rest_of(all, num_first), leader);
     });
     firsts.wait();
     for_other_hosts([&](int leader, std::size_t host) {
@@ -202,11 +241,12 @@ class Agreement {
   const Hosts& hosts_;
   Arena& arena_;
   const Descriptor& descriptor_;
-  Bytes own_;  // the Word of this host, and what its ranks tell
+  // The Word of this host, and what its ranks tell: one for all hosts, or by host.
+  std::vector<Bytes> owns_;
   // On the leaders, by host:
   std::vector<Word> words_;
   std::vector<FirstMessage> firsts_;
-  std::vector<Bytes> wholes_;       // what is like own_ of the others, if it is longer
+  std::vector<Bytes> wholes_;       // what is like owns_ of the others, if it is longer
   std::vector<BytesView> by_host_;  // what its ranks tell, within these
 };
 
@@ -236,6 +276,11 @@ Contributions::Contributions(const Crossing& crossing, Bytes all)
 Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
                     BytesView told) {
   return Agreement(crossing, descriptor).run(told);
+}
+
+Contributions agree_by_host(const Crossing& crossing, const Descriptor& descriptor,
+                            const std::vector<BytesView>& told) {
+  return Agreement(crossing, descriptor).run_by_host(told);
 }
 
 }  // namespace allhands

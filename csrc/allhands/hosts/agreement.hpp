@@ -34,6 +34,10 @@ class Contributions {
 // the same point. Also throws Timeout, RankFailed, or what broke the group.
 Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
                     BytesView told);
+// The same where a rank tells each host something else: `told` by host. Each host
+// learns no more than that.
+Contributions agree_by_host(const Crossing& crossing, const Descriptor& descriptor,
+                            const std::vector<BytesView>& told);
 
 // The error for what `rank` has told the others and cannot be.
 Error nonsense_of(const Crossing& crossing, int rank);

@@ -20,7 +20,7 @@ namespace {
 using Count = std::uint64_t;
 
 // The start of what a rank tells. If the rank sends its shares along, it is followed by
-// the number of elements for each rank, and the elements.
+// the number of elements for each rank of the host that is told, and these elements.
 struct Head {
   Count digest;  // see digest_of_shares
   Count has_shares;
@@ -35,9 +35,8 @@ class AllToAll {
         inputs_(operation.inputs) {}
 
   void run() {
-    const std::size_t bytes = num_bytes(inputs_) + index(size()) * sizeof(Count);
-    const bool is_small = bytes <= kSmallBytes / index(size());
-    const Contributions told = agree(crossing_, descriptor(), mine(is_small));
+    const bool is_small = num_bytes(inputs_) <= kSmallBytes / index(size());
+    const Contributions told = tell(is_small);
     Count digest = 0;
     bool have_all = true;
     for (int rank = 0; rank < size(); ++rank) {
@@ -59,17 +58,24 @@ class AllToAll {
     return operation_.collective->descriptor(operation_);
   }
 
-  Bytes mine(bool has_shares) const {
+  // Each host learns the shares of its own ranks.
+  Contributions tell(bool has_shares) const {
+    const Hosts& hosts = crossing_.hosts;
     const Head head = {digest_of_shares(self(), outputs_, inputs_), has_shares};
-    Bytes bytes;
-    append(bytes, &head, 1);
-    if (!has_shares) return bytes;
-    const std::vector<Count> counts = counts_of(inputs_);
-    append(bytes, counts.data(), counts.size());
-    const std::size_t at = bytes.size();
-    bytes.resize(at + num_bytes(inputs_));
-    pack_row(inputs_, 0, count_of(inputs_), bytes.data() + at);
-    return bytes;
+    std::vector<Bytes> by_host;
+    for (int host = 0; host < hosts.num_hosts(); ++host) {
+      Bytes& bytes = by_host.emplace_back();
+      append(bytes, &head, 1);
+      if (!has_shares) continue;
+      std::vector<Buffer> shares;
+      for (const int rank : hosts.ranks(host)) shares.push_back(inputs_[index(rank)]);
+      const std::vector<Count> counts = counts_of(shares);
+      append(bytes, counts.data(), counts.size());
+      const std::size_t at = bytes.size();
+      bytes.resize(at + num_bytes(shares));
+      pack_row(shares, 0, count_of(shares), bytes.data() + at);
+    }
+    return agree_by_host(crossing_, descriptor(), {by_host.begin(), by_host.end()});
   }
 
   static std::vector<Count> counts_of(const std::vector<Buffer>& list) {
@@ -86,7 +92,8 @@ class AllToAll {
   }
 
   void take_shares(const Contributions& told) const {
-    const auto n = index(size());
+    const auto local = index(crossing_.hosts.local_rank_of(self()));
+    const std::size_t n = crossing_.hosts.local_ranks().size();
     const std::size_t element = size_of(dtype_of(inputs_));
     std::vector<Count> counts(n);
     for (int rank = 0; rank < size(); ++rank) {
@@ -95,14 +102,14 @@ class AllToAll {
       std::memcpy(counts.data(), bytes.data(), n * sizeof(Count));
       bytes = bytes.subspan(n * sizeof(Count));
       std::size_t at = 0, left = bytes.size() / element;
-      for (int before = 0; before < self(); ++before) {
-        const Count count = counts[index(before)];
+      for (std::size_t before = 0; before < local; ++before) {
+        const Count count = counts[before];
         if (count > left) throw nonsense_of(crossing_, rank);
         at += count;
         left -= count;
       }
       const Buffer& output = outputs_[index(rank)];
-      if (counts[index(self())] != output.count || output.count > left)
+      if (counts[local] != output.count || output.count > left)
         throw nonsense_of(crossing_, rank);
       unpack(bytes.data() + at * element, output, 0, output.count);
     }
