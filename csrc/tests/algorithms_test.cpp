@@ -59,7 +59,7 @@ class Proof {
     const Outcome outcome = Simulation(schedules_, network, 1, arrays_).run();
     for (const double end : outcome.ends) CHECK(end != kNever);
     for (int i = 0; i < task_.size(); ++i)
-      for (std::size_t at = 0; at < task_.output_count(i); ++at)
+      for (std::size_t at = 0; at < output_count(task_, i); ++at)
         check(i, at, arrays_.output(i, at));
   }
 
@@ -300,7 +300,7 @@ void test_sums(DType dtype, const std::function<T(int, std::size_t)>& input,
       Simulation(schedules, network, sizeof(T), arrays).run();
       std::map<std::size_t, T> results;
       for (int i = 0; i < size; ++i)
-        for (std::size_t at = 0; at < task.output_count(i); ++at) {
+        for (std::size_t at = 0; at < output_count(task, i); ++at) {
           const std::size_t element =
               at +
               (algorithm.collective == TaskKind::ReduceScatter ? task.parts.at(i) : 0);

@@ -13,6 +13,43 @@
 
 namespace allhands::testing {
 
+// The numbers of elements in Input and Output of a participant; 0 if it has none.
+inline std::size_t input_count(const Task& task, int rank) {
+  using enum TaskKind;
+  const Partition& parts = task.parts;
+  switch (task.collective) {
+    case AllGather:
+    case Gather:
+      return parts.count(rank);
+    case Broadcast:
+    case Scatter:
+      return rank == task.root ? parts.total() : 0;
+    case Barrier:
+      return 0;
+    default:
+      return parts.total();
+  }
+}
+
+inline std::size_t output_count(const Task& task, int rank) {
+  using enum TaskKind;
+  const Partition& parts = task.parts;
+  switch (task.collective) {
+    case ReduceScatter:
+    case Scatter:
+      return parts.count(rank);
+    case Broadcast:
+      return rank == task.root ? 0 : parts.total();
+    case Reduce:
+    case Gather:
+      return rank == task.root ? parts.total() : 0;
+    case Barrier:
+      return 0;
+    default:
+      return parts.total();
+  }
+}
+
 template <class T>
 class SimulatedArrays : public Contents {
  public:
@@ -24,7 +61,7 @@ class SimulatedArrays : public Contents {
                   bool is_in_place)
       : task_(task), reduce_(std::move(reduce)), is_in_place_(is_in_place) {
     for (int i = 0; i < task.size(); ++i) {
-      std::vector<T> in(task.input_count(i)), out(task.output_count(i));
+      std::vector<T> in(input_count(task, i)), out(output_count(task, i));
       for (std::size_t at = 0; at < in.size(); ++at) in[at] = input(i, at);
       if (aliases(i) && in.size() <= out.size())
         std::copy(in.begin(), in.end(), out.begin() + offset(i, in, out));
@@ -100,7 +137,7 @@ class SimulatedArrays : public Contents {
   }
   bool aliases(int i) const {
     return is_in_place_ && task_.collective != TaskKind::AllToAll &&
-           task_.input_count(i) != 0 && task_.output_count(i) != 0;
+           input_count(task_, i) != 0 && output_count(task_, i) != 0;
   }
   // Where the shorter one of Input and Output is within the other.
   std::ptrdiff_t offset(int i, const std::vector<T>& in,

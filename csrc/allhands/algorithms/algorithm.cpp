@@ -192,38 +192,6 @@ constexpr Algorithm kAlgorithms[] = {
 
 }  // namespace
 
-std::size_t Task::input_count(int rank) const {
-  switch (collective) {
-    case AllGather:
-    case Gather:
-      return parts.count(rank);
-    case Broadcast:
-    case Scatter:
-      return rank == root ? parts.total() : 0;
-    case Barrier:
-      return 0;
-    default:
-      return parts.total();
-  }
-}
-
-std::size_t Task::output_count(int rank) const {
-  switch (collective) {
-    case ReduceScatter:
-    case Scatter:
-      return parts.count(rank);
-    case Broadcast:
-      return rank == root ? 0 : parts.total();
-    case Reduce:
-    case Gather:
-      return rank == root ? parts.total() : 0;
-    case Barrier:
-      return 0;
-    default:
-      return parts.total();
-  }
-}
-
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 }  // namespace allhands

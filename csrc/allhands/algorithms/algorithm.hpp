@@ -40,9 +40,6 @@ struct Task {
   }
 
   int size() const { return parts.size(); }
-  // The numbers of elements in Input and Output of a participant; 0 if it has none.
-  std::size_t input_count(int rank) const;
-  std::size_t output_count(int rank) const;
 };
 
 // The order in which an algorithm reduces. With each order, all participants get the

@@ -52,7 +52,6 @@ enum class Op : std::uint32_t {
   Relayed = 22,       // a request of a guest; see guest.hpp
   Left = 23,          // number = a guest that has gone; no reply
 };
-inline constexpr std::uint32_t kNumOps = 23;
 
 // What a Survey finds at each of the keys prefix0, prefix1, ...: one byte per key.
 enum class Found : char { Nothing = 0, EmptyValue = 1, SomeValue = 2 };

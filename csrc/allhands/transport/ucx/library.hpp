@@ -111,9 +111,6 @@ struct Ucx {
     return reinterpret_cast<std::uintptr_t>(returned) >=
            static_cast<std::uintptr_t>(std::intptr_t{-100});
   }
-  static Status status_of(StatusPointer returned) {
-    return static_cast<Status>(reinterpret_cast<std::intptr_t>(returned));
-  }
 
   static constexpr const char* kSystemLibrary = "libucp.so.0";
 
