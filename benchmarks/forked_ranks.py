@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -51,6 +52,8 @@ def fork(rank: Teller) -> int:
 
 def drive(driver: Callable[[], int]) -> int:
     """Run the driver, or in a process that it forks the rank; returns the status."""
+    gc.collect()
+    gc.freeze()  # a rank that ends would copy all that the driver has loaded
     try:
         return driver()
     except Child as child:
