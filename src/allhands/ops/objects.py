@@ -216,9 +216,9 @@ def broadcast_object_list(
     """Replace the entries of `object_list` by those of one rank.
 
     The source is `src`, a global rank (0 by default), or `group_src`, a rank of
-    `group`; its list does not change. If the lists have different lengths, every rank
-    raises `CollectiveMismatchError`. An `object_list` that is not a list raises
-    `TypeError`.
+    `group`; its list does not change, and may be a tuple. If the lists have different
+    lengths, every rank raises `CollectiveMismatchError`. An `object_list` that is not a
+    list raises `TypeError`.
 
     Example:
         ```python
@@ -226,14 +226,15 @@ def broadcast_object_list(
         dist.broadcast_object_list(options, src=0)
         ```
     """
-    _check_is_list("object_list", object_list)
     member = resolve(group)
     if is_outside(member, "broadcast_object_list"):
         return
     root = _root(member, src, group_src)
+    is_source = member.rank() == root
+    _check_is_list("object_list", object_list, is_read=is_source)
     with ObjectExchange("broadcast_object_list", member, timeout) as exchange:
-        if member.rank() == root:
-            exchange.broadcast(object_list, root)
+        if is_source:
+            exchange.broadcast([*object_list], root)
         else:
             object_list[:] = exchange.receive_broadcast(
                 len(object_list), root, weights_only
@@ -304,9 +305,10 @@ def send_object_list(
 ) -> None:
     """Send the entries of `object_list` to one rank, which calls `recv_object_list`.
 
-    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`. If its
-    list has another length, both sides raise `CollectiveMismatchError`. `weights_only`
-    has no effect here: the receiver chooses it.
+    The destination is `dst`, a global rank, or `group_dst`, a rank of `group`.
+    `object_list` may be a tuple. If the other list has another length, both sides raise
+    `CollectiveMismatchError`. `weights_only` has no effect here: the receiver chooses
+    it.
 
     Raises:
         ValueError: there is no such rank, or it is this rank itself; this rank is not
@@ -321,11 +323,11 @@ def send_object_list(
             dist.recv_object_list(task, src=0)
         ```
     """
-    _check_is_list("object_list", object_list)
+    _check_is_list("object_list", object_list, is_read=True)
     member = member_of(group)
     target = _other_member(member, "destination", dst, group_dst)
     with ObjectExchange("send_object_list", member, timeout) as exchange:
-        exchange.send(object_list, target)
+        exchange.send([*object_list], target)
 
 
 def recv_object_list(
@@ -397,8 +399,8 @@ def _check_is_function(call: str, op: object) -> None:
         )
 
 
-def _check_is_list(name: str, value: object) -> None:
-    if not isinstance(value, list):
+def _check_is_list(name: str, value: object, is_read: bool = False) -> None:
+    if not isinstance(value, (list, tuple) if is_read else list):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type list, "
             f"but got {type(value)} instead."

@@ -112,7 +112,7 @@ def test_arguments_are_checked_before_anything_is_sent():
         with pytest.raises(TypeError, match="of type list"):
             dist.all_gather_object((0, 0), 1)
         with pytest.raises(TypeError, match="of type list"):
-            dist.broadcast_object_list((0, 0), 1)
+            dist.broadcast_object_list((0, 0), peer)
         given = None if rank == 0 else full
         word = "must be specified on dest" if rank == 0 else "must NOT be specified on"
         with pytest.raises(ValueError, match=word):
@@ -137,11 +137,27 @@ def test_arguments_are_checked_before_anything_is_sent():
         with pytest.raises(TypeError, match="of type list"):
             dist.recv_object_list((0,), peer)
         with pytest.raises(TypeError, match="of type list"):
-            dist.send_object_list((0,), peer)
+            dist.send_object_list("01", peer)
         dist.all_gather_object(full, rank)
         return full
 
     assert run_ranks(2, body) == [[0, 1]] * 2
+
+
+def test_who_only_gives_objects_may_give_a_tuple():
+    def body(rank):
+        given = [("a", {"b": 1}), [None, None]][rank]
+        dist.broadcast_object_list(given)
+        if rank == 0:
+            dist.send_object_list((1, 2), dst=1)
+            return list(given)
+        with pytest.raises(TypeError, match="of type list, but got <class 'tuple'>"):
+            dist.recv_object_list((None, None), src=0)
+        dist.recv_object_list(got := [None, None], src=0)
+        assert got == [1, 2]
+        return given
+
+    assert run_ranks(2, body) == [["a", {"b": 1}]] * 2
 
 
 def test_ranks_outside_the_group():
