@@ -117,6 +117,16 @@ def test_design_maps_every_module_and_folder():
     assert sorted(names["src"]) == sorted(modules - {"__init__"})
 
 
+def test_design_is_an_overview_of_its_pages():
+    overview = DOCUMENTS["docs/design.md"]
+    pages = {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/design/*.md")}
+    _, _, listed = overview.text.partition("\n## The pages\n")
+    assert {
+        f"docs/{name}" for name in re.findall(r"^- \[[^]]+\]\((.+?)\)", listed, re.M)
+    } == pages
+    assert len(overview.text.splitlines()) <= 250
+
+
 def test_the_reading_path_leads_through_the_code():
     text = DOCUMENTS["docs/design.md"].text
     frames = re.findall(r"^\| (\d+) `([\w:]+)` \| `([^`]+)` \|", text, re.M)
