@@ -129,13 +129,13 @@ TcpPort::Options options(unsigned num_sockets, bool is_encrypted = false) {
           .num_sockets = num_sockets};
 }
 
-void exchange(ProgressEngine& engine, int rank, int round) {
-  std::vector<float> in(500'000), out = values(rank + 2 * round, in.size());
-  const auto receive = engine.post_recv(buffer_of(in), 1 - rank, 0, soon().deadline);
-  const auto send = engine.post_send(buffer_of(out), 1 - rank, 0, soon().deadline);
+void exchange(ProgressEngine& engine, int rank, int peer, int round) {
+  std::vector<float> in(500'000), out = values(rank + 3 * round, in.size());
+  const auto receive = engine.post_recv(buffer_of(in), peer, 0, soon().deadline);
+  const auto send = engine.post_send(buffer_of(out), peer, 0, soon().deadline);
   engine.wait(send, soon(), ProgressEngine::AtEnd::GiveUp);
   engine.wait(receive, soon(), ProgressEngine::AtEnd::GiveUp);
-  CHECK(are_values(1 - rank + 2 * round, in));
+  CHECK(are_values(peer + 3 * round, in));
 }
 
 // Runs a job of two ranks.
@@ -154,7 +154,7 @@ void test_large_bodies_go_over_so_many_sockets() {
     const std::size_t ends = 2 * (num_sockets == 1 ? 1 : num_sockets + 1);
     std::atomic<std::size_t> seen = 0;
     run_job(ranks, [&](ProgressEngine& engine, int rank) {
-      for (int round = 0; round < 4; ++round) exchange(engine, rank, round);
+      for (int round = 0; round < 4; ++round) exchange(engine, rank, 1 - rank, round);
       wait_until([&] { return connected_sockets().size() == ends; });
       seen = connected_sockets().size();
     });
@@ -168,7 +168,7 @@ void test_a_silent_socket_is_replaced_soon(bool is_encrypted) {
   TcpRanks ranks(2, options(2, is_encrypted));
   std::atomic<int> num_here = 0;
   run_job(ranks, [&](ProgressEngine& engine, int rank) {
-    exchange(engine, rank, 0);
+    exchange(engine, rank, 1 - rank, 0);
     wait_until([&] { return connected_sockets().size() == 6; });
     for (int round = 1; round < 4; ++round) {
       // The last one to come makes one deaf.
@@ -178,8 +178,28 @@ void test_a_silent_socket_is_replaced_soon(bool is_encrypted) {
         num_here += 2;
       }
       wait_until([&] { return num_here >= 4 * round; });
-      exchange(engine, rank, round);
+      exchange(engine, rank, 1 - rank, round);
     }
+  });
+}
+
+// Nothing listens there any more, so all of its sockets fail at once. Others are still
+// reached.
+void test_who_is_gone_is_lost_with_all_sockets() {
+  TcpRanks ranks(3, options(4));
+  run_ranks(3, [&](int rank) {
+    auto transport = ranks.join(rank);
+    Transport& own = *transport;
+    ProgressEngine engine(std::move(transport), ranks.members(rank),
+                          Tuning::for_ranks(3));
+    if (rank < 2) exchange(engine, rank, 1 - rank, 0);
+    if (rank == 1) {
+      engine.flush(soon());
+      return ranks.port(1).close();
+    }
+    if (rank == 0) wait_until([&] { return !own.is_alive(1); });
+    exchange(engine, rank, 2 - rank, 1);
+    engine.flush(soon());
   });
 }
 
@@ -211,5 +231,6 @@ int main() {
   test_large_bodies_go_over_so_many_sockets();
   test_a_silent_socket_is_replaced_soon(false);
   test_a_silent_socket_is_replaced_soon(true);
+  for (int round = 0; round < 5; ++round) test_who_is_gone_is_lost_with_all_sockets();
   test_both_sides_use_the_same_number();
 }

@@ -60,7 +60,9 @@ void PortLoop::dial_due() {
       begin_dial(each);
   }
   for (const auto& stream : lost) {
-    const Reaching& wanted = reaching_.at(stream.get());
+    const auto found = reaching_.find(stream.get());
+    if (found == reaching_.end()) continue;  // lost with a stream before it
+    const Reaching& wanted = found->second;
     const std::string problem = wanted.dial->problem();
     if (wanted.was_stopped) {
       take_own_end(stream, "it was stopped for " + seconds(stopped_for_) +
