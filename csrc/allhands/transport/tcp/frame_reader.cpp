@@ -81,14 +81,13 @@ bool FrameReader::read(Wire& wire) {
   return total != 0;
 }
 
-// The place of the rest of the current body.
+// The place of the rest of the current body, as far as it goes to one place.
 FrameReader::Place FrameReader::next_place() const {
   if (in_head_ < sizeof(head_) || in_body_ >= body_length_) return {nullptr, 0};
-  if (in_body_ < turn_) return {body_ + in_body_, turn_ - in_body_};
-  const std::size_t rest = body_length_ - in_body_;
-  if (turn_ != body_length_)
-    return {landing_ == nullptr ? nullptr : landing_ + (in_body_ - turn_), rest};
-  return {body_ == nullptr ? nullptr : body_ + in_body_, rest};
+  const bool lands = in_body_ >= turn_;
+  const std::size_t begin = lands ? turn_ : 0, end = lands ? body_length_ : turn_;
+  std::byte* const memory = lands ? landing_ : body_;
+  return {memory == nullptr ? nullptr : memory + (in_body_ - begin), end - in_body_};
 }
 
 void FrameReader::take(std::span<const std::byte> bytes) {
