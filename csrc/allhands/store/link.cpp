@@ -51,9 +51,7 @@ Link::Link(const Target& target, const Deadline& deadline) : target_(target) {
                                       milliseconds_text(deadline.limit()) +
                                       " while trying to connect to (" + target.host +
                                       ", " + std::to_string(target.port) +
-                                      "): " + problem +
-                                      "; does the process that hosts the store, rank 0 "
-                                      "or a launcher, run there?");
+                                      "): " + problem);
 }
 
 bool Link::dial(const Address& address, const Deadline& deadline,

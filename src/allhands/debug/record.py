@@ -153,9 +153,11 @@ def _take_back_failures(
     for thread, mine in by_thread.items():
         frame = frames.get(thread)
         # Later ones may have begun before it failed, as messages do.
-        told = _last_failed(mine) if _is_raising(frame) else mine[-1]
+        is_raising = _is_raising(frame)
+        told = _last_failed(mine) if is_raising else mine[-1]
         ended = told["time_discovered_completed_ns"]
-        is_fresh = ended is not None and now < ended + _RAISING_NS
+        # It may look for a reason for longer.
+        is_fresh = ended is not None and (is_raising or now < ended + _RAISING_NS)
         is_inside = inside(frame) not in ("", dump.__name__)
         if told["state"] == "failed" and is_fresh and is_inside:
             told |= {
