@@ -1,10 +1,73 @@
 """What torch's profiler shows of operations."""
 
+import threading
+
 import pytest
 
+from allhands.backends.call import Call
+from allhands.backends.fake import FakeCommunicator, FakeWork
+from harness.ranks import LIMIT
 from harness.torch_jobs import TorchJob
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+
+class ToldByOthers(FakeWork):
+    """Has ended; another thread calls what was to be called then."""
+
+    def __init__(self, error):
+        super().__init__([])
+        self.error = error
+
+    def wait_for(self, timeout):
+        if self.error:
+            raise self.error
+
+    def exception(self):
+        return self.error
+
+    def add_done_callback(self, callback):
+        threading.Thread(target=callback, daemon=True).start()
+
+
+@pytest.mark.parametrize("error", [None, ValueError("lost")])
+def test_an_event_has_ended_when_a_wait_has(monkeypatch, error):
+    """A program may stop the profile then, which frees the event's memory."""
+    from allhands.torch import profiled
+
+    is_ending, may_end = threading.Event(), threading.Event()
+    ended, seen = [], []
+
+    class Future(torch.futures.Future):
+        def set_result(self, result):
+            is_ending.set()
+            may_end.wait(LIMIT)
+            super().set_result(result)
+            ended.append(True)
+
+    class Carrier(FakeCommunicator):
+        def submit(self, call):
+            return ToldByOthers(error)
+
+    def wait():
+        try:
+            work.wait()
+        except ValueError:
+            seen.append("lost")
+        seen.extend(ended)
+
+    monkeypatch.setattr(torch.futures, "Future", Future)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        call = Call("barrier", async_op=True)
+        work = profiled.ProfiledCommunicator(Carrier(), "x").submit(call)
+        assert is_ending.wait(LIMIT)
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        waiter.join(0.5)
+        assert waiter.is_alive()
+        may_end.set()
+        waiter.join(LIMIT)
+    assert seen == (["lost"] if error else []) + [True]
 
 
 def test_own_operations_are_events_of_a_profile(tmp_path):

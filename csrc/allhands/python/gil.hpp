@@ -3,7 +3,8 @@
 // A daemon thread may be in the core when Python ends. As it takes the lock again,
 // Python (before 3.14) ends it by pthread_exit, which unwinds its stack: out of a
 // destructor, or through a function that is noexcept, this aborts the process. These
-// guards stop the thread there instead, until the process has ended.
+// guards stop the thread there instead, until the process has ended. What it holds
+// stays held until then.
 #pragma once
 
 #include <cxxabi.h>

@@ -32,7 +32,8 @@ class Future(concurrent.futures.Future[Any]):
         super().__init__()
         self.before_raising: Callable[[BaseException], object] | None = None
         """Called once, with the error, by the first thread that waited and gets it."""
-        self._telling = threading.Lock()
+        # Reentrant: a signal handler may wait for it, too.
+        self._telling = threading.RLock()
         self._resolver = 0
         self.set_running_or_notify_cancel()
 
@@ -43,7 +44,7 @@ class Future(concurrent.futures.Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """Do the same as `wait`, for `timeout` seconds at most."""
         error = self.exception(timeout)
-        # The thread that resolved it must not be held up in its callbacks.
+        # The thread that resolves it must not be held up in its callbacks.
         if error is not None and threading.get_ident() != self._resolver:
             self._tell(error)
         return super().result(0)
@@ -51,7 +52,10 @@ class Future(concurrent.futures.Future[Any]):
     def set_exception(self, exception: BaseException | None) -> None:
         """Let who waits get the error."""
         self._resolver = threading.get_ident()
-        super().set_exception(exception)
+        try:
+            super().set_exception(exception)  # this runs the callbacks
+        finally:
+            self._resolver = 0
 
     def value(self) -> Any:
         """The value, which must be there.

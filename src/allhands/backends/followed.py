@@ -16,19 +16,25 @@ __all__ = ["FollowedWork"]
 
 
 class FollowedWork(Work):
-    """Runs `follow` after `work`, unless `work` failed.
+    """Runs `follow` after `work`; if `work` failed, only where that is asked for.
 
-    The thread that carried out the operation runs `follow`, or a thread that waits for
-    or asks about it. If an exception such as `KeyboardInterrupt` ends `follow`, it is
-    called again.
+    When a wait returns or raises what `work` did, `follow` is over. The thread that
+    carried out the operation runs `follow`, or a thread that waits for or asks about
+    it. If an exception such as `KeyboardInterrupt` ends `follow`, it is called again.
     """
 
     def __init__(
-        self, work: Work, follow: Callable[[], None], outputs: list[Array]
+        self,
+        work: Work,
+        follow: Callable[[], None],
+        outputs: list[Array],
+        *,
+        after_failure: bool = False,
     ) -> None:
         super().__init__(outputs)
         self._work = work
         self._follow = follow
+        self._after_failure = after_failure
         # Reentrant: a signal handler or a finalizer may run while it is held.
         self._lock = threading.RLock()
         self._follower: int | None = None  # the thread that runs `follow`
@@ -56,7 +62,12 @@ class FollowedWork(Work):
             RuntimeError: the caller has interrupted this thread in `follow`.
         """
         start = time.monotonic()
-        self._work.wait_for(timeout)
+        try:
+            self._work.wait_for(timeout)
+        except BaseException:
+            if self._work.is_completed():
+                self._try_to_end(-1.0)
+            raise
         left = -1.0
         if timeout is not None:
             left = max(to_seconds(timeout) - (time.monotonic() - start), 0)
@@ -107,7 +118,7 @@ class FollowedWork(Work):
             self._follower = threading.get_ident()
             if self._ended.done():
                 return
-            if self._work.exception() is None:
+            if self._after_failure or self._work.exception() is None:
                 try:
                     self._follow()
                 except Exception as error:

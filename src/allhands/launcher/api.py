@@ -304,7 +304,7 @@ def _limit(config: LaunchConfig) -> float:
     """Return how long nodes wait for each other, in seconds."""
     if config.rdzv_timeout != -1:
         return limit_of(config.rdzv_timeout, "LaunchConfig.rdzv_timeout")
-    given = config.rdzv_configs["timeout"]
+    given = config.rdzv_configs.get("timeout", _MEETING_LIMIT)
     return limit_of(given, "LaunchConfig.rdzv_configs")
 
 

@@ -14,6 +14,7 @@ from torch.autograd import profiler
 
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
+from allhands.backends.followed import FollowedWork
 from allhands.backends.front import FrontCommunicator
 from allhands.backends.work import Work
 from allhands.groups.world import World, current
@@ -94,15 +95,25 @@ def _submit(communicator: Communicator, call: Call, backend: str = NAME) -> Work
     event = profiler.record_function(name)
     with event:
         work = communicator.submit(call)
-        if work is not None:
-            ended: Any = torch.futures.Future()
-            event._call_end_callbacks_on_future(ended)
-            _tell_end(work, ended)
-    return work
+        if work is None:
+            return None
+        ended: Any = torch.futures.Future()
+        event._call_end_callbacks_on_future(ended)
+    return _ending(work, ended, call)
 
 
-def _tell_end(work: Work, ended: Any) -> None:
+def _ending(work: Work, ended: Any, call: Call) -> Work:
+    """Return `work`, with an event that ends before a wait for it does.
+
+    A program may stop the profile after the wait, which frees the event's memory.
+    """
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
     try:
-        work.add_done_callback(lambda: ended.set_result(None))
+        return FollowedWork(work, end, call.outputs(), after_failure=True)
     except NotImplementedError:  # a user's Work that tells nobody: the event ends now
-        ended.set_result(None)
+        end()
+        return work

@@ -10,7 +10,7 @@ import pytest
 import allhands as dist
 from allhands.arrays.future import Future
 from allhands.backends import failures
-from harness.ranks import run_ranks
+from harness.ranks import LIMIT, run_ranks
 
 
 def test_it_has_torchs_methods():
@@ -100,6 +100,28 @@ def test_who_waits_tells_of_an_error_once():
         with pytest.raises(ValueError):
             each.wait()
     assert told == [(error, threading.get_ident())]
+
+
+def test_a_signals_handler_may_wait_while_that_is_told():
+    future, seen = Future(), []
+
+    def handler(_):
+        with pytest.raises(ValueError):
+            future.result()
+        seen.append("handled")
+
+    future.before_raising = handler
+    threading.Thread(target=future.set_exception, args=[ValueError()]).start()
+
+    def wait():
+        with pytest.raises(ValueError):
+            future.result()
+        seen.append("waited")
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    waiter.join(LIMIT)
+    assert seen == ["handled", "waited"]
 
 
 def test_a_failing_operation_is_told_of(monkeypatch):

@@ -64,6 +64,18 @@ def test_nothing_follows_a_failure():
         work.wait()
 
 
+def test_unless_that_is_asked_for():
+    seen = []
+    manual = Manual()
+    work = FollowedWork(manual, lambda: seen.append("follow"), [], after_failure=True)
+    manual.end(ValueError("lost"))
+    assert seen == ["follow"]
+    with pytest.raises(ValueError, match="lost"):
+        work.wait()
+    assert isinstance(work.exception(), ValueError)
+    assert seen == ["follow"]
+
+
 def test_failure_of_what_follows_is_that_of_the_work():
     def follow():
         raise MemoryError("no room")

@@ -46,6 +46,17 @@ def test_what_cannot_be_is_refused(fields, message):
         elastic_launch(LaunchConfig(**given), work)()
 
 
+def test_fields_may_be_set_later():
+    config = LaunchConfig(1, 1, 1)
+    config.rdzv_configs, config.rdzv_backend = {}, "unknown"
+    with pytest.raises(ValueError, match="unknown"):
+        elastic_launch(config, work)()
+    config.rdzv_backend = "static"
+    config.numa_options = 1
+    with pytest.raises(ValueError, match="numa_options is 1"):
+        elastic_launch(config, work)()
+
+
 def test_a_configuration_is_completed_as_torch_does():
     assert LaunchConfig(1, 1, 1).rdzv_configs == {"timeout": 900}
     assert LaunchConfig(1, 1, 1, rdzv_timeout=5).rdzv_configs == {"timeout": 5}
