@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from allhands.elastic.command_line import CommandLineParser, did_you_mean
 from allhands.elastic.streams import replace_missing_streams
 
 __all__ = ["main"]
@@ -48,6 +49,10 @@ def main(args: Sequence[str] | None = None) -> int:
     if given.command is None:
         parser.print_help(sys.stderr)
         return 2
+    if given.command not in _COMMANDS:
+        guess = did_you_mean(given.command, _COMMANDS)
+        names = ", ".join(_COMMANDS)
+        parser.error(f"{given.command!r} is no command; there are {names}{guess}")
     module, _ = _COMMANDS[given.command]
     try:
         code: int = import_module(module).main(given.arguments)
@@ -64,7 +69,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     lines = [f"  {name:8}{help}" for name, (_, help) in _COMMANDS.items()]
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands",
         usage="allhands [-h] [--version] COMMAND ...",
         description="Distributed communication for Python arrays.",
@@ -77,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="store_true", help="show the version and exit"
     )
     hidden = argparse.SUPPRESS
-    parser.add_argument("command", nargs="?", choices=_COMMANDS, help=hidden)
+    parser.add_argument("command", nargs="?", help=hidden)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=hidden)
     return parser
 

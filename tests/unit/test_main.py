@@ -30,6 +30,28 @@ def test_an_unknown_command_is_named_with_the_known_ones(capsys):
     assert re.search("'frob' .*run", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["rnu", "program.py"], "run"),
+        (["--versoin"], "--version"),
+        (["run", "--nprocs", "2", "program.py"], "--nproc"),
+        (["run", "--master_adr=host0", "program.py"], "--master_addr"),
+        (["bench", "--opp", "all_reduce"], "--ops"),
+    ],
+)
+def test_a_misspelt_word_brings_the_closest_known_one(given, meant, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(given)
+    assert capsys.readouterr().err.endswith(f"; did you mean {meant}?\n")
+
+
+def test_a_word_like_no_other_brings_no_guess(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["top", "--zzzz"])
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --zzzz\n")
+
+
 def test_options_go_to_the_command(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["run", "--nproc-per-node", "none", "program.py"])

@@ -51,6 +51,7 @@ from allhands.bench.table import form, results_table, summary_table
 from allhands.bench.training import measure_training, training_table
 from allhands.debug.byte_sizes import parse_size, readable_size
 from allhands.debug.command_console import CommandConsole
+from allhands.elastic.command_line import CommandLineParser
 
 __all__ = ["main"]
 
@@ -68,7 +69,7 @@ T = TypeVar("T")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands bench",
         description="Measure collectives and messages on this machine, beside Gloo "
         "(torch) and MPI (mpi4py) where they are installed. Lists are separated by "

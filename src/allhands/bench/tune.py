@@ -24,6 +24,7 @@ from allhands.bench.measure import Effort, measure
 from allhands.bench.peers import OURS
 from allhands.bench.thresholds import NEVER, VARIANTS, Choice, Times, choose, plan
 from allhands.debug.command_console import CommandConsole
+from allhands.elastic.command_line import CommandLineParser
 
 __all__ = ["main"]
 
@@ -38,7 +39,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands tune",
         description="Measure by which ways data goes fastest on this machine, at which "
         "sizes, and keep that for all later jobs of this user on this CPU. It takes a "

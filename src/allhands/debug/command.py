@@ -15,6 +15,7 @@ from allhands.debug.pickles import write_pickles
 from allhands.debug.sources import add_sources, gather, seconds
 from allhands.debug.table import ranks_table, stack_lines, stats_table
 from allhands.debug.verdict import LEAST_WAIT, verdict
+from allhands.elastic.command_line import CommandLineParser
 from allhands.elastic.records import write_records
 
 __all__ = ["main"]
@@ -51,7 +52,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands debug",
         description="Say what is wrong with a job that runs, or whose ranks wrote "
         "flight records (ALLHANDS_DUMPS, dist.debug.dump): in one line, then with a "

@@ -15,6 +15,7 @@ from allhands.debug.record import write
 from allhands.debug.sources import add_sources, gather
 from allhands.debug.trace import trace
 from allhands.debug.trace_log import logs_in, read_logs
+from allhands.elastic.command_line import CommandLineParser
 
 __all__ = ["main"]
 
@@ -79,7 +80,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands trace",
         description="Write what the ranks of a job did, and when, as a timeline that "
         "Perfetto (https://ui.perfetto.dev) shows: of a job that runs, of flight "

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from allhands.elastic.command_line import CommandLineParser
 from allhands.elastic.logs import Std
 from allhands.elastic.signals import ENDING_SIGNALS, parse_signals
 
@@ -18,7 +19,7 @@ __all__ = ["get_args_parser"]
 
 def get_args_parser(prog: str = "allhands run") -> argparse.ArgumentParser:
     """Return the parser; `PET_<OPTION>` in the environment sets an option's default."""
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog=prog,
         usage=f"{prog} [options] program [arguments]",
         description="Start a program on several ranks of this host, or of several.",

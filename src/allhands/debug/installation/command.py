@@ -21,6 +21,7 @@ from allhands.backends.tuned import (
 from allhands.debug.byte_sizes import parse_size, readable_size
 from allhands.debug.command_console import CommandConsole
 from allhands.debug.installation.facts import describe, in_lines
+from allhands.elastic.command_line import CommandLineParser
 
 __all__ = ["main"]
 
@@ -103,7 +104,7 @@ def _tuning_source(ranks: int) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands info",
         description="Say what this installation and this host offer: backends, array "
         "libraries, limits, settings and where they are from; for bug reports, too.",

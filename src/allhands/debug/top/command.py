@@ -19,6 +19,7 @@ from allhands.debug.top.row import Row
 from allhands.debug.top.screen import headline, show
 from allhands.debug.top.table import KEYS, sorted_rows, table_of
 from allhands.debug.top.watch import Watch
+from allhands.elastic.command_line import CommandLineParser
 
 __all__ = ["main"]
 
@@ -110,7 +111,7 @@ def _write(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     heads = [head for head, _ in KEYS.values()]
-    parser = argparse.ArgumentParser(
+    parser = CommandLineParser(
         prog="allhands top",
         description="Show what the ranks of a job on this host do: a line per rank, "
         "again and again. The job is not asked and not slowed.",
