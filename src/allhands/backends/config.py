@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from allhands.backends.lookup import look_up
-from allhands.backends.registry import Backend, get_default_backend_for_device
+from allhands.backends.registry import (
+    Backend,
+    get_default_backend_for_device,
+    is_device_type,
+)
 
 __all__ = ["BackendConfig"]
 
@@ -15,7 +19,8 @@ class BackendConfig:
     "undefined" (for the defaults), or pairs "cpu:native,cuda:nccl".
 
     Raises:
-        ValueError: a pair is malformed, a device type is given twice, or it is a URL.
+        ValueError: a pair is malformed, a device type is unknown or given twice, or it
+            is a URL.
         AssertionError: there is no backend with this name.
         RuntimeError: a package offers the backend, but it cannot be loaded.
 
@@ -59,6 +64,12 @@ class BackendConfig:
                     f"Duplicate device type {device} in backend string: {name}. {form}"
                 )
             look_up(name)
+            if not is_device_type(device):
+                raise ValueError(
+                    f"Unknown device type {device!r} in backend string {text!r}. Write "
+                    f"'cpu' or 'cuda', or a type that a backend was registered for "
+                    f"(Backend.register_backend(..., devices=[{device!r}]))"
+                )
             self.device_backend_map[device] = Backend(name)
 
     def __repr__(self) -> str:

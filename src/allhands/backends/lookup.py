@@ -34,7 +34,7 @@ def look_up(name: str) -> None:
     if len(theirs) > 1:
         raise RuntimeError(f"backend {name!r}: {why_no_offer(theirs)}")
     func = theirs[0].load()
-    devices = getattr(func, "devices", None)
+    devices = getattr(func, "devices", ("cpu", "cuda"))
     try:
         Backend.register_backend(name, func, extended_api=True, devices=devices)
     except (TypeError, ValueError) as error:

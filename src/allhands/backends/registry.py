@@ -10,6 +10,7 @@ installed packages.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ __all__ = [
     "Backend",
     "engine_of",
     "get_default_backend_for_device",
+    "is_device_type",
     "is_native",
     "make_communicator",
 ]
@@ -43,6 +45,14 @@ ABSENT = {
     )
 }
 """The backends without an adapter, with the error text."""
+
+
+_DEVICE_TYPES = (
+    *("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve"),
+    *("fpga", "maia", "xla", "lazy", "vulkan", "mps", "meta", "hpu", "mtia"),
+    "privateuseone",
+)
+"""The device types of torch."""
 
 
 class Backend(str):
@@ -104,8 +114,8 @@ class Backend(str):
         `extended_api` it calls `func(options, pg_options)`, where `options` is a
         `CommunicatorOptions`. The function returns a `Communicator`, or a
         `ProcessGroup`, which then is the group. `devices` are the device types that the
-        backend serves, by default cpu and cuda. For device types without a default
-        backend, this backend becomes the default.
+        backend serves; without them it warns, and takes cpu and cuda. For device types
+        without a default backend, this backend becomes the default.
 
         If the name is registered already, this function replaces the old one. Existing
         groups keep theirs. Packages offer backends by entry points; a backend that the
@@ -130,6 +140,12 @@ class Backend(str):
                 f"between names in 'cpu:native,cuda:nccl'; got {name!r}"
             )
         served = [devices] if isinstance(devices, str) else list(devices or ())
+        if devices is None:
+            warnings.warn(
+                f"Device capability of {name} unspecified, assuming cpu and cuda: pass "
+                f"the device types that it serves, such as devices=['cpu']",
+                stacklevel=2,
+            )
         plugin = _Plugin(func, extended_api)
         cls.backend_type_map[key] = "custom"
         cls.backend_capability[key] = served or ["cpu", "cuda"]
@@ -154,6 +170,12 @@ class _Plugin:
         return self.func(
             options.store, options.group_rank, options.group_size, options.timeout
         )
+
+
+def is_device_type(name: str) -> bool:
+    """Return whether torch or a registered backend knows the device type `name`."""
+    served = Backend.backend_capability.values()
+    return name in _DEVICE_TYPES or any(name in types for types in served)
 
 
 def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) -> Any:

@@ -45,7 +45,7 @@ class Corrupting(FrontCommunicator):
 
 @pytest.fixture(autouse=True)
 def corrupting(registered):
-    registered("corrupting", Corrupting, extended_api=True)
+    registered("corrupting", Corrupting, extended_api=True, devices="cpu")
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_they_are_looked_for_only_where_nothing_else_has_the_name(
 ):
     install("mine-backend", "native = mine_b:Mine\nmine = mine_b:Mine", "mine_b")
     monkeypatch.setattr(lookup, "offers", lambda: pytest.fail("looked"))
-    registered("mine", lambda *_: None)
+    registered("mine", lambda *_: None, devices="cpu")
     for text in ("native", "undefined", "cpu:native,cuda:nccl", "mine"):
         dist.BackendConfig(text)
     assert "mine_b" not in sys.modules
@@ -161,7 +161,7 @@ def test_two_packages_with_one_name_are_both_named(install, registered):
 
 def test_a_wrong_name_lists_what_there_is(install, registered):
     install("mine-backend", "mine = mine_e:Mine\nnative = mine_e:Mine", "mine_e")
-    registered("abacus", lambda *_: None)
+    registered("abacus", lambda *_: None, devices="cpu")
     with pytest.raises(AssertionError) as info:
         dist.BackendConfig("cpu:natve")
     assert str(info.value) == (
@@ -213,4 +213,4 @@ def test_info_lists_them_without_importing_them(install, capsys):
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a,b", "a\n"])
 def test_a_name_that_nobody_could_ask_for_is_refused(registered, name):
     with pytest.raises(ValueError, match="no blanks, commas or colons"):
-        registered(name, lambda *_: None)
+        registered(name, lambda *_: None, devices="cpu")

@@ -93,7 +93,9 @@ OWN += ["alltoall_base", "barrier", "send", "recv", "recv_anysource"]
 
 def test_a_registered_process_group_becomes_the_world(registered):
     kind = type("Mine", (Recording,), {name: note(name) for name in OWN})
-    registered("mine", lambda store, rank, size, timeout: kind(rank, size))
+    registered(
+        "mine", lambda store, rank, size, timeout: kind(rank, size), devices="cpu"
+    )
 
     def body(rank):
         x, parts = np.zeros(1), [np.zeros(1)]
@@ -131,7 +133,9 @@ def test_shutdown_may_be_overridden_as_in_torch(registered):
         def shutdown(self):
             ended.append(self.group_name)
 
-    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+    registered(
+        "mine", lambda store, rank, size, timeout: Mine(rank, size), devices="cpu"
+    )
 
     def body(rank):
         dist.destroy_process_group(dist.new_group())
@@ -142,7 +146,9 @@ def test_shutdown_may_be_overridden_as_in_torch(registered):
 
 
 def test_a_registered_process_group_need_not_do_everything(registered):
-    registered("mine", lambda store, rank, size, timeout: Recording(rank, size))
+    registered(
+        "mine", lambda store, rank, size, timeout: Recording(rank, size), devices="cpu"
+    )
 
     def body(rank):
         with pytest.raises(RuntimeError, match="Recording does not support allreduce"):
@@ -161,7 +167,7 @@ def test_a_process_group_that_nothing_made_says_so():
 
 
 def test_a_backend_has_to_return_a_group(registered):
-    registered("mine", lambda *_: 5)
+    registered("mine", lambda *_: 5, devices="cpu")
 
     def body(rank):
         with pytest.raises(TypeError, match=r"'mine'.* return a ProcessGroup.* not 5"):
@@ -174,7 +180,7 @@ def test_a_backend_has_to_return_a_group(registered):
 
 
 def test_a_name_that_is_registered_again_is_replaced(registered):
-    registered("mine", lambda *_: None)
+    registered("mine", lambda *_: None, devices="cpu")
     Backend.register_backend("mine", lambda *_: FakeCommunicator(), devices="cpu")
     assert Backend.backend_list.count("mine") == 1
 
@@ -184,6 +190,12 @@ def test_a_name_that_is_registered_again_is_replaced(registered):
     run_ranks(1, body, backend="mine")
     with pytest.raises(ValueError, match="choose another name"):
         Backend.register_backend("native", lambda *_: None)
+
+
+def test_a_backend_that_names_no_devices_is_taken_for_cpu_and_cuda(registered):
+    with pytest.warns(UserWarning, match="Device capability of mine unspecified"):
+        registered("mine", lambda *_: None)
+    assert str(dist.BackendConfig("mine")) == "cpu:mine,cuda:mine"
 
 
 class CanSendOnly(Communicator):
@@ -210,6 +222,13 @@ class CanSendOnly(Communicator):
 def test_a_backend_says_what_it_cannot_do():
     with pytest.raises(NotImplementedError, match="CanSendOnly does not support barri"):
         CanSendOnly().barrier(None, False)
+
+
+def test_a_device_type_that_nobody_knows_is_refused(registered):
+    with pytest.raises(ValueError, match="Unknown device type 'abacus' in"):
+        dist.init_process_group("abacus:native", rank=0, world_size=1)
+    registered("mine", lambda *_: None, devices="abacus")
+    assert str(dist.BackendConfig("abacus:mine,mps:fake")) == "abacus:mine,mps:fake"
 
 
 def test_a_call_goes_to_the_backend_of_its_arrays(registered):
@@ -309,7 +328,9 @@ def test_a_work_may_override_only_wait(registered):
         def getBackendName(self):
             return "mine-2.0"
 
-    registered("mine", lambda store, rank, size, timeout: Mine(rank, size))
+    registered(
+        "mine", lambda store, rank, size, timeout: Mine(rank, size), devices="cpu"
+    )
 
     def body(rank):
         assert dist.group.WORLD.name() == "mine-2.0"
