@@ -165,14 +165,14 @@ void average_64_bit_integers(void* dst, const void* const* sources, int num_sour
 }
 
 // The kernels of a dtype, by reduce operation.
-struct Row {
+struct KernelRow {
   ReduceKernel (&kernels)[kNumReduceOps];
   constexpr ReduceKernel& operator[](ReduceOp op) {
     return kernels[static_cast<int>(op)];
   }
 };
 
-constexpr void fill_bool(Row row) {
+constexpr void fill_bool(KernelRow row) {
   row[ReduceOp::Sum] = row[ReduceOp::Max] = reduce_lanes<Truths, Or>;
   row[ReduceOp::Product] = row[ReduceOp::Min] = reduce_lanes<Truths, And>;
   row[ReduceOp::BitAnd] = reduce_lanes<Truths, And>;
@@ -182,7 +182,7 @@ constexpr void fill_bool(Row row) {
 
 // Unsigned arithmetic wraps and gives the same bits.
 template <class T, class Unsigned>
-constexpr void fill_integers(Row row, ReduceKernel average) {
+constexpr void fill_integers(KernelRow row, ReduceKernel average) {
   row[ReduceOp::Sum] = reduce_lanes<Numbers<Unsigned>, Sum>;
   row[ReduceOp::Avg] = average;
   row[ReduceOp::Product] = reduce_lanes<Numbers<Unsigned>, Product>;
@@ -196,7 +196,7 @@ constexpr void fill_integers(Row row, ReduceKernel average) {
 
 // Key: the signed integer with the element's size.
 template <class Element, class Key, Key kInfinity>
-constexpr void fill_floats(Row row) {
+constexpr void fill_floats(KernelRow row) {
   using T = typename Element::Scalar;
   row[ReduceOp::Sum] = reduce_lanes<Element, Sum>;
   row[ReduceOp::Avg] = reduce_lanes<Element, Average<T>>;
@@ -207,7 +207,7 @@ constexpr void fill_floats(Row row) {
 }
 
 template <class T>
-constexpr void fill_complex(Row row) {
+constexpr void fill_complex(KernelRow row) {
   row[ReduceOp::Sum] = reduce_lanes<Numbers<T>, Sum, 2>;
   row[ReduceOp::Avg] = reduce_lanes<Numbers<T>, Average<T>, 2>;
   row[ReduceOp::Product] = reduce_lanes<Numbers<T>, ComplexProduct, 2>;
@@ -217,7 +217,7 @@ constexpr void fill_complex(Row row) {
 constexpr ReduceTable make_reduce_table(const char* name) {
   ReduceTable table{name, {}};
   const auto row = [&](DType dtype) {
-    return Row{table.kernels[static_cast<int>(dtype)]};
+    return KernelRow{table.kernels[static_cast<int>(dtype)]};
   };
   fill_bool(row(DType::Bool));
   fill_integers<std::int8_t, std::uint8_t>(

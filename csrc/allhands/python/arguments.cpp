@@ -13,7 +13,7 @@ namespace nb = nanobind;
 namespace allhands::python {
 namespace {
 
-Access access_in_place(const Row& row, bool is_root) {
+Access access_in_place(const CollectiveRow& row, bool is_root) {
   const bool is_written =
       row.in_place == InPlace::OnAll || (row.in_place == InPlace::OnRoot) == is_root;
   return is_written ? Access::Write : Access::Read;
@@ -21,7 +21,7 @@ Access access_in_place(const Row& row, bool is_root) {
 
 // Checks that an array which only the root passes is there on the root and nowhere
 // else.
-void check_only_root_has(const Row& row, const Arguments& given,
+void check_only_root_has(const CollectiveRow& row, const Arguments& given,
                          const Operation& operation, bool is_root, int size) {
   const auto is_of_root = [](const Side& side) {
     return side.form == Form::ListOfRoot || side.form == Form::SharesOfRoot;
@@ -59,7 +59,7 @@ void view_mixed_as_real(const Collective& collective, Taken& output, Taken& inpu
 
 // Turns arrays that lie one behind the other into lists of shares for each rank: those
 // of rank 0, of rank 1, ...
-std::vector<Buffer> shares_of_each(const Row& row, const Side& side,
+std::vector<Buffer> shares_of_each(const CollectiveRow& row, const Side& side,
                                    const std::vector<Buffer>& wholes,
                                    const std::vector<Buffer>& parts, int size) {
   if (wholes.size() != parts.size())
@@ -76,7 +76,7 @@ std::vector<Buffer> shares_of_each(const Row& row, const Side& side,
   return result;
 }
 
-void check_lists(const Row& row, const Side& side,
+void check_lists(const CollectiveRow& row, const Side& side,
                  const std::vector<std::size_t>& lengths, std::size_t length,
                  int size) {
   const auto check = [&](const std::string& what, std::size_t got, std::size_t expected,
@@ -161,7 +161,7 @@ nb::list Taken::listed() const {
   return lists_.empty() ? nb::list() : nb::borrow<nb::list>(given_);
 }
 
-Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size,
+Prepared::Prepared(const CollectiveRow& row, const Arguments& given, int rank, int size,
                    ReduceOrder order)
     : is_in_place_(row.in_place != InPlace::No) {
   operation.collective = &row.collective;
@@ -176,7 +176,8 @@ Prepared::Prepared(const Row& row, const Arguments& given, int rank, int size,
 }
 
 // For an operation in place, or one without arrays: the smallest calls take this path.
-void Prepared::take_one_side(const Row& row, const Arguments& given, bool is_root) {
+void Prepared::take_one_side(const CollectiveRow& row, const Arguments& given,
+                             bool is_root) {
   if (row.input.form == Form::None) return;
   input_.take(row.input, given.input, access_in_place(row, is_root));
   if (row.input.form == Form::List) {
@@ -187,8 +188,8 @@ void Prepared::take_one_side(const Row& row, const Arguments& given, bool is_roo
   if (row.in_place != InPlace::OnRoot) operation.output = operation.input;
 }
 
-void Prepared::take_both_sides(const Row& row, const Arguments& given, bool is_root,
-                               int size) {
+void Prepared::take_both_sides(const CollectiveRow& row, const Arguments& given,
+                               bool is_root, int size) {
   check_only_root_has(row, given, operation, is_root, size);
   output_.take(row.output, given.output, Access::Write);
   input_.take(row.input, given.input, Access::Read);
@@ -197,7 +198,8 @@ void Prepared::take_both_sides(const Row& row, const Arguments& given, bool is_r
   cut_shares(row, size);
 }
 
-void Prepared::take_reduction(const Row& row, nb::handle given, ReduceOrder order) {
+void Prepared::take_reduction(const CollectiveRow& row, nb::handle given,
+                              ReduceOrder order) {
   const Reduction reduction(row.name, given);
   operation.reduce_op = reduction.op;
   operation.reduce_order = order;
@@ -205,7 +207,8 @@ void Prepared::take_reduction(const Row& row, nb::handle given, ReduceOrder orde
 }
 
 // Takes what one side determines without the other.
-void Prepared::take_buffers(const Row& row, const Arguments& given, int size) {
+void Prepared::take_buffers(const CollectiveRow& row, const Arguments& given,
+                            int size) {
   if (row.input.form == Form::Array)
     operation.input = input_.buffer();
   else if (row.input.form == Form::Rows)
@@ -223,7 +226,7 @@ void Prepared::take_buffers(const Row& row, const Arguments& given, int size) {
   if (row.output.form != Form::Rows) operation.outputs = output_.take_buffers();
 }
 
-void Prepared::cut_shares(const Row& row, int size) {
+void Prepared::cut_shares(const CollectiveRow& row, int size) {
   if (row.input.form == Form::Shares)
     operation.inputs =
         shares(row.name, row.input.name, input_.buffer(), operation.output, size);

@@ -36,7 +36,7 @@ struct Side {
 enum class InPlace { No, OnAll, OnRoot, OffRoot };
 
 // A collective as Python calls it.
-struct Row {
+struct CollectiveRow {
   const char* name;  // of the function
   const Collective& collective;
   Side output = {}, input = {};  // in place: input
@@ -83,7 +83,7 @@ class Taken {
 class Prepared {
  public:
   // Checks the arguments. Throws Value, Type and Unsupported for wrong ones.
-  Prepared(const Row& row, const Arguments& arguments, int rank, int size,
+  Prepared(const CollectiveRow& row, const Arguments& arguments, int rank, int size,
            ReduceOrder order = ReduceOrder::Any);
 
   Operation operation;
@@ -94,11 +94,13 @@ class Prepared {
   nanobind::list outputs() const;
 
  private:
-  void take_one_side(const Row& row, const Arguments& given, bool is_root);
-  void take_both_sides(const Row& row, const Arguments& given, bool is_root, int size);
-  void take_reduction(const Row& row, nanobind::handle given, ReduceOrder order);
-  void take_buffers(const Row& row, const Arguments& given, int size);
-  void cut_shares(const Row& row, int size);
+  void take_one_side(const CollectiveRow& row, const Arguments& given, bool is_root);
+  void take_both_sides(const CollectiveRow& row, const Arguments& given, bool is_root,
+                       int size);
+  void take_reduction(const CollectiveRow& row, nanobind::handle given,
+                      ReduceOrder order);
+  void take_buffers(const CollectiveRow& row, const Arguments& given, int size);
+  void cut_shares(const CollectiveRow& row, int size);
 
   const bool is_in_place_;
   Taken output_, input_;

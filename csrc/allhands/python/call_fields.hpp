@@ -10,7 +10,7 @@ namespace allhands::python {
 // Keeps what a Call holds alive.
 class CallFields {
  public:
-  CallFields(nanobind::handle call, const Row& row)
+  CallFields(nanobind::handle call, const CollectiveRow& row)
       : output_(call.attr("output")), input_(call.attr("input")) {
     if (row.has_root) root_ = nanobind::cast<int>(call.attr("root"));
     if (row.collective.is_reduction) reduce_op_ = call.attr("reduce_op");

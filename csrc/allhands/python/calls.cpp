@@ -50,7 +50,7 @@ nb::object submit_native(nb::handle self, nb::handle call) {
   const nb::object op = call.attr("op");
   const nb::object timeout = call.attr("timeout"), async_op = call.attr("async_op");
   const std::string_view name = name_of(op);
-  if (const Row* row = find_row(name))
+  if (const CollectiveRow* row = find_row(name))
     return carry_out(nb::cast<PyCommunicator&>(self), *row,
                      CallFields(call, *row).arguments(), timeout, async_op);
   const auto message =
@@ -68,7 +68,7 @@ nb::object submit(PyCommunicator& self, nb::handle call) {
 
 nb::object prepare_native(PyCommunicator& self, nb::handle call) {
   const nb::object op = call.attr("op");
-  const Row* row = find_row(name_of(op));
+  const CollectiveRow* row = find_row(name_of(op));
   if (row == nullptr) refuse("a persistent ", op);
   return make_request(self, *row, CallFields(call, *row).arguments(),
                       call.attr("timeout"));

@@ -24,8 +24,8 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-const Row& row_of(const std::string& name) {
-  const Row* row = find_row(name);
+const CollectiveRow& row_of(const std::string& name) {
+  const CollectiveRow* row = find_row(name);
   if (row == nullptr) throw Error(ErrorKind::Value, "there is no collective " + name);
   return *row;
 }
@@ -62,7 +62,7 @@ class CheckedCall {
     return found;
   }
 
-  const Row& row_;
+  const CollectiveRow& row_;
   const Prepared prepared_;
   const nb::object owners_;
   const nb::list written_;

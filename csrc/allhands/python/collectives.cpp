@@ -27,7 +27,7 @@ bool is_true(nb::handle value) {
   return result == 1;
 }
 
-constexpr Row kRows[] = {
+constexpr CollectiveRow kRows[] = {
     {.name = "all_reduce",
      .collective = kAllReduce,
      .input = {"tensor", Form::Array},
@@ -118,7 +118,7 @@ std::string parameter(const Side& side) {
          (is_of_root ? " | None, " : ", ");
 }
 
-std::string signature(const Row& row, const std::string& parameters) {
+std::string signature(const CollectiveRow& row, const std::string& parameters) {
   return "def " + std::string(row.name) + "(self, " + parameters +
          "timeout: datetime.timedelta | None, async_op: bool) -> typing.Any";
 }
@@ -127,7 +127,7 @@ std::string signature(const Row& row, const std::string& parameters) {
 // then root, reduce operation or splits, then these two.
 #define ALLHANDS_LIMITS "timeout"_a.none(), "async_op"_a
 
-void bind_in_place(CommunicatorClass& c, const Row& row) {
+void bind_in_place(CommunicatorClass& c, const CollectiveRow& row) {
   const nb::arg tensor(row.input.name);
   const std::string array = parameter(row.input);
   if (row.has_root && row.collective.is_reduction)
@@ -163,7 +163,7 @@ void bind_in_place(CommunicatorClass& c, const Row& row) {
 }
 
 // The array that every rank passes comes first.
-void bind_rooted(CommunicatorClass& c, const Row& row) {
+void bind_rooted(CommunicatorClass& c, const CollectiveRow& row) {
   const bool is_gather = row.output.form != Form::Array;
   const Side &every = is_gather ? row.input : row.output,
              &roots = is_gather ? row.output : row.input;
@@ -182,7 +182,7 @@ void bind_rooted(CommunicatorClass& c, const Row& row) {
           signature(row, parameter(every) + parameter(roots) + "root: int, ").c_str()));
 }
 
-void bind_two_sided(CommunicatorClass& c, const Row& row) {
+void bind_two_sided(CommunicatorClass& c, const CollectiveRow& row) {
   const nb::arg output(row.output.name), input(row.input.name);
   const std::string arrays = parameter(row.output) + parameter(row.input);
   if (row.output.form == Form::Rows)
@@ -227,7 +227,7 @@ void bind_two_sided(CommunicatorClass& c, const Row& row) {
         nb::sig(signature(row, arrays).c_str()));
 }
 
-void bind_row(CommunicatorClass& c, const Row& row) {
+void bind_row(CommunicatorClass& c, const CollectiveRow& row) {
   if (row.input.form == Form::None)
     c.def(
         row.name,
@@ -245,14 +245,15 @@ void bind_row(CommunicatorClass& c, const Row& row) {
 
 }  // namespace
 
-const Row* find_row(std::string_view name) {
-  for (const Row& row : kRows)
+const CollectiveRow* find_row(std::string_view name) {
+  for (const CollectiveRow& row : kRows)
     if (row.name == name) return &row;
   return nullptr;
 }
 
-nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& arguments,
-                     nb::handle timeout, nb::handle async_op) try {
+nb::object carry_out(PyCommunicator& self, const CollectiveRow& row,
+                     const Arguments& arguments, nb::handle timeout,
+                     nb::handle async_op) try {
   const Communicator& core = self.core();
   Prepared prepared(row, arguments, core.rank(), core.size(), self.reduce_order());
   const Deadline::Duration limit = self.limit(timeout);
@@ -271,7 +272,7 @@ nb::object carry_out(PyCommunicator& self, const Row& row, const Arguments& argu
                           is_async);
 }
 
-nb::object make_request(PyCommunicator& self, const Row& row,
+nb::object make_request(PyCommunicator& self, const CollectiveRow& row,
                         const Arguments& arguments, nb::handle timeout) {
   const Communicator& core = self.core();
   Prepared prepared(row, arguments, core.rank(), core.size(), self.reduce_order());
@@ -281,7 +282,7 @@ nb::object make_request(PyCommunicator& self, const Row& row,
 }
 
 void bind_collectives(CommunicatorClass& c) {
-  for (const Row& row : kRows) bind_row(c, row);
+  for (const CollectiveRow& row : kRows) bind_row(c, row);
 }
 
 }  // namespace allhands::python

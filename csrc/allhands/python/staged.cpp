@@ -13,7 +13,7 @@ nb::object or_none(nb::handle given) {
 }
 
 // The Call with these arguments; see src/allhands/backends/call.py.
-nb::object call_of(const Row& row, const Arguments& given, nb::handle timeout,
+nb::object call_of(const CollectiveRow& row, const Arguments& given, nb::handle timeout,
                    nb::handle async_op) {
   static PyObject* const type = imported("allhands.backends.call", "Call");
   const bool is_in_place = row.in_place != InPlace::No;
@@ -35,7 +35,7 @@ bool is_refused_as_device(const nb::python_error& error) {
 
 nb::object staged(PyCommunicator& self) { return nb::find(self).attr("staged"); }
 
-nb::object carry_out_staged(PyCommunicator& self, const Row& row,
+nb::object carry_out_staged(PyCommunicator& self, const CollectiveRow& row,
                             const Arguments& arguments, nb::handle timeout,
                             nb::handle async_op) {
   return staged(self).attr("submit")(call_of(row, arguments, timeout, async_op));

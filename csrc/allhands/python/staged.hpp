@@ -15,7 +15,7 @@ bool is_refused_as_device(const nanobind::python_error& error);
 // The StagedCommunicator of `self`.
 nanobind::object staged(PyCommunicator& self);
 
-nanobind::object carry_out_staged(PyCommunicator& self, const Row& row,
+nanobind::object carry_out_staged(PyCommunicator& self, const CollectiveRow& row,
                                   const Arguments& arguments, nanobind::handle timeout,
                                   nanobind::handle async_op);
 

@@ -29,7 +29,7 @@ from allhands.arrays import Array
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.content import COMPARED, Content, compare
-from allhands.backends.frames import places
+from allhands.backends.frames import source_lines
 from allhands.backends.front import FrontCommunicator
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.work import Work
@@ -220,7 +220,9 @@ class CheckedCommunicator(FrontCommunicator):
             assert work is not None, "an asynchronous operation returns a Work"
             self._count(call)
             self._num_checks += 1
-            where = "".join(f" ({place})" for place in places(sys._getframe())[:1])
+            where = "".join(
+                f" ({place})" for place in source_lines(sys._getframe())[:1]
+            )
             subject = f"{call.op} #{self._num_collectives} on {self._title}{where}"
             check = _Check(call, content, self._num_checks, subject, work)
             self._begun.put(check)

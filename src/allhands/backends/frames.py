@@ -1,4 +1,4 @@
-"""Places in a program's code, from its innermost frame outwards."""
+"""The lines of a program's code that were running, from its innermost frame out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from allhands.elastic.installed import installed_package, package_of_command
 
 __all__ = [
-    "Place",
+    "SourceLine",
     "called_frame",
     "inside",
-    "places",
-    "places_among",
-    "places_of_traceback",
+    "source_lines",
+    "source_lines_among",
+    "source_lines_of_traceback",
 ]
 
 _MOST = 16
@@ -29,8 +29,8 @@ _OF_TEXT = "<string>"
 """The file of `python -c`, and of the methods that dataclasses and named tuples get."""
 
 
-class Place(NamedTuple):
-    """A line of code that was running."""
+class SourceLine(NamedTuple):
+    """A line of code that was running, with its function."""
 
     name: str
     """The name of the function."""
@@ -41,34 +41,38 @@ class Place(NamedTuple):
         return f"{self.filename}:{self.line}"
 
 
-def places(frame: FrameType | None) -> list[Place]:
-    """Return the places of the program that called the code in `frame`.
+def source_lines(frame: FrameType | None) -> list[SourceLine]:
+    """Return the lines of the program that called the code in `frame`.
 
     The list begins with the innermost frame that belongs neither to this package nor to
     Python's libraries. An installed package counts as the program if it is what runs.
     """
-    found: list[Place] = []
+    found: list[SourceLine] = []
     while frame is not None and len(found) < _MOST:
         code = frame.f_code
         if found or _is_of_a_program(code.co_filename, code.co_name):
-            found.append(Place(code.co_name, code.co_filename, frame.f_lineno or 0))
+            found.append(
+                SourceLine(code.co_name, code.co_filename, frame.f_lineno or 0)
+            )
         frame = frame.f_back
     return found
 
 
-def places_of_traceback(traceback: TracebackType | None) -> list[Place]:
-    """Return the places from which an exception came, in the same order."""
-    raised: list[Place] = []
+def source_lines_of_traceback(traceback: TracebackType | None) -> list[SourceLine]:
+    """Return the lines from which an exception came, in the same order."""
+    raised: list[SourceLine] = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        raised.append(Place(code.co_name, code.co_filename, traceback.tb_lineno or 0))
+        raised.append(
+            SourceLine(code.co_name, code.co_filename, traceback.tb_lineno or 0)
+        )
         traceback = traceback.tb_next
     raised.reverse()
-    return places_among(raised) or raised[:_MOST]
+    return source_lines_among(raised) or raised[:_MOST]
 
 
-def places_among(found: Sequence[Place]) -> list[Place]:
-    """Return the places of the program among those of a stack, innermost first."""
+def source_lines_among(found: Sequence[SourceLine]) -> list[SourceLine]:
+    """Return the lines of the program among those of a stack, innermost first."""
     for i, place in enumerate(found):
         if _is_of_a_program(place.filename, place.name):
             return list(islice(found, i, i + _MOST))

@@ -21,14 +21,14 @@ from rich.table import Table
 from allhands import settings
 from allhands.bench.job import JobError
 
-__all__ = ["Row", "measure_training", "training_table"]
+__all__ = ["TrainingRow", "measure_training", "training_table"]
 
 _LIMIT_S = 1800.0  # many times what the ranks take
 _LEAVE_S = 10.0  # for the launcher to end its ranks
 
 
 @dataclass(frozen=True)
-class Row:
+class TrainingRow:
     """One row of the results: seconds of the slowest rank, round by round.
 
     Args:
@@ -68,7 +68,7 @@ class Row:
         return float(median(parts))
 
 
-def measure_training(ranks: int, rounds: int) -> tuple[str, list[Row]]:
+def measure_training(ranks: int, rounds: int) -> tuple[str, list[TrainingRow]]:
     """Return the version of torch, and the times of `ranks` ranks on this host.
 
     Raises:
@@ -80,7 +80,7 @@ def measure_training(ranks: int, rounds: int) -> tuple[str, list[Row]]:
         launcher = [sys.executable, "-m", "allhands", "run", "--nproc", str(ranks)]
         _run([*launcher, *program])
         record = json.loads(path.read_bytes())
-    rows = [Row(row.pop("name"), row) for row in record["rows"]]
+    rows = [TrainingRow(row.pop("name"), row) for row in record["rows"]]
     return record["torch"], rows
 
 
@@ -116,7 +116,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def training_table(rows: Sequence[Row]) -> Table:
+def training_table(rows: Sequence[TrainingRow]) -> Table:
     """Return a table with a line for each row and times in milliseconds."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("", no_wrap=True)

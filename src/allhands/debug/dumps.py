@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from allhands._C import ANY_TAG
-from allhands.backends.frames import Place
+from allhands.backends.frames import SourceLine
 
 __all__ = [
     "ELSEWHERE",
@@ -85,7 +85,7 @@ class Entry:
     """Nanoseconds since 1970; None if not yet, or not measured."""
     thread: int = 0
     """The thread of the call."""
-    frames: tuple[Place, ...] = ()
+    frames: tuple[SourceLine, ...] = ()
     """The place of the call, innermost first; empty if no thread waits in it."""
     is_waited_for: bool = False
     """Whether a thread waited for this group's operations under way."""
@@ -101,7 +101,7 @@ class Entry:
         return self.count * _width(self.dtype)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourceLine | None:
         """The line of the call, if known."""
         return self.frames[0] if self.frames else None
 
@@ -131,7 +131,7 @@ class Thread:
     is_main: bool
     inside: str
     """The function of allhands in which it is; empty if none."""
-    frames: tuple[Place, ...]
+    frames: tuple[SourceLine, ...]
 
     def __str__(self) -> str:
         where = str(self.frames[0]) if self.frames else "an unknown line"
@@ -148,7 +148,7 @@ class Failure:
     """World ranks: the `ranks` of the exception."""
     group: str
     """The group whose operation failed; empty if none."""
-    frames: tuple[Place, ...]
+    frames: tuple[SourceLine, ...]
 
 
 @dataclass(frozen=True)
@@ -248,9 +248,9 @@ def _group(told: Any) -> Group:
     return Group(str(told["name"]), str(told["desc"]), ranks)
 
 
-def _places(told: Any) -> tuple[Place, ...]:
+def _places(told: Any) -> tuple[SourceLine, ...]:
     return tuple(
-        Place(str(place["name"]), str(place["filename"]), integer(place["line"]))
+        SourceLine(str(place["name"]), str(place["filename"]), integer(place["line"]))
         for place in told
     )
 

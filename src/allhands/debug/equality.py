@@ -12,7 +12,7 @@ import numpy as np
 
 from allhands.arrays import SparseArrayError
 from allhands.backends.content import hash_of, odd_ones
-from allhands.backends.frames import places
+from allhands.backends.frames import source_lines
 from allhands.errors import ContentMismatchError
 from allhands.groups.arguments import Group, member_of
 from allhands.ops.objects import all_gather_object
@@ -47,7 +47,7 @@ def check_equal(
         ```
     """
     member = member_of(group)
-    [*place] = places(sys._getframe())[:1]
+    [*place] = source_lines(sys._getframe())[:1]
     parts = dict(_parts(value, ""))
     total = blake2b(repr(sorted(parts.items())).encode(), digest_size=8).hexdigest()
     totals: list[Any] = [None] * member.size()

@@ -19,11 +19,11 @@ from typing import Any
 from allhands import errors
 from allhands.backends import failures
 from allhands.backends.frames import (
-    Place,
+    SourceLine,
     called_frame,
     inside,
-    places,
-    places_of_traceback,
+    source_lines,
+    source_lines_of_traceback,
 )
 from allhands.debug.dumps import REDUCTIONS, SCHEMA
 from allhands.elastic.record_memory import open_at_once
@@ -137,7 +137,7 @@ def _place(entries: list[dict[str, Any]], frames: Mapping[int, FrameType]) -> No
     ]
     if failed:
         last = max(failed, key=lambda told: int(told["time_created_ns"]))
-        last["frames"] = _told_places(places(frames[here]))
+        last["frames"] = _told_lines(source_lines(frames[here]))
 
 
 def _take_back_failures(
@@ -166,7 +166,7 @@ def _take_back_failures(
                 "is_waited_for": True,
                 "time_discovered_completed_ns": None,
                 "duration_ms": None,
-                "frames": _told_places(places(frame)),
+                "frames": _told_lines(source_lines(frame)),
             }
 
 
@@ -264,7 +264,7 @@ def _entry(
         "timeout_ms": int(group.timeout.total_seconds() * 1000),
         "is_p2p": is_message,
         "retired": kept["state"] in ("completed", "failed"),
-        "frames": _told_places(places(frame)),
+        "frames": _told_lines(source_lines(frame)),
         "op": kept["op"],
         "dtype": kept["dtype"],
         "count": kept["count"],
@@ -309,14 +309,14 @@ def _threads(frames: Mapping[int, FrameType]) -> list[dict[str, Any]]:
             "name": thread.name,
             "is_main": thread is main,
             "inside": inside(frame),
-            "frames": _told_places(places(frame)),
+            "frames": _told_lines(source_lines(frame)),
         }
         for thread, frame in found
         if frame is not None
     ]
 
 
-def _told_places(found: list[Place]) -> list[dict[str, Any]]:
+def _told_lines(found: list[SourceLine]) -> list[dict[str, Any]]:
     return [place._asdict() for place in found]
 
 
@@ -327,7 +327,11 @@ def _error(
     named = _GROUP.search(text) if isinstance(error, DistError) else None
     group = next((g for g in groups if named and g.group_name == named[1]), None)
     ranks = list(getattr(error, "ranks", [])) if group is not None else []
-    raised = places_of_traceback(traceback) if traceback else places(sys._getframe(1))
+    raised = (
+        source_lines_of_traceback(traceback)
+        if traceback
+        else source_lines(sys._getframe(1))
+    )
     kind = type(error)
     is_plain = kind.__module__ in ("builtins", "allhands.errors")
     return {
@@ -335,7 +339,7 @@ def _error(
         "message": text,
         "ranks": [group.global_rank(rank) for rank in ranks] if group else [],
         "group": group.group_name if group else "",
-        "frames": _told_places(raised),
+        "frames": _told_lines(raised),
     }
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from allhands.backends.frames import Place, places_among
+from allhands.backends.frames import SourceLine, source_lines_among
 from allhands.debug.allowance import Allowance
 from allhands.debug.top.memory import open_memory
 
@@ -71,7 +71,7 @@ def _last_call_of(pid: int) -> str:
     return f", {where} {last.op}{number} on group '{group.name}'"
 
 
-def _place_of(pid: int, allowance: Allowance) -> Place | None:
+def _place_of(pid: int, allowance: Allowance) -> SourceLine | None:
     """Return the line of the program at which the main thread is, if py-spy knows."""
     program = _py_spy()
     if not program or allowance.left() <= 0:
@@ -80,7 +80,9 @@ def _place_of(pid: int, allowance: Allowance) -> Place | None:
     with suppress(OSError, ValueError, TypeError, KeyError):
         for thread in json.loads(_output_of(command, allowance)):
             if thread["os_thread_id"] == pid:
-                return next(iter(places_among(list(_places(thread["frames"])))), None)
+                return next(
+                    iter(source_lines_among(list(_places(thread["frames"])))), None
+                )
     return None
 
 
@@ -107,9 +109,9 @@ def _py_spy() -> str:
     return shutil.which(beside) or shutil.which("py-spy") or ""
 
 
-def _places(frames: Iterable[Mapping[str, object]]) -> Iterable[Place]:
+def _places(frames: Iterable[Mapping[str, object]]) -> Iterable[SourceLine]:
     for frame in frames:
         line = frame["line"]
         if not isinstance(line, int):
             raise TypeError(f"{line!r} is no line")
-        yield Place(str(frame["name"]), str(frame["filename"]), line)
+        yield SourceLine(str(frame["name"]), str(frame["filename"]), line)

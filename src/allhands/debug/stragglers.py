@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from allhands.debug.dumps import Dump, Group
-from allhands.debug.meetings import Meeting, arrivals_of, meetings
+from allhands.debug.ended_collectives import (
+    EndedCollective,
+    arrivals_of,
+    ended_collectives,
+)
 
 __all__ = ["Straggler", "met_in_groups", "worst_straggler"]
 
@@ -45,7 +49,7 @@ class Straggler:
 
 def met_in_groups(
     dumps: Mapping[int, Dump], most: int | None = None
-) -> Iterator[tuple[Group, list[Meeting]]]:
+) -> Iterator[tuple[Group, list[EndedCollective]]]:
     """Yield the groups for which all ranks have a record, with their last collectives.
 
     With `most`, each group has at most this number of collectives.
@@ -60,7 +64,7 @@ def met_in_groups(
         ):
             arrivals = {rank: by_rank[rank].get(name, []) for rank in group.ranks}
             hosts = {rank: dumps[rank].host for rank in group.ranks}
-            yield group, meetings(arrivals, hosts, most)
+            yield group, ended_collectives(arrivals, hosts, most)
 
 
 def worst_straggler(dumps: Mapping[int, Dump]) -> Straggler | None:
@@ -73,7 +77,7 @@ def worst_straggler(dumps: Mapping[int, Dump]) -> Straggler | None:
     )
 
 
-def _straggler(group: Group, met: Sequence[Meeting]) -> Straggler | None:
+def _straggler(group: Group, met: Sequence[EndedCollective]) -> Straggler | None:
     if len(met) < _LEAST_MET:
         return None
     [(rank, times)] = Counter(meeting.last for meeting in met).most_common(1)
@@ -91,7 +95,7 @@ def _straggler(group: Group, met: Sequence[Meeting]) -> Straggler | None:
     return straggler if is_one else None
 
 
-def _seconds_of_waiting(late: Sequence[Meeting]) -> float:
+def _seconds_of_waiting(late: Sequence[EndedCollective]) -> float:
     """Return the seconds in which somebody waited in one of these collectives.
 
     Ranks may wait in several at a time, which were begun with `async_op=True`.

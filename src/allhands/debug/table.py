@@ -9,7 +9,7 @@ from contextlib import suppress
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from allhands.backends.frames import Place
+from allhands.backends.frames import SourceLine
 from allhands.debug.dumps import Dump, Entry
 from allhands.debug.stragglers import met_in_groups
 from allhands.debug.waiting import OperationStats, operation_stats
@@ -103,7 +103,7 @@ def _operation(entry: Entry) -> str:
     return f"{entry.op} {'to' if entry.op == 'send' else 'from'} {peer}"
 
 
-def _short(place: Place) -> str:
+def _short(place: SourceLine) -> str:
     """Return the path relative to the reader's folder, if this is shorter."""
     with suppress(ValueError):  # there is no relative path
         near = os.path.relpath(place.filename)
@@ -134,7 +134,7 @@ def _state(dump: Dump, entry: Entry | None) -> str:
     return "runs, after" if entry is not None else "runs"
 
 
-def _place(dump: Dump, entry: Entry | None) -> Place | None:
+def _place(dump: Dump, entry: Entry | None) -> SourceLine | None:
     if dump.failure is not None and dump.failure.frames:
         return dump.failure.frames[0]
     if entry is not None and entry.is_under_way and entry.place:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from allhands import settings
 from allhands.debug.dumps import Dump
+from allhands.debug.ended_collectives import clocks_of
 from allhands.debug.job_record import JobRecord
-from allhands.debug.meetings import clocks_of
 from allhands.debug.record import write
 from allhands.debug.sources import add_sources, gather
 from allhands.debug.trace import trace

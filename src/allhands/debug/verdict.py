@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from allhands._C import ANY_TAG
-from allhands.backends.frames import Place
+from allhands.backends.frames import SourceLine
 from allhands.debug.dumps import ELSEWHERE, NOT_HERE, Dump, Entry, Failure
 from allhands.debug.stragglers import worst_straggler
 from allhands.debug.waits import Wait, cycle, failed_by_waiting, waits
@@ -362,7 +362,7 @@ def _other_tag(dump: Dump, rank: int, waiting: Sequence[Wait]) -> str:
     return ""
 
 
-def _at(frames: Sequence[Place]) -> str:
+def _at(frames: Sequence[SourceLine]) -> str:
     return f" ({frames[0]})" if frames else ""
 
 

@@ -10,7 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 from allhands.debug.dumps import Dump
-from allhands.debug.meetings import Arrival, Meeting, arrivals_of, meetings
+from allhands.debug.ended_collectives import (
+    Arrival,
+    EndedCollective,
+    arrivals_of,
+    ended_collectives,
+)
 from allhands.debug.record import told_now
 from allhands.groups.arguments import Group, member_of
 from allhands.groups.world import current
@@ -83,19 +88,19 @@ def stats(
         member.global_rank(rank): [Arrival(*each) for each in theirs]
         for rank, (_, theirs) in enumerate(found)
     }
-    return operation_stats(meetings(arrivals, hosts))
+    return operation_stats(ended_collectives(arrivals, hosts))
 
 
-def operation_stats(met: Sequence[Meeting]) -> list[OperationStats]:
+def operation_stats(met: Sequence[EndedCollective]) -> list[OperationStats]:
     """Return statistics by operation, sorted by the ranks' waits, the longest first."""
-    by_op: dict[str, list[Meeting]] = {}
+    by_op: dict[str, list[EndedCollective]] = {}
     for meeting in met:
         by_op.setdefault(meeting.op, []).append(meeting)
     found = [_of(op, those) for op, those in by_op.items()]
     return sorted(found, key=lambda told: -sum(told.waiting.values()))
 
 
-def _of(op: str, met: Sequence[Meeting]) -> OperationStats:
+def _of(op: str, met: Sequence[EndedCollective]) -> OperationStats:
     durations = sorted(each for meeting in met for each in meeting.durations)
     transfers = [meeting.transfer for meeting in met if meeting.transfer is not None]
     last = Counter(meeting.last for meeting in met)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from allhands.elastic.descriptors import num_held, room_for
-from allhands.elastic.entry import Kind
 from allhands.elastic.error_file import write_error_file
 from allhands.elastic.failure import (
     Failure,
@@ -22,7 +21,7 @@ from allhands.elastic.failure import (
     shell_code,
     signal_name,
 )
-from allhands.elastic.job import Job
+from allhands.elastic.log_entry import Kind
 from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.output import Screen
@@ -30,6 +29,7 @@ from allhands.elastic.record_collection import Look
 from allhands.elastic.report import headline, report, report_from_elsewhere, some
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.worker_group import WorkerGroup
+from allhands.elastic.worker_spec import WorkerSpec
 from allhands.store import Store
 from allhands.store.endings import Endings, part_of_attempt
 
@@ -59,7 +59,7 @@ class Agent:
 
     def __init__(
         self,
-        job: Job,
+        spec: WorkerSpec,
         signals: SignalPipe | None = None,
         nodes: Nodes | None = None,
         explain: Callable[[str], str] | None = None,
@@ -70,7 +70,7 @@ class Agent:
         """Make one.
 
         Args:
-            job: what to run.
+            spec: what to run.
             signals: those to the launcher.
             nodes: the launchers of the job, where it has several nodes.
             explain: what is wrong by the flight records in that file, in a line; it is
@@ -80,7 +80,7 @@ class Agent:
             store: the ranks' store, if requests to it wait for no network; the ranks
                 learn there which of them have ended well.
         """
-        self._job, self._signals = job, signals
+        self._spec, self._signals = spec, signals
         self._nodes, self._explain = nodes, explain
         self._error_file, self._look, self._store = error_file, look, store
         self._screens = open_screens()
@@ -95,11 +95,11 @@ class Agent:
             OSError: a rank could not be started, or there are too few descriptors for
                 all of them; then none was.
         """
-        ranks, held = self._job.num_workers, num_held(self._job)
+        ranks, held = self._spec.num_workers, num_held(self._spec)
         with room_for(ranks, held) as before_exec:
-            for attempt in range(self._job.max_restarts + 1):
+            for attempt in range(self._spec.max_restarts + 1):
                 group = WorkerGroup(
-                    self._job,
+                    self._spec,
                     attempt,
                     self._screens,
                     before_exec,
@@ -111,7 +111,7 @@ class Agent:
                 if self._nodes is not None:
                     self._nodes.tell(Kind.DONE, self._own_code(group))
                     self._nodes.await_end()
-                is_last = attempt == self._job.max_restarts
+                is_last = attempt == self._spec.max_restarts
                 if is_last or not self._is_worth_another(group):
                     break
                 restart = self._restart_line(group, attempt + 1)
@@ -124,7 +124,7 @@ class Agent:
             outcome = self._conclude_with(self._nodes, group)
         return outcome._replace(
             lines=[*outcome.lines, *self._record_lines(group)],
-            first_rank=self._job.place.first_rank,
+            first_rank=self._spec.node_ranks.first_rank,
         )
 
     def tell(self, lines: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ class Agent:
         if self._store is None:
             return None
         part = part_of_attempt(self._store, str(attempt))
-        return Endings(part, self._job.place.world_size)
+        return Endings(part, self._spec.node_ranks.world_size)
 
     def _record_lines(self, group: WorkerGroup) -> list[str]:
         problem, path = group.record_problem, group.record_path
@@ -167,7 +167,7 @@ class Agent:
             head, *_ = self._nodes.course.cause.lines
         return (
             f"{head}; all ranks start again (restart {attempt} of "
-            f"{self._job.max_restarts})"
+            f"{self._spec.max_restarts})"
         )
 
     def _conclude(self, group: WorkerGroup) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from allhands.elastic.entry import ENDING, Entry, Kind
+from allhands.elastic.log_entry import ENDING, Kind, LogEntry
 
 __all__ = ["Course"]
 
@@ -24,7 +24,7 @@ class Course:
 
     def next_attempt(self) -> None:
         """Begin with the entries of another one."""
-        self.cause: Entry | None = None
+        self.cause: LogEntry | None = None
         """Why it ends early: what came first, unless that only followed."""
         self.is_signaled = False
         """Whether some launcher got a signal that ends the job, whatever the cause."""
@@ -32,7 +32,7 @@ class Course:
         """Whether some launcher was told to wait for no rank any more."""
         self._codes: dict[int, int] = {}
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: LogEntry) -> None:
         """Take in one entry."""
         if entry.kind in ENDING:
             is_better = self.cause is None or self.cause.is_secondary

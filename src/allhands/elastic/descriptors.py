@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
-from allhands.elastic.place import Place
+from allhands.elastic.node_ranks import NodeRanks
+from allhands.elastic.worker_spec import WorkerSpec
 
 __all__ = ["num_held", "room_for"]
 
@@ -57,27 +57,27 @@ def room_for(ranks: int, needed: int) -> Iterator[Callable[[], None] | None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def num_held(job: Job) -> int:
+def num_held(spec: WorkerSpec) -> int:
     """What the launcher holds for the ranks' streams, ends and connections."""
-    ranks = range(job.num_workers)
-    streams = sum(_num_of(job, rank, std) for rank in ranks for std in _STREAMS)
-    return len(ranks) + _num_served(job.place) + streams  # a pidfd for each
+    ranks = range(spec.num_workers)
+    streams = sum(_num_of(spec, rank, std) for rank in ranks for std in _STREAMS)
+    return len(ranks) + _num_served(spec.node_ranks) + streams  # a pidfd for each
 
 
-def _num_served(place: Place) -> int:
+def _num_served(ranks: NodeRanks) -> int:
     """Connections of ranks to the store or its relay, and of launchers to the store."""
-    of_other_launchers = _OF_A_LAUNCHER * (place.num_nodes - 1)
-    return _OF_A_RANK * place.num_workers + (
-        of_other_launchers if place.node == 0 else 0
+    of_other_launchers = _OF_A_LAUNCHER * (ranks.num_nodes - 1)
+    return _OF_A_RANK * ranks.num_workers + (
+        of_other_launchers if ranks.node == 0 else 0
     )
 
 
-def _num_of(job: Job, rank: int, std: Std) -> int:
+def _num_of(spec: WorkerSpec, rank: int, std: Std) -> int:
     """The pipe of a stream and the files that it is copied to; no file alone."""
-    to_file = job.logs.to_file(rank, std)
-    if not job.logs.to_console(rank, std):
+    to_file = spec.logs.to_file(rank, std)
+    if not spec.logs.to_console(rank, std):
         return 0 if to_file else 1
-    is_filtered = bool(job.filters.get(std)) and job.logs.is_teed(rank, std)
+    is_filtered = bool(spec.filters.get(std)) and spec.logs.is_teed(rank, std)
     return 1 + to_file + is_filtered
 
 

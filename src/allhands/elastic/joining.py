@@ -1,4 +1,4 @@
-"""How a launcher gets the job's store, and the place of its ranks.
+"""How a launcher gets the job's store, and the numbers of its ranks.
 
 With one node it serves a store of its own; with several node 0 serves it, and the
 launchers meet there. On the other nodes the launcher relays what its ranks ask.
@@ -18,8 +18,8 @@ from allhands import settings
 from allhands._C import StoreRelay
 from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.node_meeting import compose, enter, join, leave, reach
+from allhands.elastic.node_ranks import NodeRanks, ranks_of_nodes
 from allhands.elastic.nodes import Nodes
-from allhands.elastic.place import Place, places
 from allhands.elastic.signals import ENDING_SIGNALS, SignalPipe, taken_signals
 from allhands.store import PrefixStore, Store, TCPStore
 
@@ -34,7 +34,7 @@ _SILENCE = 2
 class Joined(NamedTuple):
     """What a launcher knows once it may start its ranks."""
 
-    place: Place
+    node_ranks: NodeRanks
     run_id: str
     store_port: int
     master_port: int
@@ -67,8 +67,8 @@ def alone(
     store = TCPStore(address, 0, is_master=True, timeout=_STORE_LIMIT)
     with _kept_free(address, master_port) as kept, taken_signals(ending) as signals:
         run_id = run_id or uuid.uuid4().hex
-        place = Place.alone(num_workers)
-        yield Joined(place, run_id, store.port, kept, signals, None, store)
+        ranks = NodeRanks.alone(num_workers)
+        yield Joined(ranks, run_id, store.port, kept, signals, None, store)
 
 
 @contextmanager
@@ -121,13 +121,13 @@ def among(
 def _in_touch(
     store: Store, roster: NodeRoster, rank: int, port: int, ending: Collection[int]
 ) -> Iterator[Joined]:
-    place = places(roster.nodes)[rank]
+    ranks = ranks_of_nodes(roster.nodes)[rank]
     silence = _SILENCE * settings.heartbeat.get()
     with (
         taken_signals(ending) as signals,
         Nodes(store, roster, rank, silence, signals) as nodes,
     ):
-        yield Joined(place, roster.run_id, port, roster.master_port, signals, nodes)
+        yield Joined(ranks, roster.run_id, port, roster.master_port, signals, nodes)
 
 
 def _say(line: str) -> None:

@@ -23,8 +23,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from allhands.elastic.course import Course
-from allhands.elastic.entry import Entry, Kind
 from allhands.elastic.failure import signal_name
+from allhands.elastic.log_entry import Kind, LogEntry
 from allhands.elastic.node import NodeRoster
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.signs import BEAT, Watch, lost
@@ -71,8 +71,8 @@ class Nodes:
         self._signals = signals
         self._pause = timedelta(seconds=min(_LONGEST_PAUSE_S, silence / _BEATS))
         self._watch = Watch(store, roster, silence) if rank == 0 else None
-        self._inbox: deque[Entry] = deque()
-        self._outbox: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._inbox: deque[LogEntry] = deque()
+        self._outbox: queue.SimpleQueue[LogEntry | None] = queue.SimpleQueue()
         self._num_told = 0
         self._end = 0  # of the log, as far as `_write` knows
         self._asked_at = self._answered_at = time.monotonic()
@@ -128,7 +128,7 @@ class Nodes:
         """Have all nodes know; never waits."""
         self._num_told += 1
         self._outbox.put(
-            Entry(kind, self.rank, number, lines, is_secondary, self._num_told)
+            LogEntry(kind, self.rank, number, lines, is_secondary, self._num_told)
         )
 
     def tell_signal(self, number: int) -> None:
@@ -221,7 +221,7 @@ class Nodes:
                 self._is_over.wait(self._pause.total_seconds())
                 continue
             try:
-                entry = Entry.read(text or b"", len(self._roster.nodes))
+                entry = LogEntry.read(text or b"", len(self._roster.nodes))
             except DistStoreError as error:
                 self._lose_node_0(str(error))
                 return
@@ -268,7 +268,7 @@ class Nodes:
         for entry in self._watch.look():
             self._append(entry)
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: LogEntry) -> None:
         """Make it the log's last entry."""
         text = entry.to_bytes()
         while True:
@@ -277,7 +277,7 @@ class Nodes:
                 return
             self._end += 1
 
-    def _pass_on(self, entry: Entry) -> None:
+    def _pass_on(self, entry: LogEntry) -> None:
         self._inbox.append(entry)
         os.eventfd_write(self._news, 1)
 

@@ -19,8 +19,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from allhands.elastic.job import Preload
 from allhands.elastic.start import Process, Program
+from allhands.elastic.worker_spec import Preload
 
 __all__ = ["LOADED_LATER", "Preloaded"]
 

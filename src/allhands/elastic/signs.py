@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-from allhands.elastic.entry import Entry, Kind
+from allhands.elastic.log_entry import Kind, LogEntry
 from allhands.elastic.node import NodeRoster
-from allhands.elastic.place import places
+from allhands.elastic.node_ranks import ranks_of_nodes
 from allhands.elastic.report import some
 from allhands.store import Store
 
@@ -45,7 +45,7 @@ class Watch:
             self._watched.discard(node)
         return is_watched
 
-    def look(self) -> Iterator[Entry]:
+    def look(self) -> Iterator[LogEntry]:
         """Those lost since the last look."""
         now = time.monotonic()
         with self._lock:
@@ -73,12 +73,12 @@ class Watch:
                 yield lost(self._roster, node, reason)
 
 
-def lost(roster: NodeRoster, node: int, reason: str) -> Entry:
+def lost(roster: NodeRoster, node: int, reason: str) -> LogEntry:
     """What tells of the loss of a node."""
-    place = places(roster.nodes)[node]
-    ranks = some(range(place.first_rank, place.first_rank + place.num_workers))
+    there = ranks_of_nodes(roster.nodes)[node]
+    ranks = some(range(there.first_rank, there.first_rank + there.num_workers))
     lines = (
         f"allhands run: {roster.nodes[node]} is lost: {reason}",
         f"  with rank {ranks}",
     )
-    return Entry(Kind.LOST, node, 1, lines)
+    return LogEntry(Kind.LOST, node, 1, lines)

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from allhands.elastic.filtered_log import FilteredLog
-from allhands.elastic.job import Job
 from allhands.elastic.log_file import LogFile
 from allhands.elastic.logs import Std
 from allhands.elastic.output import RankOutput, Screen
 from allhands.elastic.start import Program, Start
+from allhands.elastic.worker_spec import WorkerSpec
 
 __all__ = ["Stream", "Worker"]
 
@@ -85,7 +85,7 @@ class Worker:
 
     def __init__(
         self,
-        job: Job,
+        spec: WorkerSpec,
         local_rank: int,
         attempt: int,
         mark: str,
@@ -98,7 +98,7 @@ class Worker:
             OSError: its program cannot be started, or a log file not be written.
         """
         self.local_rank = local_rank
-        self.rank = job.rank(local_rank)
+        self.rank = spec.rank(local_rank)
         self.streams: list[Stream] = []
         self.stderr_path = ""
         self.exit_code: int | None = None
@@ -106,7 +106,7 @@ class Worker:
         self.ended_at = 0.0
         self._tail = _Tail()
         self._stderr_start = 0
-        self._job, self._attempt = job, attempt
+        self._spec, self._attempt = spec, attempt
         given: list[int] = []  # to the process; the launcher closes its copies
         try:
             out = self._open(Std.OUT, screens, given)
@@ -114,13 +114,13 @@ class Worker:
             self.started_at = time.monotonic()
             self._process = start(
                 Program(
-                    list(job.command(local_rank)),
+                    list(spec.command(local_rank)),
                     self._environment(mark, screens[Std.OUT]),
                     # As with mpiexec: what is typed or piped in goes to the first rank.
                     is_typed_to=local_rank == 0,
                     stdout=out,
                     stderr=err,
-                    inherited=job.inherited(local_rank) if job.inherited else (),
+                    inherited=spec.inherited(local_rank) if spec.inherited else (),
                 )
             )
         except BlockingIOError:  # EAGAIN of fork
@@ -137,10 +137,11 @@ class Worker:
     def _no_process(self) -> str:
         limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         allowed = "" if limit == resource.RLIM_INFINITY else f", here {limit}"
+        size = self._spec.node_ranks.world_size
         return (
-            f"the kernel allows no process for rank {self.rank} of "
-            f"{self._job.place.world_size}: raise the limit of this user (`ulimit -u`"
-            f"{allowed}) or of the container (pids.max), or start fewer ranks"
+            f"the kernel allows no process for rank {self.rank} of {size}: raise the "
+            f"limit of this user (`ulimit -u`{allowed}) or of the container "
+            f"(pids.max), or start fewer ranks"
         )
 
     def look(self) -> bool:
@@ -185,7 +186,7 @@ class Worker:
 
     def stderr_tail(self) -> str:
         """The end of what it wrote to stderr so far."""
-        is_on_console = self._job.logs.to_console(self.local_rank, Std.ERR)
+        is_on_console = self._spec.logs.to_console(self.local_rank, Std.ERR)
         if is_on_console or not self.stderr_path:
             return self._tail.text()  # a log may be full
         with open(self.stderr_path, "rb") as file:
@@ -194,18 +195,18 @@ class Worker:
             return file.read().decode(errors="replace")
 
     def _environment(self, mark: str, screen: Screen) -> dict[str, str]:
-        job, local_rank = self._job, self.local_rank
-        environment = job.environment(local_rank, self._attempt, mark, os.environ)
-        prefix = job.line_prefix(local_rank)
-        if job.logs.to_console(local_rank, Std.OUT):
+        spec, local_rank = self._spec, self.local_rank
+        environment = spec.environment(local_rank, self._attempt, mark, os.environ)
+        prefix = spec.line_prefix(local_rank)
+        if spec.logs.to_console(local_rank, Std.OUT):
             for name, value in screen.terminal_environment(prefix).items():
                 environment.setdefault(name, value)
         return environment
 
     def _open(self, std: Std, screens: Mapping[Std, Screen], given: list[int]) -> int:
         """Make one of its streams; returns what the process gets."""
-        logs, rank = self._job.logs, self.local_rank
-        prefix = self._job.line_prefix(rank)
+        logs, rank = self._spec.logs, self.local_rank
+        prefix = self._spec.line_prefix(rank)
         screen, say = screens[std], screens[Std.ERR].say
         on_console = logs.to_console(rank, std)
         log = self._open_log(std, say) if logs.to_file(rank, std) else None
@@ -218,9 +219,9 @@ class Worker:
             sinks.append(RankOutput(screen, self.rank, screen.is_live, prefix))
         if log is not None:
             sinks.append(log)
-        words = self._job.filters.get(std)
+        words = self._spec.filters.get(std)
         if words and logs.is_teed(rank, std):
-            path = self._job.filtered_file(std, self._attempt)
+            path = self._spec.filtered_file(std, self._attempt)
             sinks.append(FilteredLog(LogFile(path, say), prefix, words))
         if std is Std.ERR:
             sinks.append(self._tail)
@@ -231,7 +232,7 @@ class Worker:
 
     def _open_log(self, std: Std, say: Callable[[str], None]) -> LogFile:
         name = "stdout.log" if std is Std.OUT else "stderr.log"
-        folder = self._job.log_directory(self.local_rank, self._attempt)
+        folder = self._spec.log_directory(self.local_rank, self._attempt)
         log = LogFile(os.path.join(folder, name), say)
         if std is Std.ERR:
             self.stderr_path, self._stderr_start = log.path, log.start

@@ -4,10 +4,11 @@ Everything happens in one thread that sleeps in one `select`. It never waits for
 single rank, for the console, or for a file.
 
 When a rank fails, the others are stopped: SIGTERM to their process groups, and after
-`Job.shutdown_timeout` seconds SIGKILL. SIGTERM, SIGINT, SIGHUP and SIGQUIT to the
-launcher, or those that the user has chosen, are passed on in place of SIGTERM, with the
-same limit; a second SIGINT kills at once. SIGUSR1 and SIGUSR2 go to the ranks (not to
-what these have started) and change nothing here, unless the user has chosen them.
+`shutdown_timeout` seconds (see `WorkerSpec`) SIGKILL. SIGTERM, SIGINT, SIGHUP and
+SIGQUIT to the launcher, or those that the user has chosen, are passed on in place of
+SIGTERM, with the same limit; a second SIGINT kills at once. SIGUSR1 and SIGUSR2 go to
+the ranks (not to what these have started) and change nothing here, unless the user has
+chosen them.
 
 Where the job has more nodes, a failure or a signal here ends it there, and the other
 way round.
@@ -25,10 +26,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from allhands import settings
-from allhands.elastic.entry import Kind
 from allhands.elastic.failure import Failure, first_failure, shell_code
 from allhands.elastic.guard import Guard
-from allhands.elastic.job import Job
+from allhands.elastic.log_entry import Kind
 from allhands.elastic.logs import Std
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.oom import oom_kills
@@ -40,6 +40,7 @@ from allhands.elastic.report import report
 from allhands.elastic.signals import SignalPipe
 from allhands.elastic.start import Start, executing
 from allhands.elastic.worker import Stream, Worker
+from allhands.elastic.worker_spec import WorkerSpec
 from allhands.store.endings import Endings
 
 __all__ = ["WorkerGroup"]
@@ -61,7 +62,7 @@ class WorkerGroup:
 
     def __init__(
         self,
-        job: Job,
+        spec: WorkerSpec,
         attempt: int,
         screens: Mapping[Std, Screen],
         before_exec: Callable[[], None] | None = None,
@@ -78,7 +79,7 @@ class WorkerGroup:
         """Ranks of these that had to be killed, because they did not stop."""
         self.ended_by = 0
         """The signal to the launcher that ended the attempt, if one did."""
-        self._job, self._attempt = job, attempt
+        self._spec, self._attempt = spec, attempt
         self._screens, self._before_exec = screens, before_exec
         self._nodes, self._endings = nodes, endings
         self._preloaded: Preloaded | None = None
@@ -91,8 +92,8 @@ class WorkerGroup:
         self._silent: dict[int, str] = {}
         self._oom_before = oom_kills()
         self._records: Records | None = None
-        if job.dumps:
-            folder, path = job.dump_directory(attempt), job.dump_file(attempt)
+        if spec.dumps:
+            folder, path = spec.dump_directory(attempt), spec.dump_file(attempt)
             self._records = Records(folder, path, look)
         self.record_problem = ""
         self.record_path = ""
@@ -122,7 +123,7 @@ class WorkerGroup:
                 self._follow_nodes()
             with self._way_to_start(mark, guard) as start:
                 for local_rank in range(
-                    0 if self._is_ending else self._job.num_workers
+                    0 if self._is_ending else self._spec.num_workers
                 ):
                     self._start(local_rank, mark, guard, start)
             while self._running:
@@ -137,14 +138,14 @@ class WorkerGroup:
     @contextmanager
     def _way_to_start(self, mark: str, guard: Guard) -> Iterator[Start]:
         """Yields what starts a rank; those that are forked run afterwards."""
-        job, attempt = self._job, self._attempt
-        if job.preload is None:
+        spec, attempt = self._spec, self._attempt
+        if spec.preload is None:
             yield executing(self._before_exec)
             return
-        environment = job.shared_environment(attempt, mark, os.environ)
+        environment = spec.shared_environment(attempt, mark, os.environ)
         with guard.starting():
             preloaded = Preloaded(
-                job.preload, job.command(0), environment, self._before_exec
+                spec.preload, spec.command(0), environment, self._before_exec
             )
             self._preloaded = preloaded
             guard.watch(preloaded.pid)
@@ -177,7 +178,7 @@ class WorkerGroup:
     def _start(self, local_rank: int, mark: str, guard: Guard, start: Start) -> None:
         with guard.starting():
             worker = Worker(
-                self._job, local_rank, self._attempt, mark, self._screens, start
+                self._spec, local_rank, self._attempt, mark, self._screens, start
             )
             guard.watch(worker.pid)
         self.workers.append(worker)
@@ -226,7 +227,7 @@ class WorkerGroup:
     def _time_left(self) -> float | None:
         waits = []
         if len(self._pidfds) < len(self._running):
-            waits.append(self._job.monitor_interval)
+            waits.append(self._spec.monitor_interval)
         if self._deadline is not None:
             waits.append(max(0.0, self._deadline - time.monotonic()))
         return min(waits) if waits else None
@@ -377,7 +378,7 @@ class WorkerGroup:
             self._drain(worker)
             self.stopped[worker.rank] = worker.stderr_tail()
             worker.send(number, to_group=True)
-        self._set_deadline(self._job.shutdown_timeout, self._kill)
+        self._set_deadline(self._spec.shutdown_timeout, self._kill)
 
     def _kill(self) -> None:
         for worker in self._running:
@@ -393,7 +394,7 @@ class WorkerGroup:
             self._preloaded.reap()
         self._deadline = None
         if self.ended_by:
-            self._set_deadline(self._job.shutdown_timeout, self._drop_output)
+            self._set_deadline(self._spec.shutdown_timeout, self._drop_output)
         for _ in range(_DRAIN_READS):
             if not any([self._read(s) for w in self.workers for s in w.streams]):
                 break
@@ -439,8 +440,8 @@ class WorkerGroup:
 
     @property
     def _host(self) -> str:
-        place = self._job.place
-        node = f" (node {place.node})" if place.num_nodes > 1 else ""
+        ranks = self._spec.node_ranks
+        node = f" (node {ranks.node})" if ranks.num_nodes > 1 else ""
         return socket.gethostname() + node
 
     def _failure(self, worker: Worker) -> Failure:

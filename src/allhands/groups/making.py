@@ -19,7 +19,7 @@ from allhands.backends.content_check import content_checked
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import Backend, is_native, make_communicator
 from allhands.groups import excepthook
-from allhands.groups.merge import find_place
+from allhands.groups.merge import find_offset
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.union import Union
 from allhands.groups.user_group import UserGroupCommunicator
@@ -252,11 +252,11 @@ def merge(
     call = "merge_remote_group"
     own = local.rank(), local.size()
     with current().carrying_out(local.group_name, call):
-        place = find_place(
+        offset = find_offset(
             local.communicator, store, *own, size, timeout, local.group_name
         )
-        met = PrefixStore(f"merge/{place.attempt}", store)
-        rank = place.first + local.rank()
+        met = PrefixStore(f"merge/{offset.attempt}", store)
+        rank = offset.first + local.rank()
         roster = exchange(met, rank, size, timeout, call)
     name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
     union = Union(name, met, roster)

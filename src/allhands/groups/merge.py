@@ -1,4 +1,4 @@
-"""Finds the places of groups of several worlds in a merged group.
+"""Finds which ranks the groups of several worlds get in a merged group.
 
 The groups share a store, and in it one record. The record says which attempt to merge
 this is, how many ranks the merged group will have, and how many have come. Rank 0 of
@@ -27,7 +27,7 @@ from allhands.store.compare_set import look
 from allhands.store.compare_set import replace as change
 from allhands.store.limits import poll
 
-__all__ = ["Place", "find_place"]
+__all__ = ["MergeOffset", "find_offset"]
 
 _MESSAGE_BYTES = 1024
 # Rank 0 sends the result to its group within this time; all ranks of the group have
@@ -35,8 +35,8 @@ _MESSAGE_BYTES = 1024
 _GRACE = timedelta(seconds=60)
 
 
-class Place(NamedTuple):
-    """The place of a group in the merged group."""
+class MergeOffset(NamedTuple):
+    """Where the ranks of a group begin in a merged group."""
 
     attempt: int
     """Unique among all attempts through the same store."""
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """The new rank of the group's rank 0; its other ranks follow."""
 
 
-def find_place(
+def find_offset(
     communicator: Communicator,
     store: Store,
     rank: int,
@@ -52,8 +52,8 @@ def find_place(
     size: int,
     timeout: timedelta,
     name: str,
-) -> Place:
-    """Return the place of group `name` in a merged group; all its ranks call this.
+) -> MergeOffset:
+    """Return where the ranks of group `name` begin; all its ranks call this.
 
     The call returns when groups with `size` ranks in total have come.
 
@@ -80,15 +80,15 @@ def find_place(
         communicator.broadcast(message, 0, timeout + _GRACE, False)
         return _read_message(message)
     try:
-        place = _Arrival(store, num_ranks, size, timeout, name).place()
-        text = "{} {}".format(*place)
+        offset = _Arrival(store, num_ranks, size, timeout, name).offset()
+        text = "{} {}".format(*offset)
     except BaseException as error:
         text = _kept(error, f"rank 0 of group {name!r} raised ")
         with suppress(DistError):  # the others have gone: this error came first
             _tell(communicator, message, text, timeout)
         raise
     _tell(communicator, message, text, timeout)
-    return place
+    return offset
 
 
 def _tell(
@@ -99,10 +99,10 @@ def _tell(
     communicator.broadcast(message, 0, timeout, False)
 
 
-def _read_message(message: np.ndarray) -> Place:
+def _read_message(message: np.ndarray) -> MergeOffset:
     text = message.tobytes().rstrip(b"\0").decode(errors="replace")
     if text[0].isdigit():
-        return Place(*map(int, text.split()))
+        return MergeOffset(*map(int, text.split()))
     raise _error(text)
 
 
@@ -134,8 +134,8 @@ class _Arrival:
         self._found: MergeRecord | None = None
         """The record before this group was added."""
 
-    def place(self) -> Place:
-        """See `find_place`."""
+    def offset(self) -> MergeOffset:
+        """See `find_offset`."""
         try:
             found = self._come()
             self._wait(found.attempt)
@@ -145,7 +145,7 @@ class _Arrival:
                     failure = _kept(error, f"{self._subject} raised ")
                     self._give_up(self._found.attempt, failure)
             raise
-        return Place(found.attempt, found.come)
+        return MergeOffset(found.attempt, found.come)
 
     @property
     def _subject(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-from allhands.backends.frames import called_frame, places
+from allhands.backends.frames import called_frame, source_lines
 from allhands.errors import RankFailedError
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import current
@@ -63,7 +63,7 @@ def _error(request: str, rank: int, dead: list[int]) -> RankFailedError:
 
 def _tell(called: FrameType, rank: int, waited: float, limit: float) -> None:
     who = "this process" if rank < 0 else f"rank {rank} (this process)"
-    where = "".join(f" ({place})" for place in places(called)[:1])
+    where = "".join(f" ({place})" for place in source_lines(called)[:1])
     say(
         LogLevel.WARNING,
         "waiting",

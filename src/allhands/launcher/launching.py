@@ -22,13 +22,13 @@ from allhands.debug.silent import with_seen
 from allhands.debug.verdict import verdict
 from allhands.elastic.agent import Agent, Outcome
 from allhands.elastic.error_file import ERROR_FILE
-from allhands.elastic.job import Job, Preload
 from allhands.elastic.joining import Joined, alone, among
 from allhands.elastic.logs import DefaultLogsSpecs, Std
 from allhands.elastic.node import Node
 from allhands.elastic.record_collection import folder_within
 from allhands.elastic.signals import ENDING_SIGNALS
 from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
+from allhands.elastic.worker_spec import Preload, WorkerSpec
 from allhands.launcher.node_options import NodeOptions
 
 __all__ = ["Launch", "check_numbers", "seconds_to_end"]
@@ -89,9 +89,9 @@ class Launch:
             folder_within(self.dumps) as dumps,  # no signal ends this process now
         ):
             error_file = os.environ.get(ERROR_FILE, "")
-            job = self._job(joined, dumps)
+            spec = self._worker_spec(joined, dumps)
             agent = Agent(
-                job,
+                spec,
                 joined.signals,
                 joined.nodes,
                 _verdict,
@@ -118,7 +118,7 @@ class Launch:
                 )
 
     def _met(self) -> AbstractContextManager[Joined]:
-        """Join the job: its store, and the place of this node in it."""
+        """Join the job: learn its store, and which ranks this node has."""
         nodes = self.nodes
         if nodes.num_nodes == 1:
             return alone(
@@ -141,10 +141,10 @@ class Launch:
         ending = self.ending_signals
         return among(nodes.address, nodes.port, me, nodes.limit, ending)
 
-    def _job(self, joined: Joined, dumps: str) -> Job:
-        return Job(
+    def _worker_spec(self, joined: Joined, dumps: str) -> WorkerSpec:
+        return WorkerSpec(
             command=self.command,
-            place=joined.place,
+            node_ranks=joined.node_ranks,
             run_id=joined.run_id,
             master_addr=self.nodes.address,
             master_port=joined.master_port,

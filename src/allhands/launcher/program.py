@@ -8,8 +8,8 @@ import sys
 import zipfile
 from collections.abc import Callable
 
-from allhands.elastic.job import Preload
 from allhands.elastic.program_module import check_module
+from allhands.elastic.worker_spec import Preload
 
 __all__ = ["command_of", "preload_of"]
 

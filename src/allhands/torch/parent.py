@@ -11,7 +11,7 @@ import torch.distributed
 
 from allhands.backends.communicator import Communicator
 from allhands.groups.making import hashed
-from allhands.groups.merge import find_place
+from allhands.groups.merge import find_offset
 from allhands.store.torch_store import TorchStore
 from allhands.torch.identity import GroupIdentity
 from allhands.torch.uncompiled import uncompiled
@@ -109,12 +109,12 @@ class ParentGroup(GroupIdentity):
         """
         limit = timeout or self._timeout
         ours, own = TorchStore(store), (self.rank(), self.size())
-        place = find_place(
+        offset = find_offset(
             self._communicator, ours, *own, size, limit, self._group_name
         )
-        met = torch.distributed.PrefixStore(f"merge/{place.attempt}/", store)
-        group = self._like_this(met, place.first + self.rank(), size, limit)
-        group._set_group_name(group_name or f"merged:{place.attempt}")
+        met = torch.distributed.PrefixStore(f"merge/{offset.attempt}/", store)
+        group = self._like_this(met, offset.first + self.rank(), size, limit)
+        group._set_group_name(group_name or f"merged:{offset.attempt}")
         group._set_group_desc(group_desc or "merged")
         return group
 

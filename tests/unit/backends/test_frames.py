@@ -8,7 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from allhands.backends.frames import Place, inside, places, places_among
+from allhands.backends.frames import (
+    SourceLine,
+    inside,
+    source_lines,
+    source_lines_among,
+)
 
 PROGRAM = """
 import json, sys, sysconfig
@@ -26,13 +31,13 @@ def module(file, source):
 
 library = module("library/core.py", '''
 import sys
-from allhands.backends.frames import places, places_of_traceback
+from allhands.backends.frames import source_lines, source_lines_of_traceback
 def call():
-    return [place.filename for place in places(sys._getframe())]
+    return [place.filename for place in source_lines(sys._getframe())]
 def fail():
     raise ValueError
 def places_of(error):
-    return [place.filename for place in places_of_traceback(error.__traceback__)]
+    return [place.filename for place in source_lines_of_traceback(error.__traceback__)]
 ''')
 trainer = module("trainer/loop.py", '''
 def step(function):
@@ -91,7 +96,9 @@ def test_methods_that_python_writes_are_no_program():
 
     def look(frame, event, _):
         if event == "call" and frame.f_code.co_filename == "<string>":
-            seen.append((frame.f_code.co_name, places(frame)[0].name, inside(frame)))
+            seen.append(
+                (frame.f_code.co_name, source_lines(frame)[0].name, inside(frame))
+            )
 
     sys.setprofile(look)
     try:
@@ -100,5 +107,8 @@ def test_methods_that_python_writes_are_no_program():
         sys.setprofile(None)
     test = "test_methods_that_python_writes_are_no_program"
     assert seen == [("__init__", test, ""), ("<lambda>", test, "")]
-    made, line = Place("__init__", "<string>", 7), Place("<module>", "<string>", 3)
-    assert places_among([made, line]) == [line]
+    made, line = (
+        SourceLine("__init__", "<string>", 7),
+        SourceLine("<module>", "<string>", 3),
+    )
+    assert source_lines_among([made, line]) == [line]

@@ -3,7 +3,7 @@ import math
 
 from rich.console import Console
 
-from allhands.bench.training import Row, training_table
+from allhands.bench.training import TrainingRow, training_table
 
 
 def test_a_step_is_told_by_medians_of_rounds():
@@ -13,7 +13,7 @@ def test_a_step_is_told_by_medians_of_rounds():
         "gloo": [3.0, 4.0, 9.0],
         "allhands": [2.0, 2.5, 5.0],
     }
-    row = Row("DDP", seconds)
+    row = TrainingRow("DDP", seconds)
     assert [row.time(column) for column in seconds] == [1.0, 1.5, 4.0, 2.5]
     assert math.isclose(row.speedup, 1.6)
     assert row.added == 0.5
@@ -21,11 +21,11 @@ def test_a_step_is_told_by_medians_of_rounds():
 
 def test_what_is_lost_in_noise_has_no_share():
     seconds = {"alone": [1.0, 2.0], "gloo": [3.0, 1.9], "allhands": [2.0, 2.0]}
-    assert Row("DDP", seconds).added is None
+    assert TrainingRow("DDP", seconds).added is None
 
 
 def test_an_operation_adds_to_nothing():
-    row = Row("all_reduce", {"gloo": [2e-3], "allhands": [1e-3]})
+    row = TrainingRow("all_reduce", {"gloo": [2e-3], "allhands": [1e-3]})
     assert row.time("alone") is None
     assert row.added is None
     console = Console(width=80, record=True, file=io.StringIO())

@@ -5,12 +5,15 @@ import io
 import pytest
 from rich.console import Console
 
-from allhands.backends.frames import Place
+from allhands.backends.frames import SourceLine
 from allhands.debug.dumps import Dump, Failure, Thread
 from allhands.debug.table import ranks_table, stack_lines
 from allhands.elastic.records import NO_ANSWER
 
-FRAMES = (Place("step", "/a/train.py", 31), Place("<module>", "/a/train.py", 40))
+FRAMES = (
+    SourceLine("step", "/a/train.py", 31),
+    SourceLine("<module>", "/a/train.py", 40),
+)
 
 
 def rank(number, failure=None):

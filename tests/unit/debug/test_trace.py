@@ -11,7 +11,7 @@ import allhands as dist
 from allhands.debug import trace_command
 from allhands.debug.clocks import Visit, clocks
 from allhands.debug.dumps import Dump
-from allhands.debug.meetings import clocks_of
+from allhands.debug.ended_collectives import clocks_of
 from allhands.debug.trace import trace
 from harness import perfetto
 from harness.ranks import run_ranks

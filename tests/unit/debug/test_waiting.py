@@ -9,7 +9,7 @@ import pytest
 import allhands as dist
 from allhands.debug import command, stragglers
 from allhands.debug.dumps import Dump, Group
-from allhands.debug.meetings import Arrival, meetings
+from allhands.debug.ended_collectives import Arrival, ended_collectives
 from allhands.debug.verdict import verdict
 from allhands.debug.waiting import operation_stats
 from harness.ranks import run_ranks
@@ -27,12 +27,14 @@ def test_who_comes_first_waits_for_the_last():
         1: [arrival(1, 30, 36), arrival(2, 44, 50)],
         2: [arrival(1, 25, 34), arrival(2, 49, 51), arrival(4, 99)],
     }
-    first, second = met = meetings(arrivals, dict.fromkeys(range(3), "host"))
+    first, second = met = ended_collectives(arrivals, dict.fromkeys(range(3), "host"))
     assert (first.last, first.lateness) == (1, 0.005)
     assert (second.last, second.lateness) == (2, 0.005)
     assert first.waits == {0: 0.02, 1: 0.0, 2: 0.005}
     assert first.transfer == pytest.approx(0.005)
-    assert meetings(arrivals, dict.fromkeys(range(3), "host"), most=1) == [second]
+    assert ended_collectives(arrivals, dict.fromkeys(range(3), "host"), most=1) == [
+        second
+    ]
     [told] = operation_stats(met)
     assert (told.op, told.count, told.num_bytes) == ("all_reduce", 2, 1600)
     assert told.waiting == pytest.approx({0: 0.029, 1: 0.005, 2: 0.005})
@@ -43,7 +45,7 @@ def test_who_comes_first_waits_for_the_last():
 
 def test_who_may_leave_before_the_last_comes_has_not_waited_for_it():
     rows = {0: [arrival(1, 10, left_by=12, op="broadcast")], 1: [arrival(1, 90)]}
-    [met] = meetings(rows, {0: "host", 1: "host"})
+    [met] = ended_collectives(rows, {0: "host", 1: "host"})
     assert (met.last, met.waits) == (1, {0: 0.002, 1: 0.0})
     assert (met.transfer, met.durations) == (None, ())
     [told] = operation_stats([met])
@@ -56,14 +58,14 @@ def test_clocks_of_hosts_are_set_right_by_ends():
         0: [arrival(n, 20 * n, 20 * n + 8) for n in range(1, 9)],
         1: [arrival(n, 1000 + 20 * n - 5, 1000 + 20 * n + 8) for n in range(1, 9)],
     }
-    met = meetings(arrivals, {0: "a", 1: "b"})
+    met = ended_collectives(arrivals, {0: "a", 1: "b"})
     assert {each.last for each in met} == {0}
     assert {each.lateness for each in met} == {0.005}
 
 
 def test_one_rank_or_none_waits_for_nobody():
-    assert meetings({}, {}) == []
-    assert meetings({0: [arrival(1, 10)]}, {0: "host"}) == []
+    assert ended_collectives({}, {}) == []
+    assert ended_collectives({0: [arrival(1, 10)]}, {0: "host"}) == []
 
 
 def test_all_ranks_learn_who_was_last():
@@ -133,7 +135,7 @@ def straggler(period, lateness):
         ]
         for rank, late in enumerate((0, lateness))
     }
-    met = meetings(rows, {0: "host", 1: "host"})
+    met = ended_collectives(rows, {0: "host", 1: "host"})
     return stragglers._straggler(Group("default_pg", "", (0, 1)), met)
 
 

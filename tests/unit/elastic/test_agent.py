@@ -5,15 +5,15 @@ import signal
 import threading
 
 from allhands.elastic.agent import Agent
-from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
+from allhands.elastic.node_ranks import NodeRanks
 from allhands.elastic.output import Screen
-from allhands.elastic.place import Place
 from allhands.elastic.signals import SignalPipe
+from allhands.elastic.worker_spec import WorkerSpec
 
-JOB = Job(
+SPEC = WorkerSpec(
     command=lambda local_rank: ["true"],
-    place=Place.alone(1),
+    node_ranks=NodeRanks.alone(1),
     run_id="id",
     master_addr="::1",
     master_port=5,
@@ -29,7 +29,7 @@ def test_the_last_lines_wait_for_a_reader_until_a_signal_ends_that():
     reading, writing = os.pipe()
     signals, to_signals = os.pipe()
     os.set_blocking(signals, False)
-    agent = Agent(JOB, SignalPipe(signals))
+    agent = Agent(SPEC, SignalPipe(signals))
     screen = Screen(writing, False)
     agent._screens = {Std.ERR: screen}
     lines = [f"line {number}" for number in range(50_000)]

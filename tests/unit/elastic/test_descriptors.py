@@ -6,25 +6,27 @@ from dataclasses import replace
 import pytest
 
 from allhands.elastic.descriptors import num_held
-from allhands.elastic.job import Job
 from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.elastic.node_ranks import NodeRanks
 from allhands.elastic.output import Screen
-from allhands.elastic.place import Place
 from allhands.elastic.start import executing
 from allhands.elastic.worker import Worker
+from allhands.elastic.worker_spec import WorkerSpec
 from allhands.rendezvous import presence
 from allhands.store import TCPStore
 
 RANKS = 3
-ALONE = Job(
+ALONE = WorkerSpec(
     command=lambda local_rank: ["program"],
-    place=Place.alone(RANKS),
+    node_ranks=NodeRanks.alone(RANKS),
     run_id="id",
     master_addr="127.0.0.1",
     master_port=5,
     store_port=6,
 )
-ELSEWHERE = replace(ALONE, place=Place.alone(RANKS)._replace(node=1, num_nodes=2))
+ELSEWHERE = replace(
+    ALONE, node_ranks=NodeRanks.alone(RANKS)._replace(node=1, num_nodes=2)
+)
 
 
 def num_open() -> int:
@@ -47,8 +49,8 @@ def test_a_relay_holds_as_much_for_its_ranks():
 
 
 def test_node_0_counts_the_launchers_of_all_nodes_and_no_rank_elsewhere():
-    far = ALONE.place._replace(world_size=RANKS + 100, num_nodes=3)
-    assert num_held(replace(ALONE, place=far)) - num_held(ALONE) == 2 * 5
+    far = ALONE.node_ranks._replace(world_size=RANKS + 100, num_nodes=3)
+    assert num_held(replace(ALONE, node_ranks=far)) - num_held(ALONE) == 2 * 5
 
 
 @pytest.mark.parametrize("tee", [Std.NONE, Std.OUT, Std.ALL])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from allhands.elastic.entry import Entry, Kind
+from allhands.elastic.log_entry import Kind, LogEntry
 from allhands.elastic.node import Node, NodeRoster
-from allhands.elastic.place import Place, places
+from allhands.elastic.node_ranks import NodeRanks, ranks_of_nodes
 from allhands.errors import DistStoreError
 
 NODE = Node(1, 2, 4, "default", 0, "", "host1", 7)
@@ -18,8 +18,8 @@ def test_a_node_and_a_roster_arrive_as_they_were():
 
 
 def test_a_record_arrives_as_it_was():
-    entry = Entry(Kind.FAILED, 1, 7, ("a", "b"), True, 3)
-    assert Entry.read(entry.to_bytes(), 2) == entry
+    entry = LogEntry(Kind.FAILED, 1, 7, ("a", "b"), True, 3)
+    assert LogEntry.read(entry.to_bytes(), 2) == entry
 
 
 STRANGE = [b"", b"\xff", b"{}", b"[]", b"3", b"[" * 100_000, b'["failed", "x"]']
@@ -55,7 +55,7 @@ def test_what_no_launcher_writes_is_refused(kind, text):
 )
 def test_what_no_launcher_writes_in_the_log_is_refused(text):
     with pytest.raises(DistStoreError, match="which no launcher"):
-        Entry.read(text, 2)
+        LogEntry.read(text, 2)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,15 @@ def test_a_node_out_of_range_is_refused(node):
         Node.read(node.to_bytes())
 
 
-def test_places_count_ranks_and_roles_node_by_node():
+def test_ranks_and_roles_are_counted_node_by_node():
     workers, roles = [2, 1, 3], ["a", "b", "a"]
     nodes = [
         NODE._replace(rank=rank, num_nodes=3, num_workers=number, role=role)
         for rank, (number, role) in enumerate(zip(workers, roles, strict=True))
     ]
-    assert places(nodes) == [
-        Place(0, 3, 2, 0, 6, 0, 5),
-        Place(1, 3, 1, 2, 6, 0, 1),
-        Place(2, 3, 3, 3, 6, 2, 5),
+    assert ranks_of_nodes(nodes) == [
+        NodeRanks(0, 3, 2, 0, 6, 0, 5),
+        NodeRanks(1, 3, 1, 2, 6, 0, 1),
+        NodeRanks(2, 3, 3, 3, 6, 2, 5),
     ]
-    assert places([NODE._replace(rank=0, num_nodes=1)]) == [Place.alone(4)]
+    assert ranks_of_nodes([NODE._replace(rank=0, num_nodes=1)]) == [NodeRanks.alone(4)]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from allhands.elastic.entry import Entry, Kind
+from allhands.elastic.log_entry import Kind, LogEntry
 from allhands.elastic.node import Node, NodeRoster
 from allhands.elastic.nodes import Nodes
 from allhands.elastic.signals import SignalPipe
@@ -38,7 +38,7 @@ def has_read(nodes, num_entries):
 def kinds(store):
     index, found = 0, []
     while (text := store._look(f"log/{index}")) is not None:
-        entry = Entry.read(text, 2)
+        entry = LogEntry.read(text, 2)
         found.append((entry.kind, entry.node))
         index += 1
     return found
@@ -47,7 +47,7 @@ def kinds(store):
 def test_who_has_done_its_part_but_not_left_still_needs_the_store(store):
     """As where node 0 gave up waiting for the end of the attempt, or raised."""
     for node in range(2):
-        store.set(f"log/{node}", Entry(Kind.DONE, node, 0).to_bytes())
+        store.set(f"log/{node}", LogEntry(Kind.DONE, node, 0).to_bytes())
     with node_0(store, 0.5) as nodes:
         has_read(nodes, 2)
         begin = time.monotonic()
@@ -57,7 +57,7 @@ def test_who_has_done_its_part_but_not_left_still_needs_the_store(store):
 
 def test_it_ends_with_the_last_of_the_others(store):
     with node_0(store, LONG) as nodes:
-        store.set("log/0", Entry(Kind.LEFT, 1).to_bytes())
+        store.set("log/0", LogEntry(Kind.LEFT, 1).to_bytes())
         has_read(nodes, 1)
     assert kinds(store) == [(Kind.LEFT, 1), (Kind.LEFT, 0)]
 
@@ -87,7 +87,7 @@ def test_a_signal_ends_the_wait_for_the_others(store):
 
 def test_who_has_left_is_not_called_lost(store):
     with node_0(store, 0.2) as nodes:
-        store.set("log/0", Entry(Kind.LEFT, 1).to_bytes())
+        store.set("log/0", LogEntry(Kind.LEFT, 1).to_bytes())
         has_read(nodes, 1)
         until = time.monotonic() + 0.4
         wait_until(lambda: time.monotonic() > until, 60, "twice the silence")

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from allhands.elastic.job import Preload
 from allhands.elastic.preloaded import Preloaded, _adopt_orphans
 from allhands.elastic.start import Program
+from allhands.elastic.worker_spec import Preload
 from harness.launcher import environment, program
 
 

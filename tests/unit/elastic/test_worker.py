@@ -4,16 +4,16 @@ import os
 import signal
 import subprocess
 
-from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
+from allhands.elastic.node_ranks import NodeRanks
 from allhands.elastic.output import Screen
-from allhands.elastic.place import Place
 from allhands.elastic.worker import Worker
+from allhands.elastic.worker_spec import WorkerSpec
 from harness.ranks import LIMIT
 
-JOB = Job(
+SPEC = WorkerSpec(
     command=lambda local_rank: ["sleep", "999"],
-    place=Place.alone(1),
+    node_ranks=NodeRanks.alone(1),
     run_id="id",
     master_addr="::1",
     master_port=5,
@@ -29,7 +29,7 @@ def test_a_signal_reaches_a_rank_that_has_no_group_of_its_own_yet():
         started.append(subprocess.Popen(program.command))
         return started[0]
 
-    worker = Worker(JOB, 0, 0, "mark", {Std.OUT: screen, Std.ERR: screen}, start)
+    worker = Worker(SPEC, 0, 0, "mark", {Std.OUT: screen, Std.ERR: screen}, start)
     try:
         worker.send(signal.SIGTERM, to_group=True)
         assert started[0].wait(LIMIT) == -signal.SIGTERM

@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from allhands.elastic.job import Job
 from allhands.elastic.logs import Std
+from allhands.elastic.node_ranks import NodeRanks
 from allhands.elastic.output import RankOutput, Screen
-from allhands.elastic.place import Place
 from allhands.elastic.worker_group import WorkerGroup
+from allhands.elastic.worker_spec import WorkerSpec
 from harness.launcher import wait_until
 
 PROGRAMS = ["sleep", "/no/such/program"]
-JOB = Job(
+SPEC = WorkerSpec(
     command=lambda local_rank: [PROGRAMS[local_rank], "999"],
-    place=Place.alone(2),
+    node_ranks=NodeRanks.alone(2),
     run_id="id",
     master_addr="::1",
     master_port=5,
@@ -38,7 +38,7 @@ def console():
 
 def test_the_reason_is_told_though_the_console_is_clogged(console):
     before = num_open()
-    group = WorkerGroup(JOB, 0, {std: console.screen for std in (Std.OUT, Std.ERR)})
+    group = WorkerGroup(SPEC, 0, {std: console.screen for std in (Std.OUT, Std.ERR)})
     sent = []
 
     def read():

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from allhands.debug.ended_collectives import clocks_of
 from allhands.debug.job_record import JobRecord
-from allhands.debug.meetings import clocks_of
 from allhands.debug.page.facts import facts_of, stats_of
 from allhands.debug.page.job_view import JobView
 from allhands.debug.prometheus import prometheus_of_groups

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from allhands.debug.dumps import Dump, Entry, Thread
+from allhands.debug.ended_collectives import clocks_of
 from allhands.debug.job_record import JobRecord
-from allhands.debug.meetings import clocks_of
 from allhands.debug.page.job_view import JobView
 from allhands.debug.stragglers import met_in_groups
 from allhands.debug.table import cells_of, figures_of

@@ -14,7 +14,7 @@ from allhands.debug.dumps import Dump
 from allhands.debug.job_record import JobRecord
 from allhands.debug.record import told_now
 from allhands.debug.top.jobs import jobs
-from allhands.debug.top.row import Row, row_of_dead
+from allhands.debug.top.row import RankRow, row_of_dead
 from allhands.debug.top.watch import Watch
 from allhands.elastic.records import limit_of
 from allhands.groups.world import World
@@ -63,7 +63,7 @@ class JobView:
         dumps = sorted([Dump.of(told), *answers.dumps], key=lambda dump: dump.rank)
         return replace(answers, dumps=dumps)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RankRow]:
         """Return what each rank of this host did in the last second.
 
         For a rank that has ended, the row says so.

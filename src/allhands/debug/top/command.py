@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from allhands.debug.top.jobs import job_of
-from allhands.debug.top.row import Row
+from allhands.debug.top.row import RankRow
 from allhands.debug.top.screen import headline, show
 from allhands.debug.top.table import KEYS, sorted_rows, table_of
 from allhands.debug.top.watch import Watch
@@ -92,7 +92,7 @@ def _run(watch: Watch, given: argparse.Namespace, is_live: bool) -> None:
             _write(text.get())
 
 
-def _json(watch: Watch, rows: Sequence[Row], seconds: float, looks: int) -> str:
+def _json(watch: Watch, rows: Sequence[RankRow], seconds: float, looks: int) -> str:
     told = {
         "host": watch.host,
         "world_size": watch.world_size,

@@ -1,4 +1,4 @@
-"""Row: what one rank does, for the table and the JSON of `allhands top`."""
+"""RankRow: what one rank does, for the table and the JSON of `allhands top`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from allhands.debug.top.jobs import WatchedRank
 from allhands.debug.top.looks import Look
 from allhands.debug.top.memory import GroupView, Operation
 
-__all__ = ["Clock", "Current", "Row", "row_of", "row_of_dead"]
+__all__ = ["Clock", "Current", "RankRow", "row_of", "row_of_dead"]
 
 _MOST_AWAITED = 8
 
@@ -48,7 +48,7 @@ class Current:
 
 
 @dataclass(frozen=True)
-class Row:
+class RankRow:
     """What one rank does. Immutable."""
 
     rank: int
@@ -79,14 +79,14 @@ def row_of(
     figures: Figures,
     cpu: float,
     clock: Clock,
-) -> Row:
+) -> RankRow:
     """Make a row; `state` is that of a rank that does not run, else empty."""
     awaited = look.waits.get(rank, frozenset[int]())
     found = _current(look.views[rank])
     current = None if found is None else _told(*found, clock)
     is_inside = found is not None and _is_waited_for(*found)
     running = "waits" if awaited else "transfers" if is_inside else "computes"
-    return Row(
+    return RankRow(
         rank,
         watched.pid,
         watched.header.host,
@@ -99,10 +99,10 @@ def row_of(
     )
 
 
-def row_of_dead(rank: int, pid: int, host: str) -> Row:
+def row_of_dead(rank: int, pid: int, host: str) -> RankRow:
     """Make the row of a rank of which nothing is left."""
     figures = Figures(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return Row(rank, pid, host, "dead", (), 0, None, figures, 0.0)
+    return RankRow(rank, pid, host, "dead", (), 0, None, figures, 0.0)
 
 
 def _is_waited_for(group: GroupView, operation: Operation) -> bool:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from allhands.debug.top.keyboard import Keyboard
-from allhands.debug.top.row import Row
+from allhands.debug.top.row import RankRow
 from allhands.debug.top.table import KEYS, sorted_rows, table_of
 from allhands.debug.top.watch import Watch
 
@@ -44,7 +44,7 @@ def show(watch: Watch, interval: float, key: str) -> None:
     console.print(Text(f"{headline(watch, rows)}: no rank is left"), soft_wrap=True)
 
 
-def _rows_of(watch: Watch, keyboard: Keyboard, seconds: float) -> list[Row]:
+def _rows_of(watch: Watch, keyboard: Keyboard, seconds: float) -> list[RankRow]:
     """Return the first rows after a short while."""
     end = time.monotonic() + seconds
     while (rest := end - time.monotonic()) > 0:
@@ -53,14 +53,14 @@ def _rows_of(watch: Watch, keyboard: Keyboard, seconds: float) -> list[Row]:
     return watch.rows()
 
 
-def headline(watch: Watch, rows: Sequence[Row]) -> str:
+def headline(watch: Watch, rows: Sequence[RankRow]) -> str:
     """Return whose table this is, and how many ranks are missing in it."""
     elsewhere = watch.world_size - len(rows)
     text = f"{len(rows)} of {watch.world_size} ranks on {watch.host}"
     return f"{text}; {elsewhere} elsewhere, or not yet here" if elsewhere > 0 else text
 
 
-def _page(watch: Watch, rows: Sequence[Row], key: str, console: Console) -> Group:
+def _page(watch: Watch, rows: Sequence[RankRow], key: str, console: Console) -> Group:
     room = max(1, console.size.height - _LINES_AROUND)
     shown = sorted_rows(rows, key)[:room]
     hidden = len(rows) - len(shown)

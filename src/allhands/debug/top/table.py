@@ -12,11 +12,11 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from allhands.debug.top.row import Current, Row
+from allhands.debug.top.row import Current, RankRow
 
 __all__ = ["KEYS", "sorted_rows", "table_of"]
 
-KEYS: dict[str, tuple[str, Callable[[Row], Any]]] = {
+KEYS: dict[str, tuple[str, Callable[[RankRow], Any]]] = {
     "l": ("late", lambda row: -row.figures.awaited),
     "c": ("comm", lambda row: -row.figures.in_communication),
     "o": ("op/s", lambda row: -row.figures.operations_per_second),
@@ -46,7 +46,7 @@ _LEAST_MORE = -10  # columns that a narrow terminal lacks and names can do witho
 _STYLES = {"dead": "bold red", "stopped": "bold red", "waits": "yellow", "left": "dim"}
 
 
-def sorted_rows(rows: Sequence[Row], key: str) -> list[Row]:
+def sorted_rows(rows: Sequence[RankRow], key: str) -> list[RankRow]:
     """Sort by the key's column, the worst first; ranks that do not run come first.
 
     Raises:
@@ -64,7 +64,7 @@ def sorted_rows(rows: Sequence[Row], key: str) -> list[Row]:
     )
 
 
-def table_of(rows: Sequence[Row], key: str, width: int) -> Text:
+def table_of(rows: Sequence[RankRow], key: str, width: int) -> Text:
     """Return a head and a line for each row, as wide as the terminal.
 
     The head of the column by which the rows are sorted is marked.
@@ -97,7 +97,7 @@ def _fitted(text: str, head: str, columns: int) -> str:
     return text + " " * missing if head in _LEFT else " " * missing + text
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: RankRow) -> tuple[str, ...]:
     operation, told = row.operation, row.figures
     names = ("", "") if operation is None else (_name(operation), operation.group)
     age = None if operation is None else operation.seconds
@@ -113,7 +113,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _state(row: Row) -> str:
+def _state(row: RankRow) -> str:
     if row.state != "waits":
         return row.state
     others = f"+{row.num_awaited - 1}" if row.num_awaited > 1 else ""

@@ -14,7 +14,7 @@ from allhands.debug.top.figures import Tally
 from allhands.debug.top.jobs import WatchedRank, jobs
 from allhands.debug.top.looks import Look
 from allhands.debug.top.memory import GroupView
-from allhands.debug.top.row import Clock, Row, row_of
+from allhands.debug.top.row import Clock, RankRow, row_of
 from allhands.elastic.process_state import ProcessState, process_state
 
 __all__ = ["Watch"]
@@ -92,7 +92,7 @@ class Watch:
     def _views(self) -> dict[int, Collection[GroupView]]:
         return {rank: each.file.groups() for rank, each in self._ranks.items()}
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RankRow]:
         """Return a row for each rank, with its figures since the last rows."""
         self._search()
         self._look_at_processes()

@@ -10,7 +10,7 @@ from rich.live import Live
 
 from allhands.debug.top import screen
 from allhands.debug.top.figures import Figures
-from allhands.debug.top.row import Current, Row
+from allhands.debug.top.row import Current, RankRow
 
 
 def test_a_page_takes_few_calls():
@@ -21,7 +21,9 @@ def test_a_page_takes_few_calls():
     """
     figures = Figures(12, 96, 123456.0, 9.87e9, 1.0, 0.5, 0.25)
     current = Current("all_reduce", "0", 1234567, None, True, 0.5)
-    rows = [Row(r, 1, "h", "transfers", (), 0, current, figures, 0.2) for r in range(8)]
+    rows = [
+        RankRow(r, 1, "h", "transfers", (), 0, current, figures, 0.2) for r in range(8)
+    ]
     watch = SimpleNamespace(world_size=8, host="h")
     console = Console(file=io.StringIO(), force_terminal=True, width=100, height=40)
     with Live(console=console, screen=True, auto_refresh=False) as live:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from allhands.debug.top.figures import Figures
-from allhands.debug.top.row import Current, Row
+from allhands.debug.top.row import Current, RankRow
 from allhands.debug.top.table import sorted_rows, table_of
 
 HEAD = "rank state operation group for op/s B/s comm late CPU"
@@ -17,7 +17,7 @@ FIGURES = Figures(12, 96, 123456.0, 9.87e9, 1.0, 0.5, 0.25)
 def row(rank, state="transfers", *, awaited=0.0, op="all_reduce", seconds=0.5, to=()):
     figures = Figures(12, 96, 10.0 * rank, 1e9, 0.5, 0.0, awaited)
     current = Current(op, "0", 1234567, 3, state != "computes", seconds)
-    return Row(rank, 1, "h", state, to, len(to), current, figures, rank / 10)
+    return RankRow(rank, 1, "h", state, to, len(to), current, figures, rank / 10)
 
 
 def printed(rows, key="l", width=80):
@@ -27,7 +27,7 @@ def printed(rows, key="l", width=80):
 
 
 def test_a_row_is_whole_in_80_columns():
-    busy = Row(
+    busy = RankRow(
         1023,
         1,
         "h",
@@ -52,7 +52,7 @@ def test_lines_are_as_wide_as_the_terminal(width):
     """Also with names that are too long, or have wide characters."""
     for group in ("\u7fa4" * 40, "group" * 40, "g"):
         current = Current("reduce_scatter_single", group, 1234567, None, True, 1.0)
-        waiting = Row(0, 1, "h", "waits", (1000,), 9, current, FIGURES, 0.5)
+        waiting = RankRow(0, 1, "h", "waits", (1000,), 9, current, FIGURES, 0.5)
         lines = printed([waiting, row(1)], width=width)
         assert len(lines) == 3
         assert {cell_len(line) for line in lines} == {width}
@@ -64,7 +64,7 @@ def test_lines_are_as_wide_as_the_terminal(width):
 def test_names_are_no_markup():
     group, op = "[/b]x", "[red]op:on:"
     current = Current(op, group, 7, None, True, 1.0)
-    odd = Row(0, 1, "h", "transfers", (), 0, current, FIGURES, 0.5)
+    odd = RankRow(0, 1, "h", "transfers", (), 0, current, FIGURES, 0.5)
     line = printed([odd], width=100)[1]
     assert group in line
     assert f"{op} #7" in line

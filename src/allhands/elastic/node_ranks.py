@@ -1,4 +1,4 @@
-"""Which part of a job a node has: the numbers of its ranks among all ranks."""
+"""NodeRanks: which ranks of a job a node has."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from allhands.elastic.node import Node
 
-__all__ = ["Place", "places"]
+__all__ = ["NodeRanks", "ranks_of_nodes"]
 
 
-class Place(NamedTuple):
-    """A node's part of the ranks; they are numbered node by node."""
+class NodeRanks(NamedTuple):
+    """The ranks of one node. Ranks are numbered node by node."""
 
     node: int
     num_nodes: int
@@ -24,13 +24,13 @@ class Place(NamedTuple):
     role_world_size: int
 
     @staticmethod
-    def alone(num_workers: int) -> Place:
-        """That of a job's only node."""
-        return Place(0, 1, num_workers, 0, num_workers, 0, num_workers)
+    def alone(num_workers: int) -> NodeRanks:
+        """Return the ranks of a job's only node."""
+        return NodeRanks(0, 1, num_workers, 0, num_workers, 0, num_workers)
 
 
-def places(nodes: Sequence[Node]) -> list[Place]:
-    """Each node's part, in their order."""
+def ranks_of_nodes(nodes: Sequence[Node]) -> list[NodeRanks]:
+    """Return the ranks of each node, in the order of the nodes."""
     world_size = sum(node.num_workers for node in nodes)
     by_role: dict[str, int] = {}
     found: list[tuple[Node, int, int]] = []
@@ -40,7 +40,7 @@ def places(nodes: Sequence[Node]) -> list[Place]:
         by_role[node.role] = by_role.get(node.role, 0) + node.num_workers
         first += node.num_workers
     return [
-        Place(
+        NodeRanks(
             node=node.rank,
             num_nodes=len(nodes),
             num_workers=node.num_workers,

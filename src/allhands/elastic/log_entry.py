@@ -13,7 +13,7 @@ from typing import NamedTuple
 from allhands.elastic.node import has_types
 from allhands.errors import DistStoreError
 
-__all__ = ["ENDING", "Entry", "Kind"]
+__all__ = ["ENDING", "Kind", "LogEntry"]
 
 
 class Kind(str, enum.Enum):
@@ -33,8 +33,8 @@ _TYPES = (str, int, int, list, bool, int)
 _NUMBERS = range(256)
 
 
-class Entry(NamedTuple):
-    """One entry of the log."""
+class LogEntry(NamedTuple):
+    """An entry of the log that the launchers of a job share."""
 
     kind: Kind
     node: int
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
         return json.dumps(self).encode()
 
     @staticmethod
-    def read(text: bytes, num_nodes: int) -> Entry:
+    def read(text: bytes, num_nodes: int) -> LogEntry:
         """An entry of the log of so many nodes.
 
         Raises:
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
             parts = json.loads(text)
             if has_types(parts, _TYPES):
                 kind, node, number, lines, is_secondary, serial = parts
-                entry = Entry(
+                entry = LogEntry(
                     Kind(kind), node, number, tuple(lines), is_secondary, serial
                 )
                 if _makes_sense(entry, num_nodes):
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
         )
 
 
-def _makes_sense(entry: Entry, num_nodes: int) -> bool:
+def _makes_sense(entry: LogEntry, num_nodes: int) -> bool:
     return (
         0 <= entry.node < num_nodes
         and entry.number in _NUMBERS

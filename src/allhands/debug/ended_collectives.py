@@ -1,4 +1,4 @@
-"""Meetings: when each rank came to each collective of a group, from all ranks' records.
+"""EndedCollective: when each rank came to a collective of a group, from all records.
 
 A rank that has come waits until the last one has come, or until it may leave without
 that rank, as the root of a broadcast may. Times are those of each host's clock. The
@@ -17,7 +17,13 @@ from allhands.debug.clocks import Visit, clocks
 from allhands.debug.dumps import Dump
 from allhands.debug.whom import end_together
 
-__all__ = ["Arrival", "Meeting", "arrivals_of", "clocks_of", "meetings"]
+__all__ = [
+    "Arrival",
+    "EndedCollective",
+    "arrivals_of",
+    "clocks_of",
+    "ended_collectives",
+]
 
 
 class Arrival(NamedTuple):
@@ -34,7 +40,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Meeting:
+class EndedCollective:
     """A collective that has ended on all ranks. Immutable; ranks are the given ones."""
 
     op: str
@@ -71,11 +77,11 @@ def arrivals_of(dump: Dump) -> dict[str, list[Arrival]]:
     return found
 
 
-def meetings(
+def ended_collectives(
     arrivals: Mapping[int, Sequence[Arrival]],
     hosts: Mapping[int, str],
     most: int | None = None,
-) -> list[Meeting]:
+) -> list[EndedCollective]:
     """Return the collectives that all ranks have on record, by number.
 
     Args:
@@ -95,10 +101,12 @@ def meetings(
     names = [hosts[rank] for rank in sorted(hosts)]
     by_host = _clocks(names, [(row, hosts) for row in rows])
     ahead = {rank: by_host[host] for rank, host in hosts.items()}
-    return [_meeting(row, ahead) for row in rows]
+    return [_ended_collective(row, ahead) for row in rows]
 
 
-def _meeting(row: Mapping[int, Arrival], ahead: Mapping[int, int]) -> Meeting:
+def _ended_collective(
+    row: Mapping[int, Arrival], ahead: Mapping[int, int]
+) -> EndedCollective:
     came = {rank: arrival.came - ahead[rank] for rank, arrival in row.items()}
     *_, before, last = sorted(came, key=lambda rank: came[rank])
     waits, durations, transfers = {}, [], []
@@ -109,7 +117,7 @@ def _meeting(row: Mapping[int, Arrival], ahead: Mapping[int, int]) -> Meeting:
             durations.append((arrival.ended - arrival.came) / 1e9)
             since = arrival.ended - ahead[rank] - came[last]
             transfers.append(max(0, since) / 1e9)
-    return Meeting(
+    return EndedCollective(
         row[last].op,
         row[last].num_bytes,
         last,

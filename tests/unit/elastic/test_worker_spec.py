@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from allhands.elastic.job import Job
 from allhands.elastic.logs import DefaultLogsSpecs
-from allhands.elastic.place import Place
+from allhands.elastic.node_ranks import NodeRanks
+from allhands.elastic.worker_spec import WorkerSpec
 
-JOB = Job(
+SPEC = WorkerSpec(
     command=lambda local_rank: ["program", str(local_rank)],
-    place=Place.alone(4),
+    node_ranks=NodeRanks.alone(4),
     run_id="id",
     master_addr="::1",
     master_port=5,
@@ -20,7 +20,7 @@ JOB = Job(
 
 def test_environment_overrides_what_was_there():
     base = {"RANK": "9", "PATH": "/bin", "ALLHANDS_SECRET": "s"}
-    environment = JOB.environment(3, 1, "mark", base)
+    environment = SPEC.environment(3, 1, "mark", base)
     assert environment["RANK"] == environment["LOCAL_RANK"] == "3"
     assert environment["PATH"] == "/bin"
     assert environment["ALLHANDS_SECRET"] == "s"
@@ -30,20 +30,20 @@ def test_environment_overrides_what_was_there():
     assert environment["TORCHELASTIC_RESTART_COUNT"] == "1"
     assert environment["TORCHELASTIC_MAX_RESTARTS"] == "2"
     assert base["RANK"] == "9"
-    own = replace(JOB, secret="mine").environment(3, 1, "mark", base)
+    own = replace(SPEC, secret="mine").environment(3, 1, "mark", base)
     assert own["ALLHANDS_SECRET"] == "mine"
 
 
 @pytest.mark.parametrize(("visible", "count"), [("", 0), ("4", 1), ("4,", 1)])
 def test_a_rank_without_a_gpu_of_its_own_is_refused(visible, count):
-    job = replace(JOB, virtual_local_rank=True)
+    job = replace(SPEC, virtual_local_rank=True)
     base = {"CUDA_VISIBLE_DEVICES": visible}
     with pytest.raises(ValueError, match=f"names {count}; .* at least {count + 1}"):
         job.environment(count, 0, "mark", base)
 
 
 def test_modules_that_are_loaded_for_all_ranks_see_all_gpus_of_the_launcher():
-    job = replace(JOB, virtual_local_rank=True)
+    job = replace(SPEC, virtual_local_rank=True)
     base = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
     own = job.environment(2, 0, "mark", base)
     assert (own["LOCAL_RANK"], own["CUDA_VISIBLE_DEVICES"]) == ("0", "6")
@@ -54,4 +54,4 @@ def test_modules_that_are_loaded_for_all_ranks_see_all_gpus_of_the_launcher():
 
 
 def test_log_directory():
-    assert JOB.log_directory(3, 1) == "/logs/id/attempt_1/3"
+    assert SPEC.log_directory(3, 1) == "/logs/id/attempt_1/3"

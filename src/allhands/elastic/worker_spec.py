@@ -1,4 +1,4 @@
-"""What one launch runs: how many ranks, which command, and the environment of each.
+"""WorkerSpec: the ranks of one node, their command, and the environment of each.
 
 The variables are those that torchrun sets, so a program written for it runs unchanged.
 Nothing here starts a process.
@@ -16,11 +16,11 @@ from urllib.parse import quote
 from allhands import settings
 from allhands.elastic.error_file import ERROR_FILE
 from allhands.elastic.logs import DefaultLogsSpecs, Std
+from allhands.elastic.node_ranks import NodeRanks
 from allhands.elastic.output import line_prefix
-from allhands.elastic.place import Place
 from allhands.elastic.visible_gpus import VISIBLE_GPUS, gpu_of
 
-__all__ = ["Job", "Preload"]
+__all__ = ["Preload", "WorkerSpec"]
 
 _OF_ONE_RANK = ("RANK", "LOCAL_RANK", "ROLE_RANK")
 
@@ -34,12 +34,12 @@ class Preload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
-    """One program on the ranks of this node. Immutable."""
+class WorkerSpec:
+    """What a launcher runs as the ranks of its node. Immutable."""
 
     command: Callable[[int], Sequence[str]]
     """Local rank to argument list."""
-    place: Place
+    node_ranks: NodeRanks
     run_id: str
     master_addr: str
     master_port: int
@@ -77,11 +77,11 @@ class Job:
     @property
     def num_workers(self) -> int:
         """How many ranks this node has."""
-        return self.place.num_workers
+        return self.node_ranks.num_workers
 
     def rank(self, local_rank: int) -> int:
         """The number of a rank of this node among all ranks."""
-        return self.place.first_rank + local_rank
+        return self.node_ranks.first_rank + local_rank
 
     def line_prefix(self, local_rank: int) -> str:
         """What begins each line that a rank of this node writes."""
@@ -95,22 +95,22 @@ class Job:
     def environment(
         self, local_rank: int, attempt: int, mark: str, base: Mapping[str, str]
     ) -> dict[str, str]:
-        """The environment of one rank: `base` plus what tells it its place.
+        """Return the environment of one rank: `base`, and the variables of torchrun.
 
-        Without what the launcher alone writes to, see `error_file`.
+        It lacks the file that only the launcher writes to; see `error_file`.
         """
-        place = self.place
+        ranks = self.node_ranks
         environment = {
             **base,
             "RANK": str(self.rank(local_rank)),
             "LOCAL_RANK": str(local_rank),
-            "GROUP_RANK": str(place.node),
-            "ROLE_RANK": str(place.first_role_rank + local_rank),
+            "GROUP_RANK": str(ranks.node),
+            "ROLE_RANK": str(ranks.first_role_rank + local_rank),
             "ROLE_NAME": self.role,
-            "LOCAL_WORLD_SIZE": str(place.num_workers),
-            "WORLD_SIZE": str(place.world_size),
-            "GROUP_WORLD_SIZE": str(place.num_nodes),
-            "ROLE_WORLD_SIZE": str(place.role_world_size),
+            "LOCAL_WORLD_SIZE": str(ranks.num_workers),
+            "WORLD_SIZE": str(ranks.world_size),
+            "GROUP_WORLD_SIZE": str(ranks.num_nodes),
+            "ROLE_WORLD_SIZE": str(ranks.role_world_size),
             "MASTER_ADDR": self.master_addr,
             "MASTER_PORT": str(self.master_port),
             "TORCHELASTIC_RESTART_COUNT": str(attempt),
@@ -156,8 +156,8 @@ class Job:
     def dump_file(self, attempt: int) -> str:
         """The file with all of them: `<run-id>_attempt_<n>.json` beside `dumps`."""
         name = f"{quote(self.run_id, safe='')}_attempt_{attempt}"
-        if self.place.num_nodes > 1:
-            name += f"_node_{self.place.node}"
+        if self.node_ranks.num_nodes > 1:
+            name += f"_node_{self.node_ranks.node}"
         return os.path.join(os.path.dirname(self.dumps), f"{name}.json")
 
     def filtered_file(self, std: Std, attempt: int) -> str:
