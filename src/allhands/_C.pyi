@@ -13,16 +13,16 @@ import numpy.typing
 
 def errno_text(code: int) -> str:
     """
-    As os.strerror, and where a limit of this process is reached also the limit and what raises it.
+    Return the text of os.strerror. If a limit of this process is reached, the text also has the limit and the command that raises it.
     """
 
 def as_finalizer(function: Callable[[Any], object]) -> Callable[[Any], None]:
     """
-    A callback for `weakref.ref` that calls `function`. What that raises in the main thread, as Ctrl-C makes it do, is raised there right after the callback.
+    Return a callback for `weakref.ref` that calls `function`. An exception of `function` in the main thread, such as that of Ctrl-C, is raised there right after the callback.
     """
 
 class DType(enum.Enum):
-    """Element types the core knows."""
+    """The element types that the core knows."""
 
     Bool = 0
 
@@ -55,25 +55,25 @@ class DType(enum.Enum):
     Complex128 = 14
 
 class Buffer:
-    """An array as the core sees it; keeps its memory alive."""
+    """An array as the core sees it. It keeps the memory alive."""
 
     def __init__(self, address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None, owner: object | None) -> None:
         """
-        Memory at `address`, kept alive by `owner`; strides in bytes, None where contiguous in C order.
+        Describe the memory at `address`, which `owner` keeps alive. Strides are in bytes; None means C order without gaps.
         """
 
     @staticmethod
     def from_numpy(array: object, writable: bool) -> Buffer | None:
         """
-        The memory of a numpy.ndarray, of any layout; None if it is read-only but to be written, or its dtype is none of these.
+        Return the memory of a numpy.ndarray of any layout. Return None if the array is read-only although `writable` is asked for, or if the core has no such dtype.
 
         Raises:
-            ValueError: it reaches beyond the memory that it is a view of.
+            ValueError: the array reaches beyond the memory that it is a view of.
         """
 
     @staticmethod
     def is_exported_by(kind: type) -> bool:
-        """Whether objects of this type have the buffer protocol."""
+        """Return whether objects of this type have the buffer protocol."""
 
     @property
     def address(self) -> int: ...
@@ -91,26 +91,28 @@ class Buffer:
     def is_contiguous(self) -> bool: ...
 
 class CheckedCall:
-    """A collective's Call as memory, for an engine of another's."""
+    """The Call of a collective as memory, for engines of other libraries."""
 
     def __init__(self, call: Any, rank: int, size: int) -> None:
-        """Checks the arguments as the native engine does, with its errors."""
+        """Check the arguments as the native engine does, with the same errors."""
 
     @property
     def name(self) -> str:
-        """Of the collective: all_gather of an all_gather_single."""
+        """The name of the collective, which is all_gather for all_gather_single."""
 
     @property
     def root(self) -> int:
-        """-1: it has none."""
+        """The root; -1 if the collective has none."""
 
     @property
     def inputs(self) -> list[Buffer]:
-        """What it reads: one array, or one for each rank."""
+        """The memory that it reads: one buffer, or one for each rank."""
 
     @property
     def outputs(self) -> list[Buffer]:
-        """What it writes, likewise; in place: what it reads."""
+        """
+        The memory that it writes: one buffer, or one for each rank. In place it is the memory that it reads.
+        """
 
     @property
     def written(self, /) -> list[Any]:
@@ -118,17 +120,23 @@ class CheckedCall:
 
 def copy_buffer(source: Buffer, target: Buffer) -> None:
     """
-    All elements of an array, of any layout, to one of as many of that dtype.
+    Copy all elements of an array of any layout to an array with as many elements of the same dtype.
     """
 
 def reduce_buffers(output: Buffer, inputs: Sequence[Buffer], ops: list[Any]) -> None:
     """
-    output = the inputs reduced in their order, with the numerics of the native engine. All are contiguous and alike; `ops`: the ReduceOp of each, which may have a factor.
+    Reduce the inputs in their order into `output`, with the numerics of the native engine. All arrays are contiguous, of one dtype and size. `ops` has the ReduceOp of each input, which may have a factor.
     """
 
 def register_tensors(type: type, api: object, is_lazy: Callable[[Any], bool], handle_at: int, storage_bytes: int, elements_before: int) -> None:
     """
-    Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. `is_lazy` says of one whether its value is not what its memory holds. `handle_at` is where in an object the handle lies that the C functions at the addresses `storage_bytes` and `elements_before` take: how many bytes its storage has, and how many elements of it come before the first.
+    Read arrays of exactly this type through its `__dlpack_c_exchange_api__`.
+
+    Args:
+        is_lazy: returns whether the memory of an array lacks its value.
+        handle_at: the offset in an object of the handle that the C functions take.
+        storage_bytes: the address of a C function that returns the bytes of the storage.
+        elements_before: the address of a C function that returns how many elements of the storage come before the first one.
     """
 
 class Work:
@@ -144,17 +152,19 @@ class Work:
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """
-        Returns True when the operation has ended, or raises what it raised; CollectiveTimeoutError when `timeout`, unless None or 0, passes first, and the operation goes on.
+        Wait for the end of the operation and return True, or raise its error. If `timeout` passes first and is not 0, raise CollectiveTimeoutError; the operation goes on.
         """
 
     def is_completed(self) -> bool: ...
 
     def exception(self) -> BaseException | None:
-        """What it raised; None while it runs and when it succeeded."""
+        """
+        Return the error of the operation; None while it runs and after a success.
+        """
 
     def add_done_callback(self, callback: Callable[[], object]) -> None:
         """
-        Called when the operation has ended, from the thread that ran it; at once if it has ended already.
+        Call a function when the operation has ended, in the thread that ran it. If the operation has ended already, call it at once.
         """
 
     def _hurry(self) -> None:
@@ -165,7 +175,7 @@ class Work:
 
     def _envelope(self) -> tuple[int, int, int] | None:
         """
-        Of the message of a receive or probe that has ended its source, tag and bytes; the source is -1 where none has come. None of anything else.
+        Return the source, tag and bytes of the message of an ended receive or probe. The source is -1 if no message has come. Return None for other operations.
         """
 
 class Request:
@@ -186,72 +196,83 @@ class Request:
         """See PersistentRequest.is_active."""
 
 class SparseArray:
-    """Rows of a dense array whose others are zero, for all_reduce of parts."""
+    """A dense array with few rows that are not zero, for all_reduce_parts."""
 
     def __init__(self, indices: Buffer, values: Buffer, num_rows: int, width: int) -> None:
         """
-        `values`: rows of `width` elements each, those that `indices` name of `num_rows`, in ascending order.
+        Take the rows `indices`, in ascending order, of an array of `num_rows` rows. `values` has these rows, with `width` elements each.
         """
 
     @property
     def all_indices(self) -> numpy.typing.NDArray[numpy.int64]:
-        """Of the rows that some rank has, once the operation has ended."""
+        """
+        The indices of the rows that any rank has; known when the operation has ended.
+        """
 
     @property
     def sums(self) -> numpy.typing.NDArray[numpy.uint8]:
-        """The bytes of these rows, reduced."""
+        """The bytes of these rows after the reduction."""
 
 def load_ucx(library: str) -> str:
     """
-    Load UCX from there, unless it was loaded before, and return its version.
+    Load UCX from the file `library`, unless it is loaded, and return its version.
 
     Raises:
-        DistBackendError: It cannot be loaded, or is too old.
+        DistBackendError: UCX cannot be loaded, or is too old.
     """
 
 class TcpPort:
     """
-    Where this process listens for ranks of other hosts, and its connections to them.
+    The address at which this process listens for ranks of other hosts, and its connections to them.
     """
 
     def __init__(self, hosts: Sequence[str], first_port: int, last_port: int, *, advertised: Sequence[tuple[str, int]] = [], heartbeat: float = 5.0, is_encrypted: bool = False, rail: int = 0, sockets: int = 1, ucx: str = 'no') -> None:
         """
-        Listen on each of `hosts`, addresses of this machine, at one port of `[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, addresses and ports, if that is given; port 0 there stands for its own.
+        Listen on each of `hosts`, at one port of `[first_port, last_port]`.
 
-        A peer from which nothing comes for `heartbeat` seconds counts as dead. `is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: which address of a peer is tried first, modulo how many it has. `sockets`: over how many sockets large bodies go to each peer, 1 to 16, the same on all ranks; each begins at the next address. `ucx`: whether large bodies go by UCX: `no`, `offered` to peers that offer it too, or `needed` by all.
+        Args:
+            hosts: addresses of this machine.
+            first_port: the lowest port to try; 0 and 0 mean any port.
+            last_port: the highest port to try.
+            advertised: the addresses and ports at which others reach this process, if they differ. Port 0 stands for the port that was found.
+            heartbeat: a peer that sends nothing for so many seconds counts as dead.
+            is_encrypted: whether all connections use TLS 1.3. All ranks need the same value.
+            rail: the index of the address of a peer that is tried first, modulo the number of its addresses.
+            sockets: the number of sockets for large bodies to each peer, 1 to 16. All ranks need the same value. Each socket begins at the next address.
+            ucx: `no`, or `offered` to use UCX for large bodies with peers that offer it too, or `needed` if all ranks must use it.
 
         Raises:
-            ValueError: Bad arguments.
-            DistNetworkError: It cannot listen there.
-            DistBackendError: There is no OpenSSL 3 to encrypt with, or no UCX.
+            ValueError: an argument is wrong.
+            DistNetworkError: the process cannot listen there.
+            DistBackendError: there is no OpenSSL 3 to encrypt with, or no UCX.
         """
 
     def endpoints(self) -> list[str]:
         """
-        Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.
+        Return where others reach this process: `10.0.0.3:4471` for each host, or the advertised addresses.
         """
 
     def start(self, secret: bytes, *, speaker: str = '') -> None:
         """
-        From now on accept those who prove that they know these 32 bytes. `speaker`: how its lines on stderr begin; empty: it prints none.
+        Accept peers from now on, if they prove that they know these 32 bytes. Lines on stderr begin with `speaker`; if that is empty, nothing is printed.
         """
 
     def break_socket(self, endpoints: str, pid: int, start: int) -> bool:
         """
-        Break the socket to that process, as an abort of its connection does, which then goes on over another socket. False: there is none now.
+        Break the socket to a process, as a reset by the network would. The connection goes on over another socket. Return False if there is no socket now.
         """
 
     def num_sent_by_ucx(self) -> int:
-        """How many large bodies this process has sent by UCX."""
+        """Return the number of large bodies that this process has sent by UCX."""
 
     def close(self) -> None:
         """
-        Send what was written, for a second at most; then no peer is reached any more. Does nothing the second time, and in a forked child.
+        Send what was written, for a second at most, and close all connections. A second call does nothing, nor does a call in a forked child.
         """
 
 def ticks_now() -> int:
     """
-    The time as flight records have it, in a unit that only the host knows.
+    Return the time in the unit of flight records, which differs between hosts.
     """
 
 def collective_name(number: int) -> str:
@@ -259,73 +280,91 @@ def collective_name(number: int) -> str:
 
 class FlightMemory:
     """
-    Where a process keeps its flight records for others of its user to watch; an anonymous file.
+    The anonymous file in which a process keeps its flight records. Other processes of the same user can read it.
     """
 
     @staticmethod
     def create() -> FlightMemory | None:
-        """None where there is no descriptor or no memory for it."""
+        """Create the file; None if there is no descriptor or no memory for it."""
 
     def mark(self, world: str, rank: int, size: int, host: str) -> None:
-        """Tells who reads it which rank of which world the process is."""
+        """Let readers know which rank of which world this process is."""
 
     def leave_to_parent(self) -> None:
-        """In a forked child: nobody takes it for the child's."""
+        """
+        Detach a forked child: readers no longer take the file for the child's.
+        """
 
 def process_identity() -> tuple[str, int, int, str]:
     """
-    (host, pid, start time, endpoints) of this process, by which its peers know it; it listens nowhere.
+    Return (host, pid, start time, endpoints) of this process, by which its peers know it. The endpoints are empty: the process listens nowhere.
     """
 
 def is_process_alive(pid: int, start: int) -> bool:
-    """False once this process of this host has ended."""
+    """Return False once this process of this host has ended."""
 
 ANY_TAG: int = -2147483647
 
 class Communicator:
-    """A group of ranks, seen by one."""
+    """A group of ranks, as one of them sees it."""
 
     def __init__(self, rank: int, size: int, *, name: str, token: bytes, peers: Sequence[tuple[str, int, int, str]], tuning: Mapping[str, int], figures: str, port: TcpPort | None, timeout: object, patience: float, record_length: int, in_rank_order: bool = False, in_world: str = '', speaker: str = '', flight_memory: FlightMemory | None = None) -> None:
         """
-        No communication happens before the first operation. `token`: 32 bytes that only this group's ranks know; `peers`: process_identity() of each rank, with where it listens; `port`: this process's, None where all are on one host; `tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have none; `patience`: seconds of waiting after which stderr is told for whom, 0 for never; `record_length`: how many collectives and messages the flight recorder keeps; `flight_memory`: where, None where nobody else sees it; `in_rank_order`: whether ranks on several hosts reduce as on one; `in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the world)'; `speaker`: how its lines on stderr begin.
+        Make this rank's end of a group. It communicates from the first operation on.
+
+        Args:
+            token: 32 bytes that only the ranks of this group know.
+            peers: process_identity() of each rank, with its endpoints.
+            tuning: as for tuning_here().
+            figures: as for tuning_here().
+            port: the port of this process; None if all ranks are on one host.
+            timeout: the limit of calls that have none of their own.
+            patience: a rank that waits longer than these seconds says on stderr for whom; 0 means that it never does.
+            record_length: the number of collectives and messages that the flight recorder keeps.
+            in_rank_order: whether ranks on several hosts reduce in the order of one host.
+            in_world: the text behind the name in errors, as in ' (ranks 1, 3 of the world)'.
+            speaker: how the lines of this rank on stderr begin.
+            flight_memory: where the records are kept; None if no other process reads them.
         """
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """The limit of later calls that have none of their own."""
+        """Set the limit of later calls that have none of their own."""
 
     def observe(self, observer: Any) -> None:
-        """Tells an Observer of later operations; None: nobody."""
+        """Tell an Observer of later operations. None means that nobody is told."""
 
     def abort(self, reason: str) -> None:
-        """Breaks the group for every rank; everybody who waits in it raises."""
+        """
+        Break the group for every rank. All calls that wait in it raise an error.
+        """
 
     def disagree(self, reason: str) -> None:
         """
-        abort() with a CollectiveMismatchError: the ranks made the group unlike.
+        Abort with a CollectiveMismatchError, because the ranks made different groups.
         """
 
     def endings(self) -> dict[int, str]:
         """
-        The ranks that have aborted the group, each with what it told; and, unless the group is broken, those that have died, which told nothing. Empty for a group that nobody has used yet.
+        Return the ranks that have aborted the group, each with its reason. Unless the group is broken, the result also has the ranks that have died, with an empty reason. It is empty for a group that no rank has used yet.
         """
 
     def note_failure(self, reason: str, cause: str) -> None:
-        """close() will tell the peers that this ended the rank."""
+        """Let close() tell the peers that this failure ended the rank."""
 
     def check_close(self) -> None:
         """
-        Raises RuntimeError where close() would: in a callback of the group's own.
+        Raise RuntimeError if close() would, which is in a callback of this group.
         """
 
     def close(self, grace: float = 0.0) -> None:
         """
-        Waits up to `grace` seconds for queued operations, ends the others, and tells the peers that this rank is gone.
+        Wait up to `grace` seconds for queued operations, end those that are left, and tell the peers that this rank is gone.
         """
 
     def send(self, tensor: Any, peer: int, tag: int, timeout: datetime.timedelta | None) -> None: ...
 
     def recv(self, tensor: Any, peer: int | None, tag: int, timeout: datetime.timedelta | None) -> int:
-        """The rank it came from; peer None: from any."""
+        """Receive a message and return its source. `peer` None means any rank."""
 
     def isend(self, tensor: Any, peer: int, tag: int, timeout: datetime.timedelta | None) -> Any: ...
 
@@ -335,12 +374,12 @@ class Communicator:
 
     def shared_bytes(self, dtype: DType, shape: Sequence[int], timeout: datetime.timedelta | None) -> numpy.typing.NDArray[numpy.uint8]:
         """
-        Collective: this rank's bytes of a new array in memory that all ranks share, zero at first.
+        Make an array in memory that all ranks share; return this rank's bytes, which are zero. All ranks call it.
         """
 
     def peer_bytes(self, buffer: Buffer, peer: int) -> numpy.typing.NDArray[numpy.uint8]:
         """
-        The bytes of rank `peer` that are where `buffer` is in a shared array of this rank; they keep `buffer` alive.
+        Return the bytes of rank `peer` at the place of `buffer` in a shared array of this rank. They keep `buffer` alive.
         """
 
     def all_reduce(self, tensor: Any, op: Any, timeout: datetime.timedelta | None, async_op: bool) -> Any: ...
@@ -382,21 +421,23 @@ class Communicator:
     def barrier(self, timeout: datetime.timedelta | None, async_op: bool) -> Any: ...
 
     def submit(self, call: Any) -> Any:
-        """Carries out a Call: None, or with `async_op` its Work."""
+        """Carry out a Call. Return its Work if it has `async_op`, else None."""
 
     def prepare(self, call: Any) -> Any:
-        """A Request that carries out a Call again and again."""
+        """Return a Request that carries out a Call again and again."""
 
     def all_reduce_parts(self, array: SparseArray, op: Any, timeout: datetime.timedelta | None, async_op: bool) -> Any:
-        """all_reduce of a sparse array, which holds the result afterwards."""
+        """
+        Reduce a sparse array across all ranks. The array then holds the result.
+        """
 
     def flight_entries(self, collectives_after: int = 0, messages_after: int = 0) -> list[dict[str, Any]]:
         """
-        The group's last operations with higher numbers, those that wait in its queue last; times in nanoseconds since 1970, `thread` as threading.get_ident() has it. `is_waited_for`: somebody waits for operations of this kind.
+        Return the last operations of the group with higher numbers. Those that wait in the queue come last. Times are nanoseconds since 1970. `thread` is the number of threading.get_ident(). `is_waited_for` says whether a thread waits for operations of this kind.
         """
 
 class StoreTraffic:
-    """What a store's server has counted."""
+    """What a store's server has counted since it began."""
 
     @property
     def connections(self) -> int: ...
@@ -406,63 +447,63 @@ class StoreTraffic:
 
     @property
     def bytes_received(self) -> int:
-        """With handshakes; what TCP adds is not counted."""
+        """The handshakes count too; the headers of TCP do not."""
 
     @property
     def bytes_sent(self) -> int: ...
 
 class StoreServer:
     """
-    A store's server; serves until it is deleted. Its thread never takes the GIL.
+    The server of a store, which serves until it is deleted. Its thread never takes the GIL.
     """
 
     def __init__(self, host: str, port: int, secret: str, timeout: float, listen_fd: int = -1) -> None:
         """
-        Listens at `host`:`port`, or on the bound socket `listen_fd`, which it takes over.
+        Listen at `host`:`port`, or on the bound socket `listen_fd`, which the server then owns.
         """
 
     @property
     def port(self) -> int: ...
 
     def traffic(self) -> StoreTraffic:
-        """What it has met since it began."""
+        """Return what the server has counted since it began."""
 
 class StoreRelay:
     """
-    Serves a store to the processes of this host, at 127.0.0.1, and asks the store's server over one connection; serves until it is deleted or the server is gone. Its thread never takes the GIL.
+    Serves a store to the processes of this host, at 127.0.0.1, and asks the store's server over one connection. It serves until it is deleted or the server is gone. Its thread never takes the GIL.
     """
 
     def __init__(self, host: str, port: int, secret: str, timeout: float) -> None:
-        """Connects to the server; keeps trying until the limit."""
+        """Connect to the server. Keep trying until the limit."""
 
     @property
     def port(self) -> int: ...
 
     @property
     def own_address(self) -> str:
-        """This process's address on its way to the server."""
+        """The address of this process on its way to the server."""
 
     def traffic(self) -> StoreTraffic:
-        """What its clients have sent and received."""
+        """Return what the clients have sent and received."""
 
 def watch_store_waits(look: Callable[[float, float], None]) -> None:
     """
-    Calls `look` in each thread that waits in a StoreClient, ten times a second, with how long the request has waited and its limit, in seconds; if it raises, the request ends with that. Set it once.
+    Call `look` ten times a second in each thread that waits in a StoreClient. `look` gets the seconds that the request has waited and its limit in seconds. If `look` raises an error, the request ends with that error. Call this function only once.
     """
 
 class StoreClient:
     """
-    One connection to a store's server; every call has its limit in seconds. Thread-safe, one call at a time.
+    One connection to a store's server. Every call has a limit in seconds. Threads may share it; it makes one call at a time.
     """
 
     def __init__(self, host: str, port: int, secret: str, timeout: float, name: str = '') -> None:
         """
-        Connects; keeps trying until the limit. Errors call the server `name`, or `host`:`port`.
+        Connect to the server. Keep trying until the limit. Errors call the server `name`, or `host`:`port` if that is empty.
         """
 
     @property
     def own_address(self) -> str:
-        """This process's address on its way to the server."""
+        """The address of this process on its way to the server."""
 
     def set(self, key: str, value: bytes, timeout: float) -> None: ...
 
@@ -470,7 +511,7 @@ class StoreClient:
 
     def get_unwatched(self, key: str, timeout: float) -> bytes:
         """
-        As `get`, for waits of this package itself, which looks after ranks on its own: what `watch_store_waits` was told to call is not called.
+        Like `get`, but without calls of the function of `watch_store_waits`. It is for waits of this package itself, which watches the ranks in another way.
         """
 
     def add(self, key: str, amount: int, timeout: float) -> int: ...
@@ -503,7 +544,7 @@ class StoreClient:
 
     def leave_will(self, key: str, value: bytes, timeout: float) -> StoreLastWill:
         """
-        Delete `key` now, and have the server set it to `value` when this process ends.
+        Delete `key` now, and let the server set it to `value` when this process ends.
         """
 
     def barrier(self, key: str, size: int, timeout: float) -> None: ...
@@ -514,49 +555,49 @@ class StoreClient:
 
 class StoreLastWill:
     """
-    A key that the server sets when this process ends; withdrawn when the object goes before that.
+    A key that the server sets when this process ends. If this object is deleted before, the server does not set it.
     """
 
 def lock_store_file(file: int) -> int:
     """
-    Keep the other open files of this one out until `unlock_store_file`; returns where the file ends.
+    Lock the file against its other users until `unlock_store_file`. Return its length.
 
     Raises:
-        OSError: EAGAIN or EACCES where somebody else does that.
+        OSError: EAGAIN or EACCES if another user holds the lock.
     """
 
 def unlock_store_file(file: int) -> None:
-    """Let the others in. It may be called without the lock."""
+    """Release the lock, if this process holds it."""
 
 def mark_store_file(file: int, alone: bool) -> None:
     """
-    Show the others that somebody is here, until the file is closed.
+    Show other processes that this one uses the file, until the file is closed.
 
     Raises:
-        OSError: EAGAIN or EACCES where another is here, and this one is to be alone.
+        OSError: EAGAIN or EACCES if this process asks to be alone and is not.
     """
 
 def encode_store_record(kind: int, key: str, value: bytes) -> bytes:
     """
-    A record of FileStore's file.
+    Return a record for the file of a FileStore.
 
     Raises:
-        ValueError: key or value is too long.
+        ValueError: the key or the value is too long.
     """
 
 def store_record_size(data: bytes, offset: int) -> int | None:
     """
-    How many bytes the record at `offset` has; those of its head while that is cut. None: it can be no record.
+    Return the number of bytes of the record at `offset`. If its head is cut, return the number of bytes of the head. None means that no record can begin so.
     """
 
 def decode_store_record(data: bytes, offset: int, num_bytes: int) -> tuple[int, str, bytes] | None:
     """
-    Kind, key and value of a record that is all there; None: it is damaged.
+    Return the kind, key and value of a complete record; None if it is damaged.
     """
 
 class StoreTable:
     """
-    Values and queues by key, which threads may share; see allhands.Store for what the functions do. None waits but `await_change`.
+    Values and queues by key. Threads may share it. allhands.Store describes the functions. Only `await_change` waits.
     """
 
     def __init__(self) -> None: ...
@@ -564,7 +605,7 @@ class StoreTable:
     def set(self, key: str, value: str | bytes) -> None: ...
 
     def find(self, key: str) -> bytes | None:
-        """The value of `key`; None if it is missing."""
+        """Return the value of `key`; None if it is missing."""
 
     def add(self, key: str, amount: int) -> int: ...
 
@@ -575,10 +616,10 @@ class StoreTable:
     def delete_key(self, key: str) -> bool: ...
 
     def contains_all(self, keys: list[str]) -> bool:
-        """Whether every key has a value or a queue."""
+        """Return whether every key has a value or a queue."""
 
     def find_all(self, keys: list[str]) -> list[bytes] | None:
-        """The values of all keys; None where one is missing."""
+        """Return the values of all keys; None if one is missing."""
 
     def set_all(self, keys: list[str], values: list[str | bytes]) -> None: ...
 
@@ -589,70 +630,70 @@ class StoreTable:
     def push(self, key: str, value: str | bytes) -> None: ...
 
     def pop(self, key: str) -> bytes | None:
-        """The oldest value of the queue `key`, removed; None if there is none."""
+        """
+        Remove the oldest value of the queue `key` and return it; None if there is none.
+        """
 
     def queue_length(self, key: str) -> int: ...
 
     @property
     def num_changes(self) -> int:
-        """How often something came or was replaced."""
+        """Return how often a value came or was replaced."""
 
     def await_change(self, seen: int, timeout: float) -> bool:
         """
-        Return once `num_changes` is no longer `seen`; False after `timeout` seconds.
+        Wait until `num_changes` differs from `seen`. Return False after `timeout` seconds.
         """
 
     def note_changes(self) -> None:
-        """Keep every change for `take_records` from now on."""
+        """Keep every later change for `take_records`."""
 
     def take_records(self) -> bytes:
         """
-        Records of the changes since the last call.
+        Return records of the changes since the last call.
 
         Raises:
             ValueError: a key or a value is too long.
         """
 
     def repeat(self, kind: int, key: str, value: bytes) -> bool:
-        """
-        Make the change that a record tells of; False where there is no such kind.
-        """
+        """Make the change of a record. Return False if its kind is unknown."""
 
     def clear(self) -> None:
-        """Forget everything, the changes too."""
+        """Forget everything, also the changes."""
 
 def interface_addresses() -> list[tuple[str, str, int, bool, bool]]:
     """
-    (interface, address, prefix length, is up, is loopback) of each address of this machine.
+    Return (interface, address, prefix length, is up, is loopback) for each address of this machine.
     """
 
 def addresses_towards(host: str, timeout: float) -> list[str]:
     """
-    The address that what this machine sends to `host` comes from, for each address that it means; nothing where no name is found within the limit.
+    Return the source addresses of packets to `host`, one for each address of `host`. The list is empty if the name is not resolved within the limit.
     """
 
 def tuning_here(size: int, *, changes: Mapping[str, int] = {}, figures: str = '') -> dict[str, int]:
     """
-    The tuning of a group of `size` ranks that share this process's CPUs, by name, with `changes`. `figures`: the folder in which those of this host may be.
+    Return the tuning, with `changes`, of a group of `size` ranks that share the CPUs of this process, by name. `figures` is the folder that may hold the figures of this host.
     """
 
 def figures(folder: str, *, rehearse: bool) -> list[tuple[int, int, int]] | None:
     """
-    What two ranks take for an exchange on this host: of each size in bytes the nanoseconds by the slots and by reading. Those kept in `folder`; if there are none and `rehearse`, they are found within 3 ms and kept. None: there are none.
+    Return what an exchange of two ranks takes on this host: for each size in bytes the nanoseconds by the slots and by reading. They are read from `folder`. If `folder` has none and `rehearse` is true, they are measured within 3 ms and kept. The result is None if there are none.
     """
 
 def cpu_model() -> str:
-    """As the kernel names it."""
+    """Return the CPU's name, as the kernel spells it."""
 
 def num_cpus(peers: Sequence[tuple[str, int, int, str]]) -> int:
     """CPUs that at least one of these processes of this host may run on."""
 
 def ways(op: str, bytes: int, ranks: int, *, can_read_peers: bool, has_shared_arrays: bool, tuning: Mapping[str, int], figures: str = '') -> list[tuple[str, bool, str]]:
     """
-    The ways of an operation on arrays of `bytes`, best first: its name, whether it is worth it here, and why. The first that is worth it, and that all ranks' arrays allow, is taken. `tuning` and `figures`: as tuning_here()'s.
+    Return the ways of an operation on arrays of `bytes`, best first: the name, whether the way is worth it here, and why. The operation takes the first way that is worth it and that the arrays of all ranks allow. `tuning` and `figures` are those of tuning_here().
     """
 
 def can_read_child(pid: int) -> bool:
     """
-    Whether the host lets this process read the memory of its forked child.
+    Return whether the host lets this process read the memory of its forked child.
     """

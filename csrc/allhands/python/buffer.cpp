@@ -52,7 +52,7 @@ std::size_t PyBuffer::length() const {
 }
 
 void bind_buffer(nb::module_& m) {
-  auto dtypes = nb::enum_<DType>(m, "DType", "Element types the core knows.");
+  auto dtypes = nb::enum_<DType>(m, "DType", "The element types that the core knows.");
   static constexpr const char* kNames[kNumDTypes] = {
       "Bool",     "Int8",    "Int16",   "Int32",     "Int64",
       "UInt8",    "UInt16",  "UInt32",  "UInt64",    "Float16",
@@ -60,13 +60,13 @@ void bind_buffer(nb::module_& m) {
   for (int i = 0; i < kNumDTypes; ++i) dtypes.value(kNames[i], static_cast<DType>(i));
 
   nb::class_<PyBuffer>(m, "Buffer",
-                       "An array as the core sees it; keeps its memory alive.")
+                       "An array as the core sees it. It keeps the memory alive.")
       .def(nb::init<std::uintptr_t, DType, const std::vector<std::int64_t>&,
                     const std::optional<std::vector<std::int64_t>>&, nb::object>(),
            nb::arg("address"), nb::arg("dtype"), nb::arg("shape"),
            nb::arg("strides").none(), nb::arg("owner").none(),
-           "Memory at `address`, kept alive by `owner`; strides in bytes, None where "
-           "contiguous in C order.")
+           "Describe the memory at `address`, which `owner` keeps alive. Strides are "
+           "in bytes; None means C order without gaps.")
       .def_static(
           "from_numpy",
           [](nb::object array, bool writable) -> std::optional<PyBuffer> {
@@ -83,10 +83,11 @@ void bind_buffer(nb::module_& m) {
             return PyBuffer(std::move(*buffer), std::move(array));
           },
           nb::arg("array"), nb::arg("writable"),
-          "The memory of a numpy.ndarray, of any layout; None if it is read-only but "
-          "to be written, or its dtype is none of these.\n\n"
+          "Return the memory of a numpy.ndarray of any layout. Return None if the "
+          "array is read-only although `writable` is asked for, or if the core has no "
+          "such dtype.\n\n"
           "Raises:\n"
-          "    ValueError: it reaches beyond the memory that it is a view of.")
+          "    ValueError: the array reaches beyond the memory that it is a view of.")
       .def_static(
           "is_exported_by",
           [](nb::type_object kind) {
@@ -94,7 +95,8 @@ void bind_buffer(nb::module_& m) {
             return type->tp_as_buffer != nullptr &&
                    type->tp_as_buffer->bf_getbuffer != nullptr;
           },
-          nb::arg("kind"), "Whether objects of this type have the buffer protocol.")
+          nb::arg("kind"),
+          "Return whether objects of this type have the buffer protocol.")
       .def_prop_ro("address",
                    [](const PyBuffer& self) {
                      return reinterpret_cast<std::uintptr_t>(self.buffer().data);

@@ -83,10 +83,10 @@ nb::object prepare(PyCommunicator& self, nb::handle call) {
 void bind_calls(CommunicatorClass& c) {
   c.def("submit", &submit, "call"_a,
         nb::sig("def submit(self, call: typing.Any) -> typing.Any"),
-        "Carries out a Call: None, or with `async_op` its Work.")
+        "Carry out a Call. Return its Work if it has `async_op`, else None.")
       .def("prepare", &prepare, "call"_a,
            nb::sig("def prepare(self, call: typing.Any) -> typing.Any"),
-           "A Request that carries out a Call again and again.");
+           "Return a Request that carries out a Call again and again.");
 }
 
 }  // namespace allhands::python

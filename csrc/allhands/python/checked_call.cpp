@@ -113,30 +113,35 @@ void reduce_all(const PyBuffer& output, const std::vector<PyBuffer>& inputs,
 }  // namespace
 
 void bind_checked_call(nb::module_& m) {
-  nb::class_<CheckedCall>(m, "CheckedCall",
-                          "A collective's Call as memory, for an engine of another's.")
+  nb::class_<CheckedCall>(
+      m, "CheckedCall",
+      "The Call of a collective as memory, for engines of other libraries.")
       .def(
           nb::init<nb::handle, int, int>(), "call"_a, "rank"_a, "size"_a,
           nb::sig("def __init__(self, call: typing.Any, rank: int, size: int) -> None"),
-          "Checks the arguments as the native engine does, with its errors.")
-      .def_prop_ro("name", &CheckedCall::name,
-                   "Of the collective: all_gather of an all_gather_single.")
-      .def_prop_ro("root", &CheckedCall::root, "-1: it has none.")
+          "Check the arguments as the native engine does, with the same errors.")
+      .def_prop_ro(
+          "name", &CheckedCall::name,
+          "The name of the collective, which is all_gather for all_gather_single.")
+      .def_prop_ro("root", &CheckedCall::root,
+                   "The root; -1 if the collective has none.")
       .def_prop_ro("inputs", &CheckedCall::inputs,
-                   "What it reads: one array, or one for each rank.")
+                   "The memory that it reads: one buffer, or one for each rank.")
       .def_prop_ro("outputs", &CheckedCall::outputs,
-                   "What it writes, likewise; in place: what it reads.")
+                   "The memory that it writes: one buffer, or one for each rank. In "
+                   "place it is the memory that it reads.")
       .def_prop_ro("written", &CheckedCall::written,
                    nb::for_getter(nb::sig("def written(self, /) -> list[typing.Any]")),
                    "The arrays that it writes, as the caller passed them.");
   m.def("copy_buffer", &copy_all, "source"_a, "target"_a,
-        "All elements of an array, of any layout, to one of as many of that dtype.");
+        "Copy all elements of an array of any layout to an array with as many elements "
+        "of the same dtype.");
   m.def("reduce_buffers", &reduce_all, "output"_a, "inputs"_a, "ops"_a,
         nb::sig("def reduce_buffers(output: Buffer, inputs: Sequence[Buffer], ops: "
                 "list[typing.Any]) -> None"),
-        "output = the inputs reduced in their order, with the numerics of the native "
-        "engine. All are contiguous and alike; `ops`: the ReduceOp of each, which may "
-        "have a factor.");
+        "Reduce the inputs in their order into `output`, with the numerics of the "
+        "native engine. All arrays are contiguous, of one dtype and size. `ops` has "
+        "the ReduceOp of each input, which may have a factor.");
 }
 
 }  // namespace allhands::python

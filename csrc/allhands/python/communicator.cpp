@@ -245,17 +245,17 @@ void bind_communicator(nb::module_& m) {
         const ProcessIdentity self = this_process();
         return Peer(nb::cast(self.host.text()), self.pid, self.start, self.endpoints);
       },
-      "(host, pid, start time, endpoints) of this process, by which its peers know "
-      "it; it listens nowhere.");
+      "Return (host, pid, start time, endpoints) of this process, by which its peers "
+      "know it. The endpoints are empty: the process listens nowhere.");
   m.def(
       "is_process_alive",
       [](int pid, std::uint64_t start) {
         return is_alive({.host = {}, .pid = pid, .start = start});
       },
-      "pid"_a, "start"_a, "False once this process of this host has ended.");
+      "pid"_a, "start"_a, "Return False once this process of this host has ended.");
 
   m.attr("ANY_TAG") = kAnyTag;
-  CommunicatorClass c(m, "Communicator", "A group of ranks, seen by one.");
+  CommunicatorClass c(m, "Communicator", "A group of ranks, as one of them sees it.");
   c.def(nb::init<int, int, const std::string&, const nb::bytes&,
                  const std::vector<Peer>&, const TuningChanges&, const std::string&,
                  std::shared_ptr<TcpPort>, nb::handle, double, std::size_t, bool,
@@ -265,38 +265,48 @@ void bind_communicator(nb::module_& m) {
         "figures"_a, "port"_a.none(), "timeout"_a, "patience"_a, "record_length"_a,
         "in_rank_order"_a = false, "in_world"_a = "", "speaker"_a = "",
         "flight_memory"_a.none() = nb::none(),
-        "No communication happens before the first operation. `token`: 32 bytes that "
-        "only this group's ranks know; `peers`: process_identity() of each rank, with "
-        "where it listens; `port`: this process's, None where all are on one host; "
-        "`tuning` and `figures`: as tuning_here()'s; `timeout`: of calls that have "
-        "none; "
-        "`patience`: seconds of waiting after which stderr is told for whom, 0 for "
-        "never; `record_length`: how many collectives and messages the flight recorder "
-        "keeps; `flight_memory`: where, None where nobody else sees it; "
-        "`in_rank_order`: whether ranks on several hosts reduce as on one; "
-        "`in_world`: said behind the name in errors, as in ' (ranks 1, 3 of the "
-        "world)'; `speaker`: how its lines on stderr begin.")
+        "Make this rank's end of a group. It communicates from the first operation "
+        "on.\n\n"
+        "Args:\n"
+        "    token: 32 bytes that only the ranks of this group know.\n"
+        "    peers: process_identity() of each rank, with its endpoints.\n"
+        "    tuning: as for tuning_here().\n"
+        "    figures: as for tuning_here().\n"
+        "    port: the port of this process; None if all ranks are on one host.\n"
+        "    timeout: the limit of calls that have none of their own.\n"
+        "    patience: a rank that waits longer than these seconds says on stderr for "
+        "whom; 0 means that it never does.\n"
+        "    record_length: the number of collectives and messages that the flight "
+        "recorder keeps.\n"
+        "    in_rank_order: whether ranks on several hosts reduce in the order of one "
+        "host.\n"
+        "    in_world: the text behind the name in errors, as in ' (ranks 1, 3 of the "
+        "world)'.\n"
+        "    speaker: how the lines of this rank on stderr begin.\n"
+        "    flight_memory: where the records are kept; None if no other process reads "
+        "them.")
       .def("set_timeout", &PyCommunicator::set_timeout, "timeout"_a,
            nb::sig("def set_timeout(self, timeout: datetime.timedelta) -> None"),
-           "The limit of later calls that have none of their own.")
+           "Set the limit of later calls that have none of their own.")
       .def("observe", &PyCommunicator::observe, "observer"_a.none(),
            nb::sig("def observe(self, observer: typing.Any) -> None"),
-           "Tells an Observer of later operations; None: nobody.")
+           "Tell an Observer of later operations. None means that nobody is told.")
       .def("abort", &PyCommunicator::abort, "reason"_a,
-           "Breaks the group for every rank; everybody who waits in it raises.")
+           "Break the group for every rank. All calls that wait in it raise an error.")
       .def("disagree", &PyCommunicator::disagree, "reason"_a,
-           "abort() with a CollectiveMismatchError: the ranks made the group unlike.")
+           "Abort with a CollectiveMismatchError, because the ranks made different "
+           "groups.")
       .def("endings", &PyCommunicator::endings,
-           "The ranks that have aborted the group, each with what it told; and, unless "
-           "the group is broken, those that have died, which told nothing. Empty for a "
-           "group that nobody has used yet.")
+           "Return the ranks that have aborted the group, each with its reason. Unless "
+           "the group is broken, the result also has the ranks that have died, with an "
+           "empty reason. It is empty for a group that no rank has used yet.")
       .def("note_failure", &PyCommunicator::note_failure, "reason"_a, "cause"_a,
-           "close() will tell the peers that this ended the rank.")
+           "Let close() tell the peers that this failure ended the rank.")
       .def("check_close", &PyCommunicator::check_close,
-           "Raises RuntimeError where close() would: in a callback of the group's own.")
+           "Raise RuntimeError if close() would, which is in a callback of this group.")
       .def("close", &PyCommunicator::close, "grace"_a = 0.0,
-           "Waits up to `grace` seconds for queued operations, ends the others, and "
-           "tells the peers that this rank is gone.");
+           "Wait up to `grace` seconds for queued operations, end those that are left, "
+           "and tell the peers that this rank is gone.");
   bind_messages(c);
   bind_shared_arrays(c);
   bind_collectives(c);

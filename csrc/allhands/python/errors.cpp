@@ -133,10 +133,9 @@ void raise(const std::exception_ptr& pending) noexcept {
 }
 
 void bind_errors(nb::module_& m) {
-  m.def(
-      "errno_text", &errno_text, nb::arg("code"),
-      "As os.strerror, and where a limit of this process is reached also the limit and "
-      "what raises it.");
+  m.def("errno_text", &errno_text, nb::arg("code"),
+        "Return the text of os.strerror. If a limit of this process is reached, the "
+        "text also has the limit and the command that raises it.");
   nb::register_exception_translator([](const std::exception_ptr& pending, void*) {
     try {
       std::rethrow_exception(pending);

@@ -49,9 +49,9 @@ void bind_finalizer(nb::module_& m) {
       nb::sig("def as_finalizer(function: "
               "collections.abc.Callable[[typing.Any], object]) "
               "-> collections.abc.Callable[[typing.Any], None]"),
-      "A callback for `weakref.ref` that calls `function`. What that raises in the "
-      "main "
-      "thread, as Ctrl-C makes it do, is raised there right after the callback.");
+      "Return a callback for `weakref.ref` that calls `function`. An exception of "
+      "`function` in the main thread, such as that of Ctrl-C, is raised there right "
+      "after the callback.");
 }
 
 }  // namespace allhands::python

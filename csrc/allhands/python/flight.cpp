@@ -86,21 +86,22 @@ void mark(FlightMemory& memory, const std::string& world, std::uint32_t rank,
 
 void bind_flight_memory(nb::module_& m) {
   m.def("ticks_now", ticks_now,
-        "The time as flight records have it, in a unit that only the host knows.");
+        "Return the time in the unit of flight records, which differs between hosts.");
   m.def(
       "collective_name",
       [](std::uint8_t number) { return allhands::name_of(static_cast<Op>(number)); },
       "number"_a, "Of the operation that has this number in flight records.");
   nb::class_<FlightMemory>(m, "FlightMemory",
-                           "Where a process keeps its flight records for others of its "
-                           "user to watch; an anonymous file.")
-      .def_static("create", &FlightMemory::create,
-                  nb::sig("def create() -> FlightMemory | None"),
-                  "None where there is no descriptor or no memory for it.")
+                           "The anonymous file in which a process keeps its flight "
+                           "records. Other processes of the same user can read it.")
+      .def_static(
+          "create", &FlightMemory::create,
+          nb::sig("def create() -> FlightMemory | None"),
+          "Create the file; None if there is no descriptor or no memory for it.")
       .def("mark", mark, "world"_a, "rank"_a, "size"_a, "host"_a,
-           "Tells who reads it which rank of which world the process is.")
+           "Let readers know which rank of which world this process is.")
       .def("leave_to_parent", &FlightMemory::leave_to_parent,
-           "In a forked child: nobody takes it for the child's.");
+           "Detach a forked child: readers no longer take the file for the child's.");
 }
 
 void bind_flight(CommunicatorClass& c) {
@@ -108,9 +109,10 @@ void bind_flight(CommunicatorClass& c) {
         "messages_after"_a = 0,
         nb::sig("def flight_entries(self, collectives_after: int = 0, messages_after: "
                 "int = 0) -> list[dict[str, typing.Any]]"),
-        "The group's last operations with higher numbers, those that wait in its queue "
-        "last; times in nanoseconds since 1970, `thread` as threading.get_ident() has "
-        "it. `is_waited_for`: somebody waits for operations of this kind.");
+        "Return the last operations of the group with higher numbers. Those that wait "
+        "in the queue come last. Times are nanoseconds since 1970. `thread` is the "
+        "number of threading.get_ident(). `is_waited_for` says whether a thread waits "
+        "for operations of this kind.");
 }
 
 }  // namespace allhands::python

@@ -34,8 +34,8 @@ std::vector<AddressRow> address_rows() {
 
 void bind_interfaces(nb::module_& m) {
   m.def("interface_addresses", &address_rows, nb::call_guard<GilReleased>(),
-        "(interface, address, prefix length, is up, is loopback) of each address of "
-        "this machine.");
+        "Return (interface, address, prefix length, is up, is loopback) for each "
+        "address of this machine.");
   m.def(
       "addresses_towards",
       [](const std::string& host, double timeout) {
@@ -44,8 +44,8 @@ void bind_interfaces(nb::module_& m) {
             host, {Deadline::after(duration_of(timeout)), &python_interrupt});
       },
       "host"_a, "timeout"_a,
-      "The address that what this machine sends to `host` comes from, for each address "
-      "that it means; nothing where no name is found within the limit.");
+      "Return the source addresses of packets to `host`, one for each address of "
+      "`host`. The list is empty if the name is not resolved within the limit.");
 }
 
 }  // namespace allhands::python

@@ -200,7 +200,7 @@ void bind_messages(CommunicatorClass& c) {
       "tensor"_a.none(), "peer"_a.none(), "tag"_a, "timeout"_a.none(),
       nb::sig("def recv(self, tensor: typing.Any, peer: int | None, tag: int, "
               "timeout: datetime.timedelta | None) -> int"),
-      "The rank it came from; peer None: from any.");
+      "Receive a message and return its source. `peer` None means any rank.");
   c.def(
       "isend",
       [](Self self, nb::handle tensor, int peer, std::int64_t tag, nb::handle timeout) {

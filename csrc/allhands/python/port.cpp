@@ -74,37 +74,45 @@ void bind_port(nb::module_& m) {
         return std::string(Ucx::load(library).version());
       },
       "library"_a,
-      "Load UCX from there, unless it was loaded before, and return its version.\n\n"
+      "Load UCX from the file `library`, unless it is loaded, and return its "
+      "version.\n\n"
       "Raises:\n"
-      "    DistBackendError: It cannot be loaded, or is too old.");
+      "    DistBackendError: UCX cannot be loaded, or is too old.");
   nb::class_<TcpPort>(m, "TcpPort",
-                      "Where this process listens for ranks of other hosts, and its "
-                      "connections to them.")
-      .def(
-          nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a, nb::kw_only(),
-          "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
-          "is_encrypted"_a = false, "rail"_a = 0, "sockets"_a = 1, "ucx"_a = "no",
-          "Listen on each of `hosts`, addresses of this machine, at one port of "
-          "`[first_port, last_port]`; 0 and 0: any. Others reach it at `advertised`, "
-          "addresses and ports, if that is given; port 0 there stands for its own.\n\n"
-          "A peer from which nothing comes for `heartbeat` seconds counts as dead. "
-          "`is_encrypted`: all connections by TLS 1.3, the same on all ranks. `rail`: "
-          "which address of a peer is tried first, modulo how many it has. `sockets`: "
-          "over how many sockets large bodies go to each peer, 1 to 16, the same on "
-          "all "
-          "ranks; each begins at the next address. `ucx`: "
-          "whether large bodies go by UCX: `no`, `offered` to peers that offer it too, "
-          "or `needed` by all.\n\n"
-          "Raises:\n"
-          "    ValueError: Bad arguments.\n"
-          "    DistNetworkError: It cannot listen there.\n"
-          "    DistBackendError: There is no OpenSSL 3 to encrypt with, or no UCX.")
+                      "The address at which this process listens for ranks of other "
+                      "hosts, and its connections to them.")
+      .def(nb::new_(&make_port), "hosts"_a, "first_port"_a, "last_port"_a,
+           nb::kw_only(), "advertised"_a = TcpPort::Places(), "heartbeat"_a = 5.0,
+           "is_encrypted"_a = false, "rail"_a = 0, "sockets"_a = 1, "ucx"_a = "no",
+           "Listen on each of `hosts`, at one port of `[first_port, last_port]`.\n\n"
+           "Args:\n"
+           "    hosts: addresses of this machine.\n"
+           "    first_port: the lowest port to try; 0 and 0 mean any port.\n"
+           "    last_port: the highest port to try.\n"
+           "    advertised: the addresses and ports at which others reach this "
+           "process, if they differ. Port 0 stands for the port that was found.\n"
+           "    heartbeat: a peer that sends nothing for so many seconds counts as "
+           "dead.\n"
+           "    is_encrypted: whether all connections use TLS 1.3. All ranks need the "
+           "same value.\n"
+           "    rail: the index of the address of a peer that is tried first, modulo "
+           "the number of its addresses.\n"
+           "    sockets: the number of sockets for large bodies to each peer, 1 to 16. "
+           "All ranks need the same value. Each socket begins at the next address.\n"
+           "    ucx: `no`, or `offered` to use UCX for large bodies with peers that "
+           "offer it too, or `needed` if all ranks must use it.\n\n"
+           "Raises:\n"
+           "    ValueError: an argument is wrong.\n"
+           "    DistNetworkError: the process cannot listen there.\n"
+           "    DistBackendError: there is no OpenSSL 3 to encrypt with, or no UCX.")
       .def(
           "endpoints", [](const TcpPort& port) { return port.endpoints(); },
-          "Where others reach it: `10.0.0.3:4471`, for each host, or as advertised.")
-      .def("start", &start_port, "secret"_a, nb::kw_only(), "speaker"_a = "",
-           "From now on accept those who prove that they know these 32 bytes. "
-           "`speaker`: how its lines on stderr begin; empty: it prints none.")
+          "Return where others reach this process: `10.0.0.3:4471` for each host, or "
+          "the advertised addresses.")
+      .def(
+          "start", &start_port, "secret"_a, nb::kw_only(), "speaker"_a = "",
+          "Accept peers from now on, if they prove that they know these 32 bytes. "
+          "Lines on stderr begin with `speaker`; if that is empty, nothing is printed.")
       .def(
           "break_socket",
           [](TcpPort& port, const std::string& endpoints, int pid,
@@ -112,13 +120,14 @@ void bind_port(nb::module_& m) {
             return port.break_socket({{}, pid, start, endpoints});
           },
           "endpoints"_a, "pid"_a, "start"_a, nb::call_guard<GilReleased>(),
-          "Break the socket to that process, as an abort of its connection does, which "
-          "then goes on over another socket. False: there is none now.")
+          "Break the socket to a process, as a reset by the network would. The "
+          "connection goes on over another socket. Return False if there is no socket "
+          "now.")
       .def("num_sent_by_ucx", &TcpPort::num_sent_by_ucx,
-           "How many large bodies this process has sent by UCX.")
+           "Return the number of large bodies that this process has sent by UCX.")
       .def("close", &TcpPort::close, nb::call_guard<GilReleased>(),
-           "Send what was written, for a second at most; then no peer is reached any "
-           "more. Does nothing the second time, and in a forked child.");
+           "Send what was written, for a second at most, and close all connections. A "
+           "second call does nothing, nor does a call in a forked child.");
 }
 
 }  // namespace allhands::python

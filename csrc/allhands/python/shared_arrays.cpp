@@ -52,13 +52,13 @@ void bind_shared_arrays(CommunicatorClass& c) {
         nb::sig("def shared_bytes(self, dtype: DType, shape: "
                 "collections.abc.Sequence[int], timeout: datetime.timedelta | None) "
                 "-> numpy.typing.NDArray[numpy.uint8]"),
-        "Collective: this rank's bytes of a new array in memory that all ranks share, "
-        "zero at first.")
+        "Make an array in memory that all ranks share; return this rank's bytes, which "
+        "are zero. All ranks call it.")
       .def("peer_bytes", &peer_bytes, "buffer"_a, "peer"_a,
            nb::sig("def peer_bytes(self, buffer: Buffer, peer: int) -> "
                    "numpy.typing.NDArray[numpy.uint8]"),
-           "The bytes of rank `peer` that are where `buffer` is in a shared array of "
-           "this rank; they keep `buffer` alive.");
+           "Return the bytes of rank `peer` at the place of `buffer` in a shared array "
+           "of this rank. They keep `buffer` alive.");
 }
 
 }  // namespace allhands::python

@@ -69,13 +69,13 @@ nb::object all_reduce(PyCommunicator& self, nb::handle sparse, nb::handle op,
 void bind_sparse_array(nb::module_& m) {
   nb::class_<PySparseArray>(
       m, "SparseArray",
-      "Rows of a dense array whose others are zero, for all_reduce of parts.")
+      "A dense array with few rows that are not zero, for all_reduce_parts.")
       .def(nb::init<nb::object, nb::object, std::size_t, std::size_t>(), "indices"_a,
            "values"_a, "num_rows"_a, "width"_a,
            nb::sig("def __init__(self, indices: Buffer, values: Buffer, num_rows: int, "
                    "width: int) -> None"),
-           "`values`: rows of `width` elements each, those that `indices` name of "
-           "`num_rows`, in ascending order.")
+           "Take the rows `indices`, in ascending order, of an array of `num_rows` "
+           "rows. `values` has these rows, with `width` elements each.")
       .def_prop_ro(
           "all_indices",
           [](nb::handle self) {
@@ -83,7 +83,8 @@ void bind_sparse_array(nb::module_& m) {
             return export_int64s(all.data(), all.size(), as_owner(self));
           },
           nb::sig("def all_indices(self) -> numpy.typing.NDArray[numpy.int64]"),
-          "Of the rows that some rank has, once the operation has ended.")
+          "The indices of the rows that any rank has; known when the operation has "
+          "ended.")
       .def_prop_ro(
           "sums",
           [](nb::handle self) {
@@ -91,7 +92,7 @@ void bind_sparse_array(nb::module_& m) {
             return export_bytes(array.sums.get(), array.sums_bytes(), as_owner(self));
           },
           nb::sig("def sums(self) -> numpy.typing.NDArray[numpy.uint8]"),
-          "The bytes of these rows, reduced.");
+          "The bytes of these rows after the reduction.");
 }
 
 void bind_sparse(CommunicatorClass& c) {
@@ -99,7 +100,7 @@ void bind_sparse(CommunicatorClass& c) {
         "async_op"_a,
         nb::sig("def all_reduce_parts(self, array: SparseArray, op: typing.Any, "
                 "timeout: datetime.timedelta | None, async_op: bool) -> typing.Any"),
-        "all_reduce of a sparse array, which holds the result afterwards.");
+        "Reduce a sparse array across all ranks. The array then holds the result.");
 }
 
 nb::object carry_out_sparse(PyCommunicator& self, nb::handle array, nb::handle op,

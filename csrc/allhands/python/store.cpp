@@ -149,34 +149,37 @@ std::vector<nb::bytes> multi_get(Client& self, const std::vector<std::string>& k
 }
 
 void bind_server(nb::module_& m) {
-  nb::class_<Traffic>(m, "StoreTraffic", "What a store's server has counted.")
+  nb::class_<Traffic>(m, "StoreTraffic",
+                      "What a store's server has counted since it began.")
       .def_ro("connections", &Traffic::connections)
       .def_ro("requests", &Traffic::requests)
       .def_ro("bytes_received", &Traffic::bytes_received,
-              "With handshakes; what TCP adds is not counted.")
+              "The handshakes count too; the headers of TCP do not.")
       .def_ro("bytes_sent", &Traffic::bytes_sent);
   nb::class_<Server>(m, "StoreServer", nb::is_weak_referenceable(),
-                     "A store's server; serves until it is deleted. Its thread never "
-                     "takes the GIL.")
+                     "The server of a store, which serves until it is deleted. Its "
+                     "thread never takes the GIL.")
       .def("__init__", &make_server, nb::arg("host"), nb::arg("port"),
            nb::arg("secret"), nb::arg("timeout"), nb::arg("listen_fd") = -1,
-           "Listens at `host`:`port`, or on the bound socket `listen_fd`, which it "
-           "takes over.")
+           "Listen at `host`:`port`, or on the bound socket `listen_fd`, which the "
+           "server then owns.")
       .def_prop_ro("port", &Server::port)
-      .def("traffic", &Server::traffic, "What it has met since it began.");
+      .def("traffic", &Server::traffic,
+           "Return what the server has counted since it began.");
 }
 
 void bind_relay(nb::module_& m) {
   nb::class_<Relay>(m, "StoreRelay",
                     "Serves a store to the processes of this host, at 127.0.0.1, and "
-                    "asks the store's server over one connection; serves until it is "
-                    "deleted or the server is gone. Its thread never takes the GIL.")
+                    "asks the store's server over one connection. It serves until it "
+                    "is deleted or the server is gone. Its thread never takes the GIL.")
       .def("__init__", &make_relay, nb::arg("host"), nb::arg("port"), nb::arg("secret"),
-           nb::arg("timeout"), "Connects to the server; keeps trying until the limit.")
+           nb::arg("timeout"), "Connect to the server. Keep trying until the limit.")
       .def_prop_ro("port", &Relay::port)
       .def_prop_ro("own_address", &Relay::own_address,
-                   "This process's address on its way to the server.")
-      .def("traffic", &Relay::traffic, "What its clients have sent and received.");
+                   "The address of this process on its way to the server.")
+      .def("traffic", &Relay::traffic,
+           "Return what the clients have sent and received.");
 }
 
 void bind_keys(nb::class_<Client>& client) {
@@ -203,8 +206,8 @@ void bind_keys(nb::class_<Client>& client) {
             return bytes_of([&] { return self.get(key, after(timeout)); });
           },
           nb::arg("key"), nb::arg("timeout"),
-          "As `get`, for waits of this package itself, which looks after ranks on its "
-          "own: what `watch_store_waits` was told to call is not called.")
+          "Like `get`, but without calls of the function of `watch_store_waits`. It is "
+          "for waits of this package itself, which watches the ranks in another way.")
       .def(
           "add",
           [](Client& self, std::string_view key, std::int64_t amount, double timeout) {
@@ -316,8 +319,8 @@ class PyLastWill {
 
 void bind_last_wills(nb::module_& m, nb::class_<Client>& client) {
   nb::class_<PyLastWill>(m, "StoreLastWill",
-                         "A key that the server sets when this process ends; withdrawn "
-                         "when the object goes before that.");
+                         "A key that the server sets when this process ends. If this "
+                         "object is deleted before, the server does not set it.");
   client.def(
       "leave_will",
       [](Client& self, std::string_view key, const nb::bytes& value, double timeout) {
@@ -326,8 +329,7 @@ void bind_last_wills(nb::module_& m, nb::class_<Client>& client) {
         return PyLastWill(self.leave_will(key, view, after(timeout)));
       },
       nb::arg("key"), nb::arg("value"), nb::arg("timeout"), nb::keep_alive<0, 1>(),
-      "Delete `key` now, and have the server set it to `value` when this process "
-      "ends.");
+      "Delete `key` now, and let the server set it to `value` when this process ends.");
 }
 
 void bind_meetings(nb::class_<Client>& client) {
@@ -358,19 +360,20 @@ void bind_store(nb::module_& m) {
   m.def("watch_store_waits", &watch_store_waits, nb::arg("look"),
         nb::sig("def watch_store_waits(look: collections.abc.Callable[[float, float], "
                 "None]) -> None"),
-        "Calls `look` in each thread that waits in a StoreClient, ten times a second, "
-        "with how long the request has waited and its limit, in seconds; if it raises, "
-        "the request ends with that. Set it once.");
+        "Call `look` ten times a second in each thread that waits in a StoreClient. "
+        "`look` gets the seconds that the request has waited and its limit in seconds. "
+        "If `look` raises an error, the request ends with that error. Call this "
+        "function only once.");
   nb::class_<Client> client(
       m, "StoreClient",
-      "One connection to a store's server; every call has its limit in seconds. "
-      "Thread-safe, one call at a time.");
+      "One connection to a store's server. Every call has a limit in seconds. Threads "
+      "may share it; it makes one call at a time.");
   client.def("__init__", &make_client, nb::arg("host"), nb::arg("port"),
              nb::arg("secret"), nb::arg("timeout"), nb::arg("name") = "",
-             "Connects; keeps trying until the limit. Errors call the server `name`, "
-             "or `host`:`port`.");
+             "Connect to the server. Keep trying until the limit. Errors call the "
+             "server `name`, or `host`:`port` if that is empty.");
   client.def_prop_ro("own_address", &Client::own_address,
-                     "This process's address on its way to the server.");
+                     "The address of this process on its way to the server.");
   bind_keys(client);
   bind_many_keys(client);
   bind_queues(client);

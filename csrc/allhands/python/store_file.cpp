@@ -46,14 +46,14 @@ off_t lock(int file) {
 
 void bind_store_file(nb::module_& m) {
   m.def("lock_store_file", &lock, "file"_a,
-        "Keep the other open files of this one out until `unlock_store_file`; returns "
-        "where the file ends.\n\n"
+        "Lock the file against its other users until `unlock_store_file`. Return its "
+        "length.\n\n"
         "Raises:\n"
-        "    OSError: EAGAIN or EACCES where somebody else does that.");
+        "    OSError: EAGAIN or EACCES if another user holds the lock.");
   m.def(
       "unlock_store_file",
       [](int file) { set_lock(file, LockedByte::Mutex, LockKind::None); }, "file"_a,
-      "Let the others in. It may be called without the lock.");
+      "Release the lock, if this process holds it.");
   m.def(
       "mark_store_file",
       [](int file, bool alone) {
@@ -61,10 +61,9 @@ void bind_store_file(nb::module_& m) {
                  alone ? LockKind::Exclusive : LockKind::Shared);
       },
       "file"_a, "alone"_a,
-      "Show the others that somebody is here, until the file is closed.\n\n"
+      "Show other processes that this one uses the file, until the file is closed.\n\n"
       "Raises:\n"
-      "    OSError: EAGAIN or EACCES where another is here, and this one is to be "
-      "alone.");
+      "    OSError: EAGAIN or EACCES if this process asks to be alone and is not.");
 }
 
 }  // namespace allhands::python

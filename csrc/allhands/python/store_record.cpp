@@ -52,16 +52,17 @@ nb::object decode(const nb::bytes& data, std::size_t offset, std::size_t num_byt
 
 void bind_store_record(nb::module_& m) {
   m.def("encode_store_record", &encode, "kind"_a, "key"_a, "value"_a,
-        "A record of FileStore's file.\n\n"
+        "Return a record for the file of a FileStore.\n\n"
         "Raises:\n"
-        "    ValueError: key or value is too long.");
+        "    ValueError: the key or the value is too long.");
   m.def("store_record_size", &size_at, "data"_a, "offset"_a,
-        "How many bytes the record at `offset` has; those of its head while that is "
-        "cut. None: it can be no record.");
+        "Return the number of bytes of the record at `offset`. If its head is cut, "
+        "return the number of bytes of the head. None means that no record can begin "
+        "so.");
   m.def("decode_store_record", &decode, "data"_a, "offset"_a, "num_bytes"_a,
         nb::sig("def decode_store_record(data: bytes, offset: int, num_bytes: int) -> "
                 "tuple[int, str, bytes] | None"),
-        "Kind, key and value of a record that is all there; None: it is damaged.");
+        "Return the kind, key and value of a complete record; None if it is damaged.");
 }
 
 }  // namespace allhands::python

@@ -163,7 +163,7 @@ void bind_values(nb::class_<StoreTable>& table) {
             return bytes_or_none(self.table.find(key_of(key)));
           },
           nb::arg().none(), nb::sig("def find(self, key: str) -> bytes | None"),
-          "The value of `key`; None if it is missing.")
+          "Return the value of `key`; None if it is missing.")
       .def(
           "add",
           [](StoreTable& self, nb::handle key, nb::handle amount) {
@@ -205,10 +205,10 @@ void bind_many_values(nb::class_<StoreTable>& table) {
   table
       .def("contains_all", &contains_all,
            nb::sig("def contains_all(self, keys: list[str]) -> bool"),
-           "Whether every key has a value or a queue.")
+           "Return whether every key has a value or a queue.")
       .def("find_all", &values_of,
            nb::sig("def find_all(self, keys: list[str]) -> list[bytes] | None"),
-           "The values of all keys; None where one is missing.")
+           "Return the values of all keys; None if one is missing.")
       .def("set_all", &set_all,
            nb::sig("def set_all(self, keys: list[str], values: list[str | bytes]) -> "
                    "None"))
@@ -239,7 +239,8 @@ void bind_queues(nb::class_<StoreTable>& table) {
             return bytes_or_none(self.table.pop(key_of(key)));
           },
           nb::arg().none(), nb::sig("def pop(self, key: str) -> bytes | None"),
-          "The oldest value of the queue `key`, removed; None if there is none.")
+          "Remove the oldest value of the queue `key` and return it; None if there is "
+          "none.")
       .def(
           "queue_length",
           [](const StoreTable& self, nb::handle key) {
@@ -252,7 +253,7 @@ void bind_changes(nb::class_<StoreTable>& table) {
   table
       .def_prop_ro(
           "num_changes", [](const StoreTable& self) { return self.changes.now(); },
-          "How often something came or was replaced.")
+          "Return how often a value came or was replaced.")
       .def(
           "await_change",
           [](StoreTable& self, std::uint32_t seen, double timeout) {
@@ -262,22 +263,21 @@ void bind_changes(nb::class_<StoreTable>& table) {
             return self.changes.wait_beyond(seen, limits);
           },
           "seen"_a, "timeout"_a,
-          "Return once `num_changes` is no longer `seen`; False after `timeout` "
+          "Wait until `num_changes` differs from `seen`. Return False after `timeout` "
           "seconds.")
       .def(
           "note_changes", [](StoreTable& self) { self.table.note_changes(); },
-          "Keep every change for `take_records` from now on.")
+          "Keep every later change for `take_records`.")
       .def("take_records", &take_records, nb::sig("def take_records(self) -> bytes"),
-           "Records of the changes since the last call.\n\n"
+           "Return records of the changes since the last call.\n\n"
            "Raises:\n"
            "    ValueError: a key or a value is too long.")
       .def("repeat", &repeat,
            nb::sig("def repeat(self, kind: int, key: str, value: bytes) -> bool"),
-           "Make the change that a record tells of; False where there is no such "
-           "kind.")
+           "Make the change of a record. Return False if its kind is unknown.")
       .def(
           "clear", [](StoreTable& self) { self.table.clear(); },
-          "Forget everything, the changes too.");
+          "Forget everything, also the changes.");
 }
 
 }  // namespace
@@ -285,8 +285,8 @@ void bind_changes(nb::class_<StoreTable>& table) {
 void bind_store_table(nb::module_& m) {
   nb::class_<StoreTable> table(
       m, "StoreTable",
-      "Values and queues by key, which threads may share; see allhands.Store for what "
-      "the functions do. None waits but `await_change`.");
+      "Values and queues by key. Threads may share it. allhands.Store describes the "
+      "functions. Only `await_change` waits.");
   table.def(nb::init<>());
   bind_values(table);
   bind_many_values(table);

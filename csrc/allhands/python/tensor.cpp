@@ -159,11 +159,15 @@ void bind_tensor(nb::module_& m) {
         nb::sig("def register_tensors(type: type, api: object, is_lazy: "
                 "collections.abc.Callable[[typing.Any], bool], handle_at: int, "
                 "storage_bytes: int, elements_before: int) -> None"),
-        "Reads arrays of exactly this type through its `__dlpack_c_exchange_api__`. "
-        "`is_lazy` says of one whether its value is not what its memory holds. "
-        "`handle_at` is where in an object the handle lies that the C functions at the "
-        "addresses `storage_bytes` and `elements_before` take: how many bytes its "
-        "storage has, and how many elements of it come before the first.");
+        "Read arrays of exactly this type through its `__dlpack_c_exchange_api__`.\n\n"
+        "Args:\n"
+        "    is_lazy: returns whether the memory of an array lacks its value.\n"
+        "    handle_at: the offset in an object of the handle that the C functions "
+        "take.\n"
+        "    storage_bytes: the address of a C function that returns the bytes of the "
+        "storage.\n"
+        "    elements_before: the address of a C function that returns how many "
+        "elements of the storage come before the first one.");
 }
 
 }  // namespace allhands::python

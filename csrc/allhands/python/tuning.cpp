@@ -82,14 +82,15 @@ void bind_tuning(nb::module_& m) {
         return by_name(tuning_here(size, changes, folder));
       },
       "size"_a, nb::kw_only(), "changes"_a = TuningChanges(), "figures"_a = "",
-      "The tuning of a group of `size` ranks that share this process's CPUs, by name, "
-      "with `changes`. `figures`: the folder in which those of this host may be.");
+      "Return the tuning, with `changes`, of a group of `size` ranks that share the "
+      "CPUs of this process, by name. `figures` is the folder that may hold the "
+      "figures of this host.");
   m.def("figures", figures, "folder"_a, nb::kw_only(), "rehearse"_a,
-        "What two ranks take for an exchange on this host: of each size in bytes the "
-        "nanoseconds by the slots and by reading. Those kept in `folder`; if there are "
-        "none and `rehearse`, they are found within 3 ms and kept. None: there are "
-        "none.");
-  m.def("cpu_model", cpu_model, "As the kernel names it.");
+        "Return what an exchange of two ranks takes on this host: for each size in "
+        "bytes the nanoseconds by the slots and by reading. They are read from "
+        "`folder`. If `folder` has none and `rehearse` is true, they are measured "
+        "within 3 ms and kept. The result is None if there are none.");
+  m.def("cpu_model", cpu_model, "Return the CPU's name, as the kernel spells it.");
   m.def(
       "num_cpus",
       [](const std::vector<PyCommunicator::Peer>& peers) {

@@ -50,12 +50,12 @@ const std::uint64_t kProbe = 0x616c6c68616e6473;
 }  // namespace
 
 void bind_ways(nb::module_& m) {
-  m.def(
-      "ways", ways, "op"_a, "bytes"_a, "ranks"_a, nb::kw_only(), "can_read_peers"_a,
-      "has_shared_arrays"_a, "tuning"_a, "figures"_a = "",
-      "The ways of an operation on arrays of `bytes`, best first: its name, whether it "
-      "is worth it here, and why. The first that is worth it, and that all ranks' "
-      "arrays allow, is taken. `tuning` and `figures`: as tuning_here()'s.");
+  m.def("ways", ways, "op"_a, "bytes"_a, "ranks"_a, nb::kw_only(), "can_read_peers"_a,
+        "has_shared_arrays"_a, "tuning"_a, "figures"_a = "",
+        "Return the ways of an operation on arrays of `bytes`, best first: the name, "
+        "whether the way is worth it here, and why. The operation takes the first way "
+        "that is worth it and that the arrays of all ranks allow. `tuning` and "
+        "`figures` are those of tuning_here().");
   m.def(
       "can_read_child",
       [](int pid) {
@@ -65,7 +65,7 @@ void bind_ways(nb::module_& m) {
                seen == kProbe;
       },
       "pid"_a,
-      "Whether the host lets this process read the memory of its forked child.");
+      "Return whether the host lets this process read the memory of its forked child.");
 }
 
 }  // namespace allhands::python

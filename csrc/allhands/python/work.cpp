@@ -88,8 +88,8 @@ PyObject* limit(PyObject* self, void*) noexcept {
 }
 
 PyGetSetDef kProperties[] = {
-    {"_limit", limit, nullptr, "The seconds of its own time limit.", nullptr},
-    {"_outputs", outputs, nullptr, "The arrays that it writes.", nullptr},
+    {"_limit", limit, nullptr, "The limit of the operation in seconds.", nullptr},
+    {"_outputs", outputs, nullptr, "The arrays that the operation writes.", nullptr},
     {}};
 PyType_Slot kWorkSlots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
                             {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
@@ -196,9 +196,9 @@ void bind_work(nb::module_& m) {
   m.attr("Work") = nb::handle(reinterpret_cast<PyObject*>(type));
   method("wait", &wait, "timeout"_a.none() = nb::none(),
          nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),
-         "Returns True when the operation has ended, or raises what it raised; "
-         "CollectiveTimeoutError when `timeout`, unless None or 0, passes first, and "
-         "the operation goes on.");
+         "Wait for the end of the operation and return True, or raise its error. If "
+         "`timeout` passes first and is not 0, raise CollectiveTimeoutError; the "
+         "operation goes on.");
   method(
       "is_completed",
       [](nb::handle self) { return state_of(self).work->is_completed(); },
@@ -207,20 +207,20 @@ void bind_work(nb::module_& m) {
       "exception",
       [](nb::handle self) { return to_exception(state_of(self).work->error()); },
       nb::sig("def exception(self) -> BaseException | None"),
-      "What it raised; None while it runs and when it succeeded.");
+      "Return the error of the operation; None while it runs and after a success.");
   method("add_done_callback", &add_done_callback, "callback"_a,
          nb::sig("def add_done_callback(self, callback: "
                  "collections.abc.Callable[[], object]) -> None"),
-         "Called when the operation has ended, from the thread that ran it; at once if "
-         "it has ended already.");
+         "Call a function when the operation has ended, in the thread that ran it. If "
+         "the operation has ended already, call it at once.");
   method("_hurry", &hurry, nb::sig("def _hurry(self) -> None"), "See `Work._hurry`.");
   method("_postpone", &postpone, nb::sig("def _postpone(self) -> None"),
          "See `Work._postpone`.");
   method(
       "_envelope", &envelope,
       nb::sig("def _envelope(self) -> tuple[int, int, int] | None"),
-      "Of the message of a receive or probe that has ended its source, tag and bytes; "
-      "the source is -1 where none has come. None of anything else.");
+      "Return the source, tag and bytes of the message of an ended receive or probe. "
+      "The source is -1 if no message has come. Return None for other operations.");
 }
 
 }  // namespace allhands::python
