@@ -146,10 +146,13 @@ void add_done_callback(nb::handle self, nb::object callback) {
   state.work->on_done([held] { run_unraisable(*held, [&] { (*held)(); }); });
 }
 
-// A message is driven from the beginning.
+// A message is driven from the beginning. In a callback this may wait for peers.
 void hurry(nb::handle self) {
   State& state = state_of(self);
-  if (!state.transfer) state.core().hurry(*state.work);
+  if (state.transfer) return;
+  Communicator& core = state.core();
+  const GilReleased unlocked;
+  core.hurry(*state.work);
 }
 
 void postpone(nb::handle self) {

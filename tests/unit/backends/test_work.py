@@ -165,6 +165,27 @@ def test_ctrl_c_in_a_callback_is_for_the_program():
         dist.destroy_process_group()
 
 
+def test_a_future_asked_for_in_a_callback_holds_up_no_other_python_thread():
+    """It held Python's lock while it waited for the peers, here threads of Python."""
+
+    def body(rank):
+        group = dist.group.WORLD
+        arrays = [np.array([rank]), np.array([10 * rank])]
+        futures = []
+        has_called = threading.Event()
+
+        def go_on(_):
+            futures.append(group.allreduce([arrays[1]]).get_future())
+            has_called.set()
+
+        group.allreduce([arrays[0]]).get_future().add_done_callback(go_on)
+        assert has_called.wait(LIMIT)
+        assert futures[0].result(LIMIT) == [arrays[1]]
+        return [int(array[0]) for array in arrays]
+
+    assert run_ranks(2, body, timeout=60) == [[1, 10]] * 2
+
+
 def test_what_a_collective_has_not():
     def body(rank):
         work = dist.barrier(async_op=True)
