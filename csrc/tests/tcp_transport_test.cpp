@@ -7,14 +7,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allhands/engine/progress_engine.hpp"
+#include "sockets.hpp"
 #include "transports.hpp"
 
 using namespace allhands;
@@ -50,6 +53,11 @@ std::size_t num_descriptors() {
        std::filesystem::directory_iterator("/proc/self/fd"))
     ++count;
   return count;
+}
+
+bool has_more(const std::vector<int>& sockets, const std::vector<int>& before) {
+  return std::ranges::any_of(
+      sockets, [&](int fd) { return std::ranges::find(before, fd) == before.end(); });
 }
 
 // Of the two sockets that may be made, one is left, and nothing is lost.
@@ -260,6 +268,11 @@ void join_process(pid_t pid) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+void wait_until_stopped(pid_t pid) {
+  int status = 0;
+  CHECK(::waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+}
+
 void test_processes_exchange_messages() {
   const auto pids = fork_ranks(
       3, TcpPort::kSilence, [](int rank, TcpPort& port, const Membership& members) {
@@ -349,6 +362,43 @@ void test_who_was_given_up_says_so(bool is_other_there) {
   ::close(done[1]);
 }
 
+// Rank 0 is stopped while it makes its connection anew, which rank 1 holds up: it is
+// stopped, too. Both go on, and nobody counts as dead.
+void test_a_stop_amid_a_dial_is_no_silence_of_the_peer() {
+  constexpr std::chrono::seconds kSilent{2};
+  std::array<int, 2> go;
+  CHECK(::pipe(go.data()) == 0);
+  const auto pids =
+      fork_ranks(2, kSilent, [&](int rank, TcpPort& port, const Membership& members) {
+        ProgressEngine engine(port.join(members, token(1), tuning), members, tuning);
+        std::vector<float> data(1);
+        if (rank == 0) {
+          engine.recv(buffer_of(data), 1, 0, soon());
+          const std::vector<int> before = connected_sockets();
+          char byte = 0;
+          CHECK(::read(go[0], &byte, 1) == 1);
+          CHECK(port.break_socket(members.process(1)));
+          wait_until([&] { return has_more(connected_sockets(), before); });
+          CHECK(::raise(SIGSTOP) == 0);
+          engine.send(buffer_of(data), 1, 0, soon());
+        } else {
+          engine.send(buffer_of(data), 0, 0, soon());
+          engine.flush(soon());
+          CHECK(::raise(SIGSTOP) == 0);
+          engine.recv(buffer_of(data), 0, 0, soon());
+        }
+        engine.flush(soon());
+      });
+  wait_until_stopped(pids[1]);
+  CHECK(::write(go[1], "", 1) == 1);
+  wait_until_stopped(pids[0]);
+  std::this_thread::sleep_for(kSilent + kSilent / 2);
+  for (const pid_t pid : pids) CHECK(::kill(pid, SIGCONT) == 0);
+  for (const pid_t pid : pids) join_process(pid);
+  ::close(go[0]);
+  ::close(go[1]);
+}
+
 // What a dead process has forked holds none of its connections open.
 void test_children_do_not_hide_a_death() {
   const auto pids = fork_ranks(
@@ -394,6 +444,7 @@ int main() {
                                  std::chrono::seconds(20));
   test_who_was_given_up_says_so(true);
   test_who_was_given_up_says_so(false);
+  test_a_stop_amid_a_dial_is_no_silence_of_the_peer();
   test_children_do_not_hide_a_death();
   test_two_that_connect_at_the_same_time_share_one_connection();
   test_groups_share_a_connection();

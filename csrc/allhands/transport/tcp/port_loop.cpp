@@ -157,14 +157,18 @@ bool PortLoop::note_own_stop() {
   return true;
 }
 
-// What was doubted before a stop gets its whole time again: the attempt to reach it has
-// run out meanwhile, through no fault of the peer.
+// What was doubted or dialled before a stop gets its whole time again: the attempt to
+// reach it has run out meanwhile, through no fault of the peer.
 void PortLoop::forget_silence() {
   for (auto& [fd, open] : open_) open.stream->forget_silence();
   std::vector<std::shared_ptr<Stream>> doubted;
-  for (const auto& [key, each] : reaching_)
-    if (each.dial && each.answering < 0 && each.stream->state() == Stream::State::Up)
+  for (auto& [key, each] : reaching_) {
+    if (!each.dial) continue;
+    if (each.stream->state() != Stream::State::Up)
+      dial_anew(each);
+    else if (each.answering < 0)
       doubted.push_back(each.stream);
+  }
   for (const auto& stream : doubted) end_reaching(*stream);
 }
 

@@ -46,6 +46,13 @@ void PortLoop::suspect(const std::shared_ptr<Stream>& stream) {
                          rail_of(*stream) + 1);
 }
 
+// After a stop of this process. The peer may have given up a connection that it had.
+void PortLoop::dial_anew(Reaching& reaching) {
+  drop_attempt(reaching);
+  reaching.dial.emplace(reaching.stream->peer(), silence_, rail_of(*reaching.stream));
+  if (reaching.stream->state() == Stream::State::Broken) reaching.was_stopped = true;
+}
+
 void PortLoop::dial_due() {
   const auto now = Clock::now();
   std::vector<std::shared_ptr<Stream>> lost;
@@ -59,6 +66,7 @@ void PortLoop::dial_due() {
     else if (each.dialing < 0 && now >= each.dial->next())
       begin_dial(each);
   }
+  if (!lost.empty() && note_own_stop()) return forget_silence();
   for (const auto& stream : lost) {
     const auto found = reaching_.find(stream.get());
     if (found == reaching_.end()) continue;  // lost with a stream before it
