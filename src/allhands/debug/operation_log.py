@@ -12,7 +12,8 @@ import time
 
 from allhands import settings
 from allhands.backends.observer import OperationRecord
-from allhands.groups.world import current, when_this_is_a_rank
+from allhands.groups.world import current
+from allhands.groups.world_listeners import when_this_is_a_rank
 from allhands.rendezvous.log import LogLevel, is_said, say
 
 __all__ = ["OperationLog", "listen", "watch_if_asked"]

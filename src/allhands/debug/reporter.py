@@ -34,12 +34,8 @@ from allhands.debug.given_up import GivenUp
 from allhands.debug.record import told_now, write
 from allhands.elastic.record_memory import Mark, RecordMemory, has_handler
 from allhands.errors import CollectiveTimeoutError, DistBackendError
-from allhands.groups.world import (
-    World,
-    current,
-    when_the_ranks_have_met,
-    when_this_is_a_rank,
-)
+from allhands.groups.world import World, current
+from allhands.groups.world_listeners import when_the_ranks_have_met, when_this_is_a_rank
 from allhands.rendezvous.identity import Identity
 from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.roster import Roster

@@ -16,10 +16,8 @@ from allhands import settings
 from allhands.debug.verdict import ranks_text
 from allhands.errors import DistNetworkError
 from allhands.groups.visible_group import VisibleGroup
-from allhands.groups.world import (
-    World,
-    current,
-    default_group,
+from allhands.groups.world import World, current, default_group
+from allhands.groups.world_listeners import (
     when_a_group_has_ended,
     when_the_ranks_have_met,
 )

@@ -18,8 +18,8 @@ from typing import Any
 from allhands import settings
 from allhands.debug.trace_log import TraceLog
 from allhands.groups.visible_group import VisibleGroup
-from allhands.groups.world import (
-    current,
+from allhands.groups.world import current
+from allhands.groups.world_listeners import (
     when_a_group_has_ended,
     when_the_ranks_have_met,
 )

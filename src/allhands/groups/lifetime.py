@@ -29,7 +29,6 @@ from allhands.groups.world import (
     NON_GROUP_MEMBER,
     current,
     default_group,
-    is_process_wide,
 )
 from allhands.options import as_timedelta, check_timedelta, default_pg_timeout
 from allhands.rendezvous import host_file, presence, rendezvous
@@ -301,12 +300,12 @@ def make_group(
     backend = backend or whole.backend
     BackendConfig(backend)  # refuses unknown backends
     if use_local_synchronization:
-        num_alike = world.count_alike(members)
+        num_alike = world.numbers.count_alike(members)
         name: str | None = f"{hashed(members)}:{num_alike}"
     else:
         with world.carrying_out(whole.group_name, "new_group"):
             name = name_in_order(members, backend.lower(), group_desc)
-        num_alike = world.count_alike(members)
+        num_alike = world.numbers.count_alike(members)
     if name is None or whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
     return add_group(
@@ -361,7 +360,7 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
         try:
             world.destroy()
         finally:
-            if world.default is None and is_process_wide(world):
+            if world.default is None and world.is_process_wide:
                 excepthook.restore()
         return
     name = getattr(group, "group_name", None)

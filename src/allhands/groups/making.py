@@ -23,7 +23,7 @@ from allhands.groups.merge import find_offset
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.union import Union
 from allhands.groups.user_group import UserGroupCommunicator
-from allhands.groups.world import current, default_group, is_process_wide
+from allhands.groups.world import current, default_group
 from allhands.options import NativeOptions
 from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.log import LogLevel, say
@@ -83,7 +83,7 @@ def make_world(
     try:
         group = add_group(
             ranks,
-            world.count_alike(ranks),
+            world.numbers.count_alike(ranks),
             name,
             rank=rank,
             timeout=timeout,
@@ -98,7 +98,7 @@ def make_world(
     except BaseException:
         world.destroy()
         raise
-    if is_process_wide(world):
+    if world.is_process_wide:
         excepthook.show_rank(rank, world.destroy_at_end)
     return group
 
@@ -188,7 +188,7 @@ def derive(
     """
     members = [parent.global_rank(rank) for rank in picked]
     home = parent.union or current()
-    num_alike = home.count_alike(members)
+    num_alike = home.numbers.count_alike(members)
     name = f"{hashed(members)}:{num_alike}"
     if parent.union is not None:
         name = f"{parent.union.name}:{name}"
@@ -263,7 +263,7 @@ def merge(
     ranks = list(range(size))
     return add_group(
         ranks,
-        union.count_alike(ranks),
+        union.numbers.count_alike(ranks),
         name,
         rank=rank,
         timeout=timeout,

@@ -79,11 +79,11 @@ def name_in_order(
     """
     world = current()
     if not world.has_met:  # these backends need not know the ranks
-        return world.next_name()
+        return world.numbers.next_name()
     mine = _Call(default_group().rank(), members, backend, group_desc)
     what = json.dumps(mine[1:])
     while True:
-        name = world.next_name()
+        name = world.numbers.next_name()
         try:
             agreed = _agreed_calls()
             if agreed.have(int(name), what):
@@ -95,7 +95,7 @@ def name_in_order(
         first, *others = _calls(name, found)
         if others or first[1:] != mine[1:]:
             if not others and _need_not_count(store, mine):
-                world.take_back_name()
+                world.numbers.take_back_name()
                 return None
             if not others and _need_not_count(store, first):
                 continue
@@ -193,7 +193,7 @@ def _disagree(
     _break_off(mine, text)
     if first.members != mine.members:
         _break_off(first, text)
-    current().count_alike(first.members)  # as every rank does for this call
+    current().numbers.count_alike(first.members)  # as every rank does for this call
     error = CollectiveMismatchError(text)
     error.ranks = [first.rank if other is mine else other.rank]
     raise error
@@ -213,7 +213,7 @@ def _break_off(call: _Call, reason: str) -> None:
         timeout=default_group().timeout,
         group_id="of the call that differs",
         global_ranks_in_group=call.members,
-        num_alike=world.num_alike(call.members),
+        num_alike=world.numbers.num_alike(call.members),
         roster=world.roster,
     )
     communicator = make_communicator(Backend.NATIVE, options, None)

@@ -246,7 +246,7 @@ def get_pg_count() -> int:
         dist.get_pg_count()  # 2
         ```
     """
-    return current().num_groups
+    return current().numbers.num_groups
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:

@@ -7,9 +7,7 @@ the merged group.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-
+from allhands.groups.group_numbers import GroupNumbers
 from allhands.rendezvous.roster import Roster
 from allhands.store import Store
 
@@ -23,14 +21,8 @@ class Union:
         self.name = name
         self.store = store
         self._roster = roster
-        self._num_alike: Counter[tuple[int, ...]] = Counter()
+        self.numbers = GroupNumbers()
 
     def roster(self) -> Roster:
         """Return the processes of the ranks."""
         return self._roster
-
-    def count_alike(self, ranks: Iterable[int]) -> int:
-        """Return the number of earlier groups of these ranks, as `World` does."""
-        key = tuple(ranks)
-        self._num_alike[key] += 1
-        return self._num_alike[key] - 1

@@ -1,9 +1,10 @@
-"""World: the global state of this package, in one object.
+"""World: the groups of one rank, and which World the running code has.
 
-A process has one World. `use` gives a thread another one, so that several ranks can
-live in one process as threads, as in tests. The package has no other global state,
-except tables to which entries are only added. Only one thread at a time may initialize,
-destroy and make groups. Any thread may look up a group.
+A process has one World, the global state of this package. `use` gives a thread another
+one, so that several ranks can live in one process as threads, as in tests. The package
+has no other global state, except tables to which entries are only added. Only one
+thread at a time may initialize, destroy and make groups. Any thread may look up a
+group.
 """
 
 from __future__ import annotations
@@ -13,23 +14,21 @@ import os
 import sys
 import threading
 import time
-import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 
-from allhands.backends.coalescing import CoalescingCommunicator
 from allhands.backends.communicator import Communicator
 from allhands.backends.hooks import Around
 from allhands.backends.observer import Observer, observing
 from allhands.backends.remote_exception import headline, told
-from allhands.backends.work import Work
 from allhands.errors import DistError
 from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.deaths import Deaths
 from allhands.groups.fault_point import FaultPoint
+from allhands.groups.group_numbers import GroupNumbers
+from allhands.groups.guests import Guests
 from allhands.groups.host_links import HostLinks
 from allhands.groups.late_waits import LateWaits
 from allhands.groups.process_group import (
@@ -38,6 +37,7 @@ from allhands.groups.process_group import (
     ProcessGroup,
 )
 from allhands.groups.visible_group import VisibleGroup
+from allhands.groups.world_listeners import tell_beginning, tell_end, tell_meeting
 from allhands.options import DebugLevel
 from allhands.rendezvous.log import LogLevel, say
 from allhands.rendezvous.roster import Roster
@@ -47,15 +47,10 @@ __all__ = [
     "NON_GROUP_MEMBER",
     "Scope",
     "World",
-    "coalescing",
     "current",
     "default_group",
-    "is_process_wide",
     "scope",
     "use",
-    "when_a_group_has_ended",
-    "when_the_ranks_have_met",
-    "when_this_is_a_rank",
 ]
 
 NON_GROUP_MEMBER = -100
@@ -65,7 +60,9 @@ NON_GROUP_MEMBER = -100
 class World:
     """The groups of one rank."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_process_wide: bool = False) -> None:
+        self.is_process_wide = is_process_wide
+        """Whether threads have this World without `use`."""
         self.debug_level: DebugLevel | None = None
         """The level that was set; None until it is first read."""
         self.observer: Observer | None = None
@@ -79,15 +76,14 @@ class World:
         self.fault_point = FaultPoint(lambda: current() is self)
         self.agreed_calls: AgreedCalls | None = None
         """The calls of `new_group`; see `order`. None until the first call."""
-        self._has_no_guests()
+        self._guests = Guests()
         self._ending = threading.Lock()
         self._reset()
 
     def _reset(self) -> None:
         self.default: ProcessGroup | None = None
         self.groups: dict[str, ProcessGroup] = {}
-        self._num_named = 0
-        self._num_alike: Counter[tuple[int, ...]] = Counter()
+        self.numbers = GroupNumbers()
         self._store: Store | None = None
         self._exchange: Callable[[], Roster] | None = None
         self._roster: Roster | None = None
@@ -109,16 +105,14 @@ class World:
         self._begin(rank)
         self._store = store
         self._exchange = exchange
-        self._num_named = 1  # "0" is the world
 
     def _begin(self, rank: int) -> None:
         self.has_begun = True
         self.is_of_fork = False
         self.fault_point.read_setting()
         self.fault_point.rank = rank
-        if self is _process_world:
-            for call in _beginnings:
-                call()
+        if self.is_process_wide:
+            tell_beginning()
 
     @property
     def store(self) -> Store:
@@ -143,9 +137,8 @@ class World:
         return self._roster
 
     def _tell_meeting(self, roster: Roster, rank: int) -> None:
-        if self is _process_world:
-            for call in _meetings:
-                call(roster, rank)
+        if self.is_process_wide:
+            tell_meeting(roster, rank)
 
     @contextmanager
     def carrying_out(self, group: str, op: str) -> Iterator[None]:
@@ -183,35 +176,6 @@ class World:
         for group in self.groups.values():
             group.set_around(around)
 
-    def count_alike(self, ranks: Iterable[int]) -> int:
-        """Return how many groups of these ranks were made before the one being made.
-
-        All members make their groups of the same ranks in the same order, whatever
-        other groups they make in between. So this number distinguishes such groups
-        without communication.
-        """
-        key = tuple(ranks)
-        self._num_alike[key] += 1
-        return self._num_alike[key] - 1
-
-    @property
-    def num_groups(self) -> int:
-        """The number of groups made so far, also those that this rank is not in."""
-        return self._num_alike.total()
-
-    def num_alike(self, ranks: Iterable[int]) -> int:
-        """Return the number of groups of these ranks."""
-        return self._num_alike[tuple(ranks)]
-
-    def next_name(self) -> str:
-        """Return the next of the names "1", "2", ..., which all ranks count alike."""
-        self._num_named += 1
-        return str(self._num_named - 1)
-
-    def take_back_name(self) -> None:
-        """Undo the last `next_name`, which was for a group that not all ranks count."""
-        self._num_named -= 1
-
     def add(self, group: ProcessGroup) -> None:
         """Register `group`; the first group is the default."""
         self.groups[group.group_name] = group
@@ -223,7 +187,7 @@ class World:
         if self.default is None:
             self.default = group
             group.is_world = True
-            if self is _process_world:
+            if self.is_process_wide:
                 atexit.register(self.destroy_at_end)
 
     def close_with_it(self, communicator: Communicator) -> None:
@@ -283,13 +247,6 @@ class World:
             for call in before_ends:
                 shutdowns.callback(call)
 
-    def _has_no_guests(self) -> None:
-        # A group disappears when nobody else holds it.
-        self._guests: weakref.WeakValueDictionary[str, VisibleGroup] = (
-            weakref.WeakValueDictionary()
-        )
-        self._guests_roster: Roster | None = None
-
     def begin_guests(self, rank: int) -> None:
         """Prepare for groups of another maker, whose world has this process as `rank`.
 
@@ -308,34 +265,29 @@ class World:
 
     def meet_guests(self, roster: Roster) -> None:
         """Set the processes of the guests' world, which are known now."""
-        self._guests_roster = roster
+        self._guests.roster = roster
         if self.default is None:
             self._tell_meeting(roster, self.fault_point.rank)
 
     def add_guest(self, group: VisibleGroup) -> None:
         """Let tools see `group`, as long as other code holds it."""
-        self._guests[group.group_name] = group
+        self._guests.add(group)
         if self.observer is not None:
             group.communicator.observe(self.observer)
 
     def remove_guest(self, group: VisibleGroup) -> None:
         """Forget `group`, which has been shut down."""
-        # it may be one of the next world
-        if self._guests.get(group.group_name) is group:
-            del self._guests[group.group_name]
-            if group.is_world:
-                self._guests_roster = None
+        self._guests.remove(group)
         self._tell_end(group)
 
     def visible_groups(self) -> list[VisibleGroup]:
         """Return all groups of this rank, those of torch.distributed last."""
-        guests = [ref() for ref in self._guests.valuerefs()]  # a snapshot
-        return [*self.groups.values(), *(g for g in guests if g is not None)]
+        return [*self.groups.values(), *self._guests.groups()]
 
     def is_visible(self, group: VisibleGroup) -> bool:
         """Return whether `group` is one of `visible_groups`."""
-        name = group.group_name
-        return self.groups.get(name) is group or self._guests.get(name) is group
+        is_own = self.groups.get(group.group_name) is group
+        return is_own or self._guests.has(group)
 
     @property
     def whole(self) -> VisibleGroup | None:
@@ -345,14 +297,13 @@ class World:
     @property
     def known_roster(self) -> Roster | None:
         """The processes of `whole`; None if they have not met."""
-        return self._roster if self.default is not None else self._guests_roster
+        return self._roster if self.default is not None else self._guests.roster
 
     def _tell_end(self, group: VisibleGroup) -> None:
         text = f"left group {group.group_name!r}"
         say(LogLevel.INFO, "groups", self.fault_point.rank, text)
-        if self is _process_world:
-            for call in _ends:
-                call(group)
+        if self.is_process_wide:
+            tell_end(group)
 
     def destroy_at_end(self) -> None:
         """Destroy the world of a program that did not call `destroy_process_group`."""
@@ -402,11 +353,7 @@ _OF_FORK = (
     'multiprocessing.get_context("spawn")'
 )
 
-_process_world = World()
-_beginnings: list[Callable[[], object]] = []
-_meetings: list[Callable[[Roster, int], object]] = []
-_ends: list[Callable[[VisibleGroup], object]] = []
-_everywhere = Scope(_process_world)
+_everywhere = Scope(World(is_process_wide=True))
 scope: ContextVar[Scope] = ContextVar("allhands", default=_everywhere)
 """The scope of this thread or asyncio task."""
 
@@ -419,7 +366,7 @@ def _forget_after_fork() -> None:
         return
     atexit.unregister(world.destroy_at_end)
     world.is_of_fork = world.is_of_fork or world.default is not None
-    world._has_no_guests()
+    world._guests = Guests()
     world._reset()
     world.has_begun = False
 
@@ -432,50 +379,12 @@ def current() -> World:
     return scope.get().world
 
 
-def when_this_is_a_rank(call: Callable[[], object]) -> None:
-    """Call `call` each time this process begins to be a rank."""
-    _beginnings.append(call)
-
-
-def when_the_ranks_have_met(call: Callable[[Roster, int], object]) -> None:
-    """Call `call` with each roster of this process's world, and its rank."""
-    _meetings.append(call)
-
-
-def when_a_group_has_ended(call: Callable[[VisibleGroup], object]) -> None:
-    """Call `call` with each group of this process's world after its shutdown.
-
-    The group of all ranks comes last.
-    """
-    _ends.append(call)
-
-
-def is_process_wide(world: World) -> bool:
-    """Return whether `world` is the one that threads have without `use`."""
-    return world is _process_world
-
-
 @contextmanager
 def use(world: World) -> Iterator[World]:
     """Make `world` the current one for this thread, within a `with` block."""
     token = scope.set(Scope(world))
     try:
         yield world
-    finally:
-        scope.reset(token)
-
-
-@contextmanager
-def coalescing(group: ProcessGroup, works: list[Work]) -> Iterator[None]:
-    """Start every operation of this thread on `group` within a `with` block.
-
-    Their handles are added to `works`.
-    """
-    here = scope.get()
-    block = CoalescingCommunicator(group.communicator, works)
-    token = scope.set(Scope(here.world, {**(here.blocks or {}), group: block}))
-    try:
-        yield
     finally:
         scope.reset(token)
 

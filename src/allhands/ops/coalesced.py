@@ -17,7 +17,7 @@ from allhands.arrays import Array
 from allhands.arrays.lists import check_list
 from allhands.backends.work import CombinedWork, Work
 from allhands.groups.arguments import Group, is_outside, resolve
-from allhands.groups.world import coalescing
+from allhands.groups.coalescing import coalescing
 from allhands.options import (
     AllgatherOptions,
     AllreduceCoalescedOptions,

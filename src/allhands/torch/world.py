@@ -25,7 +25,7 @@ from allhands.groups.arguments import Group, resolve
 from allhands.groups.making import check_of_world
 from allhands.groups.outsider import OUTSIDER
 from allhands.groups.process_group import ProcessGroup
-from allhands.groups.world import World, current, default_group, is_process_wide
+from allhands.groups.world import World, current, default_group
 from allhands.store import PrefixStore
 from allhands.store.lent_store import LentStore
 from allhands.torch.identity import NAME
@@ -135,7 +135,7 @@ def process_group(group: Group = None) -> Any:
 
 
 def _check_world(world: World, whole: ProcessGroup) -> None:
-    if not is_process_wide(world):
+    if not world.is_process_wide:
         raise RuntimeError(
             "torch.distributed has one world per process; the world of this thread, "
             "which is not the process's, cannot be lent to it"
