@@ -32,6 +32,12 @@ constexpr Figures kDear = {.slots = {1000, 7000, 60000}, .read = {3000, 20000, 4
 constexpr Figures kTooDear = {.slots = {1000, 7000, 60000},
                               .read = {3000, 20000, 61000}};
 
+// Of one whose kernel pays for each page, whatever its size.
+constexpr Figures kDearInSmallPages = {.slots = {1000, 7000, 60000},
+                                       .read = {3000, 20000, 61000},
+                                       .large_slots = 200000,
+                                       .large_read = 90000};
+
 void test_break_even() {
   CHECK(kCheap.break_even() == 16 * kKiB);  // a seventh of the way from 8 to 64
   const Figures always = {.slots = {9, 9, 9}, .read = {8, 8, 8}};
@@ -40,6 +46,13 @@ void test_break_even() {
   CHECK(again.break_even() == 288 * kKiB);  // what it wins below does not count
   CHECK(kDear.break_even() == 272 * kKiB);
   CHECK(kTooDear.break_even() == Figures::kNever);
+  CHECK(kDearInSmallPages.break_even() == 4 * kMiB);
+  Figures dear = kDearInSmallPages;
+  std::swap(dear.large_slots, dear.large_read);
+  CHECK(dear.break_even() == Figures::kNever);
+  Figures cheap = kCheap;  // reading large pages cannot be dearer
+  cheap.large_slots = 1, cheap.large_read = 2;
+  CHECK(cheap.break_even() == kCheap.break_even());
   const Figures level = {.slots = {9, 9, 9}, .read = {9, 9, 9}};
   CHECK(level.break_even() == Figures::kNever);
 }
@@ -68,27 +81,36 @@ void test_fit_to_caches() {
 
 void test_fit_to_figures() {
   const Tuning cheap = fit(2, {2, 0, kCheap});
-  CHECK(cheap.read_bytes == 16 * kKiB && cheap.cooperative_bytes == 16 * kKiB);
+  CHECK(cheap.read_bytes == 16 * kKiB && cheap.read_rooted_bytes == 16 * kKiB);
   CHECK(cheap.read_broadcast_bytes == 32 * kKiB);
   CHECK(cheap.read_reduce_scatter_bytes == 32 * kKiB);
   CHECK(cheap.read_reduce_bytes == 4 * kMiB && cheap.eager_bytes == 8 * kKiB);
   const Tuning dear = fit(2, {2, 32 * kMiB, kDear});
-  CHECK(dear.read_bytes == 272 * kKiB && dear.cooperative_bytes == 64 * kKiB);
+  CHECK(dear.read_bytes == 272 * kKiB && dear.read_rooted_bytes == 64 * kKiB);
   CHECK(dear.read_broadcast_bytes == 544 * kKiB && dear.eager_bytes == 32 * kKiB);
   CHECK(cheap.read_most_all_to_all_bytes == kTiB);
   CHECK(dear.read_most_all_to_all_bytes == 8 * kMiB);
   const Tuning never = fit(2, {2, 0, kTooDear});
   CHECK(never.read_bytes == kTiB && never.read_broadcast_bytes == kTiB);
   CHECK(never.read_reduce_scatter_bytes == kTiB && never.read_reduce_bytes == kTiB);
-  CHECK(never.cooperative_bytes == 64 * kKiB && never.handover_bytes == 32 * kKiB);
+  CHECK(never.read_rooted_bytes == 4 * kMiB && never.handover_bytes == 4 * kMiB);
+  const Tuning large = fit(2, {2, 32 * kMiB, kDearInSmallPages, true});
+  CHECK(large.read_bytes == 4 * kMiB && large.read_rooted_bytes == 4 * kMiB);
+  CHECK(large.handover_bytes == 4 * kMiB && large.eager_bytes == 64 * kKiB);
+  CHECK(large.read_reduce_scatter_bytes == kTiB && large.read_reduce_bytes == kTiB);
+  CHECK(large.read_most_all_to_all_bytes == kTiB);
 }
 
 void test_fit_where_ranks_take_turns() {
   const Tuning usual = Tuning::for_ranks(4, 2);
   CHECK(fit(4, {2, 0, kCheap}).read_bytes == usual.read_bytes);
   CHECK(fit(4, {2, 0, kDear}).read_bytes == 1088 * kKiB);
-  CHECK(fit(4, {2, 0, kTooDear}).read_bytes == kTiB);
-  CHECK(fit(4, {2, 0, kTooDear}).cooperative_bytes == usual.cooperative_bytes);
+  CHECK(fit(4, {2, 0, kDear}).read_rooted_bytes == usual.read_rooted_bytes);
+  for (const Figures& figures : {kTooDear, kDearInSmallPages}) {
+    const Tuning slow = fit(4, {2, 0, figures});
+    CHECK(slow.read_bytes == kTiB && slow.read_reduce_scatter_bytes == kTiB);
+    CHECK(slow.read_rooted_bytes == 4 * kMiB && slow.handover_bytes == 4 * kMiB);
+  }
 }
 
 // Whatever was measured, all of it is a tuning that ranks take.
@@ -99,7 +121,10 @@ void test_any_figures_give_a_valid_tuning() {
       for (const std::uint64_t c : values)
         for (const std::uint64_t cache : {std::uint64_t{1}, kMiB, kTiB})
           for (const int size : {1, 2, 1000}) {
-            const Figures figures = {.slots = {a, b, c}, .read = {c, a, b}};
+            const Figures figures = {.slots = {a, b, c},
+                                     .read = {c, a, b},
+                                     .large_slots = a,
+                                     .large_read = b};
             CHECK(fit(size, {2, cache, figures}).is_valid());
           }
 }
@@ -120,6 +145,18 @@ void test_rehearsal_finds_figures() {
   if (!figures) return;
   for (const std::uint64_t time : figures->slots) CHECK(time > 0 && time < UINT64_MAX);
   for (const std::uint64_t time : figures->read) CHECK(time > 0 && time < UINT64_MAX);
+  CHECK((figures->large_slots == 0) == (figures->large_read == 0));
+  CHECK(figures->large_slots < UINT64_MAX && figures->large_read < UINT64_MAX);
+}
+
+// By a clock that stands still both ways take as long, so reading does not win.
+void test_rehearsal_tries_large_pages_where_reading_does_not_win() {
+  Rehearsal rehearsal;
+  rehearsal.now = [] { return Rehearsal::Clock::time_point(); };
+  const cpu_set_t cpus = own_cpus();
+  const auto figures = rehearsal.run(cpus);
+  CHECK(figures.has_value() == (CPU_COUNT(&cpus) > 1));
+  if (figures) CHECK(figures->large_slots == 1 && figures->large_read == 1);
 }
 
 // Of the two threads the first to look at the time is held there until the other one
@@ -199,7 +236,9 @@ class Folder {
 };
 
 bool is_same(const std::optional<Figures>& found, const Figures& figures) {
-  return found && found->slots == figures.slots && found->read == figures.read;
+  return found && found->slots == figures.slots && found->read == figures.read &&
+         found->large_slots == figures.large_slots &&
+         found->large_read == figures.large_read;
 }
 
 std::string text_of(const path& file) {
@@ -214,11 +253,12 @@ void test_file_keeps_figures() {
   const Folder folder;
   const FiguresFile file((folder / "new").string());
   CHECK(!file.read() && file.write(kCheap) && is_same(file.read(), kCheap));
-  CHECK(file.write(kDear) && is_same(file.read(), kDear));
+  for (const Figures& figures : {kDear, kDearInSmallPages})
+    CHECK(file.write(figures) && is_same(file.read(), figures));
   struct stat found;
   CHECK(stat((folder / "new").c_str(), &found) == 0 && (found.st_mode & 0077) == 0);
   const FiguresFile other_boot((folder / "new").string(),
-                               "allhands figures 1\nother\n");
+                               "allhands figures 2\nother\n");
   CHECK(!other_boot.read());
 }
 
@@ -233,15 +273,16 @@ void test_file_that_is_not_whole_is_none() {
   }
   const std::string key = figures_key();
   for (const std::string numbers :
-       {"0 1 1 1 1 1 end", "-1 1 1 1 1 1 end", "1 1 1 1 1 1 1 end", "1 1 1 1 1 end",
-        "1 1 1 x 1 1 end", "99999999999999999999 1 1 1 1 1 end", "1e3 1 1 1 1 1 end",
-        "1000000001 1 1 1 1 1 end"}) {
+       {"0 1 1 1 1 1 0 0 end", "-1 1 1 1 1 1 0 0 end", "1 1 1 1 1 1 0 0 0 end",
+        "1 1 1 1 1 1 0 end", "1 1 1 x 1 1 0 0 end", "1 1 1 1 1 1 0 -1 end",
+        "99999999999999999999 1 1 1 1 1 0 0 end", "1e3 1 1 1 1 1 0 0 end",
+        "1000000001 1 1 1 1 1 0 0 end"}) {
     put(folder / "figures", key + numbers);
     CHECK(!file.read());
   }
   put(folder / "figures", key + std::string(1 << 20, '1'));
   CHECK(!file.read());
-  put(folder / "figures", key + "1 1 1 1 1 1 end");
+  put(folder / "figures", key + "1 1 1 1 1 1 0 0 end");
   CHECK(file.read());
 }
 
@@ -318,6 +359,7 @@ int main() {
   test_fit_where_ranks_take_turns();
   test_any_figures_give_a_valid_tuning();
   test_rehearsal_finds_figures();
+  test_rehearsal_tries_large_pages_where_reading_does_not_win();
   test_a_rehearsal_whose_other_thread_does_not_come_ends_at_its_limit();
   test_rehearsal_needs_two_cpus();
   test_rehearsal_without_memory_or_threads_finds_nothing();

@@ -20,7 +20,7 @@ constexpr std::size_t kCount = 40'007;
 Tuning reading(int size) {
   Tuning tuning = Tuning::for_ranks(size);
   tuning.read_bytes = tuning.read_broadcast_bytes = 4096;
-  tuning.cooperative_bytes = tuning.slice_bytes = 4096;
+  tuning.read_rooted_bytes = tuning.slice_bytes = 4096;
   return tuning;
 }
 

@@ -36,7 +36,7 @@ struct Arrays {
 
 Tuning reading(int size) {
   Tuning tuning = Tuning::for_ranks(size);
-  tuning.read_bytes = tuning.read_broadcast_bytes = tuning.cooperative_bytes = 4096;
+  tuning.read_bytes = tuning.read_broadcast_bytes = tuning.read_rooted_bytes = 4096;
   tuning.read_reduce_bytes = tuning.read_reduce_scatter_bytes = 4096;
   return tuning;
 }

@@ -86,7 +86,7 @@ void test_shares_of_an_all_to_all() {
 // The choice is the one that a group makes: with it nothing goes through the slots.
 void test_ranks_take_the_way_chosen() {
   Tuning tuning = Tuning::for_ranks(2);
-  tuning.cooperative_bytes = 4096;
+  tuning.read_rooted_bytes = 4096;
   run_reading_arenas(2, tuning, [](Arena& arena) {
     std::vector<float> data(5000, static_cast<float>(arena.rank()));
     const Operation operation = broadcast(buffer_of(data), 1);

@@ -9,7 +9,7 @@ from harness.ranks import Processes
 from harness.refusal import refuse
 
 READ_SOON = (
-    "read_bytes=16K,read_broadcast_bytes=16K,cooperative_bytes=16K,"
+    "read_bytes=16K,read_broadcast_bytes=16K,read_rooted_bytes=16K,"
     "read_reduce_bytes=64K,read_reduce_scatter_bytes=64K"
 )
 

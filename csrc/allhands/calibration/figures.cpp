@@ -11,7 +11,7 @@ std::uint64_t Figures::break_even() const {
   std::size_t first = kSizes.size();  // from here on reading wins
   while (first > 0 && lost(first - 1) < 0) --first;
   if (first == 0) return kSizes[0];
-  if (first == kSizes.size()) return kNever;
+  if (first == kSizes.size()) return large_read < large_slots ? kLargePages : kNever;
   const double share = lost(first - 1) / (lost(first - 1) - lost(first));
   const std::size_t gap = kSizes[first] - kSizes[first - 1];
   return kSizes[first - 1] +

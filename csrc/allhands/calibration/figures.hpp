@@ -16,12 +16,20 @@ struct Figures {
       std::size_t{8} << 10, std::size_t{64} << 10, std::size_t{512} << 10};
   static constexpr std::uint64_t kNever = UINT64_MAX;
 
+  // Arrays of this size and more have large pages if their library asks for them, as
+  // NumPy does. The kernel then reads them several times as fast.
+  static constexpr std::uint64_t kLargePages = std::uint64_t{4} << 20;
+
   Times slots;  // staged in shared memory, and copied out
   Times read;   // read from the other process's memory by a system call
+  // The same for 2 MiB in large pages. Zero if not measured: reading wins in small
+  // pages, or there was no time.
+  std::uint64_t large_slots = 0;
+  std::uint64_t large_read = 0;
 
   // The size from which on reading takes less time than the slots, interpolated
   // linearly between the measured sizes. It is the smallest of them if reading always
-  // wins, and kNever if it does not win at the largest.
+  // wins. If reading does not win at the largest, it is kLargePages or kNever.
   std::uint64_t break_even() const;
 };
 

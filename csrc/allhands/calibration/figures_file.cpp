@@ -53,9 +53,13 @@ void put(std::ostream& out, const Figures::Times& times) {
   for (const std::uint64_t time : times) out << time << '\n';
 }
 
+bool get(std::istream& in, std::uint64_t& time, std::uint64_t least) {
+  return in >> time && time >= least && time <= kMostTime;
+}
+
 bool get(std::istream& in, Figures::Times& times) {
   for (std::uint64_t& time : times)
-    if (!(in >> time) || time == 0 || time > kMostTime) return false;
+    if (!get(in, time, 1)) return false;
   return true;
 }
 
@@ -74,7 +78,7 @@ const std::string& figures_key() {
   static const std::string key = [] {  // takes some 0.1 ms, so not for each group
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    return "allhands figures 1\n" + boot + "\n" + cpu_model() + "\n";
+    return "allhands figures 2\n" + boot + "\n" + cpu_model() + "\n";
   }();
   return key;
 }
@@ -90,7 +94,9 @@ std::optional<Figures> FiguresFile::read() const {
   std::istringstream in(text.substr(key_.size()));
   Figures figures;
   std::string end;
-  if (!get(in, figures.slots) || !get(in, figures.read) || !(in >> end) || end != kEnd)
+  if (!get(in, figures.slots) || !get(in, figures.read) ||
+      !get(in, figures.large_slots, 0) || !get(in, figures.large_read, 0) ||
+      !(in >> end) || end != kEnd)
     return std::nullopt;
   return figures;
 }
@@ -103,6 +109,7 @@ bool FiguresFile::write(const Figures& figures) const {
   text << key_;
   put(text, figures.slots);
   put(text, figures.read);
+  text << figures.large_slots << '\n' << figures.large_read << '\n';
   text << kEnd << '\n';
   const std::string name = random_name();
   const Fd file(openat(folder.get(), name.c_str(),

@@ -33,23 +33,35 @@ void fit_caches(Tuning& tuning, bool is_crowded, const HostFacts& facts) {
   if (facts.kernel_copies_past_caches) tuning.read_most_bytes = kNever;
 }
 
+// For a host on which reading small pages never pays: neither does half a copy of them
+// per side, and reductions, which find in the slots what they compute on, do not gain
+// from large pages either.
+void fit_slow_reading(Tuning& tuning) {
+  tuning.read_rooted_bytes = tuning.handover_bytes = Figures::kLargePages;
+  tuning.eager_bytes = kUsual;
+  tuning.read_reduce_bytes = tuning.read_reduce_scatter_bytes = kNever;
+}
+
 void fit_figures(Tuning& tuning, Bytes break_even) {
   const Bytes least = std::clamp(break_even, kLeast, kNever);
   tuning.read_bytes = pages(least);
-  tuning.cooperative_bytes = pages(std::min(least, kUsual));
+  tuning.read_rooted_bytes = pages(std::min(least, kUsual));
   tuning.read_broadcast_bytes = tuning.read_reduce_scatter_bytes = pages(2 * least);
-  if (least == kNever) tuning.read_reduce_bytes = kNever;
-  if (least > kUsual) tuning.read_most_all_to_all_bytes = tuning.read_most_bytes;
   tuning.eager_bytes = tuning.handover_bytes = pages(std::min(least, kUsual) / 2);
+  if (least > kUsual) tuning.read_most_all_to_all_bytes = tuning.read_most_bytes;
+  if (least >= Figures::kLargePages) fit_slow_reading(tuning);
 }
 
 void fit_crowded(Tuning& tuning, Bytes break_even) {
   if (break_even <= kUsual) return;
-  for (Bytes Tuning::* const size :
-       {&Tuning::read_bytes, &Tuning::read_reduce_scatter_bytes}) {
-    const Bytes usual = tuning.*size;
-    tuning.*size = break_even >= kNever ? kNever : pages(usual / kUsual * break_even);
+  if (break_even >= Figures::kLargePages) {
+    fit_slow_reading(tuning);
+    tuning.read_bytes = kNever;
+    return;
   }
+  for (Bytes Tuning::* const size :
+       {&Tuning::read_bytes, &Tuning::read_reduce_scatter_bytes})
+    tuning.*size = pages(tuning.*size / kUsual * break_even);
 }
 
 }  // namespace

@@ -33,30 +33,36 @@ constexpr int kSpins = 200;
 // here.
 constexpr std::size_t kTable = std::size_t{2} << 20;
 
+// A large page has the size of a table.
+constexpr std::size_t kLarge = kTable;
+// Rounds in large pages, the first to warm up, and how many of them count as enough.
+constexpr int kMostLargeRounds = 3, kLeastLargeRounds = 2;
+
 enum class End { None, Late, Refused };
 
-// The memory of both threads. Each has a table of its own and small pages, as arrays of
-// these sizes have.
+// Memory of both threads, with tables of its own for each, in small or large pages.
 class Ground {
  public:
-  Ground()
-      : start_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+  Ground(std::size_t tables_each, int advice)
+      : each_(tables_each * kTable),
+        start_(mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
     if (start_ == MAP_FAILED) throw std::bad_alloc();
-    madvise(start_, kBytes, MADV_NOHUGEPAGE);
+    madvise(start_, bytes(), advice);
   }
-  ~Ground() { munmap(start_, kBytes); }
+  ~Ground() { munmap(start_, bytes()); }
   Ground(const Ground&) = delete;
   Ground& operator=(const Ground&) = delete;
 
   std::byte* of(std::size_t self) const {
     const std::size_t lead = -reinterpret_cast<std::uintptr_t>(start_) % kTable;
-    return static_cast<std::byte*>(start_) + lead + self * kTable;
+    return static_cast<std::byte*>(start_) + lead + self * each_;
   }
 
  private:
-  static constexpr std::size_t kBytes = 3 * kTable;
+  std::size_t bytes() const { return 2 * each_ + kTable; }
 
+  const std::size_t each_;
   void* const start_;
 };
 
@@ -70,26 +76,40 @@ void populate(std::byte* memory, std::size_t bytes) {
 
 // The data of one of the two threads.
 struct alignas(64) Place {
-  explicit Place(std::byte* memory)
+  Place(std::byte* memory, std::byte* large)
       : input(memory),
         output(input + kMost),
-        slots{output + kMost, output + kMost + kChunk} {
+        slots{output + kMost, output + kMost + kChunk},
+        large(large) {}
+
+  // Both by its own thread, so that the memory is near its CPU.
+  void furnish() {
     static_assert(2 * (kMost + kChunk) <= kTable);
-    populate(memory, 2 * (kMost + kChunk));
+    populate(input, 2 * (kMost + kChunk));
+  }
+
+  void enlarge() {  // from here on with arrays in large pages
+    populate(large, 2 * kLarge);
+    input = large;
+    output = large + kLarge;
   }
 
   std::atomic<std::uint32_t> clock = 0;
-  std::byte* const input;
-  std::byte* const output;
+  std::byte* input;
+  std::byte* output;
   const std::array<std::byte*, 2> slots;
+  std::byte* const large;
 };
 
 struct Stage {
   const Rehearsal& rehearsal;
   const Clock::time_point end = rehearsal.now() + rehearsal.limit;
-  const Ground ground = {};
-  std::array<Place, 2> places = {Place(ground.of(0)), Place(ground.of(1))};
+  const Ground ground = {1, MADV_NOHUGEPAGE};
+  const Ground large_ground = {2, MADV_HUGEPAGE};
+  std::array<Place, 2> places = {Place(ground.of(0), large_ground.of(0)),
+                                 Place(ground.of(1), large_ground.of(1))};
   std::atomic<End> ended = End::None;
+  std::atomic<bool> is_reading_slow = false;
 
   void finish(End reason) {
     End none = End::None;
@@ -147,35 +167,64 @@ class Actor {
   std::size_t chunk_ = 0;
 };
 
-// Runs the rounds of one thread. Returns the number of complete rounds, which is the
-// same for both.
-int perform(Stage& stage, std::size_t self, Figures& best) {
-  Actor actor(stage, self);
-  const auto time = [&](auto exchange, std::uint64_t& least) {
-    const Clock::time_point start = stage.rehearsal.now();
+// The part of one thread. What it counts is the same for both.
+class Part {
+ public:
+  Part(Stage& stage, std::size_t self)
+      : stage_(stage), mine_(stage.places[self]), actor_(stage, self) {
+    mine_.furnish();
+  }
+
+  // Returns the number of complete rounds of all sizes.
+  int perform(Figures& best) {
+    const Rehearsal& rehearsal = stage_.rehearsal;
+    for (int round = 0; round < rehearsal.most_rounds; ++round) {
+      if (round == 1) {  // the first round was to warm up
+        best.slots.fill(UINT64_MAX);
+        best.read.fill(UINT64_MAX);
+      }
+      for (std::size_t i = 0; i < Figures::kSizes.size(); ++i)
+        if (!exchange(Figures::kSizes[i], best.slots[i], best.read[i])) return round;
+      if (rehearsal.now() > stage_.end) stage_.finish(End::Late);
+    }
+    return rehearsal.most_rounds;
+  }
+
+  // The same in large pages, if reading small pages does not win.
+  int perform_large(Figures& best) {
+    if (best.break_even() == Figures::kNever) stage_.is_reading_slow = true;
+    if (!actor_.meet() || !stage_.is_reading_slow) return 0;
+    mine_.enlarge();
+    for (int round = 0; round < kMostLargeRounds; ++round) {
+      if (round <= 1) best.large_slots = best.large_read = UINT64_MAX;
+      if (!exchange(kLarge, best.large_slots, best.large_read)) return round;
+      if (stage_.rehearsal.now() > stage_.end) stage_.finish(End::Late);
+    }
+    return kMostLargeRounds;
+  }
+
+ private:
+  // Both ways, and keeps the least times. Returns false if the rehearsal has ended.
+  bool exchange(std::size_t bytes, std::uint64_t& slots, std::uint64_t& read) {
+    return actor_.meet() && time([&] { return actor_.by_slots(bytes); }, slots) &&
+           actor_.meet() && time([&] { return actor_.by_reading(bytes); }, read);
+  }
+
+  template <typename Exchange>
+  bool time(Exchange exchange, std::uint64_t& least) {
+    const Clock::time_point start = stage_.rehearsal.now();
     if (!exchange()) return false;
-    const auto took = stage.rehearsal.now() - start;
+    const auto took = stage_.rehearsal.now() - start;
     const auto count =
         std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
     least = std::min(least, static_cast<std::uint64_t>(std::max<long>(count, 1)));
     return true;
-  };
-  for (int round = 0; round < stage.rehearsal.most_rounds; ++round) {
-    if (round == 1) {  // the first round was to warm up
-      best.slots.fill(UINT64_MAX);
-      best.read.fill(UINT64_MAX);
-    }
-    for (std::size_t i = 0; i < Figures::kSizes.size(); ++i) {
-      const std::size_t bytes = Figures::kSizes[i];
-      if (!actor.meet() ||
-          !time([&] { return actor.by_slots(bytes); }, best.slots[i]) ||
-          !actor.meet() || !time([&] { return actor.by_reading(bytes); }, best.read[i]))
-        return round;
-    }
-    if (stage.rehearsal.now() > stage.end) stage.finish(End::Late);
   }
-  return stage.rehearsal.most_rounds;
-}
+
+  Stage& stage_;
+  Place& mine_;
+  Actor actor_;
+};
 
 bool move_to(int cpu) {
   cpu_set_t only;
@@ -200,7 +249,7 @@ std::optional<Figures> Rehearsal::run(const cpu_set_t& cpus) const {
   const auto pair = pair_of(cpus);
   if (!pair) return std::nullopt;
   Figures best[2] = {};
-  int rounds[2] = {};
+  int rounds[2] = {}, large_rounds[2] = {};
   std::unique_ptr<Stage> stage;
   std::vector<std::thread> threads;
   try {
@@ -210,10 +259,10 @@ std::optional<Figures> Rehearsal::run(const cpu_set_t& cpus) const {
     return std::nullopt;
   }
   const auto act = [&](std::size_t self) {
-    if (move_to((*pair)[self]))
-      rounds[self] = perform(*stage, self, best[self]);
-    else
-      stage->finish(End::Refused);
+    if (!move_to((*pair)[self])) return stage->finish(End::Refused);
+    Part part(*stage, self);
+    rounds[self] = part.perform(best[self]);
+    if (stage->ended == End::None) large_rounds[self] = part.perform_large(best[self]);
   };
   try {
     for (const std::size_t self : {0u, 1u})
@@ -227,6 +276,11 @@ std::optional<Figures> Rehearsal::run(const cpu_set_t& cpus) const {
     best[0].slots[i] = std::max(best[0].slots[i], best[1].slots[i]);
     best[0].read[i] = std::max(best[0].read[i], best[1].read[i]);
   }
+  const bool has_large =
+      std::min(large_rounds[0], large_rounds[1]) >= kLeastLargeRounds;
+  best[0].large_slots =
+      has_large ? std::max(best[0].large_slots, best[1].large_slots) : 0;
+  best[0].large_read = has_large ? std::max(best[0].large_read, best[1].large_read) : 0;
   return best[0];
 }
 

@@ -18,11 +18,11 @@ namespace allhands {
 struct Rehearsal {
   using Clock = std::chrono::steady_clock;
 
-  Clock::duration limit = std::chrono::microseconds(2200);
+  Clock::duration limit = std::chrono::microseconds(2700);
   // Rounds of all exchanges; if fewer are done in time, there are no figures. The first
   // round warms up.
   int least_rounds = 5;
-  int most_rounds = 8;
+  int most_rounds = 6;
   std::function<Clock::time_point()> now = Clock::now;
 
   // Runs on two of `cpus`. Returns nothing if there is only one CPU, if the host does

@@ -60,7 +60,7 @@ constexpr WayChoice kChoices[] = {
     {Op::Broadcast, Way::Mapped, kIsMapped, kMapped},
     {Op::Broadcast, Way::Cooperative,
      [](const Case& c, const Tuning& t) {
-       return c.ranks == 2 && is_read(c, c.bytes, t.cooperative_bytes);
+       return c.ranks == 2 && is_read(c, c.bytes, t.read_rooted_bytes);
      },
      "the root would wait while the other rank copies: each copies half"},
     {Op::Broadcast, Way::Read,
@@ -82,7 +82,7 @@ constexpr WayChoice kChoices[] = {
     {Op::Gather, Way::Mapped, kIsMapped, kMapped},
     {Op::Gather, Way::Cooperative,
      [](const Case& c, const Tuning& t) {
-       return is_read(c, c.bytes, t.cooperative_bytes);
+       return is_read(c, c.bytes, t.read_rooted_bytes);
      },
      "the others would wait while the root copies: each copies half of its own"},
     {Op::Gather, Way::Slots, kAlways, kSlots},
@@ -90,7 +90,7 @@ constexpr WayChoice kChoices[] = {
     {Op::Scatter, Way::Mapped, kIsMapped, kMapped},
     {Op::Scatter, Way::Read,
      [](const Case& c, const Tuning& t) {
-       return is_read(c, c.all() - c.bytes, t.read_bytes) &&
+       return is_read(c, c.all() - c.bytes, t.read_rooted_bytes) &&
               c.bytes < t.read_most_bytes;
      },
      "the root need not stage what it sends to the others"},

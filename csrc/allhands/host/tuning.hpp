@@ -15,7 +15,7 @@ struct Tuning {
   std::uint64_t chunk_bytes;
   std::uint64_t direct_bytes;
   std::uint64_t read_bytes;
-  std::uint64_t cooperative_bytes;
+  std::uint64_t read_rooted_bytes;
   std::uint64_t read_broadcast_bytes;
   std::uint64_t read_reduce_bytes;
   std::uint64_t read_reduce_scatter_bytes;

@@ -31,14 +31,14 @@ _GAIN = 1.02  # a smaller gain is noise, and the number stays
 
 _STAGED = {
     "read_bytes": NEVER,
-    "cooperative_bytes": NEVER,
+    "read_rooted_bytes": NEVER,
     "read_broadcast_bytes": NEVER,
     "read_reduce_scatter_bytes": NEVER,
     "read_reduce_bytes": NEVER,
     "read_most_bytes": NEVER,
     "stream_bytes": NEVER,
     "eager_bytes": 64 * _K,
-    "handover_bytes": 64 * _K,
+    "handover_bytes": NEVER,
 }
 _READ = {
     **dict.fromkeys(_STAGED, 4 * _K),
@@ -108,24 +108,26 @@ def _powers(least: int, most: int) -> list[int]:
 
 _SMALL = _powers(8 * _K, 512 * _K)
 _LARGE = _powers(_M, 64 * _M)
+# From 4 MiB on NumPy's arrays have large pages, which the kernel reads faster.
+_MANY = [*_SMALL, *_powers(_M, 16 * _M)]
 THRESHOLDS = (
     Threshold(
         ["read_bytes"],
-        ["all_gather_single", "all_to_all_single", "scatter"],
-        _SMALL,
+        ["all_gather_single", "all_to_all_single"],
+        _MANY,
         "staged",
         "read",
-        [*_powers(8 * _K, 512 * _K), NEVER],
+        [*_powers(8 * _K, 8 * _M), NEVER],
         is_of_shares=True,
     ),
     Threshold(
-        ["cooperative_bytes"],
-        ["gather", "broadcast"],
-        _SMALL,
+        ["read_rooted_bytes"],
+        ["gather", "scatter", "broadcast"],
+        _MANY,
         "staged",
         "read",
-        [*_powers(8 * _K, 512 * _K), NEVER],
-        lambda op, ranks: op == "gather" or ranks == 2,
+        [*_powers(8 * _K, 8 * _M), NEVER],
+        lambda op, ranks: op != "broadcast" or ranks == 2,
         is_of_shares=True,
     ),
     Threshold(
@@ -178,13 +180,21 @@ THRESHOLDS = (
         [*_powers(4 * _M, 64 * _M), NEVER],
     ),
     Threshold(
-        ["eager_bytes", "handover_bytes"],
+        ["eager_bytes"],
         ["send_recv"],
         [*_powers(4 * _K, 64 * _K), 48 * _K],
         "staged",
         "read",
         _powers(4 * _K, 64 * _K),
         is_most=True,
+    ),
+    Threshold(
+        ["handover_bytes"],
+        ["send_recv", "exchange"],
+        _powers(32 * _K, 16 * _M),
+        "staged",
+        "read",
+        [*_powers(32 * _K, 8 * _M), NEVER],
     ),
 )
 # How much is staged before the ranks meet; no size decides this one.

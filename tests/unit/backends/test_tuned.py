@@ -35,7 +35,7 @@ def put_figures(folder, slots, read):
     """As the core keeps them."""
     folder.mkdir(mode=0o700)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    lines = ["allhands figures 1", boot, _C.cpu_model(), *slots, *read, "end"]
+    lines = ["allhands figures 2", boot, _C.cpu_model(), *slots, *read, 0, 0, "end"]
     (folder / "figures").write_text("\n".join(map(str, lines)) + "\n")
     (folder / "figures").chmod(0o600)
 

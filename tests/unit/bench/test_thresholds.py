@@ -76,7 +76,20 @@ def test_a_host_with_dear_system_calls_never_reads():
     assert found["read_reduce_bytes"].best == NEVER
     assert found["read_most_bytes"].best == 4 << 20
     assert found["read_most_all_to_all_bytes"].best == 4 << 20
-    assert found["eager_bytes"].best == found["handover_bytes"].best == 64 << 10
+    assert found["eager_bytes"].best == 64 << 10
+    assert found["handover_bytes"].best == NEVER
+
+
+def test_reading_that_pays_only_in_large_pages_begins_there():
+    """The kernel pays for each page, and arrays of 4 MiB have large ones."""
+
+    def seconds(cell, variant):
+        is_small = cell.size < 4 << 20
+        return 1.0 if is_small == variant.startswith("staged") else 1.5
+
+    found = by_name(choose(times_of(2, seconds), NOW))
+    assert found["handover_bytes"].best == 4 << 20
+    assert found["read_rooted_bytes"].best == 2 << 20  # of each of two ranks
 
 
 def test_a_message_of_just_the_eager_size_goes_at_once():
