@@ -239,6 +239,17 @@ void Communicator::send(const Buffer& buffer, int to, std::int64_t tag,
   end.return_from();
 }
 
+// Recorded once it has gone: what did not go is recorded when it is posted.
+bool Communicator::send_at_once(const Buffer& buffer, int to, std::int64_t tag,
+                                const Limits& limits) {
+  check_peer("send", to);
+  if (!is_ready_.load(std::memory_order_acquire)) open(limits);
+  if (observer() != nullptr || !engine_->send_at_once(buffer, to, tag)) return false;
+  FlightEnd end(recorder_.begin_message(MessageOp::Send, buffer, to, tag, false));
+  end.return_from();
+  return true;
+}
+
 int Communicator::recv(const Buffer& buffer, int from, std::int64_t tag,
                        const Limits& limits) {
   if (from != kAnySource) check_peer("recv", from);

@@ -116,6 +116,10 @@ class Communicator {
   // of the same names throw.
   void send(const Buffer& buffer, int to, std::int64_t tag, const Limits& limits);
   int recv(const Buffer& buffer, int from, std::int64_t tag, const Limits& limits);
+  // Returns false, and nothing was sent, if the message would have to wait or is
+  // observed. `limits` apply to the opening of the group.
+  bool send_at_once(const Buffer& buffer, int to, std::int64_t tag,
+                    const Limits& limits);
   // These return at once; engine() completes the transfer.
   TransferPtr post_send(const Buffer& buffer, int to, std::int64_t tag,
                         const Limits& limits);

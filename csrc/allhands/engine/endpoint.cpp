@@ -158,9 +158,9 @@ bool Endpoint::push_and_copy(int to, Channel& peer, Ended& ended) {
 }
 
 bool Endpoint::move(Channel& peer, Ended& ended) {
-  bool moved = peer.outbox.push(ended);
-  moved |= peer.outbox.copy_part();
-  if (!peer.inbox.copy_part(ended)) return moved;
+  const bool has_pushed = peer.outbox.push(ended);
+  // Where both have much to receive, each reads its own: that is faster than to write.
+  if (!peer.inbox.copy_part(ended)) return peer.outbox.copy_part() || has_pushed;
   peer.outbox.push(ended);
   return true;
 }

@@ -45,8 +45,7 @@ ProgressEngine::~ProgressEngine() {
   join();
 }
 
-// Runs body(ended) under the lock, then tells the threads that wait for what it has
-// ended.
+// Runs body(ended) under the lock, then tells the threads that wait for what it ended.
 // If body throws anything but an error of the caller's, the group is broken, and this
 // returns false.
 template <class Body>
@@ -115,16 +114,18 @@ void ProgressEngine::throw_ended() {
   throw ended_.value_or(Error(ErrorKind::Backend, "messages cannot be moved any more"));
 }
 
-void ProgressEngine::send(const Buffer& buffer, int to, Tag tag, const Limits& limits) {
+bool ProgressEngine::send_at_once(const Buffer& buffer, int to, Tag tag) {
   bool is_sent = false;
   step([&](Ended&) {
     check_sendable(buffer, to, tag);
     is_sent = endpoint_.send_at_once(buffer, to, tag);
   });
-  if (is_sent) {
-    progress();  // the peer may have refused an earlier message
-    return;
-  }
+  return is_sent;
+}
+
+void ProgressEngine::send(const Buffer& buffer, int to, Tag tag, const Limits& limits) {
+  if (send_at_once(buffer, to, tag))
+    return void(progress());  // the peer may have refused an earlier message
   if (to == members_.rank) check_counterpart({true, buffer, to, tag, limits.deadline});
   wait(post_send(buffer, to, tag, limits.deadline), limits, AtEnd::GiveUp);
 }

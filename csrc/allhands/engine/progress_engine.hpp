@@ -60,6 +60,9 @@ class ProgressEngine {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();
 
+  // Sends a message that needs no wait: a small one, if the link has room. Returns
+  // false if it was not sent. Throws as post_send.
+  bool send_at_once(const Buffer& buffer, int to, Tag tag);
   // Returns when `buffer` may be changed again. Throws as post_send and wait, and Value
   // if a send to this rank itself would wait for a receive that is not posted.
   void send(const Buffer& buffer, int to, Tag tag, const Limits& limits);

@@ -102,15 +102,29 @@ nb::object recv_fit(nb::object self, const Buffer& buffer, nb::object owner,
   return wrap(std::move(posted), std::move(self), std::move(outputs));
 }
 
-// Posts both, then waits for both.
+// Whether both are other ranks of the group.
+bool are_others(const Communicator& core, int to, int from) {
+  const auto is_other = [&core](int peer) {
+    return peer >= 0 && peer < core.size() && peer != core.rank();
+  };
+  return is_other(to) && is_other(from);
+}
+
+// Sends what needs no wait, then receives; or posts both, then waits for both.
 int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
              nb::handle output, Source source, std::int64_t recv_tag,
              nb::handle timeout) {
   Communicator& core = self.core();
   const Array sent_array(tensor, Access::Read, "tensor");
   const Array received_array(output, Access::Write, "output");
-  const Limits limits = limits_of(self.limit(timeout));
+  const Deadline::Duration limit = self.limit(timeout);
   const GilReleased unlocked;
+  if (are_others(core, to, from(source))) {
+    const Limits at_first_look = limits_at_first_look(limit);
+    if (core.send_at_once(sent_array.buffer(), to, send_tag, at_first_look))
+      return core.recv(received_array.buffer(), from(source), recv_tag, at_first_look);
+  }
+  const Limits limits = limits_of(limit);
   const TransferPtr received =
       core.post_recv(received_array.buffer(), from(source), recv_tag, limits);
   try {
