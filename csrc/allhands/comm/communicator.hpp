@@ -20,10 +20,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "allhands/arena/arena.hpp"
@@ -181,7 +183,9 @@ class Communicator {
   TransferPtr begin_recv(const Buffer& buffer, int from, std::int64_t tag,
                          const Limits& limits, Fit fit, bool is_async);
   void break_by_current_exception();
-  void open(const Limits& limits);
+  void open(const Limits& given);
+  void wait_for_opener(const Limits& limits, std::unique_lock<std::mutex>& lock);
+  bool is_being_opened() const;
   std::unique_ptr<Transport> make_transport(const Segment& segment) const;
   Segment local_segment(const Limits& limits) const;
   Error late_maker(int maker, const Deadline& deadline) const;
@@ -214,6 +218,7 @@ class Communicator {
   const ForkMark process_;  // a forked child must not end its parent's group
   Turns turns_;
   std::atomic<bool> stop_ = false;
+  std::atomic<bool> is_unwanted_ = false;  // the group is broken or being closed
 
   std::atomic<Observer*> observer_ = nullptr;
   FailureRecord failure_;
@@ -224,6 +229,8 @@ class Communicator {
 
   std::recursive_mutex closing_mutex_;  // held by close(), which an interrupt may call
   mutable std::mutex open_mutex_;  // guards what follows; not taken while is_ready_
+  std::condition_variable opened_;
+  std::thread::id opener_;  // the thread that waits for the memory; none: id()
   bool is_open_ = false;
   bool is_closed_ = false;
   std::optional<Error> ending_;  // why this rank leaves; none: in peace

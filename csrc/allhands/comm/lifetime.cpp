@@ -1,7 +1,10 @@
 // The life of a Communicator: how it opens, what breaks it, how it closes.
 #include <algorithm>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "allhands/base/error.hpp"
@@ -15,6 +18,16 @@ namespace {
 
 constexpr std::chrono::seconds kOpeningTime{1};  // it takes milliseconds
 constexpr Deadline::Duration kParting = std::chrono::seconds(1);
+
+bool is_interruption(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& thrown) {
+    return thrown.kind() == ErrorKind::Interrupted;
+  } catch (...) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -43,11 +56,51 @@ void Communicator::open_before_turn(const Limits& limits) {
   }
 }
 
-void Communicator::open(const Limits& limits) {
-  const std::lock_guard lock(open_mutex_);
+// Holds no lock while it waits for the memory: an interrupt may close or break the
+// group, and so may another thread.
+void Communicator::open(const Limits& given) {
+  const Limits limits = {given.deadline, given.interrupt, &is_unwanted_};
+  std::unique_lock lock(open_mutex_);
+  wait_for_opener(limits, lock);
   if (is_closed_ || failure_.error()) throw refusal();
   if (is_open_) return;
-  adopt(local_segment(limits));
+  opener_ = std::this_thread::get_id();
+  lock.unlock();
+  std::optional<Segment> segment;
+  std::exception_ptr error;
+  try {
+    segment = local_segment(limits);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  opener_ = {};
+  opened_.notify_all();
+  if (error && (is_interruption(error) || !failure_.error()))
+    std::rethrow_exception(error);
+  if (error || is_closed_) throw refusal();
+  adopt(std::move(*segment));
+  const std::optional<Error> failure = failure_.error();
+  if (!failure) return;
+  arena_->fail(*failure);
+  lock.unlock();
+  engine_->leave(refusal(), Presence::Aborted);
+  throw refusal();
+}
+
+// Another thread may be opening the group.
+void Communicator::wait_for_opener(const Limits& limits,
+                                   std::unique_lock<std::mutex>& lock) {
+  const std::string call = "first operation on group " + membership_.quoted() + ": ";
+  if (opener_ == std::this_thread::get_id())
+    throw Error(ErrorKind::Backend,
+                call + "a signal's handler calls it within another operation");
+  const auto is_free = [this] { return opener_ == std::thread::id(); };
+  const WaitEnd end = Wait(limits).sleep_on(opened_, lock, is_free);
+  if (end == WaitEnd::Stopped) throw refusal();
+  if (end == WaitEnd::Expired)
+    throw Error(ErrorKind::Timeout,
+                call + "timed out: another thread waits for the group's shared memory");
 }
 
 Segment Communicator::local_segment(const Limits& limits) const {
@@ -115,6 +168,7 @@ void Communicator::note(const Error& error) {
                                      membership_.describe(rank()) + " was interrupted")
                              : error);
   is_ready_ = false;
+  is_unwanted_ = true;
 }
 
 // Notes the failure of an open group; the ranks that share its arena learn of it, too.
@@ -143,11 +197,18 @@ void Communicator::break_off(const Error& error) {
   if (arena_) arena_->fail(error);
 }
 
+bool Communicator::is_being_opened() const {
+  const std::lock_guard lock(open_mutex_);
+  return opener_ != std::thread::id();
+}
+
 void Communicator::fail(const Error& error) {
+  // A thread that opens the group ends its wait, or tells the peers.
+  if (is_being_opened()) note(error);
   // Peers may wait in a segment that this rank has not opened yet; they see only what
   // is written there.
   try {
-    if (!is_ready_) open({Deadline::after(kOpeningTime), nullptr, &stop_});
+    if (!is_ready_) open({Deadline::after(kOpeningTime)});
   } catch (const Error&) {
     // The group is broken or closed, or memory ran out: then it is broken at least for
     // this rank.
@@ -162,7 +223,7 @@ void Communicator::fail(const Error& error) {
 }
 
 std::vector<std::pair<int, std::string>> Communicator::endings() {
-  // A thread that opens the group holds the mutex for long.
+  // A thread that leaves the group may hold the mutex for a second.
   const std::unique_lock lock(open_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || !is_open_) return {};
   std::vector<std::pair<int, std::string>> found = engine_->endings();
@@ -220,7 +281,7 @@ void Communicator::close(const Limits& limits) {
   }
   // Peers learn why this rank leaves before they learn of a call that it breaks off.
   if (!is_idle) tell_ending();
-  stop_ = true;
+  stop_ = is_unwanted_ = true;
   queue_.join();
   turns_.wait_until_idle({Deadline::after(kParting)});  // threads in a call notice
   leave(interruption ? Limits{Deadline::after(Deadline::Duration::zero())} : limits);
