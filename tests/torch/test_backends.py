@@ -81,6 +81,7 @@ def test_the_group_is_its_own_backend(tmp_path):
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=7), world)
     given = [world.timeout.total_seconds()]
     given.append(world._get_backend(torch.device("cpu")) is world)
+    given.append(world.options._timeout.total_seconds())
     try:
         world._get_backend(torch.device("xpu"))
     except RuntimeError as error:
@@ -88,7 +89,7 @@ def test_the_group_is_its_own_backend(tmp_path):
     give(given)
     """
     with TorchJob(tmp_path, 1, source) as job:
-        assert job.join() == [[7, True, True]]
+        assert job.join() == [[7, True, 7, True]]
 
 
 def test_a_block_that_an_exception_left_is_begun_again(tmp_path):

@@ -8,7 +8,6 @@ group stays the same: its backend is called gloo.
 from __future__ import annotations
 
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import torch.distributed
@@ -41,8 +40,6 @@ class GlooProcessGroup(AllhandsProcessGroup):
                 f"{settings.replace_gloo.name}: groups to be reconfigured need Gloo"
             )
         super().__init__(store, rank, size, timeout, settings.reduce_order.get())
-        self.options = SimpleNamespace()
-        """torch writes notes about the group here."""
 
     def _like_this(
         self, store: Any, rank: int, size: int, timeout: timedelta

@@ -113,7 +113,7 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the time limit of later operations without a limit of their own."""
-        self._timeout = as_timedelta(timeout)
+        self._timeout = self.options._timeout = as_timedelta(timeout)
         with self._lock:
             if self._engine is not None:
                 self._engine.set_timeout(self._timeout)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed
+from torch._C import _distributed_c10d as c10d
 
 from allhands.backends.communicator import Communicator
 from allhands.groups.making import hashed
@@ -26,6 +27,8 @@ class ParentGroup(GroupIdentity):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(store, rank, size)
         self._timeout = timeout
+        self.options = c10d.Backend.Options(self.getBackendName(), timeout)
+        """For code that takes the group for its backend; torch also writes here."""
         self._world_ranks: Sequence[int] = ()
         """The members' ranks in torch's world; empty if unknown."""
         self._splits: Counter[tuple[int, ...]] = Counter()
