@@ -142,7 +142,8 @@ def init_process_group(
             own = HashStore()
             enter(own, 0, 1, found=own)
             return
-        url = init_method or ("mpi://" if is_mpi else "env://")
+        usual = "mpi://" if is_mpi else "env://"
+        url = usual if init_method is None else init_method
         _meet_and_enter(url, rank, world_size, limit, enter)
     else:
         _check_store_arguments(init_method, rank, world_size)

@@ -553,6 +553,16 @@ def test_who_asks_for_more_is_not_alone(monkeypatch, given):
         dist.init_process_group(**given)
 
 
+def test_an_empty_url_is_not_the_default_one(monkeypatch):
+    for name in PLAIN:
+        monkeypatch.delenv(name, raising=False)
+    with (
+        use(World()),
+        pytest.raises(RuntimeError, match="No rendezvous handler for ://"),
+    ):
+        dist.init_process_group(init_method="")
+
+
 def test_node_local_rank_is_the_launchers(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     assert dist.get_node_local_rank(4) == 4
