@@ -241,7 +241,7 @@ class _DeprecatedReduceOp:
     """torch.distributed's older spelling of `ReduceOp`; every use warns."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") and name != "__members__":
             return super().__getattribute__(name)
         warnings.warn(
             "`allhands.reduce_op` is deprecated, please use `allhands.ReduceOp` "
@@ -249,7 +249,7 @@ class _DeprecatedReduceOp:
             FutureWarning,
             stacklevel=2,
         )
-        return getattr(ReduceOp, name)
+        return getattr(RedOpType, name)
 
 
 reduce_op = _DeprecatedReduceOp()

@@ -99,6 +99,8 @@ def test_an_object_is_made_of_an_operation_only():
 def test_the_old_spelling_warns():
     with pytest.warns(FutureWarning, match=r"please use `allhands\.ReduceOp`"):
         assert reduce_op.SUM is ReduceOp.SUM
+    with pytest.warns(FutureWarning, match=r"please use `allhands\.ReduceOp`"):
+        assert reduce_op.__members__["MAX"] is ReduceOp.MAX
 
 
 def test_timeouts_are_timedeltas():

@@ -45,6 +45,16 @@ class PrefixStore(Store):
         return self._store
 
     @property
+    def _underlying_non_prefix_store(self) -> Store:
+        """The store below all prefixes; programs take this name of torch."""
+        store = self._store
+        return (
+            store._underlying_non_prefix_store
+            if isinstance(store, PrefixStore)
+            else store
+        )
+
+    @property
     def timeout(self) -> timedelta:
         """The timeout of the underlying store."""
         return self._store.timeout

@@ -38,6 +38,12 @@ def test_underlying_store():
     assert PrefixStore("a", base).underlying_store is base
 
 
+def test_the_store_below_all_prefixes():
+    base = HashStore()
+    nested = PrefixStore("a", PrefixStore("b", base))
+    assert nested._underlying_non_prefix_store is base
+
+
 def test_the_timeout_is_the_underlying_stores():
     base = HashStore()
     PrefixStore("a", base).set_timeout(datetime.timedelta(seconds=2))
