@@ -130,6 +130,10 @@ _TORCHS_OWN = {
     *("algorithms", "autograd", "checkpoint", "fsdp"),
     *("nn", "optim", "pipelining", "tensor"),
 }
+_IN_C10D = {
+    *("_CoalescingManager", "_get_process_group_name"),
+    *("_make_nccl_premul_sum", "_rank_not_in_group"),
+}
 
 
 def __dir__() -> list[str]:
@@ -143,6 +147,8 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         # Looked up where it is asked for: this import takes longer than all of ours.
         return importlib.import_module("importlib.metadata").version("allhands")
+    if name in _IN_C10D:
+        return getattr(importlib.import_module("allhands.distributed_c10d"), name)
     problem = f"module 'allhands' has no attribute {name!r}"
     if name in _TORCHS_OWN:
         problem += (

@@ -1,17 +1,89 @@
 """torch.distributed's second path to the same names, for programs that use it.
 
-Some names with an underscore are here, too: programs take them from torch's module.
+Some names with an underscore are here, too: programs and libraries take them from
+torch's module. They have torch's arguments and results; those that make tensors are in
+`allhands.torch.object_tensors`. New programs need none of them.
 """
 
+from __future__ import annotations
+
+import importlib
+import warnings
+from datetime import timedelta
+from typing import Any
+
 from allhands import *  # noqa: F403 - re-exports all of it
-from allhands import ProcessGroup, Store
+from allhands import ProcessGroup, ReduceOp, Store, destroy_process_group
 from allhands import __all__ as __all__
 from allhands import _all_gather_base as _all_gather_base
 from allhands import _coalescing_manager as _coalescing_manager
 from allhands import _reduce_scatter_base as _reduce_scatter_base
+from allhands.errors import DistStoreError
+from allhands.groups import queries
+from allhands.groups.arguments import Group, resolve
+from allhands.groups.outsider import warn_outsider
 from allhands.groups.queries import set_timeout as _set_pg_timeout  # noqa: F401
 from allhands.groups.world import NON_GROUP_MEMBER, current
 from allhands.groups.world import default_group as _get_default_group
+from allhands.ops.coalesced import CoalescedCalls as _CoalescingManager  # noqa: F401
+from allhands.options import AllgatherOptions as AllgatherOptions
+from allhands.options import as_timedelta, default_pg_timeout
+
+STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
+
+_OF_TORCH = {"_get_pg_default_device", "_object_to_tensor", "_tensor_to_object"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _OF_TORCH:  # imports torch: loaded when somebody asks
+        return getattr(importlib.import_module("allhands.torch.object_tensors"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+class _Tables:
+    """This rank's groups, in the form of torch's tables.
+
+    Each table is a new dict, so a change of it has no effect.
+    """
+
+    @property
+    def default_pg(self) -> ProcessGroup | None:
+        """The group of all ranks; None without a world."""
+        return current().default
+
+    @property
+    def group_count(self) -> int:
+        """The number of groups made so far."""
+        return queries.get_pg_count()
+
+    @property
+    def pg_map(self) -> dict[ProcessGroup, tuple[str, Store]]:
+        """The backend and the store of each group."""
+        return {
+            each: (each.backend, each.get_group_store())
+            for each in current().groups.values()
+        }
+
+    @property
+    def pg_names(self) -> dict[ProcessGroup, str]:
+        """The name of each group."""
+        return {each: name for name, each in current().groups.items()}
+
+    @property
+    def pg_group_ranks(self) -> dict[ProcessGroup, dict[int, int]]:
+        """The group rank of each member of each group, by global rank."""
+        return {
+            each: {rank: i for i, rank in enumerate(each.global_ranks)}
+            for each in current().groups.values()
+        }
+
+    @property
+    def pg_backend_config(self) -> dict[ProcessGroup, str]:
+        """The "device:backend" pairs of each group."""
+        return {each: str(each.config) for each in current().groups.values()}
+
+
+_world = _Tables()
 
 
 def _get_default_store() -> Store:
@@ -24,6 +96,125 @@ def _get_default_store() -> Store:
     return current().store
 
 
-def _rank_not_in_group(group: ProcessGroup | int | None) -> bool:
+def _rank_not_in_group(group: Group) -> bool:
     """Whether `group` is one that this rank is not in; None is the group of all."""
     return group == NON_GROUP_MEMBER
+
+
+def _warn_not_in_group(op_name: str) -> None:
+    """Warn that `op_name` runs on a rank outside its group."""
+    warn_outsider(op_name)
+
+
+def _group_or_default_group(group: ProcessGroup | None = None) -> ProcessGroup:
+    """Return `group`; the group of all ranks for None."""
+    return group or _get_default_group()
+
+
+def _get_global_rank(group: ProcessGroup, rank: int) -> int:
+    """Return `get_global_rank`; warns."""
+    warnings.warn(
+        "`allhands.distributed_c10d._get_global_rank` is deprecated, please use "
+        "`allhands.get_global_rank` instead",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return queries.get_global_rank(group, rank)
+
+
+def _get_group_size(group: Group) -> int:
+    """Return `get_world_size`."""
+    return queries.get_world_size(group)
+
+
+def _get_group_size_by_name(group_name: str) -> int:
+    """Return the number of ranks of the group of this name."""
+    return _resolve_process_group(group_name).size()
+
+
+def _resolve_process_group(group_name: str) -> ProcessGroup:
+    """Return this rank's group of this name.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    group = current().groups.get(group_name)
+    if group is None:
+        raise RuntimeError(
+            f"Could not resolve the process group registered under the name "
+            f"{group_name}"
+        )
+    return group
+
+
+def _get_process_group_name(pg: Group) -> str:
+    """Return the name of a group of this rank; "None" for anything else."""
+    return next((n for n, each in current().groups.items() if each is pg), "None")
+
+
+def _get_process_group_store(pg: ProcessGroup) -> Store:
+    """Return the store of a group."""
+    return pg.get_group_store()
+
+
+def _get_object_coll_device(group: Group = None) -> str:
+    """Return the type of device by which objects travel: the CPU, if possible."""
+    config = (resolve(group) or _get_default_group()).config
+    served = [] if config is None else list(config.get_device_backend_map())
+    return "cpu" if "cpu" in served or not served else served[0]
+
+
+def _check_valid_timeout(timeout: Any) -> None:
+    """Raise TypeError if `timeout` is not a timedelta."""
+    as_timedelta(timeout)
+
+
+def _get_default_timeout(backend: str) -> timedelta:
+    """Return the time limit of groups that are made without one."""
+    return default_pg_timeout
+
+
+def _make_nccl_premul_sum(factor: float) -> ReduceOp:
+    """Return `ReduceOp.PREMUL_SUM(factor)`."""
+    return ReduceOp.PREMUL_SUM(factor)
+
+
+def _abort_process_group(group: Group = None) -> None:
+    """Break `group` for every member, and forget it; with the world, all groups.
+
+    Raises:
+        AssertionError: there is no world.
+        ValueError: there is no such group.
+    """
+    if _rank_not_in_group(group):
+        return
+    world = current()
+    if world.default is not None:
+        member = resolve(group)
+        for each in world.groups.values() if member.is_world else [member]:
+            each.abort()
+    destroy_process_group(group if isinstance(group, ProcessGroup) else None)
+
+
+def _store_based_barrier(
+    rank: int,
+    store: Store,
+    group_name: str,
+    rendezvous_count: int,
+    timeout: timedelta,
+    logging_interval: timedelta = timedelta(seconds=10),
+) -> None:
+    """Return when `rendezvous_count` ranks have called it with one name, once each.
+
+    Raises:
+        DistStoreError: they did not within `timeout`.
+    """
+    key = f"{STORE_BASED_BARRIER_PREFIX}:{group_name}"
+    try:
+        store.barrier(key, rendezvous_count, timeout)
+    except DistStoreError as error:
+        raise DistStoreError(
+            f"Timed out initializing process group in store based barrier on rank "
+            f"{rank}, for key: {key} (world_size={rendezvous_count}, "
+            f"timeout={timeout}): {error}"
+        ) from error

@@ -75,3 +75,106 @@ def test_the_time_limit_of_a_group_is_set():
         return dist.group.WORLD.timeout
 
     assert run_ranks(1, body) == [timedelta(seconds=7)]
+
+
+def test_names_of_the_package_are_also_in_it():
+    for name in ("_rank_not_in_group", "_get_process_group_name", "_CoalescingManager"):
+        assert getattr(dist, name) is getattr(c10d, name)
+    assert dist._make_nccl_premul_sum(2.0) == dist.ReduceOp.PREMUL_SUM(2.0)
+
+
+def test_what_nobody_has_is_missing():
+    with pytest.raises(AttributeError, match="no attribute '_get_everything'"):
+        c10d._get_everything  # noqa: B018
+
+
+def test_groups_are_found_by_name():
+    def body(rank):
+        world, part = dist.group.WORLD, dist.new_group([0])
+        names = [c10d._get_process_group_name(each) for each in (world, OUT, None)]
+        assert c10d._resolve_process_group(world.group_name) is world
+        with pytest.raises(RuntimeError, match="under the name nobody"):
+            c10d._resolve_process_group("nobody")
+        assert c10d._get_process_group_store(world) is not None
+        sizes = [c10d._get_group_size(each) for each in (None, part)]
+        return names, sizes, c10d._get_group_size_by_name(world.group_name)
+
+    names = ["0", "None", "None"]
+    assert run_ranks(2, body) == [(names, [2, 1], 2), (names, [2, -1], 2)]
+
+
+@pytest.mark.filterwarnings("ignore:.*_get_global_rank:FutureWarning")
+def test_the_default_group_stands_for_none():
+    def body(rank):
+        world = dist.group.WORLD
+        assert c10d._group_or_default_group(None) is world
+        assert c10d._group_or_default_group(world) is world
+        return c10d._get_global_rank(world, 1)
+
+    assert run_ranks(2, body) == [1, 1]
+
+
+def test_the_tables_show_the_groups_of_this_rank():
+    def body(rank):
+        tables, world, part = c10d._world, dist.group.WORLD, dist.new_group([1])
+        assert tables.default_pg is world
+        assert tables.pg_map[world][0] == dist.get_backend()
+        assert tables.pg_names[world] == world.group_name
+        assert tables.pg_backend_config[world] == dist.get_backend_config()
+        ranks = tables.pg_group_ranks
+        return ranks[world], ranks.get(part), tables.group_count
+
+    whole = {0: 0, 1: 1}
+    assert run_ranks(2, body) == [(whole, None, 2), (whole, {1: 0}, 2)]
+    assert c10d._world.default_pg is None
+    assert c10d._world.pg_map == {}
+
+
+def test_objects_travel_by_the_cpu():
+    def body(rank):
+        return c10d._get_object_coll_device(), c10d._get_object_coll_device(OUT)
+
+    assert run_ranks(1, body) == [("cpu", "cpu")]
+
+
+def test_the_limits_of_groups():
+    assert c10d._get_default_timeout("gloo") == dist.default_pg_timeout
+    c10d._check_valid_timeout(timedelta(1))
+    with pytest.raises(TypeError, match="Expected timeout argument"):
+        c10d._check_valid_timeout(5)
+
+
+def test_a_rank_outside_is_warned():
+    def body(rank):
+        with pytest.warns(UserWarning, match="Running foo on global rank 0"):
+            c10d._warn_not_in_group("foo")
+
+    run_ranks(1, body)  # one thread: pytest's catching is global
+
+
+def test_a_barrier_in_a_store_waits_for_all_and_names_the_key():
+    def body(rank):
+        limit, store = timedelta(seconds=60), c10d._get_default_store()
+        c10d._store_based_barrier(rank, store, "pair", 2, limit)
+        told = "barrier on rank 0, for key: store_based_barrier_key:alone"
+        with pytest.raises(dist.DistStoreError, match=told):
+            c10d._store_based_barrier(0, dist.HashStore(), "alone", 2, timedelta(0))
+
+    run_ranks(2, body)
+
+
+def test_an_aborted_group_is_forgotten():
+    def body(rank):
+        part = dist.new_group([0, 1])
+        c10d._abort_process_group(OUT)
+        c10d._abort_process_group(part)
+        with pytest.raises(ValueError, match="not registered"):
+            dist.get_rank(part)
+        assert dist.get_world_size() == 2
+        dist.barrier()  # the world is not broken
+        c10d._abort_process_group()
+        return dist.is_initialized()
+
+    assert run_ranks(2, body) == [False, False]
+    with pytest.raises(AssertionError, match="Process group cannot be None"):
+        c10d._abort_process_group()

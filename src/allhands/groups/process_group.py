@@ -211,6 +211,10 @@ class ProcessGroup(TorchMethods, HookMethods):
             )
         return communicator
 
+    def _get_backend(self, device: Any) -> Communicator:
+        """Return `get_backend`; programs take this name of torch."""
+        return self.get_backend(device)
+
     def get_group_store(self) -> Store:
         """Return the world's store with the group's own prefix.
 
