@@ -80,8 +80,8 @@ def to_seconds(timeout: timedelta | float) -> float:
     return as_timedelta(timeout).total_seconds()
 
 
-def check_timedelta(timeout: timedelta) -> None:
-    """Check that `timeout` is a timedelta.
+def check_timedelta(timeout: timedelta, operation: str = "") -> None:
+    """Check that `timeout` is a timedelta; the error names `operation`.
 
     Raises:
         TypeError: `timeout` is not a timedelta.
@@ -89,9 +89,10 @@ def check_timedelta(timeout: timedelta) -> None:
     if not isinstance(timeout, timedelta):
         is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
         remedy = f": pass timedelta(seconds={timeout!r})" if is_number else ""
+        subject = f"{operation}: " if operation else ""
         raise TypeError(
-            f"Expected timeout argument to be of type datetime.timedelta, got "
-            f"{timeout!r}{remedy}"
+            f"{subject}Expected timeout argument to be of type "
+            f"datetime.timedelta, got {timeout!r}{remedy}"
         )
 
 

@@ -63,7 +63,7 @@ def test_one_rank_alone_has_nobody_to_send_to(tmp_path):
 def test_a_rank_that_does_not_exist(tmp_path):
     path = changed(tmp_path, "point_to_point.py", "dst=rank + 1", "dst=2")
     head, place, *_ = failed("--nproc-per-node=2", path)
-    assert "rank 0 failed: ValueError: Invalid destination rank: 2" in head
+    assert "rank 0 failed: ValueError: send: Invalid destination rank: 2" in head
     assert place.endswith("in blocking: dist.send(array, dst=2)")
 
 

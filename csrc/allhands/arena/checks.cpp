@@ -43,7 +43,8 @@ void check_dtype(const Buffer& buffer, DType expected) {
   if (buffer.dtype != expected)
     throw Error(ErrorKind::Value,
                 std::string("Invalid usage of tensors with different dtypes: found ") +
-                    name_of(expected) + " and " + name_of(buffer.dtype));
+                    name_of(expected) + " and " + name_of(buffer.dtype) +
+                    "; convert one of them");
 }
 
 void check_count(const Operation& operation, const char* which, const Buffer& buffer,

@@ -5,6 +5,7 @@
 
 #include "allhands/arena/checks.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/python/named_operation.hpp"
 #include "allhands/python/pieces.hpp"
 #include "allhands/python/reduction.hpp"
 
@@ -167,12 +168,14 @@ Prepared::Prepared(const CollectiveRow& row, const Arguments& given, int rank, i
   operation.collective = &row.collective;
   operation.root = given.root;
   const bool is_root = rank == given.root;
-  if (row.output.form == Form::None)
-    take_one_side(row, given, is_root);
-  else
-    take_both_sides(row, given, is_root, size);
-  if (row.collective.is_reduction) take_reduction(row, given.reduce_op, order);
-  row.collective.check(operation, rank, size);
+  naming(row.name, [&] {
+    if (row.output.form == Form::None)
+      take_one_side(row, given, is_root);
+    else
+      take_both_sides(row, given, is_root, size);
+    if (row.collective.is_reduction) take_reduction(row, given.reduce_op, order);
+    row.collective.check(operation, rank, size);
+  });
 }
 
 // For an operation in place, or one without arrays: the smallest calls take this path.
@@ -212,14 +215,14 @@ void Prepared::take_buffers(const CollectiveRow& row, const Arguments& given,
   if (row.input.form == Form::Array)
     operation.input = input_.buffer();
   else if (row.input.form == Form::Rows)
-    operation.inputs =
-        rows(row.input.name, given.input, input_.buffer(), given.input_splits, size);
+    operation.inputs = rows(row.name, row.input.name, given.input, input_.buffer(),
+                            given.input_splits, size);
   else
     operation.inputs = input_.take_buffers();
   if (row.output.form == Form::Array)
     operation.output = output_.buffer();
   else if (row.output.form == Form::Rows)
-    operation.outputs = rows(row.output.name, given.output, output_.buffer(),
+    operation.outputs = rows(row.name, row.output.name, given.output, output_.buffer(),
                              given.output_splits, size);
   else if (row.output.form == Form::Lists)
     check_lists(row, row.output, output_.lengths(), operation.inputs.size(), size);

@@ -256,7 +256,7 @@ nb::object carry_out(PyCommunicator& self, const CollectiveRow& row,
                      nb::handle async_op) try {
   const Communicator& core = self.core();
   Prepared prepared(row, arguments, core.rank(), core.size(), self.reduce_order());
-  const Deadline::Duration limit = self.limit(timeout);
+  const Deadline::Duration limit = self.limit(timeout, row.name);
   if (!is_true(async_op)) {
     self.run(prepared.operation, limit);
     return nb::none();
@@ -278,7 +278,7 @@ nb::object make_request(PyCommunicator& self, const CollectiveRow& row,
   Prepared prepared(row, arguments, core.rank(), core.size(), self.reduce_order());
   nb::object owners = prepared.owners();
   return nb::cast(Request(nb::find(self), std::move(prepared.operation),
-                          std::move(owners), self.limit(timeout)));
+                          std::move(owners), self.limit(timeout, row.name)));
 }
 
 void bind_collectives(CommunicatorClass& c) {

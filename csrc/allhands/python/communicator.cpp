@@ -18,6 +18,7 @@
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/flight.hpp"
 #include "allhands/python/gil.hpp"
+#include "allhands/python/named_operation.hpp"
 #include "allhands/python/sparse.hpp"
 #include "allhands/python/stderr_lines.hpp"
 #include "allhands/python/time_limits.hpp"
@@ -151,8 +152,10 @@ Communicator& PyCommunicator::core() const {
   return *core_;
 }
 
-Deadline::Duration PyCommunicator::limit(nb::handle timeout) const {
-  return timeout.is_none() ? timeout_ : duration_of(timeout);
+Deadline::Duration PyCommunicator::limit(nb::handle timeout,
+                                         const char* operation) const {
+  if (timeout.is_none()) return timeout_;
+  return naming(operation, [&] { return duration_of(timeout); });
 }
 
 void PyCommunicator::set_timeout(nb::handle timeout) {

@@ -43,7 +43,7 @@ class PyCommunicator {
   // The order of its reductions.
   ReduceOrder reduce_order() const { return reduce_order_; }
   // The limit of an operation whose caller passed this timedelta, or None.
-  Deadline::Duration limit(nanobind::handle timeout) const;
+  Deadline::Duration limit(nanobind::handle timeout, const char* operation) const;
   // Sets the limit that None stands for.
   void set_timeout(nanobind::handle timeout);
 

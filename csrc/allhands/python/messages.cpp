@@ -11,6 +11,7 @@
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/gil.hpp"
+#include "allhands/python/named_operation.hpp"
 #include "allhands/python/staged.hpp"
 
 namespace nb = nanobind;
@@ -31,9 +32,9 @@ Limits limits_of(Deadline::Duration limit) {
   return {Deadline::after(limit), python_interrupt};
 }
 
-Array intake(Direction direction, nb::handle tensor) {
-  return Array(tensor, direction == Direction::Send ? Access::Read : Access::Write,
-               "tensor");
+Array intake(const char* operation, Access access, nb::handle tensor,
+             const char* name = "tensor") {
+  return naming(operation, [&] { return Array(tensor, access, name); });
 }
 
 TransferPtr post(Communicator& core, Direction direction, const Buffer& buffer,
@@ -50,8 +51,8 @@ Limits limits_at_first_look(Deadline::Duration limit) {
 void send(Self self, nb::handle tensor, int peer, std::int64_t tag,
           nb::handle timeout) {
   Communicator& core = self.core();
-  const Deadline::Duration limit = self.limit(timeout);
-  const Array array = intake(Direction::Send, tensor);
+  const Deadline::Duration limit = self.limit(timeout, "send");
+  const Array array = intake("send", Access::Read, tensor);
   const GilReleased unlocked;
   core.send(array.buffer(), peer, tag, limits_at_first_look(limit));
 }
@@ -59,8 +60,8 @@ void send(Self self, nb::handle tensor, int peer, std::int64_t tag,
 int recv(Self self, nb::handle tensor, Source peer, std::int64_t tag,
          nb::handle timeout) {
   Communicator& core = self.core();
-  const Deadline::Duration limit = self.limit(timeout);
-  const Array array = intake(Direction::Recv, tensor);
+  const Deadline::Duration limit = self.limit(timeout, "recv");
+  const Array array = intake("recv", Access::Write, tensor);
   const GilReleased unlocked;
   return core.recv(array.buffer(), from(peer), tag, limits_at_first_look(limit));
 }
@@ -68,9 +69,11 @@ int recv(Self self, nb::handle tensor, Source peer, std::int64_t tag,
 // Posts the transfer and leaves it to the group's thread.
 nb::object start(nb::object self, Direction direction, nb::handle tensor, int peer,
                  std::int64_t tag, nb::handle timeout) {
-  const Array array = intake(direction, tensor);
+  const bool sends = direction == Direction::Send;
+  const char* const name = sends ? "isend" : "irecv";
+  const Array array = intake(name, sends ? Access::Read : Access::Write, tensor);
   auto& communicator = nb::cast<Self>(self);
-  const Limits limits = limits_of(communicator.limit(timeout));
+  const Limits limits = limits_of(communicator.limit(timeout, name));
   TransferPtr posted;
   {
     const GilReleased unlocked;
@@ -87,7 +90,8 @@ nb::object recv_fit(nb::object self, const Buffer& buffer, nb::object owner,
                     nb::handle timeout, bool async_op, Fit fit) {
   auto& communicator = nb::cast<Self>(self);
   Communicator& core = communicator.core();
-  const Limits limits = limits_of(communicator.limit(timeout));
+  const char* const name = fit == Fit::Look ? "probe" : "recv";
+  const Limits limits = limits_of(communicator.limit(timeout, name));
   TransferPtr posted;
   {
     const GilReleased unlocked;
@@ -115,9 +119,9 @@ int exchange(Self self, nb::handle tensor, int to, std::int64_t send_tag,
              nb::handle output, Source source, std::int64_t recv_tag,
              nb::handle timeout) {
   Communicator& core = self.core();
-  const Array sent_array(tensor, Access::Read, "tensor");
-  const Array received_array(output, Access::Write, "output");
-  const Deadline::Duration limit = self.limit(timeout);
+  const Array sent_array = intake("sendrecv", Access::Read, tensor);
+  const Array received_array = intake("sendrecv", Access::Write, output, "output");
+  const Deadline::Duration limit = self.limit(timeout, "sendrecv");
   const GilReleased unlocked;
   if (are_others(core, to, from(source))) {
     const Limits at_first_look = limits_at_first_look(limit);
@@ -164,7 +168,7 @@ nb::object carry_out_recv_status(nb::handle communicator, nb::handle tensor,
                                  nb::handle peer, std::int64_t tag, nb::handle timeout,
                                  bool async_op) {
   nb::object self = nb::borrow(communicator);
-  const Array array = intake(Direction::Recv, tensor);
+  const Array array = intake("recv", Access::Write, tensor);
   return recv_fit(std::move(self), array.buffer(), array.owner(), array.listed(),
                   nb::cast<Source>(peer), tag, timeout, async_op, Fit::UpTo);
 }
@@ -178,7 +182,7 @@ nb::object carry_out_probe(nb::handle communicator, nb::handle, nb::handle peer,
 nb::object carry_out_iprobe(nb::handle communicator, nb::handle, nb::handle peer,
                             std::int64_t tag, nb::handle timeout, bool) {
   auto& self = nb::cast<Self>(communicator);
-  const Limits limits = limits_of(self.limit(timeout));
+  const Limits limits = limits_of(self.limit(timeout, "iprobe"));
   const Source source = nb::cast<Source>(peer);
   TransferPtr probe;
   {

@@ -18,17 +18,16 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-Error refused(const char* name, const std::string& problem) {
-  return Error(ErrorKind::Unsupported, name + problem);
-}
-
-std::int64_t num_rows_of(const char* name, nb::handle array) {
+std::int64_t num_rows_of(const char* operation, const char* name, nb::handle array) {
   if (nb::isinstance<PyBuffer>(array))
     return static_cast<std::int64_t>(nb::cast<const PyBuffer&>(array).length());
   const Py_ssize_t length = PyObject_Size(array.ptr());
   if (length >= 0) return length;
   PyErr_Clear();
-  throw refused(name, " has no dimensions, so it cannot be split in rows");
+  throw Error(ErrorKind::Unsupported,
+              std::string(operation) + ": " + name +
+                  " has no dimensions, so it cannot be split in rows; pass an array "
+                  "with at least one");
 }
 
 Sizes sizes_of(const char* name, nb::handle given) {
@@ -39,19 +38,19 @@ Sizes sizes_of(const char* name, nb::handle given) {
                                        nb::cast<std::string>(nb::repr(given))));
 }
 
-void check_sizes(const char* name, const Sizes& sizes, std::int64_t num_rows,
-                 std::size_t num_ranks) {
+void check_sizes(const char* operation, const char* name, const Sizes& sizes,
+                 std::int64_t num_rows, std::size_t num_ranks) {
+  const std::string subject = name + std::string("_split_sizes of ") + operation;
   if (sizes.size() != num_ranks)
     throw Error(ErrorKind::Unsupported,
-                std::string("Number of tensor splits not equal to group size: ") +
-                    name + " has " + std::to_string(sizes.size()) + ", expected " +
+                "Number of tensor splits not equal to group size: " + subject +
+                    " has " + std::to_string(sizes.size()) + " sizes, expected " +
                     std::to_string(num_ranks));
   const std::int64_t sum = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   if (sum != num_rows || *std::min_element(sizes.begin(), sizes.end()) < 0)
     throw Error(ErrorKind::Unsupported,
-                std::string("Split sizes doesn't match total dim 0 size: ") + name +
-                    " has [" + joined(sizes) + "] for " + std::to_string(num_rows) +
-                    " rows");
+                "Split sizes doesn't match total dim 0 size: " + subject + " has [" +
+                    joined(sizes) + "] for " + std::to_string(num_rows) + " rows");
 }
 
 }  // namespace
@@ -71,19 +70,20 @@ std::vector<Buffer> shares(const char* operation, const char* name, const Buffer
   return result;
 }
 
-std::vector<Buffer> rows(const char* name, nb::handle given, const Buffer& array,
-                         nb::handle sizes, int num_ranks) {
+std::vector<Buffer> rows(const char* operation, const char* name, nb::handle given,
+                         const Buffer& array, nb::handle sizes, int num_ranks) {
   const auto n = static_cast<std::size_t>(num_ranks);
-  const std::int64_t num_rows = num_rows_of(name, given);
+  const std::int64_t num_rows = num_rows_of(operation, name, given);
   const Sizes splits = sizes_of(name, sizes);
   const bool is_even = splits.empty();
   if (!is_even)
-    check_sizes(name, splits, num_rows, n);
+    check_sizes(operation, name, splits, num_rows, n);
   else if (num_rows % num_ranks != 0)
-    throw refused(name, ": dim 0 of size " + std::to_string(num_rows) +
-                            " does not divide equally across " +
-                            std::to_string(num_ranks) + " ranks; pass " + name +
-                            "_split_sizes");
+    throw Error(ErrorKind::Unsupported,
+                std::string(operation) + ": " + name + ": dim 0 of size " +
+                    std::to_string(num_rows) + " does not divide equally across " +
+                    std::to_string(num_ranks) + " ranks; pass " + name +
+                    "_split_sizes");
   const std::size_t row =
       num_rows == 0 ? 0 : array.count / static_cast<std::size_t>(num_rows);
   std::vector<Buffer> result;

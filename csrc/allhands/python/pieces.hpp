@@ -18,7 +18,8 @@ std::vector<Buffer> shares(const char* operation, const char* name, const Buffer
 
 // Pieces with as many rows as `sizes` say, a sequence of integers; or with the same
 // number each if that is None or empty. Throws TypeError and RuntimeError.
-std::vector<Buffer> rows(const char* name, nanobind::handle given, const Buffer& array,
+std::vector<Buffer> rows(const char* operation, const char* name,
+                         nanobind::handle given, const Buffer& array,
                          nanobind::handle sizes, int num_ranks);
 
 }  // namespace allhands::python

@@ -23,7 +23,8 @@ using Self = PyCommunicator&;
 nb::object shared_bytes(Self self, DType dtype, const std::vector<std::size_t>& shape,
                         nb::handle timeout) {
   std::shared_ptr<SharedArray> array;
-  const Limits limits = {Deadline::after(self.limit(timeout)), python_interrupt};
+  const Limits limits = {Deadline::after(self.limit(timeout, "empty_shared")),
+                         python_interrupt};
   {
     const GilReleased unlocked;
     array = self.core().empty_shared(dtype, shape, limits);

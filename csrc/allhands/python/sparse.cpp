@@ -56,7 +56,7 @@ nb::object all_reduce(PyCommunicator& self, nb::handle sparse, nb::handle op,
       .sparse = &nb::cast<PySparseArray&>(sparse).array,
   };
   self.core().check(operation);
-  const Deadline::Duration limit = self.limit(timeout);
+  const Deadline::Duration limit = self.limit(timeout, "all_reduce");
   if (async_op)
     return wrap(self.post(operation, nb::borrow(sparse), limit), limit, nb::find(self),
                 nb::list());

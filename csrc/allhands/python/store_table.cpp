@@ -76,7 +76,10 @@ std::vector<std::string> keys_of(const nb::list& list) {
 
 std::int64_t amount_of(nb::handle amount) {
   const nb::object number = nb::steal(PyNumber_Index(amount.ptr()));
-  if (!number.is_valid()) throw nb::python_error();
+  if (!number.is_valid()) {
+    PyErr_Clear();
+    refuse_type("add: amount must be an int64, got %R", amount);
+  }
   int overflow = 0;
   const std::int64_t value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) refuse_type("add: amount must be an int64, got %R", number);

@@ -16,6 +16,7 @@ from allhands.elastic.installed import installed_package, package_of_command
 __all__ = [
     "SourceLine",
     "called_frame",
+    "called_operation",
     "inside",
     "source_lines",
     "source_lines_among",
@@ -86,6 +87,15 @@ def inside(frame: FrameType | None) -> str:
     """
     called = called_frame(frame)
     return "" if called is None else called.f_code.co_name
+
+
+def called_operation() -> str:
+    """Return what the program called: a function of this package, or a class."""
+    called = called_frame(sys._getframe(1))
+    if called is None:
+        return "allhands"
+    name = called.f_code.co_name
+    return type(called.f_locals["self"]).__name__ if name == "__init__" else name
 
 
 def called_frame(frame: FrameType | None) -> FrameType | None:

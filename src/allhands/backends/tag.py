@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import index
 
 from allhands._C import ANY_TAG
+from allhands.backends.frames import called_operation
 
 __all__ = ["check_tag"]
 
@@ -22,12 +23,17 @@ def check_tag(tag: int) -> int:
     if type(tag) is not int and hasattr(tag, "__index__"):
         tag = index(tag)  # an integer of another library
     if not isinstance(tag, int) or tag >= _NUM_TAGS:
-        raise TypeError(f"tag must be an int in [0, 2**31), got {tag!r}")
+        raise TypeError(
+            f"{called_operation()}: tag must be an int in [0, 2**31), got {tag!r}"
+        )
     if tag < 0:
         if tag == ANY_TAG:
             raise ValueError(
-                "tag=ANY_TAG is for recv and irecv with status=Status(), which tells "
-                "the tag that came, and for probes"
+                f"{called_operation()}: tag=ANY_TAG is for recv and irecv with "
+                f"status=Status(), which tells the tag that came, and for probes"
             )
-        raise RuntimeError(f"Tag must be nonnegative: it is in [0, 2**31), got {tag}")
+        raise RuntimeError(
+            f"{called_operation()}: Tag must be nonnegative: it is in [0, 2**31), got "
+            f"{tag}"
+        )
     return tag

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from allhands.backends.communicator import Communicator
+from allhands.backends.frames import called_operation
 from allhands.groups.outsider import OUTSIDER, warn_outsider
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import NON_GROUP_MEMBER, default_group, scope
@@ -78,8 +79,8 @@ def resolve(group: Group) -> ProcessGroup:
     elif isinstance(group, int) and group == NON_GROUP_MEMBER:
         return OUTSIDER
     raise ValueError(
-        f"Group {group} is not registered, please create group with "
-        f"allhands.new_group API"
+        f"{called_operation()}: Group {group} is not registered, please create group "
+        f"with allhands.new_group API"
     )
 
 
@@ -92,8 +93,8 @@ def member_of(group: Group) -> ProcessGroup:
     member = resolve(group)
     if member is OUTSIDER:
         raise ValueError(
-            "Invalid process group specified: this rank is not in it, and only its "
-            "members can do this"
+            f"{called_operation()}: Invalid process group specified: this rank is not "
+            f"in it, and only its members can do this"
         )
     return member
 

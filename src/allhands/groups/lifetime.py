@@ -20,6 +20,7 @@ from typing import Any
 
 from allhands import settings
 from allhands.backends.config import BackendConfig
+from allhands.backends.frames import called_operation
 from allhands.backends.registry import Backend
 from allhands.groups import excepthook, store_watch
 from allhands.groups.making import add_group, check_members, hashed, make_world
@@ -373,7 +374,7 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
 def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
     """Return the limit to use; refuse what torch's Python code refuses."""
     limit = default if timeout is None else timeout
-    check_timedelta(limit)
+    check_timedelta(limit, called_operation())
     return as_timedelta(limit)
 
 

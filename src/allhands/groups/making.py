@@ -16,6 +16,7 @@ from allhands import arrays, settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.config import BackendConfig
 from allhands.backends.content_check import content_checked
+from allhands.backends.frames import called_operation
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.backends.registry import Backend, is_native, make_communicator
 from allhands.groups import excepthook
@@ -314,26 +315,30 @@ def check_members(
     ranks: Sequence[int] | None, world_size: int, sort: bool
 ) -> list[int]:
     """Return the global ranks of a new group, checked and in order."""
+    subject = called_operation()
     try:
         members = [*map(operator.index, range(world_size) if ranks is None else ranks)]
     except TypeError:
-        raise TypeError(f"ranks must be a list of ints, got {ranks!r}") from None
+        raise TypeError(
+            f"{subject}: ranks must be a list of ints, got {ranks!r}"
+        ) from None
     if not members:
-        raise ValueError("ranks list must not be empty")
+        raise ValueError(f"{subject}: ranks list must not be empty")
     if len(members) > world_size:
         raise ValueError(
-            f"the new group's world size should be less or equal to the world size set "
-            f"by init_process_group ({world_size}), got {len(members)} ranks"
+            f"{subject}: the new group's world size should be less or equal to the "
+            f"world size set by init_process_group ({world_size}), got {len(members)} "
+            f"ranks"
         )
     if len(set(members)) != len(members):
         raise ValueError(
-            f"ranks list must not contain duplicate entries, got {members}"
+            f"{subject}: ranks list must not contain duplicate entries, got {members}"
         )
     for rank in members:
         if not 0 <= rank < world_size:
             raise ValueError(
-                f"Rank {rank} is out of range. Valid ranks are 0 to {world_size - 1} "
-                f"(world_size={world_size})"
+                f"{subject}: Rank {rank} is out of range. Valid ranks are 0 to "
+                f"{world_size - 1} (world_size={world_size})"
             )
     return sorted(members) if sort else members
 
@@ -342,7 +347,8 @@ def _check_name(name: str) -> None:
     groups = current().groups
     if name in groups:
         raise ValueError(
-            f"there is a group of the name {name!r} already: {groups[name]}"
+            f"{called_operation()}: there is a group of the name {name!r} already: "
+            f"{groups[name]}"
         )
 
 

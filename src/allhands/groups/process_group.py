@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.config import BackendConfig
 from allhands.backends.content_check import CheckedCommunicator
+from allhands.backends.frames import called_operation
 from allhands.backends.hooks import HookedCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.errors import CollectiveTimeoutError, RankFailedError
@@ -359,14 +360,20 @@ class ProcessGroup(TorchMethods, HookMethods):
             meant = group_rank
         else:
             raise ValueError(
-                f"Can't specify both group_rank and global_rank: {_EITHER}"
+                f"{called_operation()}: Can't specify both group_rank and global_rank: "
+                f"{_EITHER}"
             )
         if meant is None:
-            raise ValueError(f"Must specify global_rank or group_rank: {_EITHER}")
+            raise ValueError(
+                f"{called_operation()}: Must specify global_rank or group_rank: "
+                f"{_EITHER}"
+            )
         try:
             meant = index(meant)
         except TypeError:
-            raise TypeError(f"a rank must be an int, got {meant!r}") from None
+            raise TypeError(
+                f"{called_operation()}: a rank must be an int, got {meant!r}"
+            ) from None
         if self.is_world or group_rank is not None:
             return meant
         return self.group_rank(meant)
@@ -381,8 +388,8 @@ class ProcessGroup(TorchMethods, HookMethods):
         peer = self.rank_meant(rank, group_rank)
         if not 0 <= peer < self._size:
             raise ValueError(
-                f"Invalid {role} rank: {peer} is not in group {self.group_name!r}; it "
-                f"must be in [0, {self._size})"
+                f"{called_operation()}: Invalid {role} rank: {peer} is not in group "
+                f"{self.group_name!r}; it must be in [0, {self._size})"
             )
         return peer
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from allhands.backends.frames import called_operation
 from allhands.errors import DistError
 from allhands.groups.arguments import member_of
 from allhands.groups.lifetime import destroy_process_group, make_group
@@ -114,7 +115,10 @@ def new_subgroups_by_enumeration(
     """
     parts = ranks_per_subgroup_list
     if not parts:
-        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+        raise ValueError(
+            "new_subgroups_by_enumeration: The arg 'ranks_per_subgroup_list' cannot be "
+            "empty"
+        )
     whole = default_group()
     _check_apart(parts, whole.size())
     return _make_all(parts, whole, timeout, backend, pg_options, group_desc=group_desc)
@@ -157,7 +161,7 @@ def split_group(
     """
     parent = member_of(parent_pg)
     if not split_ranks:
-        raise ValueError("split_ranks cannot be None or empty")
+        raise ValueError("split_group: split_ranks cannot be None or empty")
     _check_apart(split_ranks, parent.size())
     restricted(parent, backend)
     parts = [sorted(ranks) for ranks in split_ranks]
@@ -346,15 +350,18 @@ def _by_host(ranks: list[int]) -> list[list[int]]:
 
 def _check_group_size(group_size: int, num_ranks: int) -> None:
     if group_size <= 0:
-        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+        raise ValueError(
+            f"new_subgroups: The arg 'group_size' ({group_size}) must be positive"
+        )
     if group_size > num_ranks:
         raise ValueError(
-            f"The arg 'group_size' ({group_size}) must not exceed the world size "
-            f"({num_ranks})"
+            f"new_subgroups: The arg 'group_size' ({group_size}) must not exceed the "
+            f"world size ({num_ranks})"
         )
     if num_ranks % group_size:
         raise ValueError(
-            f"The world size ({num_ranks}) must be divisible by '{group_size=}'"
+            f"new_subgroups: The world size ({num_ranks}) must be divisible by "
+            f"'{group_size=}'"
         )
 
 
@@ -376,12 +383,17 @@ def _int64(name: str, value: int) -> int:
 def _check_apart(parts: list[list[int]], size: int) -> None:
     """Refuse lists of ranks that overlap, before any group is made."""
     owner: dict[int, list[int]] = {}
+    if not isinstance(parts, Sequence):
+        raise TypeError(
+            f"{called_operation()}: ranks must be lists, one for each group, got "
+            f"{parts!r}"
+        )
     for part in parts:
         for rank in check_members(part, size, sort=True):
             if rank in owner:
                 raise ValueError(
-                    f"Rank {rank} has appeared in both subgroup {owner[rank]} "
-                    f"and {part}"
+                    f"{called_operation()}: Rank {rank} has appeared in both subgroup "
+                    f"{owner[rank]} and {part}"
                 )
             owner[rank] = part
 

@@ -127,9 +127,13 @@ def _check(arrays: object, bucket_cap_mb: float) -> None:
             f"got one array of {arrays.size} numbers; pass [array]"
         )
     if not hasattr(bucket_cap_mb, "__float__"):
-        raise TypeError(f"bucket_cap_mb must be a number, got {bucket_cap_mb!r}")
+        raise TypeError(
+            f"average_gradients: bucket_cap_mb must be a number, got {bucket_cap_mb!r}"
+        )
     if not bucket_cap_mb > 0:
-        raise ValueError(f"bucket_cap_mb must be positive, got {bucket_cap_mb}")
+        raise ValueError(
+            f"average_gradients: bucket_cap_mb must be positive, got {bucket_cap_mb}"
+        )
 
 
 class _Buckets:

@@ -6,6 +6,7 @@ import warnings
 from datetime import timedelta
 
 from allhands.groups.arguments import Group, is_outside, resolve
+from allhands.options import check_timedelta
 
 __all__ = ["monitored_barrier"]
 
@@ -45,4 +46,6 @@ def monitored_barrier(
             stacklevel=2,
         )
         timeout = timedelta(seconds=timeout)
+    if timeout is not None:
+        check_timedelta(timeout, "monitored_barrier")
     member.monitored_barrier(timeout, wait_all_ranks)

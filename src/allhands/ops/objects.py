@@ -37,6 +37,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from allhands.backends.frames import called_operation
 from allhands.groups.arguments import Group, is_outside, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
 from allhands.ops.object_exchange import ObjectExchange
@@ -113,12 +114,13 @@ def gather_object(
     is_root = member.rank() == root
     if is_root and not object_gather_list:
         raise ValueError(
-            "Argument ``object_gather_list`` must be specified on destination rank."
+            "gather_object: Argument ``object_gather_list`` must be specified on "
+            "destination rank."
         )
     if not is_root and object_gather_list:
         raise ValueError(
-            "Argument ``object_gather_list`` must NOT be specified on non-destination "
-            "ranks."
+            f"gather_object: Argument ``object_gather_list`` must NOT be specified on "
+            f"non-destination ranks; the destination is group rank {root}."
         )
     if object_gather_list:
         _check_room("object_gather_list", object_gather_list, member.size())
@@ -273,20 +275,21 @@ def scatter_object_list(
         not scatter_object_output_list
     ):
         raise ValueError(
-            "Expected argument scatter_object_output_list to be a list of size at "
-            "least 1."
+            f"scatter_object_list: Expected argument scatter_object_output_list to be "
+            f"a list of size at least 1, got {scatter_object_output_list!r}"
         )
     root = _root(member, src, group_src)
     inputs = scatter_object_input_list if member.rank() == root else None
     if member.rank() == root:
         if inputs is None:
             raise ValueError(
-                "source rank must provide non-None scatter_object_input_list"
+                f"scatter_object_list: source rank must provide non-None "
+                f"scatter_object_input_list; this is the source, group rank {root}"
             )
         if len(inputs) != member.size():
             raise ValueError(
-                f"scatter_object_input_list has {len(inputs)} entries, it needs one "
-                f"per rank: {member.size()}"
+                f"scatter_object_list: scatter_object_input_list has {len(inputs)} "
+                f"entries, it needs one per rank: {member.size()}"
             )
     with ObjectExchange("scatter_object_list", member, timeout) as exchange:
         scatter_object_output_list[0] = exchange.scatter(inputs, root, weights_only)
@@ -376,8 +379,8 @@ def _other_member(
     peer = member.peer_meant(role, rank, group_rank)
     if peer == member.rank():
         raise ValueError(
-            f"Invalid {role} rank: {role} rank should not be the same as the rank "
-            f"of the current process ({peer})."
+            f"{called_operation()}: Invalid {role} rank: {role} rank should not be the "
+            f"same as the rank of the current process ({peer})."
         )
     return peer
 
@@ -386,7 +389,8 @@ def _root(member: ProcessGroup, root: int | None, group_root: int | None) -> int
     rank = member.rank_meant(root, group_root, default=0)
     if not 0 <= rank < member.size():
         raise RuntimeError(
-            f"invalid root rank: {rank}; it must be in [0, {member.size()})"
+            f"{called_operation()}: invalid root rank: {rank}; it must be in [0, "
+            f"{member.size()})"
         )
     return rank
 
@@ -402,8 +406,8 @@ def _check_is_function(call: str, op: object) -> None:
 def _check_is_list(name: str, value: object, is_read: bool = False) -> None:
     if not isinstance(value, (list, tuple) if is_read else list):
         raise TypeError(
-            f"Invalid function argument. Expected parameter `{name}` of type list, "
-            f"but got {type(value)} instead."
+            f"{called_operation()}: Invalid function argument. Expected parameter "
+            f"`{name}` of type list, but got {type(value)} instead."
         )
 
 
@@ -411,6 +415,6 @@ def _check_room(name: str, value: list[Any], size: int) -> None:
     _check_is_list(name, value)
     if len(value) < size:
         raise IndexError(
-            f"list assignment index out of range: {name} has {len(value)} entries, the "
-            f"group has {size} ranks"
+            f"{called_operation()}: list assignment index out of range: {name} has "
+            f"{len(value)} entries, the group has {size} ranks"
         )

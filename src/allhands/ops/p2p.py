@@ -351,8 +351,8 @@ class P2POp:
     ) -> None:
         if op not in (isend, irecv):
             raise ValueError(
-                "Invalid ``op``. Expected ``op`` to be of type ``allhands.isend`` or "
-                f"``allhands.irecv``, got {op!r}."
+                f"P2POp: Invalid ``op``. Expected ``op`` to be of type "
+                f"``allhands.isend`` or ``allhands.irecv``, got {op!r}."
             )
         library_of(tensor)
         member = member_of(group)
@@ -412,13 +412,13 @@ def batch_isend_irecv(
         isinstance(op, P2POp) for op in p2p_op_list
     ):
         raise ValueError(
-            "Invalid ``p2p_op_list``. Each op is expected to be of type "
-            "``allhands.P2POp``, in a list."
+            f"batch_isend_irecv: Invalid ``p2p_op_list``. Each op is expected to be of "
+            f"type ``allhands.P2POp``, in a list; got {p2p_op_list!r}"
         )
     if not p2p_op_list:
         return []
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
-        raise ValueError("All ops need to use the same group.")
+        raise ValueError("batch_isend_irecv: All ops need to use the same group.")
     member = member_of(p2p_op_list[0].group)  # raises if the group was destroyed
     with member.communicator.together():
         return [op.start(timeout) for op in p2p_op_list]

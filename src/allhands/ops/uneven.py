@@ -182,7 +182,9 @@ def _by_rank(
     """
     size = member.size()
     if not 0 <= root < size:
-        raise RuntimeError(f"invalid root rank: {root}; it must be in [0, {size})")
+        raise RuntimeError(
+            f"{op}: invalid root rank: {root}; it must be in [0, {size})"
+        )
     nothing = _nothing_like(tensor)
     for_root = [nothing] * size
     for_root[root] = tensor

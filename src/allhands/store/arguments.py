@@ -55,7 +55,7 @@ def as_keys(keys: Iterable[str]) -> list[str]:
     """Return a list of keys; refuse a lone str, which is an easy mistake."""
     if type(keys) is not list:
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-            raise TypeError(f"keys must be a list of str, got {keys!r}")
+            raise TypeError(f"a store's keys must be a list of str, got {keys!r}")
         return as_keys(list(keys))
     for key in keys:
         if type(key) is not str or not key.isascii():
@@ -75,7 +75,10 @@ def as_items(
 
 def as_int64(amount: int) -> int:
     """Return the amount of an `add` after checking it."""
-    number = amount if type(amount) is int else operator.index(amount)
+    try:
+        number = amount if type(amount) is int else operator.index(amount)
+    except TypeError:
+        raise TypeError(f"add: amount must be an int64, got {amount!r}") from None
     if not INT64_MIN <= number <= INT64_MAX:
         raise TypeError(f"add: amount must be an int64, got {amount}")
     return number
