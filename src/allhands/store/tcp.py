@@ -3,15 +3,17 @@
 Server and client are native (`_C.StoreServer`, `_C.StoreClient`). The server is one
 thread that never takes the GIL, so it serves while its process computes. A store holds
 its client and, on the master, its server. Both end with the last store that holds them.
-Nothing here waits in Python.
+Nothing here waits in Python, but for the system to tell whether a server is reached.
 """
 
 from __future__ import annotations
 
 import operator
+import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import NoReturn
 from weakref import WeakValueDictionary
@@ -38,7 +40,7 @@ __all__ = ["TCPStore"]
 # The limit for a master to reach its own server, which listens already. An obstacle
 # does not go away by itself.
 _OWN_SERVER_LIMIT_S = 5.0
-
+_PROBE_LIMIT_S = 1.0  # for the system alone, which answers at once
 
 # The server has just answered, so this is ample.
 _LAST_WILL_LIMIT_S = 5.0
@@ -144,13 +146,28 @@ class TCPStore(Store):
 
     def _connect_to_own(self) -> StoreClient:
         try:
-            return self._connect(min(self._limit, _OWN_SERVER_LIMIT_S))
+            return self._reach_own()
         except DistNetworkError as error:
             raise DistNetworkError(
                 f"this process serves a store at {self._host}:{self._port}, but cannot "
                 f"reach it there: {error}. Is the network interface of that address up "
                 "(`ip address`)?"
             ) from error
+
+    def _reach_own(self) -> StoreClient:
+        try:
+            return self._connect(min(self._limit, _OWN_SERVER_LIMIT_S))
+        except DistNetworkError:
+            if not self._takes_connections():
+                raise
+        return self._connect()  # the server's thread had no CPU, as in a stop
+
+    def _takes_connections(self) -> bool:
+        """Whether the system connects to the server, which need not answer yet."""
+        address = self._host, self._port
+        with suppress(OSError), socket.create_connection(address, _PROBE_LIMIT_S):
+            return True
+        return False
 
     def _join(self) -> None:
         """Join the server; if the server is just ending, join its successor."""

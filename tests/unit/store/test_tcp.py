@@ -15,6 +15,7 @@ import pytest
 
 from allhands import DistNetworkError, DistStoreError, TCPStore
 from allhands._C import StoreServer
+from allhands.store import tcp
 from harness.ctrl_c import check_ctrl_c_ends
 from harness.launcher import wait_until
 from harness.pace import patient
@@ -140,6 +141,12 @@ def test_a_master_that_cannot_reach_itself_says_so_in_time():
     ):
         master("224.0.0.1")
     assert time.monotonic() - start < patient(15, start)
+
+
+def test_a_master_waits_for_its_server_that_has_no_cpu(monkeypatch):
+    """No server answers so soon, as none does while its process is stopped."""
+    monkeypatch.setattr(tcp, "_OWN_SERVER_LIMIT_S", 1e-9)
+    master().set("a", b"1")
 
 
 @needs_ipv6
