@@ -10,8 +10,6 @@ namespace allhands {
 namespace {
 
 constexpr std::chrono::microseconds kNap{200};
-// The nap while the first operation is postponed; others posted meanwhile wait as long.
-constexpr std::chrono::milliseconds kLongNap{1};
 constexpr std::chrono::seconds kPostponed{1};
 
 }  // namespace
@@ -167,27 +165,40 @@ void OperationQueue::run_in_turn(std::unique_lock<std::mutex>& lock) {
 // Rests until the first operation has been left alone for a whole nap; returns false if
 // the thread is to end. The nap is worth it since the thread that posted an operation
 // usually waits for it soon. The thread naps on a few times when it has nothing to do:
-// to wake it for every operation would cost more than the operation.
+// to wake it for every operation would cost more than the operation. More naps would
+// take the CPU from a program that computes between its operations.
 bool OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
-  constexpr int kMaxIdleNaps = 50;
+  constexpr int kMaxIdleNaps = 10;
   for (int idle_naps = 0; !is_over(); ++idle_naps) {
     if (!is_first_free() && idle_naps >= kMaxIdleNaps) {
-      is_asleep_ = true;
-      changed_.wait(lock, [this] { return !is_asleep_; });
+      sleep(lock, std::nullopt);
       idle_naps = 0;
+    } else if (is_first_free() && is_first_postponed() && !is_urgent_ && !is_closing_) {
+      sleep(lock, queue_.front()->postponed_until);
     }
     const bool had_first = is_first_free();
     const Turns::Ticket first = had_first ? queue_.front()->ticket : 0;
-    changed_.wait_for(
-        lock, had_first && is_first_postponed() ? kLongNap : kNap, [this] {
-          return is_over() || (is_first_free() && (is_closing_ || is_urgent_));
-        });
+    changed_.wait_for(lock, kNap, [this] {
+      return is_over() || (is_first_free() && (is_closing_ || is_urgent_));
+    });
     if (!is_first_free()) continue;
     const bool has_lain = had_first && queue_.front()->ticket == first;
     if (is_closing_ || is_urgent_ || (has_lain && !is_first_postponed())) return true;
     idle_naps = 0;
   }
   return false;
+}
+
+// Sleeps until woken, or until that time.
+void OperationQueue::sleep(std::unique_lock<std::mutex>& lock,
+                           std::optional<Clock::time_point> until) {
+  is_asleep_ = true;
+  const auto is_woken = [this] { return !is_asleep_; };
+  if (until)
+    changed_.wait_until(lock, *until, is_woken);
+  else
+    changed_.wait(lock, is_woken);
+  is_asleep_ = false;
 }
 
 void OperationQueue::close() {

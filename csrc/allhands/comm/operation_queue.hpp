@@ -111,6 +111,8 @@ class OperationQueue {
   void go_on_until_ended(const Work& work, const Deadline& deadline);
   void go_on(std::unique_lock<std::mutex>& lock);
   bool rest(std::unique_lock<std::mutex>& lock);
+  void sleep(std::unique_lock<std::mutex>& lock,
+             std::optional<Clock::time_point> until);
   // Whether the first operation exists and no thread is running it yet.
   bool is_first_free() const { return !queue_.empty() && !is_first_running_; }
   bool is_first_postponed() const {
