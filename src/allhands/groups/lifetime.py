@@ -374,7 +374,8 @@ def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
 def _limit(timeout: timedelta | None, default: timedelta) -> timedelta:
     """Return the limit to use; refuse what torch's Python code refuses."""
     limit = default if timeout is None else timeout
-    check_timedelta(limit, called_operation())
+    if not isinstance(limit, timedelta):  # the name takes a while to find
+        check_timedelta(limit, called_operation())
     return as_timedelta(limit)
 
 

@@ -315,30 +315,30 @@ def check_members(
     ranks: Sequence[int] | None, world_size: int, sort: bool
 ) -> list[int]:
     """Return the global ranks of a new group, checked and in order."""
-    subject = called_operation()
     try:
         members = [*map(operator.index, range(world_size) if ranks is None else ranks)]
     except TypeError:
         raise TypeError(
-            f"{subject}: ranks must be a list of ints, got {ranks!r}"
+            f"{called_operation()}: ranks must be a list of ints, got {ranks!r}"
         ) from None
     if not members:
-        raise ValueError(f"{subject}: ranks list must not be empty")
+        raise ValueError(f"{called_operation()}: ranks list must not be empty")
     if len(members) > world_size:
         raise ValueError(
-            f"{subject}: the new group's world size should be less or equal to the "
-            f"world size set by init_process_group ({world_size}), got {len(members)} "
-            f"ranks"
+            f"{called_operation()}: the new group's world size should be less or equal "
+            f"to the world size set by init_process_group ({world_size}), got "
+            f"{len(members)} ranks"
         )
     if len(set(members)) != len(members):
         raise ValueError(
-            f"{subject}: ranks list must not contain duplicate entries, got {members}"
+            f"{called_operation()}: ranks list must not contain duplicate entries, got "
+            f"{members}"
         )
     for rank in members:
         if not 0 <= rank < world_size:
             raise ValueError(
-                f"{subject}: Rank {rank} is out of range. Valid ranks are 0 to "
-                f"{world_size - 1} (world_size={world_size})"
+                f"{called_operation()}: Rank {rank} is out of range. Valid ranks are 0 "
+                f"to {world_size - 1} (world_size={world_size})"
             )
     return sorted(members) if sort else members
 
