@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 _MESSAGE_BYTES = 1 << 18
 
-_spared: "dict[str, Any]" = {}
-"""Modules that a rank's end leaves alone; see `_spare`."""
+_preloaded: "dict[str, Any]" = {}
+"""The modules that Python does not take apart when a rank ends, by name."""
 _kept: "list[Any]" = []
-"""What nothing lets go of before the process ends."""
+"""The objects that live until the process ends."""
 
 
 def _main() -> None:
-    """Load and fork; returns in each rank only."""
-    atexit.register(_spare)  # the first to be registered is the last to be called
+    """Load the modules and fork the ranks. It returns only in a rank."""
+    atexit.register(
+        _keep_from_teardown
+    )  # the first to be registered is the last to be called
     launcher = _socket.socket(fileno=os.dup(0))
     config = marshal.loads(launcher.recv(_MESSAGE_BYTES))
     _forget_this_folder(config["folder"], config["python_path"])
@@ -52,7 +54,7 @@ def _main() -> None:
 
 
 def _forget_this_folder(folder: str, python_path: str | None) -> None:
-    """Let no other process that starts here meet this file."""
+    """Hide this file from processes that are started from here."""
     sys.path.remove(folder)
     sys.path_importer_cache.pop(folder, None)
     if python_path is None:
@@ -62,7 +64,7 @@ def _forget_this_folder(folder: str, python_path: str | None) -> None:
 
 
 def _load(modules: list[str], first_path: str | None) -> str:
-    """Import them from where the program would; says why ranks cannot be forked."""
+    """Import modules as the program would. Return why ranks cannot be forked."""
     if first_path is not None:
         sys.path.insert(0, first_path)
     for name in modules:
@@ -85,7 +87,7 @@ def _load(modules: list[str], first_path: str | None) -> str:
 
 
 def _note_loaded(folder: str) -> None:
-    """Note the modules that are there; the program's own are not to be spared."""
+    """Note the loaded modules, without those in the program's own folders."""
     package = os.path.dirname(os.path.dirname(folder))
     installed = tuple(
         os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, package)
@@ -98,18 +100,18 @@ def _note_loaded(folder: str) -> None:
             path = None
         is_own = isinstance(path, str) and not path.startswith(installed)
         if not is_own and name not in ("__main__", "builtins", "sys"):
-            _spared[name] = module
+            _preloaded[name] = module
     # A cycle, which `gc.freeze` keeps for good. Python clears the program's modules if
     # they still are there. It could not take them apart otherwise, frozen as they are.
-    _kept.extend([_kept, _spared, *sys.modules.values()])
+    _kept.extend([_kept, _preloaded, *sys.modules.values()])
 
 
-def _spare() -> None:
-    """Leave what was loaded before the fork to the end of the process.
+def _keep_from_teardown() -> None:
+    """Keep Python from taking apart the modules that were loaded before the fork.
 
-    Python would take it apart, object by object, and a rank would copy nearly all of
-    its memory for that. What the program itself has made ends as in any process, but
-    files that these modules might hold are only written out.
+    Python would take them apart object by object, and a rank would copy nearly all of
+    its memory for that. Objects of the program itself end as in any process. Files are
+    written out, because these modules might hold them.
     """
     if _thread._count() > 0:  # it may import any of them now
         return
@@ -120,7 +122,7 @@ def _spare() -> None:
                 each.closed or each.flush()
             except Exception:  # as where Python itself closes it
                 continue
-    for name, module in _spared.items():
+    for name, module in _preloaded.items():
         if sys.modules.get(name) is module:
             del sys.modules[name]
 
@@ -175,7 +177,7 @@ def _become(
 
 
 def _draw_new_seeds() -> None:
-    """For the generators that were seeded at random; Python's own sees to it itself."""
+    """Give new seeds to the generators that Python does not seed after a fork."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     if "torch" in sys.modules:
@@ -183,13 +185,13 @@ def _draw_new_seeds() -> None:
 
 
 def _answer_signals() -> None:
-    """As allhands does where it is imported; it was, before this was a rank."""
+    """Answer SIGUSR2 if allhands is loaded, as its import in a rank would do."""
     if "allhands.debug.reporter" in sys.modules:
         sys.modules["allhands.debug.reporter"].answer_already()
 
 
 def _opened(fd: int, name: str, like: "Any") -> "Any":
-    """A standard stream as Python's start makes it, for another file behind `fd`."""
+    """Return a standard stream, made as Python makes it, for the new file of `fd`."""
     import io
 
     buffer: Any = open(fd, f"{like.mode}b", 0 if fd else -1, closefd=False)  # noqa: SIM115
