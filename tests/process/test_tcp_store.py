@@ -380,7 +380,11 @@ def test_two_ranks_meet_200_times_at_one_port():
             subprocess.Popen([sys.executable, "-c", MEET, str(rank), str(port)])
             for rank in (0, 1)
         ]
-        assert [rank.wait(LIMIT) for rank in ranks] == [0, 0]
+        try:
+            assert [rank.wait(LIMIT) for rank in ranks] == [0, 0]
+        finally:
+            for rank in ranks:  # what one waits for may never come
+                rank.kill()
 
 
 # Shortage
