@@ -52,13 +52,23 @@ Dial::Dial(const ProcessName& peer, Clock::duration limit, unsigned rail)
   std::rotate(addresses_.begin(), addresses_.begin() + first, addresses_.end());
 }
 
+// If the attempt begins now: each address gets its share of the time.
+Dial::Clock::time_point Dial::end_of_attempt() const {
+  const auto share = (end_ - Clock::now()) / static_cast<int>(addresses_.size());
+  return Clock::now() + std::max<Clock::duration>(share, kPause);
+}
+
+void Dial::renew() {
+  end_ = Clock::now() + limit_;
+  if (!addresses_.empty()) attempt_end_ = end_of_attempt();
+}
+
 Fd Dial::begin() {
   if (addresses_.empty()) {
     fail("it listens at no address that can be used", true);
     return Fd();
   }
-  const auto share = (end_ - Clock::now()) / static_cast<int>(addresses_.size());
-  attempt_end_ = Clock::now() + std::max<Clock::duration>(share, kPause);
+  attempt_end_ = end_of_attempt();
   int code = 0;
   Fd socket = start_connecting(addresses_[at_], code);
   if (!socket.is_open()) fail(errno_text(code), code == ECONNREFUSED);

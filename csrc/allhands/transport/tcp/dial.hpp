@@ -29,6 +29,8 @@ class Dial {
   Fd begin();
   // Notes that the attempt has failed. `is_gone`: no process of that name is there.
   void fail(const std::string& problem, bool is_gone);
+  // Gives the attempts their whole time again, also the one that is under way.
+  void renew();
   // Pauses the attempts, as the peer dials this process itself.
   void give_way();
 
@@ -44,6 +46,8 @@ class Dial {
   std::string problem() const;
 
  private:
+  Clock::time_point end_of_attempt() const;
+
   std::vector<Address> addresses_;
   const std::string endpoints_;
   std::size_t at_ = 0;        // the next address

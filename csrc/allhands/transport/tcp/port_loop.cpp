@@ -165,7 +165,7 @@ void PortLoop::forget_silence() {
   for (auto& [key, each] : reaching_) {
     if (!each.dial) continue;
     if (each.stream->state() != Stream::State::Up)
-      dial_anew(each);
+      renew(each);
     else if (each.answering < 0)
       doubted.push_back(each.stream);
   }

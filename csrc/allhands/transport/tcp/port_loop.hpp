@@ -73,7 +73,7 @@ class PortLoop final : public ConnectionOwner {
     std::optional<Dial> dial;  // this process's attempts
     int dialing = -1;          // socket of the attempt under way
     int answering = -1;        // socket of the peer's attempt, which was accepted
-    // Whether this process was stopped when the last socket broke, or since.
+    // Whether this process was stopped when the last socket broke.
     bool was_stopped = false;
   };
   struct Shaking {
@@ -109,7 +109,7 @@ class PortLoop final : public ConnectionOwner {
   Reaching& reaching(const std::shared_ptr<Stream>& stream);
   void dial_due();
   void begin_dial(Reaching& reaching);
-  void dial_anew(Reaching& reaching);
+  void renew(Reaching& reaching);
   void on_connected(int fd);
   void fail_dial(Reaching& reaching, std::string problem, bool is_gone);
   void drop_attempt(Reaching& reaching);

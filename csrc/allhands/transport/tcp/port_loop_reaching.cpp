@@ -46,11 +46,13 @@ void PortLoop::suspect(const std::shared_ptr<Stream>& stream) {
                          rail_of(*stream) + 1);
 }
 
-// After a stop of this process. The peer may have given up a connection that it had.
-void PortLoop::dial_anew(Reaching& reaching) {
-  drop_attempt(reaching);
-  reaching.dial.emplace(reaching.stream->peer(), silence_, rail_of(*reaching.stream));
-  if (reaching.stream->state() == Stream::State::Broken) reaching.was_stopped = true;
+// After a stop of this process. An attempt that is under way goes on: it may have
+// succeeded meanwhile.
+void PortLoop::renew(Reaching& reaching) {
+  reaching.dial->renew();
+  for (const int fd : {reaching.dialing, reaching.answering})
+    if (const auto found = shaking_.find(fd); found != shaking_.end())
+      found->second.end = handshake_end(reaching);
 }
 
 void PortLoop::dial_due() {
