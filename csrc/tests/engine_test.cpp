@@ -291,6 +291,28 @@ void test_a_rank_that_only_sends_learns_of_a_refusal() {
   });
 }
 
+// What the other one said before it left counts more than that it left.
+void test_a_refusal_is_told_though_its_rank_has_left() {
+  std::atomic<bool> is_sent = false, has_left = false;
+  run_engines(2, [&](ProgressEngine& engine, int rank) {
+    std::vector<float> data(rank == 0 ? 2 : 4, 1);
+    if (rank == 1) {
+      while (!is_sent) std::this_thread::yield();
+      CHECK(error_of([&] { recv(engine, data, 0); }).kind() == ErrorKind::Mismatch);
+      engine.leave(Error(ErrorKind::Backend, "over"));
+      has_left = true;
+      return;
+    }
+    send(engine, data, 1);
+    is_sent = true;
+    while (!has_left) std::this_thread::yield();
+    const Error error = error_of([&] {
+      while (true) send(engine, data, 1);  // it may be on its way still
+    });
+    CHECK(error.kind() == ErrorKind::Mismatch);
+  });
+}
+
 // Whoever waits, looks or is called back, and whenever, sees the end once.
 void test_work_tells_everybody() {
   for (int round = 0; round < 200; ++round) {
@@ -731,6 +753,7 @@ void test_on_every_transport() {
   tuning = Tuning::for_ranks(2);
   test_a_receive_that_a_refusal_ended_gets_nothing();
   test_a_rank_that_only_sends_learns_of_a_refusal();
+  test_a_refusal_is_told_though_its_rank_has_left();
   test_recv_that_expires_leaves_the_group_usable();
   test_a_peer_that_left_is_named();
   test_unmatched_sends_are_bounded();

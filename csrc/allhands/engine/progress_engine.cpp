@@ -116,8 +116,8 @@ void ProgressEngine::throw_ended() {
 
 bool ProgressEngine::send_at_once(const Buffer& buffer, int to, Tag tag) {
   bool is_sent = false;
-  step([&](Ended&) {
-    check_sendable(buffer, to, tag);
+  step([&](Ended& ended) {
+    check_sendable(buffer, to, tag, ended);
     is_sent = endpoint_.send_at_once(buffer, to, tag);
   });
   return is_sent;
@@ -174,10 +174,13 @@ void ProgressEngine::check_counterpart(const Transfer& transfer) {
 }
 
 // Checks a message that is about to be sent.
-void ProgressEngine::check_sendable(const Buffer& buffer, int to, Tag tag) {
+void ProgressEngine::check_sendable(const Buffer& buffer, int to, Tag tag,
+                                    Ended& ended) {
   if (ended_) throw *ended_;
+  const bool is_gone = watch_.was_gone_lately(to);
+  if (is_gone) endpoint_.progress(to, ended);  // reads what it sent before it went
   if (tag.context == Context::Program) endpoint_.throw_refusal(to);
-  if (!watch_.was_gone_lately(to)) return;
+  if (!is_gone) return;
   if (const auto abortion = watch_.abortion(to)) throw *abortion;
   is_told_[static_cast<std::size_t>(to)] = true;
   throw gone_error(Transfer(true, buffer, to, tag, Deadline::never()), {to},
@@ -188,7 +191,7 @@ TransferPtr ProgressEngine::post_send(const Buffer& buffer, int to, Tag tag,
                                       Deadline deadline, FlightSlot* record) {
   auto send = std::make_shared<Transfer>(true, buffer, to, tag, deadline, record);
   const bool is_posted = step([&](Ended& ended) {
-    check_sendable(buffer, to, tag);
+    check_sendable(buffer, to, tag, ended);
     endpoint_.post_sends({&send, 1}, ended);
   });
   if (!is_posted) throw_ended();
@@ -202,7 +205,7 @@ std::vector<TransferPtr> ProgressEngine::post_sends(std::span<const Buffer> buff
   for (const Buffer& buffer : buffers)
     sends.push_back(std::make_shared<Transfer>(true, buffer, to, tag, deadline));
   const bool is_posted = step([&](Ended& ended) {
-    check_sendable(buffers.front(), to, tag);
+    check_sendable(buffers.front(), to, tag, ended);
     endpoint_.post_sends(sends, ended);
   });
   if (!is_posted) throw_ended();
@@ -294,10 +297,6 @@ void ProgressEngine::tell_and_give_up(const TransferPtr& transfer, const Error& 
   if (!transfer->is_send) return;
   const std::lock_guard lock(mutex_);
   is_told_[static_cast<std::size_t>(transfer->peer)] = true;
-}
-
-bool ProgressEngine::has_record_from(int peer) const {
-  return peer != kAnySource && transport_->link(peer).has_record();
 }
 
 // Waits awake. Returns false if no news came and it is time to sleep.

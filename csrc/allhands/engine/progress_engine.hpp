@@ -127,12 +127,14 @@ class ProgressEngine {
   void break_off(std::exception_ptr cause);
   [[noreturn]] void throw_ended();
 
-  void check_sendable(const Buffer& buffer, int to, Tag tag);
+  void check_sendable(const Buffer& buffer, int to, Tag tag, Ended& ended);
   bool recv_at_once(const Buffer& buffer, int from, Tag tag);
 
   WaitEnd look_at_limits(const Wait& wait, const TransferPtr& transfer, AtEnd at_end);
   void tell_and_give_up(const TransferPtr& transfer, const Error& error);
-  bool has_record_from(int peer) const;
+  bool has_record_from(int peer) const {
+    return peer != kAnySource && transport_->link(peer).has_record();
+  }
   bool wait_for_news(std::uint32_t seen, const Transfer& transfer);
   void sleep(std::uint32_t seen, const Transfer* transfer, Deadline::Duration limit);
 
