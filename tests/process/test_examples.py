@@ -63,7 +63,8 @@ def test_losses_do_not_depend_on_the_number_of_ranks(tmp_path):
     for num_ranks in (1, 3, 4):  # 3 do not divide a batch of 64
         path = tmp_path / f"{num_ranks}.json"
         options = ["--epochs", "5", "--losses", str(path)]
-        done = launch("--nproc-per-node", str(num_ranks), str(DIGITS), *options)
+        ranks = [f"--nproc-per-node={num_ranks}", "--preload=sklearn.datasets"]
+        done = launch(*ranks, str(DIGITS), *options)
         assert "bit-identical on all ranks: yes" in closing_line(done)
         curves.append(json.loads(path.read_text()))
     assert len(curves[0]) == 5

@@ -213,6 +213,7 @@ def test_one_that_is_stopped_in_the_middle_is_blamed_alone():
 def test_one_that_cannot_answer_is_not_waited_for():
     """Its handler of SIGUSR2 is its own, and is not called."""
     source = """
+        explanation._LIMIT = 0.3  # as usual: it may end, and tell then
         if rank:
             signal.signal(signal.SIGUSR2, signal.SIG_IGN)
             stay()
