@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from textwrap import dedent
 
 import pytest
 
@@ -187,3 +188,61 @@ def test_long_runs_keep_nothing(tmp_path):
             assert sums == [[1, 1, 1]] * 2
             assert worlds[:2] == many_worlds[:2]
             assert many_worlds[2] - worlds[2] < 8192
+
+
+_AT_A_PORT = """
+def wait_for(name):
+    while not os.path.exists(f"{folder}/{name}"):
+        time.sleep(0.001)
+    return open(f"{folder}/{name}").read()
+
+def note(name, text=""):
+    with open(f"{folder}/{name}.part", "w") as file:
+        file.write(text)
+    os.rename(f"{folder}/{name}.part", f"{folder}/{name}")
+
+if rank == 0:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    note("port", str(store.port))
+else:
+    store = dist.TCPStore("127.0.0.1", int(wait_for("port")))
+dist.init_process_group("allhands", store=store, rank=rank, world_size=size)
+del store
+"""
+
+
+def test_a_group_is_made_although_the_stores_host_is_leaving(tmp_path):
+    source = """
+    if rank == 0:
+        part = dist.new_group([1, 2])
+        note("leaving")
+        dist.destroy_process_group()
+        give(None)
+    else:
+        wait_for("leaving")
+        part, x = dist.new_group([1, 2]), torch.ones(2)
+        dist.all_reduce(x, group=part)
+        dist.destroy_process_group()
+        give(x.tolist())
+    """
+    with TorchJob(tmp_path, 3, _AT_A_PORT + dedent(source)) as job:
+        assert job.join() == [None, [2, 2], [2, 2]]
+
+
+def test_the_stores_host_may_leave_long_before_the_others(tmp_path):
+    source = """
+    dist.barrier()
+    if rank == 0:
+        start = time.monotonic()
+        dist.destroy_process_group()
+        took = time.monotonic() - start
+        note("left")
+        give(took)
+    else:
+        wait_for("left")
+        dist.destroy_process_group()
+        give(None)
+    """
+    with TorchJob(tmp_path, 2, _AT_A_PORT + dedent(source)) as job:
+        [took, _] = job.join()
+    assert took >= 1.9  # it has waited

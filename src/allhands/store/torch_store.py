@@ -66,6 +66,11 @@ class TorchStore(Store):
         return TorchStore(_client(host, port, limit))
 
     @property
+    def is_served_here(self) -> bool:
+        """Whether this process serves the store; torch tells it only as a text."""
+        return "server=TCPServer(" in repr(self._base())
+
+    @property
     def timeout(self) -> timedelta:
         return self._store.timeout  # type: ignore[no-any-return]
 
@@ -100,10 +105,15 @@ class TorchStore(Store):
     def delete_key(self, key: str) -> bool:
         return bool(self._store.delete_key(key))
 
-    def _route(self) -> Route | None:
+    def _base(self) -> Any:
+        """Return torch's store below all prefixes."""
         store = self._store
         while isinstance(store, torch.distributed.PrefixStore):
             store = store.underlying_store
+        return store
+
+    def _route(self) -> Route | None:
+        store = self._base()
         if isinstance(
             store, (torch.distributed.FileStore, torch.distributed.HashStore)
         ):

@@ -29,6 +29,7 @@ from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import as_known, limit_of, reduce_op_of
 from allhands.torch.ending import open_groups
+from allhands.torch.farewell import Farewell
 from allhands.torch.guest import Guest
 from allhands.torch.identity import NAME
 from allhands.torch.parent import ParentGroup
@@ -78,6 +79,7 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
         self._engine: Communicator | None = None
         self._links: HostLinks | None = None
         self._guest: Guest | None = None
+        self._farewell: Farewell | None = None
         self._blocks = threading.local()
         self._num_blocks = 0
         self._register_devices()
@@ -148,6 +150,8 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
                 guest, self._guest = self._guest, None  # it holds the engine
                 if guest is not None:
                     current().remove_guest(guest)
+                if self._farewell is not None:
+                    self._farewell.say(grace if failure is None else 0.0)
 
     # The rest is for torch: methods that its Python or C++ code calls.
 
@@ -193,14 +197,16 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
         has_world = torch.distributed.is_initialized()
         of_others = torch.distributed.get_rank() if has_world else faults.rank
         world.begin_guests(self.rank() if is_world else of_others)
-        theirs = PrefixStore(NAME, TorchStore(self._torch_store))
-        store = part_of_this_attempt(theirs)
+        theirs = TorchStore(self._torch_store)
+        store = part_of_this_attempt(PrefixStore(NAME, theirs))
         rank, size, limit = self.rank(), self.size(), self._timeout
         roster = exchange(store, rank, size, limit, f"group {self._group_name!r}")
         self._links = HostLinks(roster, rank, self._world_ranks)
         if is_world:
             faults.check(self._links)
             world.meet_guests(roster)
+            is_served_here = theirs.is_served_here
+            self._farewell = Farewell(store, is_served_here, roster.mark, rank, size)
         options = CommunicatorOptions(
             store=store,
             group_rank=rank,
