@@ -215,7 +215,10 @@ void PortLoop::do_chores() {
   std::erase_if(draining_, [](const auto& each) { return each->tell_arrivals(); });
   const auto now = Clock::now();
   if (num_resting_ != 0 && now >= next_look_) look_at_resting();
-  if (now >= next_beat_) beat();
+  if (now >= next_beat_) {
+    if (note_own_stop()) forget_silence();  // it may have come amid these chores
+    beat();
+  }
   if (ucx_ != nullptr) tend_ucx();
   if (is_accepting_ || now < accept_again_) return;
   for (const UnforkedFd& listener : listeners_) poller_.add(listener.get());
