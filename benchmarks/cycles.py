@@ -32,6 +32,7 @@ import allhands as dist
 
 BEGIN_S = 60.0  # for the ranks of a cycle to begin, or to end it
 LIMIT_S = 2.0
+REST_S = 10.0  # for the thread that hands a group's memory to ranks that come late
 WARM = 3  # cycles after which everything is there that stays
 SLACK_KIB, SLACK_KIB_EACH = 512, 1
 READY = 3  # operations before which the last rank is not killed
@@ -60,6 +61,7 @@ class Rank(Teller):
                 told += error.ranks
             self._go_on()
             took = time.monotonic() - begin
+            until(lambda: held()["threads"] == 1, REST_S)
             self.tell(f"cycle_{cycle}", {"told": told, "took": took, **held()})
 
     def _begin(self, cycle: int) -> float:
