@@ -55,7 +55,7 @@ $(VENV)/lint: $(VENV)/tools
 # that 4 at once keep two CPUs busy.
 test: $(VENV)/tools
 	+$(MAKE) --jobs 2 native $(VENV)/test
-	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/torch --ignore tests/engines
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/torch --ignore tests/engines
 
 # The newest torch; all else there is $(VENV)'s, the built extension too. What stands on torch's
 # newer parts, and some of the rest: such a torch takes twice as long to import.
