@@ -160,8 +160,7 @@ def _get_process_group_store(pg: ProcessGroup) -> Store:
 def _get_object_coll_device(group: Group = None) -> str:
     """Return the type of device by which objects travel: the CPU, if possible."""
     config = (resolve(group) or _get_default_group()).config
-    served = [] if config is None else list(config.get_device_backend_map())
-    return "cpu" if "cpu" in served or not served else served[0]
+    return "cpu" if config is None else config.usual_device_type
 
 
 def _check_valid_timeout(timeout: Any) -> None:

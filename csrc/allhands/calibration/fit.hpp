@@ -14,10 +14,10 @@
 //   have such pages, messages are sent at once up to 64 KiB, and reductions never read.
 //   On an AMD EPYC in a virtual machine, with 14 GB/s in small pages and 54 in large
 //   ones, an exchange of 64 KiB then takes 0.7 of the time, one of 1 MiB on 4 ranks
-//   0.6, and an all_to_all or a scatter of 4 MiB 0.5 to 0.65.
+//   0.6, an all_to_all of 4 MiB 0.5 to 0.65, and a scatter of 8 MiB 0.4.
 // - If ranks take turns, reading begins at larger sizes anyway. These sizes rise with
-//   the break-even only if it is above the usual one, and if reading wins only in large
-//   pages, only gather and scatter read.
+//   the break-even only if it is above the usual one. If reading wins only in large
+//   pages, only gathers, scatters, broadcasts of two ranks and messages read.
 #pragma once
 
 #include "allhands/calibration/host_facts.hpp"

@@ -80,3 +80,9 @@ class BackendConfig:
     def get_device_backend_map(self) -> dict[str, Backend]:
         """Return backend names by device type."""
         return self.device_backend_map
+
+    @property
+    def usual_device_type(self) -> str:
+        """The type of device that serves any operation: the CPU, if possible."""
+        served = list(self.device_backend_map)
+        return "cpu" if "cpu" in served or not served else served[0]

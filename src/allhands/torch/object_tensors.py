@@ -23,8 +23,7 @@ def _get_pg_default_device(group: Group = None) -> torch.device:
         ValueError: this process is not a member, or there is no such group.
     """
     config = member_of(group).config
-    served = [] if config is None else list(config.get_device_backend_map())
-    return torch.device("cpu" if "cpu" in served or not served else served[0])
+    return torch.device("cpu" if config is None else config.usual_device_type)
 
 
 def _object_to_tensor(
