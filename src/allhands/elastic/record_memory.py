@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import zlib
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ __all__ = [
 _NAME = "allhands.record"
 _LONGEST = 1 << 28  # bytes of a rank's record
 _LENGTH = 16  # of the name of a world
+_CHECK = 8  # hex digits before a record: its CRC-32
 _MOST_DIGITS = 9  # of a rank
 
 
@@ -66,9 +68,11 @@ class RecordMemory:
         Raises:
             OSError: there is no memory for it; then there is none.
         """
-        # Who reads meanwhile sees an object that does not end, and reads again.
+        # Who reads meanwhile gets parts of two records, which may look like one. The
+        # check is wrong then, so it reads again.
+        text = record.encode()
         os.ftruncate(self._fd, 0)
-        rest, at = memoryview(record.encode()), 0
+        rest, at = memoryview(_check(text) + text), 0
         while rest:
             written = os.pwrite(self._fd, rest, at)
             rest, at = rest[written:], at + written
@@ -97,10 +101,17 @@ def mark_of(pid: int) -> Mark | None:
 
 
 def record_in(pid: int) -> str:
-    """What the process has put there last; empty: nothing that can be read."""
+    """What the process has put there last; empty: nothing that can be read whole."""
     with suppress(OSError, ValueError):
-        return read_regular(_found(pid)[0])
+        told = read_regular(_found(pid)[0])
+        record = told[_CHECK:]
+        if told.startswith(_check(record.encode()).decode()):
+            return record
     return ""
+
+
+def _check(record: bytes) -> bytes:
+    return f"{zlib.crc32(record):0{_CHECK}x}".encode()
 
 
 def read_regular(path: str) -> str:

@@ -141,6 +141,26 @@ def test_what_is_put_there_last_is_read():
     assert record_in(os.getpid()) == ""
 
 
+def test_a_record_that_is_replaced_while_it_is_read_is_read_again(monkeypatch):
+    """Half of the old one and half of the new one may look like a record, too."""
+    memory = RecordMemory()
+
+    def read_slowly(path):
+        with open(path, "rb", buffering=0) as file:
+            begun = file.read(len('{"time": 1111') + 8)
+            memory.write('{"time": 22222222}')
+            return (begun + file.read()).decode()
+
+    try:
+        memory.write('{"time": 11111111}')
+        with monkeypatch.context() as slow:
+            slow.setattr(record_memory, "read_regular", read_slowly)
+            assert record_in(os.getpid()) == ""
+        assert record_in(os.getpid()) == '{"time": 22222222}'
+    finally:
+        memory.close()
+
+
 @pytest.fixture
 def handled():
     signal.signal(signal.SIGUSR2, lambda *_: None)  # `no_rank_of_another_test` ends it
