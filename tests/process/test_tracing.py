@@ -115,6 +115,52 @@ def test_each_world_has_its_own_until_its_end(tmp_path):
     assert groups.count("0") == 30
 
 
+AMID_A_LINE = """
+    import signal
+    import numpy as np
+    import allhands as dist
+    from allhands.debug import tracer
+    from allhands.debug.trace_log import TraceLog
+
+    tracer._LEAST_PAUSE = 999.0  # its thread writes nothing
+
+    def leave(*_):
+        print("leaves", flush=True)
+        dist.destroy_process_group()
+
+    def add(log, lines):
+        if dist.is_initialized() and len(lines) > 2:  # those of `group`, which ends
+            signal.raise_signal(signal.SIGUSR1)
+        write(log, lines)
+
+    dist.init_process_group()
+    group = dist.new_group()
+    other = dist.new_group()
+    dist.all_reduce(np.ones(2000), group=other)
+    signal.signal(signal.SIGUSR1, leave)
+    write, TraceLog.add = TraceLog.add, add
+    signal.alarm(10)  # locked out, no other handler comes to its turn
+    for _ in range(3):
+        dist.all_reduce(np.ones(2000), group=group)
+    dist.destroy_process_group(group)
+    print("left", dist.is_initialized())
+"""
+
+
+def test_a_handler_may_destroy_the_world_amid_a_line(tmp_path):
+    folder = tmp_path / "trace"
+    done = subprocess.run(
+        [sys.executable, program(tmp_path, AMID_A_LINE)],
+        env=environment(ALLHANDS_TRACE=str(folder)),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert (done.stdout, done.stderr) == ("leaves\nleft False\n", "")
+    [dump], _, _ = read_logs(logs_in(str(folder)))
+    assert [entry.group for entry in dump.entries] == ["2"]  # the file was closed
+
+
 def test_where_nothing_is_recorded_that_is_said(tmp_path):
     said = alone(tmp_path, tmp_path / "trace", ALLHANDS_RECORD_LENGTH="0")
     told = "ALLHANDS_RECORD_LENGTH=0 keeps no operation\n"

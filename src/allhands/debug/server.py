@@ -49,17 +49,33 @@ class _Page(NamedTuple):
 
 
 class _Server:
-    """The page of this process; any thread may use it."""
+    """The page of this process; any thread may use it.
+
+    A signal's handler may end the world, and so the page, while this thread starts it.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._page: _Page | None = None
+        self._num_stops = 0
 
     def start(self, serve: Callable[[], _Page]) -> _Page:
-        """Return the page; `serve` makes it if there is none."""
+        """Return the page; `serve` makes it if there is none.
+
+        Raises:
+            ValueError: a signal's handler has stopped the page meanwhile.
+        """
         with self._lock:
             if self._page is None:
-                self._page = serve()
+                num_stops = self._num_stops
+                page = serve()
+                if self._num_stops != num_stops:
+                    page.listener.close()
+                    raise ValueError(
+                        "start_debug_server: the page, or the world, was ended "
+                        "meanwhile by a signal's handler"
+                    )
+                self._page = page
                 atexit.register(self.stop)
             return self._page
 
@@ -80,6 +96,7 @@ class _Server:
     def stop(self) -> None:
         """Stop the page, if there is one."""
         with self._lock:
+            self._num_stops += 1
             page, self._page = self._page, None
         if page is not None:
             atexit.unregister(self.stop)

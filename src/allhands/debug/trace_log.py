@@ -67,8 +67,9 @@ class TraceLog:
             rest = rest[os.write(self._fd, rest) :]
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
+        """Close the file; `add` raises OSError from now on."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
 
 
 def logs_in(path: str) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 from allhands import settings
 from allhands.debug.trace_log import TraceLog
 from allhands.groups.visible_group import VisibleGroup
-from allhands.groups.world import current
+from allhands.groups.world import World, current
 from allhands.groups.world_listeners import (
     when_a_group_has_ended,
     when_the_ranks_have_met,
@@ -93,10 +93,13 @@ class _Reading:
 
 
 class _Tracer:
-    """See the module; one per process."""
+    """See the module; one per process.
+
+    A signal's handler may end groups, and the world, while this thread holds the lock.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._log: TraceLog | None = None
         self._rank = -1
         self._readings: dict[str, tuple[_Reading, _Reading]] = {}
@@ -105,8 +108,6 @@ class _Tracer:
 
     def forget(self) -> None:
         """Reset a forked child, which writes nothing and has no such thread."""
-        if self._log is None and not self._lock.locked():
-            return  # it has written nothing so far
         if self._log is not None:
             self._log.close()
         self.__init__()  # type: ignore[misc]  # the lock may have been taken, too
@@ -154,15 +155,27 @@ class _Tracer:
         while not stop.wait(pause):
             began = time.thread_time()
             for group in world.visible_groups():
-                with self._lock:
-                    if world.is_visible(group):  # otherwise `end` has taken the rest
-                        self._take(group)
+                self._take_unless_ended(world, group, stop)
             took = time.thread_time() - began
             pause = max(_LEAST_PAUSE, took / _SHARE)
 
+    def _take_unless_ended(
+        self, world: World, group: VisibleGroup, stop: threading.Event
+    ) -> None:
+        # Who has the lock may wait for the end of this thread.
+        while not self._lock.acquire(timeout=_LEAST_PAUSE):
+            if stop.is_set():
+                return
+        try:
+            if world.is_visible(group):  # otherwise `end` has taken the rest
+                self._take(group)
+        finally:
+            self._lock.release()
+
     def _take(self, group: VisibleGroup) -> None:
         """Write the news of `group`. The caller holds the lock."""
-        if self._log is None:
+        log = self._log
+        if log is None:
             return
         name, lines = group.group_name, list[dict[str, Any]]()
         if name not in self._readings:
@@ -180,17 +193,18 @@ class _Tracer:
         for reading in (collectives, messages):
             lines += [{"group": name, **told} for told in reading.news(entries)]
         try:
-            self._log.add(lines)
+            log.add(lines)
         except OSError as error:
-            _say(self._rank, self._log.path, error.strerror or str(error))
-            self._finish()
+            if self._log is log:  # no handler has closed it meanwhile
+                _say(self._rank, log.path, error.strerror or str(error))
+                self._finish()
 
     def _finish(self) -> None:
         """Stop writing."""
         self._stop.set()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
 
     def _join(self) -> None:
         """Wait until the thread has ended.

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -56,6 +57,28 @@ def test_it_is_served_once_and_ends():
         assert serving() == []
 
     alone(body)
+
+
+def test_a_handler_may_end_it_while_it_begins():
+    """The handler of a signal, which destroys the world, runs in the same thread."""
+    its, closed = server._Server(), []
+    listener = SimpleNamespace(close=lambda: closed.append(True))
+
+    def serve():
+        its.stop()
+        return server._Page(listener, "http://127.0.0.1:1/", "token", "mark")
+
+    def start():
+        with pytest.raises(ValueError, match="meanwhile by a signal's handler"):
+            its.start(serve)
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive(), "locked out by itself"
+    assert closed == [True]
+    its.stop()
+    assert closed == [True]
 
 
 def served(rank):
