@@ -79,7 +79,8 @@ std::unique_ptr<Link> Client::take_link(const Deadline& deadline) {
   }
   // The first answer gets a moment, however short the call's own limit is.
   return std::make_unique<Link>(
-      target_, Deadline::after(std::max(kConnectPatience, deadline.remaining())));
+      target_, Deadline::after(std::max(kConnectPatience, deadline.remaining())),
+      &is_lost_);
 }
 
 void Client::give_back(std::unique_ptr<Link> link) {
@@ -99,7 +100,6 @@ Client::Reply Client::call(Op op, std::int64_t number, const Keys& fields,
       throw Error(ErrorKind::Value, std::string(reply.value()));
     return reply;
   } catch (const Error& error) {
-    const std::scoped_lock lock(mutex_);
     if (error.kind() == ErrorKind::Network) is_lost_ = true;
     throw;
   }

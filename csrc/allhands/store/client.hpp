@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -123,9 +124,9 @@ class Client {
 
   Target target_;
   std::string own_address_;
+  std::atomic<bool> is_lost_ = false;
   std::mutex mutex_;  // guards what follows; held only for moments
-  bool is_lost_ = false;
-  pid_t owner_;  // the process that the idle links belong to
+  pid_t owner_;       // the process that the idle links belong to
   std::vector<std::unique_ptr<Link>> idle_;
 };
 

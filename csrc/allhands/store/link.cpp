@@ -36,10 +36,13 @@ std::string milliseconds_text(Deadline::Duration duration) {
 
 }  // namespace
 
-Link::Link(const Target& target, const Deadline& deadline) : target_(target) {
+Link::Link(const Target& target, const Deadline& deadline,
+           const std::atomic<bool>* is_lost)
+    : target_(target) {
   std::string problem;
   Deadline::Duration pause = kFirstPause;
   do {
+    if (is_lost != nullptr && is_lost->load()) lose("another connection to it ended");
     for (const Address& address :
          resolve(target.host, target.port, {deadline, target.interrupt}, problem))
       if (dial(address, deadline, problem)) return;

@@ -4,6 +4,7 @@
 // connection waited for. Not thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,8 +38,10 @@ class Link {
  public:
   // Connects, and keeps trying until the deadline, since the server may start later.
   // Throws Error(Network), at once if the server is of another kind or refuses the
-  // secret, and Interrupted. `target` must outlive the link.
-  Link(const Target& target, const Deadline& deadline);
+  // secret, soon if `is_lost` becomes true meanwhile, and Interrupted. `target` must
+  // outlive the link.
+  Link(const Target& target, const Deadline& deadline,
+       const std::atomic<bool>* is_lost = nullptr);
 
   // Sends a request and returns the reply, or Status::Cancelled if none came in time.
   // The reply is valid until the next call. Throws Error(Network) if the server is
