@@ -2,12 +2,14 @@
 
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 import allhands as dist
 from allhands.backends.xccl import backend as xccl
-from allhands.backends.xccl.library import OneCclError
+from allhands.backends.xccl.library import OneCclError, OneCclLibrary
 from harness.ranks import LIMIT, run_ranks
 
 SIZE = 2
@@ -90,3 +92,15 @@ def test_a_group_that_ends_gives_back_what_it_has(use):
 
     run_ranks(SIZE, body)
     await_end_of_threads()
+
+
+def test_the_version_is_written_as_the_library_counts_it():
+    functions = SimpleNamespace(
+        onecclGetErrorString=Mock(), onecclGetLastError=Mock(), onecclGetVersion=tell
+    )
+    assert OneCclLibrary(functions).version() == "oneCCL 2022.1.3"
+
+
+def tell(version):
+    version._obj.value = 2022_01_03
+    return 0

@@ -1,4 +1,5 @@
 import sys
+from contextlib import nullcontext
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -105,3 +106,11 @@ def test_the_limit_of_the_call_is_that_of_the_wait(monkeypatch):
 
 def test_what_is_installed_is_told():
     assert why_no_mpi() == "" or "pip install mpi4py" in why_no_mpi()
+
+
+def test_a_request_is_asked_until_it_ends_or_the_time_is_over():
+    job = SimpleNamespace(lock=nullcontext())
+    answers = [True, False, False]
+    assert mpi_job._ends(job, answers.pop, timedelta(minutes=1))
+    assert answers == []
+    assert not mpi_job._ends(job, lambda: False, timedelta(0))
