@@ -1,8 +1,8 @@
 """CoverageMap: which test files run which line of the package, in their processes too.
 
-Made once per commit: every test file by itself under coverage, which takes as long as
-all tests one after the other. What was measured is kept in build/mutation, so a run
-that was cut short goes on.
+Made once per commit, where a mutant survives the tests near it: every test file by
+itself under coverage, which takes as long as all tests one after the other. What was
+measured is kept in build/mutation, so a run that was cut short goes on.
 """
 
 import json
@@ -27,7 +27,7 @@ _SETTINGS = """
 [run]
 parallel = true
 data_file = {folder}/data
-source = {root}/src/allhands
+source = {root}/src
 concurrency = thread,multiprocessing
 patch = subprocess,_exit,fork
 sigterm = true
@@ -44,7 +44,7 @@ class CoverageMap:
 
     def tests_of(self, path, line):
         """The test files that run a line of a Python file."""
-        return self._lines[str(path.relative_to(ROOT))].get(str(line), [])
+        return self._lines.get(str(path.relative_to(ROOT)), {}).get(str(line), [])
 
     def seconds(self, test):
         return self._ended[test]["seconds"] if test in self._ended else 0.0

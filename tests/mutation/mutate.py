@@ -4,10 +4,11 @@
     python tests/mutation/mutate.py --count 10 --only 'csrc/*/engine/*' --seed 7
 
 A mutant that does not compile, or compiles to the same, is no mutant; another one is
-drawn. On each run the tests that may see it, until one fails: twice, and not on the
-code as it is. The results are kept in build/mutation, in a folder of this commit, as
-they come, and a run that was cut short goes on where it was. At the end stands a table;
-fewer than 90 % noticed is a failure.
+drawn. On each run the tests nearest to it, until one fails: twice, and not on the code
+as it is. Survivors in Python then face all tests that run their line, for which those
+are measured: as long as all tests take one after the other. The results are kept in
+build/mutation, in a folder of this commit, as they come, and a run that was cut short
+goes on where it was. At the end stands a table; fewer than 90 % noticed is a failure.
 
 It changes files in place, one at a time, and puts them back, so the checkout must have
 no changes of yours.
@@ -15,12 +16,12 @@ no changes of yours.
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,14 +35,17 @@ from coverage_map import FOLDER, ROOT, CoverageMap
 PYTHON = sys.executable
 WANTED = 0.9
 HANG = 180  # seconds of one test
+SKIPPED = 77  # what a program of the core ends with that cannot run here
 # What pytest ends with: all passed; there was nothing to run, as where all that is left
 # is flaky; it had to be stopped.
 UNNOTICED = (0, 5, None)
 FAILED = r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"  # a line of its summary
 # The last test that it began and did not end, where it crashed.
 CRASHED = r"^(tests/\S+::.*?) (?:Fatal Python error.*)?$(?![\s\S]*^tests/\S+::)"
-PLAIN = ROOT / "build" / "plain"
-ORIGINAL = FOLDER / "plain"
+# Each with what of it shows whether a mutant is other code.
+CORE, EXTENSION = (ROOT / "build/mutation" / name for name in ("core", "extension"))
+TARGETS = {CORE: "allhands_core", EXTENSION: "_C"}
+NUM_FIRST = 3  # test files that pytest collects alone, as they notice most
 
 
 def run(command, limit):
@@ -67,32 +71,46 @@ def run(command, limit):
 
 
 class Build:
-    """The extension and the core's programs, of the sources as they are and were."""
+    """The core and its programs, and the extension, of the sources as they are now.
+
+    Optimised little, and not across files: a mutant is compiled once and tried for a
+    minute, so that takes less time as a whole.
+    """
 
     def __init__(self):
-        command = ["make", "build", "build/plain/build.ninja"]
-        code, output = run(command, 7200)
-        if code != 0 or not self._make(PLAIN, "all"):
-            sys.exit(f"mutate.py: the code does not build:\n{output[-3000:]}")
-        [self._extension] = (ROOT / "build").glob("cp*/_C.*.so")
         asked = [PYTHON, "-c", "import allhands; print(allhands._C.__file__)"]
         self._installed = pathlib.Path(run(asked, 60)[1].strip())
         self._original = self._installed.read_bytes()
-        self._digest_at_first = self._digest()
-        shutil.copytree(PLAIN, ORIGINAL, ignore=_all_but_programs, dirs_exist_ok=True)
+        self._digests = {}
 
-    def is_other(self):
-        """Build the extension anew; whether that works and makes other code."""
-        is_built = self._make(self._extension.parent, "_C")
-        return is_built and self._digest() != self._digest_at_first
+    def prepare(self, folder):
+        """Build what `is_other` compares, of the sources as they are at first."""
+        if folder not in self._digests:
+            if not self.make(folder, TARGETS[folder]):
+                sys.exit(f"mutate.py: the code does not build in {folder}")
+            self._digests[folder] = self._digest(folder)
 
-    def core(self):
-        """Build the core's programs; whether that works."""
-        return self._make(PLAIN, "all")
+    def make(self, folder, target):
+        """Build it; whether that works."""
+        configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja"]
+        configure += ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1"]
+        configure += [f"-DALLHANDS_TESTS={'ON' if folder == CORE else 'OFF'}"]
+        build = ["cmake", "--build", folder, "-j", "2", "--target", target]
+        is_there = (folder / "build.ninja").exists() or run(configure, 600)[0] == 0
+        return is_there and run(build, 3600)[0] == 0
+
+    def is_other(self, folder):
+        """Build it; whether that works and makes other code than at first."""
+        is_built = self.make(folder, TARGETS[folder])
+        return is_built and self._digest(folder) != self._digests[folder]
 
     def install(self):
-        """Let Python have the extension as it was built last."""
-        self._install(self._extension.read_bytes())
+        """Let Python have the extension of the sources as they are; whether it can."""
+        is_built = self.make(EXTENSION, "_C")
+        if is_built:
+            [built] = EXTENSION.glob("_C.*.so")
+            self._install(built.read_bytes())
+        return is_built
 
     def put_back(self):
         """Let Python have the extension as it was at first."""
@@ -103,19 +121,11 @@ class Build:
         new.write_bytes(extension)
         new.replace(self._installed)
 
-    def _make(self, folder, target):
-        command = ["cmake", "--build", folder, "--target", target, "-j", "2"]
-        return run(command, 3600)[0] == 0
-
-    def _digest(self):
+    def _digest(self, folder):
         digest = hashlib.sha256()
-        for path in sorted(self._extension.parent.glob("**/*.o")):
+        for path in sorted(folder.glob(f"CMakeFiles/{TARGETS[folder]}.dir/**/*.o")):
             digest.update(path.read_bytes())
         return digest.hexdigest()
-
-
-def _all_but_programs(folder, names):
-    return [name for name in names if not name.endswith("_test")]
 
 
 class Examiner:
@@ -126,50 +136,91 @@ class Examiner:
 
     def __init__(self, limit):
         self._limit = limit
-        self._map = CoverageMap()
-        self._build = Build()
         self._end = 0.0
 
-    def examine(self, mutant):
-        """What noticed `mutant`; "" where nothing did, None where it is none."""
+    @property
+    def had_time(self):
+        """Whether the last mutant was left with time to spare."""
+        return self._left() > 0
+
+    @functools.cached_property
+    def _build(self):
+        return Build()
+
+    def examine(self, mutant, coverage_map=None):
+        """What noticed `mutant`; "" where nothing did, None where it is none.
+
+        Of one of Python, the tests near it, or with a map all that run its line.
+        """
         if mutant.is_python and not mutant.is_other_python:
             return None
+        by = self._by_python if mutant.is_python else self._by_core
+        with self._broken(mutant):
+            return by(mutant, coverage_map)
+
+    @contextlib.contextmanager
+    def _broken(self, mutant):
+        if not mutant.is_python:
+            self._build.prepare(_home(mutant))
         mutant.path.write_text(mutant.after)
         try:
-            if not mutant.is_python and not self._build.is_other():
-                return None
-            self._end = time.monotonic() + self._limit
-            return self._by_python(mutant) if mutant.is_python else self._by_all(mutant)
+            yield
         finally:
-            self._build.put_back()
             mutant.path.write_text(mutant.before)
+            if not mutant.is_python:
+                self._build.put_back()
 
-    def _by_python(self, mutant):
+    def _by_python(self, mutant, coverage_map):
         line = mutant.change()[0]
-        tests = selection.tests_of_python(mutant.path, line, self._map)
+        tests = selection.near_tests_of_python(mutant.path, line)
+        if coverage_map is not None:
+            more = selection.tests_of_python(mutant.path, line, coverage_map)
+            tests = [test for test in more if test not in tests]
+        self._end = time.monotonic() + self._limit
         return self._pytest(mutant, tests)
 
-    def _by_all(self, mutant):
-        programs = selection.programs_of(mutant.path, ORIGINAL)
-        if programs and not self._build.core():
-            return "the core's programs do not build"
-        self._build.install()
-        tests = selection.tests_of_core(mutant.path, self._map)
-        return self._programs(programs) or self._pytest(mutant, tests)
+    def _by_core(self, mutant, _):
+        near, far = selection.programs_of(mutant.path)
+        if not self._build.is_other(_home(mutant)):
+            return None
+        self._end = time.monotonic() + self._limit
+        return (
+            self._programs(mutant, near)
+            or self._by_extension(mutant)
+            or self._programs(mutant, far)
+        )
+
+    def _by_extension(self, mutant):
+        if self._left() < 0:
+            return ""
+        if not self._build.install():
+            return "the extension does not build"
+        return self._pytest(mutant, selection.tests_of_core(mutant.path))
 
     def _left(self):
         return self._end - time.monotonic()
 
-    def _programs(self, names):
+    def _programs(self, mutant, names):
         for name in names:
             if self._left() < 0:
                 break
-            runs = [PLAIN / name, PLAIN / name, ORIGINAL / name]
-            if [run([path], HANG)[0] == 0 for path in runs] == [False, False, True]:
-                return name
+            if not self._build.make(CORE, name):
+                return f"{name}, which does not build"
+            if self._fails(name) and self._fails(name):
+                with self._mended(mutant):
+                    is_noticed = self._build.make(CORE, name) and not self._fails(name)
+                if is_noticed:
+                    return name
         return ""
 
+    def _fails(self, program):
+        return run([CORE / program], HANG)[0] not in (0, SKIPPED)
+
     def _pytest(self, mutant, tests):
+        some = tests[:NUM_FIRST], tests[NUM_FIRST:]
+        return next(filter(None, (self._one_pytest(mutant, each) for each in some)), "")
+
+    def _one_pytest(self, mutant, tests):
         command = [PYTHON, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider"]
         command += ["-o", f"timeout={HANG}"]
         flaky = []
@@ -190,13 +241,26 @@ class Examiner:
         return ""
 
     def _passes_at_first(self, mutant, command):
-        mutant.path.write_text(mutant.before)
-        self._build.put_back()
-        code, _ = run(command, self._limit)
-        mutant.path.write_text(mutant.after)
+        with self._mended(mutant):
+            if not mutant.is_python:
+                self._build.put_back()
+            code, _ = run(command, self._limit)
         if not mutant.is_python:
             self._build.install()
         return code == 0
+
+    @contextlib.contextmanager
+    def _mended(self, mutant):
+        mutant.path.write_text(mutant.before)
+        try:
+            yield
+        finally:
+            mutant.path.write_text(mutant.after)
+
+
+def _home(mutant):
+    """Where a C++ mutant is compiled first."""
+    return CORE if any(selection.programs_of(mutant.path)) else EXTENSION
 
 
 def first_failed(output):
@@ -210,7 +274,10 @@ def table(results):
     lines = ["| | where | was | is | noticed by |", "|---|---|---|---|---|"]
     for number, result in enumerate(results, 1):
         cells = [result["where"], f"`{result['was']}`", f"`{result['is']}`"]
-        told = result["noticed"] or "**nothing**"
+        told = (
+            result["noticed"]
+            or f"**nothing**{'' if result['had_time'] else ' in time'}"
+        )
         row = " | ".join(cell.replace("|", "\\|") for cell in [*cells, told])
         lines.append(f"| {number} | {row} |")
     return "\n".join(lines)
@@ -221,50 +288,73 @@ def main():
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="*", help="a pattern of file names")
-    parser.add_argument("--limit", type=int, default=1500, help="seconds for a mutant")
+    parser.add_argument("--limit", type=int, default=600, help="seconds for a mutant")
     given = parser.parse_args()
     if subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT):
         sys.exit("mutate.py: the checkout has changes; commit or stash them first")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutate.py: terminated"))
-    coverage_map.make(jobs=2)
-    examiner = Examiner(given.limit)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"\W+", "-", f"{given.only}-seed-{given.seed}").strip("-")
-    record = FOLDER / f"{name}.jsonl"
-    known = record.read_text().splitlines() if record.exists() else []
-    draws = {entry["draw"]: entry for entry in map(json.loads, known)}
-    results, changes = [], set()
-    files = mutants.sources(given.only)
-    number = 0
-    while len(results) < given.count:
-        number += 1
-        if number not in draws:
-            draws[number] = judge(examiner, mutants.draw(files, given.seed, number))
-            draws[number]["draw"] = number
-            with record.open("a") as file:
-                print(json.dumps(draws[number]), file=file)
-        result = draws[number]
-        change = (result.get("where"), result.get("is"))
-        if result["noticed"] is not None and change not in changes:
-            changes.add(change)
-            results.append(result)
-            print(f"{len(results)}/{given.count} {result}", flush=True)
-    return conclude(results, given.seed, record.with_suffix(".md"))
+    begun = Run(Examiner(given.limit), FOLDER / f"{name}.jsonl")
+    drawn = begun.by_near_tests(mutants.sources(given.only), given.seed, given.count)
+    begun.by_map(drawn)
+    results = [begun.of(number) for number, _ in drawn]
+    return conclude(results, given.seed, FOLDER / f"{name}.md")
 
 
-def judge(examiner, mutant):
-    """A line of the record."""
-    if mutant is None:
-        return {"noticed": None}
-    begin = time.monotonic()
-    noticed = examiner.examine(mutant)
-    _, was, now = mutant.change()
-    return {
-        "where": mutant.name,
-        "was": was,
-        "is": now,
-        "noticed": noticed,
-        "seconds": round(time.monotonic() - begin),
-    }
+class Run:
+    """Mutants judged one after the other, and the record of it."""
+
+    def __init__(self, examiner, record):
+        self._examiner = examiner
+        self._record = record
+        known = record.read_text().splitlines() if record.exists() else []
+        self._draws = {entry["draw"]: entry for entry in map(json.loads, known)}
+
+    def by_near_tests(self, files, seed, count):
+        """`count` of the mutants of a seed, each judged by the tests near it."""
+        results = {}  # by change
+        number = 0
+        while len(results) < count:
+            number += 1
+            mutant = mutants.draw(files, seed, number)
+            if number not in self._draws:
+                self._judge(number, mutant)
+            result = self._draws[number]
+            change = (result.get("where"), result.get("is"))
+            if result["noticed"] is not None and change not in results:
+                results[change] = number, mutant
+                print(f"{len(results)}/{count} {result}", flush=True)
+        return list(results.values())
+
+    def by_map(self, drawn):
+        """Try Python's survivors on the other tests that run their lines."""
+        left = [(n, m) for n, m in drawn if m.is_python and not self.of(n)["noticed"]]
+        if left:
+            coverage_map.make(jobs=2)
+        for number, mutant in left:
+            if "mapped" not in self.of(number):
+                self._judge(number, mutant, CoverageMap())
+                print(self.of(number), flush=True)
+
+    def of(self, number):
+        """What became of a draw."""
+        return self._draws[number]
+
+    def _judge(self, number, mutant, a_map=None):
+        begin = time.monotonic()
+        result = {"draw": number, "noticed": None}
+        if a_map is not None:
+            result["mapped"] = True
+        if mutant is not None:
+            result["noticed"] = self._examiner.examine(mutant, a_map)
+            result["where"] = mutant.name
+            _, result["was"], result["is"] = mutant.change()
+            result["had_time"] = self._examiner.had_time
+        result["seconds"] = round(time.monotonic() - begin)
+        self._draws[number] = result
+        with self._record.open("a") as file:
+            print(json.dumps(result), file=file)
 
 
 def conclude(results, seed, path):

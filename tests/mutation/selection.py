@@ -1,7 +1,8 @@
 """Which tests see a mutant, the nearest first.
 
-Of a Python line: the test files that run it, as the CoverageMap says. Of a C++ file:
-the core's programs, and the Python tests of what stands on its folder.
+Of a Python line: the test files that speak of what it is a part of, then those that run
+it, as the CoverageMap says. Of a C++ file: the core's programs near its folder, the
+Python tests of what stands on the folder, and the rest of the core's programs.
 """
 
 import ast
@@ -11,18 +12,28 @@ import subprocess
 
 from coverage_map import ROOT
 
+# Folders of tests, those first that take the least time and see most of one module.
+KINDS = ["unit", "contract", "tensors", "property", "process", "seeds", "house"]
+KINDS += ["hosts", "torch", "engines"]
+NUM_NEAR = 10
+
 # By folder of csrc/allhands: the core's nearest programs, as a pattern.
 CORE = {
-    "arena": "arena|scan|sparse|reads|cooperative|shared|scribbles",
-    "base": "base|wait",
-    "calibration": "calibration",
-    "comm": "communicator|bootstrap|select|shared",
-    "engine": "engine|overwritten",
+    "algorithms": "algorithm|choose|hosts",
+    "arena": "arena|scan|sparse|reads|cooperative|shared|scribbles|meeting|contention",
+    "base": "base|wait|flight|rank_text|process|held_up",
+    "calibration": "calibration|choose|select",
+    "comm": "communicator|bootstrap|select|shared|observer|opening|hosts|local_ranks",
+    "engine": "engine|overwritten|message_memory|observer|suspended",
     "host": "base|wait|placement|select|peer_reads|bootstrap",
+    "hosts": "hosts|local_ranks",
     "kernels": "reduce|pack",
-    "net": "store|sha256|base|bootstrap",
+    "net": "store|sha256|base|bootstrap|interfaces|tls|opening",
     "store": "store",
-    "transport": "transport|slices|engine|overwritten",
+    "transport/shm": "^transport|slices|engine|overwritten",
+    "transport/tcp": "tcp|tls|frame|hosts",
+    "transport/ucx": "ucx",
+    "transport": "transport|engine",
 }
 
 _COLLECTIVES = [
@@ -51,6 +62,12 @@ _MESSAGES = [
     "tests/process/test_messages.py",
     "tests/process/test_failures.py",
 ]
+_HOSTS = [
+    "tests/process/test_several_hosts.py",
+    "tests/hosts/test_operations.py",
+    "tests/hosts/test_fake_hosts.py",
+    "tests/hosts/test_several_sockets.py",
+]
 _GROUPS = [
     "tests/unit/groups/test_lifetime.py",
     "tests/unit/groups/test_order.py",
@@ -71,6 +88,7 @@ _STORES = [
     "tests/process/test_tcp_store.py",
 ]
 PYTHON = {
+    "algorithms": _HOSTS,
     "arena": [*_COLLECTIVES, *_GROUPS],
     "base": [*_COLLECTIVES, *_MESSAGES, *_GROUPS, *_STORES],
     "calibration": [
@@ -78,9 +96,10 @@ PYTHON = {
         "tests/unit/bench",
         "tests/process/test_run_basics.py",
     ],
-    "comm": [*_COLLECTIVES, *_MESSAGES, *_GROUPS],
+    "comm": [*_COLLECTIVES, *_MESSAGES, *_GROUPS, *_HOSTS],
     "engine": [*_MESSAGES, *_GROUPS],
     "host": [*_COLLECTIVES, *_MESSAGES, *_GROUPS, "tests/unit/test_info.py"],
+    "hosts": _HOSTS,
     "kernels": [
         *_COLLECTIVES[:2],
         *_ARRAYS,
@@ -93,41 +112,98 @@ PYTHON = {
         *(*_ARRAYS, *_COLLECTIVES[:9], *_MESSAGES[:5], *_STORES, *_GROUPS),
     ],
     "store": _STORES,
-    "transport": [*_MESSAGES, *_GROUPS],
+    "transport": [*_MESSAGES, *_GROUPS, *_HOSTS],
+    "transport/ucx": ["tests/process/test_ucx.py", "tests/hosts/test_ucx.py"],
 }
 
 
-def folder_of(path):
-    """The folder of csrc/allhands that a C++ file is in, its first level."""
-    return path.relative_to(ROOT / "csrc" / "allhands").parts[0]
+def row_of(path, table):
+    """The row of the innermost folder that a C++ file is in; None where it has none."""
+    within = path.relative_to(ROOT / "csrc" / "allhands").parents
+    rows = (table.get(folder.as_posix()) for folder in within)
+    return next(filter(None, rows), None)
 
 
-def programs_of(path, folder):
-    """The core's programs, which are in `folder`: those near a C++ file first."""
-    near = re.compile(CORE.get(folder_of(path), "$^"))
-    names = sorted(program.name for program in folder.glob("*_test"))
-    if folder_of(path) not in CORE:
-        return []  # they do not contain it
-    return sorted(names, key=lambda name: near.search(name) is None)
+def programs_of(path):
+    """The core's programs: (those near a C++ file, the rest); none of the binding."""
+    near = row_of(path, CORE)
+    if near is None:
+        return [], []  # they do not contain it
+    found = sorted((ROOT / "csrc" / "tests").glob("*_test.cpp"))
+    found.sort(key=lambda program: not _words(path) & _words(program))
+    names = [program.stem for program in found]
+    is_near = re.compile(near).search
+    return list(filter(is_near, names)), [name for name in names if not is_near(name)]
 
 
-def tests_of_core(path, coverage_map):
-    """Python test files of a C++ file."""
+def tests_of_core(path):
+    """Python test files of a C++ file: those named like it first."""
     listed = []
-    for name in PYTHON[folder_of(path)]:
+    for name in row_of(path, PYTHON):
         found = sorted((ROOT / name).glob("test_*.py")) or [ROOT / name]
-        listed += [str(test.relative_to(ROOT)) for test in found]
-    return [test for test in dict.fromkeys(listed) if coverage_map.passes(test)]
+        listed += [test.relative_to(ROOT) for test in found]
+    listed.sort(key=lambda test: not _words(path) & _words(test))
+    return [str(test) for test in dict.fromkeys(listed)]
+
+
+def near_tests_of_python(path, line):
+    """Test files that speak of a line of a Python file, those that say most first.
+
+    They are named like its module, or name it, or what the line is a part of.
+    """
+    module = path.relative_to(ROOT / "src").with_suffix("")
+    names = [module.stem, *_names_around(path, line)]
+    words = re.compile("|".join(rf"\b{name}\b" for name in names))
+
+    homes = [("unit", *module.parts[1:-1]), module.parts[1:-1]]
+
+    def score(test):
+        return (
+            2 * len(set(words.findall((ROOT / test).read_text())))
+            + 4 * (test.stem == f"test_{module.stem.strip('_')}")
+            + 2 * (test.parts[1:-1] in homes)
+            + 3 * bool(_words(test) & set(module.parts[1:]))
+        )
+
+    listed = subprocess.check_output(
+        ["git", "ls-files", "tests/**/test_*.py"], cwd=ROOT, text=True
+    )
+    tests = map(pathlib.Path, listed.split())
+    ranked = sorted((-score(test), KINDS.index(test.parts[1]), test) for test in tests)
+    return [str(test) for *_, test in ranked[:NUM_NEAR]]
+
+
+def _words(path):
+    """What its name is made of."""
+    return {*path.stem.split("_")} - {"test"}
+
+
+def _names_around(path, line):
+    """The names of the definitions that a line is in."""
+    return [
+        node.name
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and node.lineno <= line <= node.end_lineno
+        and not node.name.startswith("__")
+    ]
+
+
+def _tree(path):
+    """What Python makes of a file as it was: it may be broken by now."""
+    command = ["git", "show", f"HEAD:./{path.name}"]
+    return ast.parse(subprocess.check_output(command, cwd=path.parent))
 
 
 def tests_of_python(path, line, coverage_map):
     """Test files of a line of a Python file: those named like it, then the fastest."""
-    module = path.relative_to(ROOT / "src" / "allhands")
-    own = pathlib.Path("tests/unit", module.parent, f"test_{module.stem.strip('_')}.py")
+    module = path.relative_to(ROOT / "src")
+    home = pathlib.Path("tests/unit", *module.parts[1:-1])
+    own = home / f"test_{module.stem.strip('_')}.py"
 
     def distance(test):
         of_test = pathlib.Path(test)
-        nearness = (of_test == own) + (of_test.parent == own.parent)
+        nearness = (of_test == own) + (of_test.parent == home)
         return -nearness, coverage_map.seconds(test)
 
     found = {
@@ -144,9 +220,7 @@ def lines_that_matter(path, line):
     Those of the statement, or of the head of a block, for coverage counts only some of
     them; of a constant of the module's own, those of its functions.
     """
-    # The file may be broken by now.
-    command = ["git", "show", f"HEAD:./{path.name}"]
-    tree = ast.parse(subprocess.check_output(command, cwd=path.parent))
+    tree = _tree(path)
     statements = [
         node
         for node in ast.walk(tree)  # the outer ones first
