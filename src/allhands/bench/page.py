@@ -45,10 +45,12 @@ def new_page(lines: int) -> tuple[Any, Any]:
     return figure, figure.subplots(lines, 2, squeeze=False)
 
 
-def write(figure: Any, title: str, path: Path) -> None:
-    """Give the picture its title and write it to `path`."""
+def write(figure: Any, title: str, path: Path, keywords: str = "") -> None:
+    """Give the picture its title, and write it to `path` with these keywords."""
     figure.suptitle(_wrapped(title), x=0.01, ha="left", fontsize=SMALL)
-    figure.savefig(path, dpi=_DOTS)
+    known = path.suffix in (".png", ".svg", ".pdf")  # others have no place for words
+    metadata = {"Keywords": keywords} if keywords and known else None
+    figure.savefig(path, dpi=_DOTS, metadata=metadata)
 
 
 def _wrapped(title: str) -> str:

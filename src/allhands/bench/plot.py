@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -13,7 +15,7 @@ from allhands.bench.peers import FLOOR
 from allhands.bench.results import Result, shown_name
 from allhands.debug.byte_sizes import readable_size
 
-__all__ = ["plot"]
+__all__ = ["fingerprint", "plot"]
 
 # Bandwidths below a hundredth of the best show no more than the times beside them.
 _BANDWIDTH_RANGE = 100
@@ -27,7 +29,8 @@ def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) ->
     """Write the picture, with a line of two panels per operation and number of ranks.
 
     `rows` have the results of all peers, ours first; barriers have no size and are left
-    out. `limits` is what `measure_limits` returns.
+    out. `limits` is what `measure_limits` returns. The file's keywords tell the
+    `fingerprint` of what it shows.
     """
     lines: dict[str, list[Row]] = {}
     for row in rows:
@@ -48,7 +51,15 @@ def plot(path: Path, rows: Sequence[Row], limits: dict[str, Any], title: str) ->
         fontsize=MEDIUM,
         frameon=False,
     )
-    write(figure, title, path)
+    shown = [row for members in lines.values() for row in members]
+    write(figure, title, path, fingerprint(shown, limits))
+
+
+def fingerprint(rows: Sequence[Row], limits: dict[str, Any]) -> str:
+    """Return what tells a picture of these results from one of any others."""
+    figures = [[result.as_json() for result in row] for row in rows]
+    text = json.dumps([figures, limits], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _name(cell: Cell) -> str:

@@ -1,6 +1,7 @@
 """The tables and the picture of known figures."""
 
 import io
+import pathlib
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from allhands.bench.cells import Cell
 from allhands.bench.page import check_plot
-from allhands.bench.plot import plot
+from allhands.bench.plot import fingerprint, plot
 from allhands.bench.results import Result
 from allhands.bench.table import results_table, summary_table
 
@@ -125,6 +126,36 @@ def test_the_picture_has_a_line_of_panels_per_number_of_ranks(tmp_path):
         widths.append(width)
     assert widths[1] == widths[0] <= 1100  # a page
     assert heights[1] > 1.5 * heights[0]
+
+
+def test_the_picture_is_legible_on_a_page(monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.text import Text
+
+    figures = []
+    monkeypatch.setattr("allhands.bench.plot.write", lambda *args: figures.append(args))
+    slow = row("all_reduce", 8, 1.0, 1000.0)  # its bandwidth is far below the best
+    plot(pathlib.Path("a.png"), [slow, *ROWS], LIMITS, "a machine")
+    (figure, _, _, keywords) = figures[0]
+    assert keywords == fingerprint([slow, *ROWS], LIMITS)
+    assert keywords != fingerprint(ROWS, LIMITS)
+    assert figure.get_figwidth() <= 7  # inches
+    figure.canvas.draw()
+    letters = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+    assert len(letters) > 10
+    assert min(letters) >= 7  # points
+    low, high = figure.axes[1].get_ylim()
+    assert figure.axes[1].get_title(loc="left") == "bus bandwidth, GB/s"
+    assert high / low <= 100 * (1 + 1e-9)  # two decades
+    best = max(result.busbw for results in ROWS for result in results[:1]) / 1e9
+    assert low < best < high
+
+
+def test_a_picture_of_another_kind_needs_no_keywords(tmp_path):
+    pytest.importorskip("matplotlib")
+    for kind in ("svg", "pdf", "eps"):
+        plot(tmp_path / f"a.{kind}", ROWS, LIMITS, "a machine")
+        assert (tmp_path / f"a.{kind}").stat().st_size > 1000
 
 
 def test_what_cannot_be_drawn_is_said_before(tmp_path, monkeypatch):
