@@ -1,12 +1,10 @@
 // Ranks as processes that exchange messages while something writes over the memory that
 // these go through. No rank may crash or wait beyond its limits, whatever is written.
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -15,6 +13,7 @@
 #include "allhands/base/shared_memory.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/transport/shm/shm_transport.hpp"
+#include "rank_processes.hpp"
 #include "ranks.hpp"
 
 using namespace allhands;
@@ -25,33 +24,6 @@ namespace {
 constexpr int kSize = 3;
 constexpr std::chrono::milliseconds kLimit{500};  // of a call
 constexpr std::chrono::seconds kHang{100};        // far beyond what all calls may take
-
-// What the processes tell each other aside.
-struct Aside {
-  std::atomic<int> num_here;
-  std::atomic<std::uint64_t> starts[kSize];
-  std::atomic<int> pids[kSize];
-  std::atomic<int> num_rounds;
-};
-
-Aside& make_aside() {
-  void* const memory = mmap(nullptr, sizeof(Aside), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  CHECK(memory != MAP_FAILED);
-  return *new (memory) Aside{};
-}
-
-Membership meet(Aside& aside, int rank) {
-  const ProcessIdentity self = this_process();
-  aside.pids[rank] = self.pid;
-  aside.starts[rank] = self.start;
-  ++aside.num_here;
-  while (aside.num_here < kSize) std::this_thread::yield();
-  std::vector<ProcessIdentity> peers;
-  for (int peer = 0; peer < kSize; ++peer)
-    peers.push_back({self.host, aside.pids[peer], aside.starts[peer]});
-  return {"test", rank, peers};
-}
 
 // Eager messages, single copies and, of every other element, pieces; some that others
 // wait for, some that the engine's thread moves.
@@ -82,7 +54,7 @@ void exchange(ProgressEngine& engine, int rank, int round) {
 [[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, Aside& aside,
                            int rank) {
   alarm(kHang.count());
-  const Membership members = meet(aside, rank);
+  const Membership members = aside.meet(rank, kSize);
   const Tuning tuning = Tuning::for_ranks(kSize);
   {
     ProgressEngine engine(
@@ -108,14 +80,8 @@ class Scribbler {
   Scribbler(std::byte* memory, unsigned seed) : memory_(memory), random_(seed) {}
 
   void scribble() {
-    const std::uint64_t words[] = {0,         ~std::uint64_t{0},
-                                   pick(256), pick(1 << 20),
-                                   random_(), std::uint64_t{1} << pick(64)};
     std::byte* const at = memory_ + place();
-    const std::uint64_t word = words[pick(std::size(words))];
-    const std::size_t num_words = pick(4) == 0 ? 1 + pick(64) : 1;
-    for (std::size_t i = 0; i < num_words; ++i)
-      std::memcpy(at + 8 * i, &word, sizeof(word));
+    write_nonsense(random_, at, at + 8 * kMostWords);
   }
 
  private:
@@ -166,7 +132,7 @@ class Scribbler {
 void test_no_rank_crashes_or_hangs(unsigned seed) {
   const std::shared_ptr<SharedMemory> memory =
       SharedMemory::create(ShmTransport::memory_bytes(kSize));
-  Aside& aside = make_aside();
+  Aside& aside = Aside::make();
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < kSize; ++rank) {
     const pid_t pid = fork();
@@ -192,7 +158,7 @@ void test_no_rank_crashes_or_hangs(unsigned seed) {
   }
   if (!is_well) std::fprintf(stderr, "seed %u\n", seed);
   CHECK(is_well);
-  munmap(&aside, sizeof(aside));
+  aside.unmap();
 }
 
 }  // namespace
