@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from allhands import *  # noqa: F403 - re-exports all of it
-from allhands import ProcessGroup, ReduceOp, Store, destroy_process_group
+from allhands import ProcessGroup, ReduceOp, Store, destroy_process_group, new_group
 from allhands import __all__ as __all__
 from allhands import _all_gather_base as _all_gather_base
 from allhands import _coalescing_manager as _coalescing_manager
@@ -31,12 +31,29 @@ from allhands.options import as_timedelta, default_pg_timeout
 
 STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
+default_pg_nccl_timeout = default_pg_timeout
+"""Groups of the backend nccl have the limit of all others."""
+
 _OF_TORCH = {"_get_pg_default_device", "_object_to_tensor", "_tensor_to_object"}
+
+_OF_TABLES = {
+    "_backend": "default_backend",
+    "_group_count": "group_count",
+    "_pg_backend_config": "pg_backend_config",
+    "_pg_group_ranks": "pg_group_ranks",
+    "_pg_map": "pg_map",
+    "_pg_names": "pg_names",
+    "_pg_to_tag": "pg_to_tag",
+    "_tags_to_pg": "tags_to_pg",
+}
+"""The names of `_world`'s tables in the module."""
 
 
 def __getattr__(name: str) -> object:
     if name in _OF_TORCH:  # imports torch: loaded when somebody asks
         return getattr(importlib.import_module("allhands.torch.object_tensors"), name)
+    if name in _OF_TABLES:
+        return getattr(_world, _OF_TABLES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
@@ -48,8 +65,17 @@ class _Tables:
 
     @property
     def default_pg(self) -> ProcessGroup | None:
-        """The group of all ranks; None without a world."""
+        """The group that calls mean which name none; None without a world."""
         return current().default
+
+    @default_pg.setter
+    def default_pg(self, group: ProcessGroup | None) -> None:
+        _update_default_pg(group)
+
+    @property
+    def default_backend(self) -> str:
+        """The backend of `default_pg`."""
+        return queries.get_backend()
 
     @property
     def group_count(self) -> int:
@@ -82,6 +108,32 @@ class _Tables:
         """The "device:backend" pairs of each group."""
         return {each: str(each.config) for each in current().groups.values()}
 
+    @property
+    def pg_to_tag(self) -> dict[ProcessGroup, str]:
+        """The tag of each group."""
+        return {each: _get_group_tag(each) for each in current().groups.values()}
+
+    @property
+    def tags_to_pg(self) -> dict[str, list[ProcessGroup]]:
+        """The groups by tag; all of them by the empty one."""
+        groups = list(current().groups.values())
+        return {"": groups} | {_get_group_tag(each): [each] for each in groups}
+
+    @property
+    def pg_config_info(self) -> list[dict[str, Any]]:
+        """The name, backends and ranks of each group."""
+        return [
+            {
+                "pg_name": name,
+                "pg_desc": each.group_desc,
+                "backend_config": str(each.config),
+                "ranks": [] if each.is_world else list(each.global_ranks),
+                "group_size": each.size(),
+                "group_count": self.group_count,
+            }
+            for name, each in current().groups.items()
+        ]
+
 
 _world = _Tables()
 
@@ -94,6 +146,64 @@ def _get_default_store() -> Store:
     """
     _get_default_group()
     return current().store
+
+
+def _update_default_pg(pg: ProcessGroup | None) -> None:
+    """Let `pg` be the group that calls mean which name none."""
+    queries.GroupMember.WORLD = pg
+
+
+def _get_group_tag(pg: ProcessGroup) -> str:
+    """Return the tag of a group; no two groups have the same."""
+    return f"ptd:{pg.group_name}"
+
+
+def _find_pg_by_ranks_and_tag(tag: str, ranks: list[int]) -> ProcessGroup | None:
+    """Return this rank's first group of these global ranks and this tag, or None."""
+    for each in _world.tags_to_pg.get(tag, ()):
+        if list(each.global_ranks) == list(ranks):
+            return each
+    return None
+
+
+def _find_or_create_pg_by_ranks_and_tag(
+    tag: str, ranks: list[int], stride: int
+) -> ProcessGroup:
+    """Return this rank's group among `ranks`, which are several groups of `stride`.
+
+    If this rank has no such group with this tag, it makes one. Every member has to.
+
+    Raises:
+        ValueError: the number of ranks is no multiple of `stride`, or this rank is not
+            among them.
+    """
+    if len(ranks) % stride:
+        raise ValueError(
+            f"group_size ({stride}) must divide the number of ranks, {len(ranks)}"
+        )
+    here = queries.get_rank()
+    if here not in ranks:
+        raise ValueError(f"rank {here} (this process) is not among the ranks {ranks}")
+    first = ranks.index(here) // stride * stride
+    mine = sorted(ranks[first : first + stride])
+    found = _find_pg_by_ranks_and_tag(tag, mine)
+    if found is not None:
+        return found
+    made = new_group(mine, use_local_synchronization=True)
+    assert isinstance(made, ProcessGroup), "this rank is a member"
+    return made
+
+
+def _resolve_group_name_by_ranks_and_tag(ranks: list[int], tag: str) -> str:
+    """Return the name of the group that `_find_pg_by_ranks_and_tag` finds.
+
+    Raises:
+        ValueError: it finds none.
+    """
+    group = _find_pg_by_ranks_and_tag(tag, ranks)
+    if group is None:
+        raise ValueError(f"there is no group of the ranks {ranks} with tag {tag!r}")
+    return group.group_name
 
 
 def _rank_not_in_group(group: Group) -> bool:

@@ -178,3 +178,80 @@ def test_an_aborted_group_is_forgotten():
     assert run_ranks(2, body) == [False, False]
     with pytest.raises(AssertionError, match="Process group cannot be None"):
         c10d._abort_process_group()
+
+
+def test_groups_have_tags():
+    def body(rank):
+        world, part = dist.group.WORLD, dist.new_group([1])
+        tag = c10d._get_group_tag(world)
+        assert c10d._world.pg_to_tag[world] == tag == f"ptd:{world.group_name}"
+        assert c10d._tags_to_pg[tag] == [world]
+        assert [info["pg_name"] for info in c10d._world.pg_config_info] == [
+            *c10d._pg_names.values()
+        ]
+        assert c10d._resolve_group_name_by_ranks_and_tag([0, 1], "") == "0"
+        with pytest.raises(ValueError, match="no group of the ranks"):
+            c10d._resolve_group_name_by_ranks_and_tag([0, 1], "foo")
+        return c10d._find_pg_by_ranks_and_tag("", [1]) is part
+
+    assert run_ranks(2, body) == [False, True]
+
+
+def test_groups_of_ranks_are_found_or_made():
+    def body(rank):
+        find = c10d._find_or_create_pg_by_ranks_and_tag
+        assert find("", [0, 1, 2, 3], 4) is dist.group.WORLD
+        pair = find("", [0, 1, 2, 3], 2)
+        assert find("", [0, 1, 2, 3], 2) is pair
+        with pytest.raises(ValueError, match=r"\(3\) must divide .* 4"):
+            find("", [0, 1, 2, 3], 3)
+        with pytest.raises(ValueError, match="not among"):
+            find("", [rank - 1, rank + 1], 2)
+        return dist.get_process_group_ranks(pair)
+
+    assert run_ranks(4, body) == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+def test_another_group_may_be_the_default():
+    def body(rank):
+        world = dist.group.WORLD
+        alone = dist.new_group([rank], use_local_synchronization=True)
+        dist.GroupMember.WORLD = alone
+        assert c10d._backend == dist.get_backend(alone)
+        sizes = [dist.get_world_size()]
+        c10d._update_default_pg(None)
+        assert not dist.is_initialized()
+        c10d._world.default_pg = dist.group.WORLD = world
+        with pytest.raises(ValueError, match="not registered"):
+            dist.group.WORLD = 5
+        return [*sizes, dist.get_world_size()]
+
+    assert run_ranks(2, body) == [[1, 2], [1, 2]]
+
+
+def test_groups_answer_to_the_private_names_of_torch():
+    def body(rank):
+        group = dist.group.WORLD
+        assert group._get_backend_name() == dist.get_backend()
+        assert not group._has_hooks()
+        group.register_pre_hook(1, lambda args: None)
+        assert group._has_hooks()
+        before = group._get_sequence_number_for_group()
+        dist.barrier()
+        group._set_group_desc("mine")
+        group._set_sequence_number_for_group()
+        group._wait_for_pending_works()
+        group._enable_collectives_timing()
+        assert group.group_desc == "mine"
+        return group._get_sequence_number_for_group() - before
+
+    assert run_ranks(2, body) == [1, 1]
+
+
+def test_the_devices_of_a_group_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+
+    def body(rank):
+        return dist.new_group(backend="cpu:native")._device_types
+
+    assert run_ranks(1, body) == [[torch.device("cpu")]]

@@ -1,5 +1,6 @@
 #include "allhands/store/table.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -9,9 +10,15 @@
 namespace allhands::store {
 namespace {
 
+// As std::stoll reads it, but no text may follow the number: blanks around it and a
+// plus sign are accepted, and an empty value is 0.
 std::int64_t to_number(const std::string& key, const std::string& text) {
-  const char* begin = text.data();
-  const char* end = begin + text.size();
+  constexpr const char* kBlanks = " \t\n\v\f\r";
+  if (text.empty()) return 0;
+  const char* begin =
+      text.data() + std::min(text.find_first_not_of(kBlanks), text.size());
+  const char* end = text.data() + text.find_last_not_of(kBlanks) + 1;
+  if (end - begin > 1 && *begin == '+' && begin[1] != '-') ++begin;
   std::int64_t number = 0;
   const auto [stop, code] = std::from_chars(begin, end, number);
   if (code == std::errc() && stop == end) return number;

@@ -15,10 +15,12 @@ from allhands.device_mesh.layout import is_ascending, overlap
 from allhands.groups.making import check_members, check_of_world
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.queries import get_process_group_ranks, get_rank, get_world_size
+from allhands.groups.world import current
 
 __all__ = [
     "check_apart",
     "check_device_type",
+    "check_is_alive",
     "check_is_inside",
     "check_is_line",
     "check_lines",
@@ -100,6 +102,19 @@ def check_is_line(ndim: int) -> None:
             f"needs to be specified when device_mesh.ndim > 1. If you want to get the "
             f"list of all the ProcessGroups in the DeviceMesh, please use "
             f"`get_all_groups()` instead."
+        )
+
+
+def check_is_alive(group: ProcessGroup) -> None:
+    """Refuse a mesh's group that was destroyed, or whose world was.
+
+    Raises:
+        RuntimeError: it is no group of this rank any more.
+    """
+    if current().groups.get(group.group_name) is not group:
+        raise RuntimeError(
+            f"Could not resolve the process group registered under the name "
+            f"{group.group_name}: the mesh's group was destroyed; make a new mesh"
         )
 
 

@@ -47,6 +47,8 @@ class Grid:
         self.ranks = ranks.ravel()
         """The ranks by place."""
         self.flattened: dict[str, Dim] = {}
+        self.root: Any = None
+        """The mesh over the whole grid."""
         found = np.flatnonzero(self.ranks == rank).tolist()
         self.place: int | None = found[0] if found else None
 

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from allhands.device_mesh.checks import (
     check_apart,
     check_device_type,
+    check_is_alive,
     check_is_inside,
     check_is_line,
     check_lines,
@@ -44,6 +45,7 @@ from allhands.device_mesh.checks import (
 )
 from allhands.device_mesh.grid import Dim, Grid, Override
 from allhands.device_mesh.layout import cut, joined, position, size_of
+from allhands.device_mesh.private_methods import PrivateMeshMethods, described
 from allhands.groups.lifetime import init_process_group
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.queries import get_rank, is_initialized
@@ -51,7 +53,7 @@ from allhands.groups.queries import get_rank, is_initialized
 __all__ = ["DeviceMesh"]
 
 
-class DeviceMesh:
+class DeviceMesh(PrivateMeshMethods):
     """The ranks of the world, or some of them, on an n-dimensional grid.
 
     Every rank of the mesh makes it with the same arguments; other ranks may, too. Along
@@ -111,6 +113,7 @@ class DeviceMesh:
         ndim = len(grid.axes)
         self._names = check_names(mesh_dim_names, ndim)
         self._dims = tuple(Dim(layout, None) for layout in grid.axes)
+        grid.root = self
         if _init_backend:
             self._make_groups(0, backend_override or [(None, None)] * ndim)
 
@@ -246,7 +249,8 @@ class DeviceMesh:
 
         Raises:
             RuntimeError: this rank is not in the mesh, the mesh has several dimensions
-                and none is named, or it was made without groups.
+                and none is named, it was made without groups, or the group was
+                destroyed.
             IndexError, KeyError: there is no such dimension.
         """
         dim = self._dim(mesh_dim)
@@ -254,6 +258,7 @@ class DeviceMesh:
         if dim.group is None:
             how = "the mesh was made with _init_backend=False: no groups"
             raise RuntimeError(f"DeviceMesh process groups not initialized! {how}")
+        check_is_alive(dim.group)
         return dim.group
 
     def get_all_groups(self) -> list[ProcessGroup]:
@@ -449,14 +454,8 @@ class DeviceMesh:
     _concatenate = concatenate
 
     def __repr__(self) -> str:
-        if self._names:
-            pairs = zip(self._names, self.shape, strict=True)
-            shape = f"({', '.join(f'{name}={size}' for name, size in pairs)})"
-        else:
-            shape = str(self.shape)
-        strides = (tuple(run.stride for run in dim.layout) for dim in self._dims)
-        stride = tuple(s[0] if len(s) == 1 else s for s in strides)
-        return f"DeviceMesh({shape}, {self.device_type!r}, stride={stride})"
+        layouts = [dim.layout for dim in self._dims]
+        return described(self.device_type, self._names, layouts)
 
     def __eq__(self, other: object) -> bool:
         """Return whether ranks, places, names and device type are equal."""

@@ -23,7 +23,13 @@ from allhands.backends.config import BackendConfig
 from allhands.backends.frames import called_operation
 from allhands.backends.registry import Backend
 from allhands.groups import excepthook, store_watch
-from allhands.groups.making import add_group, check_members, hashed, make_world
+from allhands.groups.making import (
+    add_group,
+    check_device_id,
+    check_members,
+    hashed,
+    make_world,
+)
 from allhands.groups.order import name_in_order
 from allhands.groups.process_group import ProcessGroup
 from allhands.groups.world import (
@@ -87,7 +93,9 @@ def init_process_group(
         pg_options: options for the backend; `NativeOptions` for the native one. In a
             group with several backends, `NativeOptions` go to the native one, and all
             other options to the others.
-        device_id: kept as `ProcessGroup.bound_device_id`.
+        device_id: the accelerator of this rank, as a `torch.device` with an index, an
+            int, or a text such as "cuda:1". It is kept as
+            `ProcessGroup.bound_device_id`.
         _ranks: not for users.
         enable_reconfigure: whether members may change later. No backend here can do
             that (`ProcessGroup.supports_reconfigure`), so it must be False.
@@ -120,7 +128,8 @@ def init_process_group(
         )
     settings.check_all()
     limit = _limit(timeout, default_pg_timeout)
-    backend = backend or Backend.UNDEFINED
+    check_device_id(device_id)
+    backend = Backend.UNDEFINED if backend is None else backend
     config = BackendConfig(backend)  # refuses unknown backends
     if enable_reconfigure:
         raise RuntimeError(
@@ -295,6 +304,7 @@ def make_group(
     sort_ranks: bool = True,
 ) -> ProcessGroup | int | None:
     """Make a group as `new_group` does; it gets the reduction order of `parent`."""
+    check_device_id(device_id)
     world = current()
     whole = default_group()
     members = check_members(ranks, whole.size(), sort_ranks)

@@ -34,6 +34,7 @@ from allhands.store import PrefixStore, Store
 
 __all__ = [
     "add_group",
+    "check_device_id",
     "check_members",
     "check_of_world",
     "derive",
@@ -308,6 +309,29 @@ def check_of_world(operation: str, group: ProcessGroup) -> None:
         raise ValueError(
             f"{operation}: {group} has ranks of other worlds; split_group and "
             f"shrink_group make groups of them"
+        )
+
+
+def check_device_id(device_id: Any) -> None:
+    """Refuse a device that is not one of an accelerator: 1, "cuda:1", `torch.device`.
+
+    Raises:
+        TypeError: it is of another type.
+        ValueError: it is the CPU, or has no index.
+    """
+    if device_id is None or isinstance(device_id, int):
+        return
+    is_device = isinstance(device_id, str) or hasattr(device_id, "type")
+    if not is_device:
+        raise TypeError(
+            f"{called_operation()}: device_id must be a torch.device, an int or a text "
+            f'such as "cuda:1", got {device_id!r}'
+        )
+    kind, _, index = str(device_id).partition(":")
+    if kind == "cpu" or not index.isdecimal():
+        raise ValueError(
+            f"{called_operation()}: device_id must be an "
+            f'accelerator with an index, such as "cuda:1", got {device_id!r}'
         )
 
 

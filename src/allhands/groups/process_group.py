@@ -24,6 +24,7 @@ from allhands.backends.hooks import HookedCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.errors import CollectiveTimeoutError, RankFailedError
 from allhands.groups.hook_methods import HookMethods
+from allhands.groups.private_methods import PrivateMethods
 from allhands.groups.torch_methods import TorchMethods
 from allhands.groups.union import Union
 from allhands.options import as_timedelta, default_pg_timeout, to_seconds
@@ -71,7 +72,7 @@ class GroupMaker(Protocol):
         raise NotImplementedError
 
 
-class ProcessGroup(TorchMethods, HookMethods):
+class ProcessGroup(TorchMethods, HookMethods, PrivateMethods):
     """Some ranks of the world that communicate, as one of them sees the group.
 
     `init_process_group`, `new_group` and similar functions make groups. Programs pass

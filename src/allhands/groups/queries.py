@@ -39,8 +39,16 @@ __all__ = [
 class _HasWorld(type):
     @property
     def WORLD(cls) -> ProcessGroup | None:
-        """The group of all ranks; None before `init_process_group`."""
+        """The group that calls mean which name none; None before `init_process_group`.
+
+        It is the group of all ranks, unless a program sets another group of this rank,
+        or None. Groups that are in use stay as they are.
+        """
         return current().default
+
+    @WORLD.setter
+    def WORLD(cls, group: ProcessGroup | None) -> None:
+        current().default = None if group is None else member_of(group)
 
 
 class group(metaclass=_HasWorld):

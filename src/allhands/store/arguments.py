@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-# An int64 has at most 19 digits.
-_INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")
+# An int64 has at most 19 digits, and may have leading zeros.
+_INTEGER = re.compile(rb"[ \t\n\v\f\r]*[+-]?[0-9]{1,40}[ \t\n\v\f\r]*")
 
 
 def as_bytes(value: str | bytes) -> bytes:
@@ -104,7 +104,9 @@ def as_world_size(world_size: int) -> int:
 
 
 def as_count(key: str, value: bytes) -> int:
-    """Return the value of `key` as a number, for `add`."""
+    """Return the value of `key` as a number, for `add`; an empty value is 0."""
+    if not value:
+        return 0
     if len(value) < 19 and value.isdigit():  # the usual case, always in range
         return int(value)
     if _INTEGER.fullmatch(value):

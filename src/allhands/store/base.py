@@ -116,7 +116,8 @@ class Store:
         """Add `amount` to the counter `key` and return the new value.
 
         A key that does not exist counts as 0. `get` returns the counter in ASCII, and
-        `set` may set the counter to such a text. Counters are int64 and wrap around.
+        `set` may set the counter to such a text; there may be blanks around it, and the
+        empty text is 0. Counters are int64 and wrap around.
 
         Raises:
             ValueError: the value of `key` is not a number; it does not change.

@@ -75,7 +75,7 @@ class FileStore(TableStore):
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         size = operator.index(world_size)
-        user = _User(os.fspath(file_name), size, self.timeout)
+        user = _User(os.fsdecode(file_name), size, self.timeout)
         self._settle(user, _Stay())
         _users[weakref.ref(self._stay, _on_gone)] = user
 

@@ -583,3 +583,34 @@ def test_abort_breaks_the_groups_of_a_mesh_and_no_others():
         return total(None)
 
     assert run_ranks(4, body) == [6] * 4
+
+
+def test_a_mesh_knows_where_it_comes_from():
+    def body(rank):
+        mesh = cube()
+        part = mesh["b"]
+        assert part._get_root_mesh() is mesh is mesh._get_root_mesh()
+        assert (part._get_root_mesh_dim(), mesh._get_root_mesh_dim()) == (1, None)
+        assert mesh._get_mesh_dim_by_name("c") == 2
+        with pytest.raises(KeyError, match="'q' does not exist"):
+            mesh._get_mesh_dim_by_name("q")
+        lines = mesh["a", "b"]._get_all_submeshes("a")
+        assert sum(line.get_coordinate() is not None for line in lines) == 1
+        mine = next(line for line in lines if line._is_current_rank_part_of_mesh())
+        assert mine.get_group() is mesh.get_group("a")
+        return [line.mesh.tolist() for line in lines]
+
+    even, odd = [[0, 4], [2, 6]], [[1, 5], [3, 7]]
+    assert run_ranks(8, body) == [even, odd] * 4
+
+
+def test_a_mesh_has_no_group_that_was_destroyed():
+    def body(rank):
+        mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("a", "b"))
+        group = mesh.get_group("a")
+        dist.destroy_process_group(group)
+        with pytest.raises(RuntimeError, match="Could not resolve the process group"):
+            mesh.get_group("a")
+        return mesh.get_group("b") is dist.group.WORLD
+
+    assert run_ranks(2, body) == [True, True]

@@ -1,5 +1,6 @@
 """The life of groups, with ranks as threads."""
 
+import re
 import socket
 import threading
 import time
@@ -746,3 +747,19 @@ def test_an_array_is_no_group():
             dist.barrier(np.ones(2))
 
     run_ranks(2, body)
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [(1.5, TypeError), ([0], TypeError), ("cpu", ValueError), ("cuda", ValueError)],
+)
+def test_a_device_id_is_an_accelerator_with_an_index(device, kind):
+    text = f"init_process_group: device_id must be .*, got {re.escape(repr(device))}"
+    with pytest.raises(kind, match=text):
+        init(device_id=device)
+    assert not dist.is_initialized()
+
+
+def test_an_empty_backend_is_unknown():
+    with pytest.raises(AssertionError, match="Unknown backend type"):
+        init(backend="")

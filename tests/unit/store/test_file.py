@@ -32,6 +32,7 @@ def path(tmp_path):
 
 def test_path(path):
     assert FileStore(path).path == path
+    assert FileStore(os.fsencode(path)).path == path
 
 
 def test_users_of_one_file_share_data(path):

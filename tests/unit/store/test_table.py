@@ -3,6 +3,7 @@
 import pytest
 
 from allhands._C import StoreTable, decode_store_record, store_record_size
+from allhands.store.arguments import as_count
 
 
 def test_a_queue_is_gone_when_it_is_empty():
@@ -20,13 +21,25 @@ def test_deleting_nothing_changes_nothing():
     assert table.list_keys() == []
 
 
-@pytest.mark.parametrize("value", [b"", b"x", b"1 ", b"1_0", b"9223372036854775808"])
+@pytest.mark.parametrize(
+    "value", [b" ", b"x", b"1 2", b"1_0", b"+-1", b"+", b"9223372036854775808"]
+)
 def test_only_an_int64_is_counted_on(value):
     table = StoreTable()
     table.set("k", value)
     with pytest.raises(ValueError, match="add: the value of key 'k' is not an int64"):
         table.add("k", 1)
     assert table.find("k") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("", 0), (" 12", 12), ("-3 \n", -3), ("+7", 7), ("007", 7)]
+)
+def test_a_number_is_read_as_it_may_be_written(text, number):
+    table = StoreTable()
+    table.set("k", text.encode())
+    assert table.add("k", 1) == number + 1
+    assert as_count("k", text.encode()) == number
 
 
 def records(table):
