@@ -62,7 +62,8 @@ def stats(
     and the ranks exchange the contents. No operation takes longer for it. A collective
     counts if it has ended on all ranks. The exchange is an `all_gather_object`, whose
     collectives are on record in the next call. Messages do not count. Backends other
-    than the native one have no record, and give an empty list.
+    than the native one have no record, and give an empty list. So does a group of one
+    rank, which waits for nobody.
 
     Returns:
         One entry for each operation, sorted by the ranks' waits, the longest first.
