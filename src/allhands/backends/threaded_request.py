@@ -28,6 +28,10 @@ class ThreadedRequest:
         finally:
             self._is_over.set()
 
+    def is_over(self) -> bool:
+        """Return whether it has ended, well or not."""
+        return self._is_over.is_set()
+
     def Test(self) -> bool:
         """Return whether it has ended.
 
