@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from harness import contract, mpi_jobs, mpi_programs
-from harness.launcher import launch, program
+from harness.launcher import environment, launch, program
 
 HERE = pathlib.Path(__file__).parent
 SUITES = [
@@ -34,10 +34,12 @@ LEFT_OUT = {
     "the test looks into the memory of another rank": ["only_one_rank_calls"],
 }
 TUTORIAL = """
+import os
 import numpy as np
 import allhands as dist
 
-dist.init_process_group("mpi")
+os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "29500"
+dist.init_process_group("mpi", rank=0, world_size=0)
 rank, size = dist.get_rank(), dist.get_world_size()
 array = np.full(1, float(rank))
 dist.all_reduce(array)
@@ -98,6 +100,8 @@ def test_the_tutorial_needs_no_address_and_no_launcher_of_ours(folder, tmp_path)
         "rank 2 of 4: 6.0 0.0 mpi",
         "rank 3 of 4: 12.0 0.0 mpi",
     ]
+    for told in ("rank=0 is ignored, because MPI says 3", "world_size=0 is ignored"):
+        assert told in job.stderr
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
@@ -132,6 +136,53 @@ def test_an_exception_on_one_rank_ends_the_job(folder, tmp_path):
     )
     assert job.returncode != 0
     assert "ArithmeticError: rank 1 cannot count" in job.stderr
+
+
+def test_the_others_outlive_a_rank_where_mpi_does(tmp_path):
+    text = """
+    import os, signal
+    from functools import partial
+    import numpy as np
+    import allhands as dist
+
+    dist.init_process_group("mpi")
+    rank, array = dist.get_rank(), np.ones(2)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for use in ("from it", "from any", "from any", "all", "all"):
+        try:
+            if use == "all":
+                dist.all_reduce(array)
+            else:
+                dist.recv(array, 1 if use == "from it" else None)
+        except dist.RankFailedError as error:
+            assert error.ranks == [1], error.ranks
+            assert "needs rank 1, which died" in str(error), str(error)
+        else:
+            raise AssertionError(use)
+        if use == "from any":  # which does not break the group
+            tell = {0: partial(dist.send, dst=2), 2: partial(dist.recv, src=0)}
+            tell[rank](array, tag=1)
+    group = dist.shrink_group([1])
+    ones = np.ones(2)
+    dist.all_reduce(ones, group=group)
+    os.write(1, f"{rank} goes on: {ones}\\n".encode())
+    """
+    command = mpi_jobs.command(mpi_jobs.find("Open MPI"), 3, program(tmp_path, text))
+    job = subprocess.run(
+        [command[0], "--with-ft", "ulfm", *command[1:]],
+        env=environment(**mpi_jobs.OPEN_MPI),
+        capture_output=True,
+        text=True,
+        timeout=mpi_jobs.LIMIT,
+    )
+    assert job.returncode == 0, job.stderr
+    lines = sorted(job.stdout.split("\n"))
+    assert [line for line in lines if "goes on" in line] == [
+        "0 goes on: [2. 2.]",
+        "2 goes on: [2. 2.]",
+    ]
 
 
 def test_a_program_of_one_rank_needs_no_mpiexec(tmp_path):

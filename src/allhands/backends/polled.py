@@ -212,15 +212,14 @@ class PolledCommunicator(Communicator):
 
     def _break(self, error: DistBackendError) -> None:
         if self.failure is None:
-            self.failure = type(error)(
-                f"{self.title}: the group is broken since: {error}"
+            self.failure = _retold(
+                error, f"{self.title}: the group is broken since: {error}"
             )
-            self.failure.__cause__ = error.__cause__
 
     def _check_whole(self, op: str) -> None:
         if self.failure is not None:
-            cause = self.failure.__cause__
-            raise type(self.failure)(f"{op}: {self.failure}") from cause
+            error = _retold(self.failure, f"{op}: {self.failure}")
+            raise error from error.__cause__
 
     def _finish(self, work: Any) -> None:
         try:
@@ -243,3 +242,11 @@ class PolledCommunicator(Communicator):
         while self._advance_all() and time.monotonic() < end:
             time.sleep(0.0002)
         return [work.subject for work in self._pending if work.subject.op == "send"]
+
+
+def _retold(error: DistBackendError, text: str) -> DistBackendError:
+    """Return the same error with another text."""
+    retold = type(error)(text)
+    retold.__dict__.update(error.__dict__)  # such as its ranks
+    retold.__cause__ = error.__cause__
+    return retold

@@ -193,7 +193,7 @@ class PolledWork(Work):
         except self._group.library_error as its_error:
             error = self._group.library_failed(self.subject, its_error)
             self._group.note_failed(self.subject, error)
-            self._settle(error)
+            self._give_up(error)  # it need not have ended for the library
             return
         if is_over:
             self._settle(self._finish())

@@ -12,6 +12,7 @@ import atexit
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -195,7 +196,11 @@ def _end(mpi: Any, pid: int) -> None:
     has_failed = getattr(sys, "last_value", None) is not None
     if os.getpid() != pid or mpi.Is_finalized() or has_failed or _job is None:
         return
-    if _ends(_job, _job.world.Ibarrier().Test, _GOODBYE):
+    try:
+        is_over = _ends(_job, _job.world.Ibarrier().Test, _GOODBYE)
+    except mpi.Exception:  # a rank has died, and MPI outlives that
+        return
+    if is_over:
         thread = threading.Thread(target=mpi.Finalize, daemon=True)
         thread.start()
         thread.join(to_seconds(_GOODBYE))
@@ -209,9 +214,10 @@ def meet_by_mpi(
     query = dict(parse_qsl(urlsplit(url).query))
     for name, own in (("rank", job.rank), ("world_size", job.size)):
         if query.get(name, str(own)) != str(own):
-            raise ValueError(
-                f"init_process_group: {name}={query[name]}, but MPI says {own}: leave "
-                f"it out, MPI knows it"
+            warnings.warn(
+                f"init_process_group: {name}={query[name]} is ignored, because MPI "
+                f"says {own}; leave it out, MPI knows it",
+                stacklevel=2,
             )
     store = _host(job, timeout) if job.rank == 0 else _find(job, timeout)
     enter(store, job.rank)

@@ -19,6 +19,7 @@ from allhands.arrays import Array, as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.mpi.collectives import MpiCollective
+from allhands.backends.mpi.failed_ranks import failed_ranks
 from allhands.backends.mpi.meeting import MpiGroup, meet
 from allhands.backends.mpi.memory import any_message, message
 from allhands.backends.mpi.plain import PlainReductions
@@ -28,7 +29,7 @@ from allhands.backends.polled_rows import PolledRows
 from allhands.backends.polled_work import Begun, PolledWork, Subject
 from allhands.backends.rows import as_row, pack, unpack
 from allhands.backends.work import Work
-from allhands.errors import DistBackendError
+from allhands.errors import DistBackendError, RankFailedError
 from allhands.options import RedOpType, ReduceOp
 from allhands.rendezvous.mpi_job import MpiJob, join_mpi_job
 
@@ -75,7 +76,16 @@ class MpiCommunicator(PolledRows):
 
     def library_failed(self, subject: Subject, error: Exception) -> DistBackendError:
         """See `PolledGroup.library_failed`."""
-        return self.job.failed(f"{self.title}: {subject}", error)
+        ranks = failed_ranks(self.job.mpi, self._comm, error)
+        if not ranks:
+            return self.job.failed(f"{self.title}: {subject}", error)
+        dead = ", ".join(map(str, ranks))
+        needed = f"{self.title} needs rank{'s' * (len(ranks) > 1)} {dead}"
+        failure = RankFailedError(
+            f"{subject}: {needed}, which died; {self.job.library} says: {error}"
+        )
+        failure.ranks = ranks
+        return failure
 
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.gathering import await_members
+from allhands.backends.mpi.failed_ranks import failed_ranks
 from allhands.errors import DistBackendError
 from allhands.rendezvous.mpi_job import MpiJob
 from allhands.store import PrefixStore, Store
@@ -42,13 +43,26 @@ def meet(job: MpiJob, options: CommunicatorOptions) -> MpiGroup:
     members = _exchange(job, store, options)
     with job.lock:
         try:
-            group = job.world.Get_group().Incl(members)
-            comm = job.world.Create_group(group, int(token[:4], 16) % (1 << 15))
+            comm = _communicator(job, members, token)
             comm.Set_errhandler(job.mpi.ERRORS_RETURN)
             own_comm = comm.Dup()
         except job.mpi.Exception as error:
             raise job.failed(f"group {options.group_id!r}", error) from error
     return MpiGroup(comm, own_comm, store)
+
+
+def _communicator(job: MpiJob, members: list[int], token: str) -> Any:
+    """Return a communicator of these ranks, also if other ranks have died."""
+    group = job.world.Get_group().Incl(members)
+    try:
+        return job.world.Create_group(group, int(token[:4], 16) % (1 << 15))
+    except job.mpi.Exception as error:
+        if not failed_ranks(job.mpi, job.world, error):
+            raise
+        name = f"allhands/{token}"
+        return job.mpi.Intracomm.Create_from_group(
+            group, name, errhandler=job.mpi.ERRORS_RETURN
+        )
 
 
 def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[int]:

@@ -42,6 +42,7 @@ class MpiMessage(_Seen):
         self.num_bytes = num_bytes
         self._least = least
         self._request = request
+        self._error = mpi.Exception
 
     @property
     def fits(self) -> bool:
@@ -58,9 +59,17 @@ class MpiMessage(_Seen):
             self.source = self._status.Get_source()
         return is_over
 
-    def Cancel(self) -> None:
-        """Ask MPI to cancel the receive; only receives can be cancelled."""
-        self._request.Cancel()
+    def cancel(self) -> bool:
+        """Ask MPI to cancel the receive; return whether it is over.
+
+        Only receives can be cancelled.
+        """
+        try:
+            if self._request:  # else an error of MPI has ended it
+                self._request.Cancel()
+            return any(self.Test() for _ in range(1000))
+        except self._error:  # as for a receive from any rank when one has died
+            return not self._request
 
 
 class MpiSight(_Seen):
@@ -109,11 +118,13 @@ class MpiReceive(_Arrival):
 
     def _give_up(self, error: DistBackendError) -> None:
         [message] = self._begun.requests
-        message.Cancel()
-        if not any(self._is_over() for _ in range(1000)):
+        if not message.cancel():
             super()._give_up(error)
+        elif message.source < 0:
+            self._settle(error)
         else:
-            self._settle(error if self._source < 0 else self._finish())
+            self._source = message.source
+            self._settle(self._finish())
 
 
 class MpiProbe(_Arrival):
