@@ -425,12 +425,14 @@ trace = Setting(
 
 check = Setting(
     "ALLHANDS_CHECK",
-    _one_of("none", "content"),
+    _one_of("none", "content", "calls"),
     "none",
     "`content`: after each collective the ranks compare hashes of what must be the "
     "same on all of them, and raise an error if it is "
-    "[not](debug.md#the-same-content-on-all-ranks). All ranks need the same value. It "
-    "is read when a group is made.",
+    "[not](debug.md#the-same-content-on-all-ranks). `calls`: before each collective "
+    "on other backends than `native` the ranks compare [what they "
+    "call](debug.md#the-same-calls-on-all-ranks). All ranks need the same value. It is "
+    "read when a group is made.",
 )
 
 faults = Setting(

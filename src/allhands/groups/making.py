@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from allhands import arrays, settings
+from allhands.backends.call_check import calls_checked
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.config import BackendConfig
 from allhands.backends.content_check import content_checked
@@ -437,6 +438,7 @@ def _make_group(
         serving = {device: by_name[name] for device, name in devices.items()}
         communicator = PerDeviceCommunicator(serving)
     if Backend.FAKE not in by_name:
+        communicator = calls_checked(communicator, options)
         communicator = content_checked(communicator, options)
     group.bind(options, config, communicator, _Maker())
     return group

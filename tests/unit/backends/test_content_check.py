@@ -214,7 +214,7 @@ def test_without_the_setting_nothing_stands_in_front_of_a_group(monkeypatch):
     assert NativeCommunicator not in run_ranks(2, body)
     assert run_ranks(1, body) == [NativeCommunicator]
     monkeypatch.setenv("ALLHANDS_CHECK", "contents")
-    told = "ALLHANDS_CHECK is 'contents': it must be none or content"
+    told = "ALLHANDS_CHECK is 'contents': it must be none or content or calls"
     with pytest.raises(AssertionError, match=told):
         run_ranks(1, body)
 
