@@ -150,6 +150,8 @@ class Work:
     def _outputs(self) -> list[object]:
         """The arrays that it writes."""
 
+    _read: getset_descriptor = ...
+
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """
         Wait for the end of the operation and return True, or raise its error. If `timeout` passes first and is not 0, raise CollectiveTimeoutError; the operation goes on.

@@ -53,6 +53,26 @@ def test_every_collective_takes_tensors():
     ]
 
 
+def test_a_rank_that_only_gives_tensors_has_a_torch_future():
+    def body(rank):
+        parts = [torch.zeros(2), torch.zeros(2)] if rank == 0 else None
+        works = [
+            dist.gather(torch.ones(2), parts, dst=0, async_op=True),
+            dist.gather(torch.ones(2), parts or [], dst=0, async_op=True),
+            dist.gather_single(
+                torch.ones(2), torch.zeros(4) if rank == 0 else None, async_op=True
+            ),
+            dist.reduce(torch.ones(2), 0, async_op=True),
+            dist.isend(torch.ones(2), 1) if rank == 0 else dist.irecv(torch.ones(2), 0),
+        ]
+        futures = [work.get_future() for work in works]
+        assert [type(each) for each in futures] == [type(futures[-1])] * len(works)
+        for future in torch.futures.collect_all(futures).wait():
+            future.value()
+
+    run_ranks(2, body)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_coalesced_forms_return_a_torch_future():
     def body(rank):

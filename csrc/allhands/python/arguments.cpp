@@ -162,6 +162,10 @@ nb::list Taken::listed() const {
   return lists_.empty() ? nb::list() : nb::borrow<nb::list>(given_);
 }
 
+nb::object Taken::type() const {
+  return array_ ? nb::borrow(given_.type()) : nb::object();
+}
+
 Prepared::Prepared(const CollectiveRow& row, const Arguments& given, int rank, int size,
                    ReduceOrder order)
     : is_in_place_(row.in_place != InPlace::No) {
@@ -253,5 +257,7 @@ nb::object Prepared::owners() const {
 nb::list Prepared::outputs() const {
   return is_in_place_ ? input_.listed() : output_.listed();
 }
+
+nb::object Prepared::read() const { return input_.type(); }
 
 }  // namespace allhands::python

@@ -72,6 +72,8 @@ class Taken {
   nanobind::object owner() const;
   // The arrays as a list, as they were passed.
   nanobind::list listed() const;
+  // The type of the one array that was passed; null otherwise.
+  nanobind::object type() const;
 
  private:
   nanobind::handle given_;
@@ -92,6 +94,8 @@ class Prepared {
   nanobind::object owners() const;
   // The arrays that are written, as they were passed.
   nanobind::list outputs() const;
+  // The type of the array that is read, if it is one; null: it is none, or several.
+  nanobind::object read() const;
 
  private:
   void take_one_side(const CollectiveRow& row, const Arguments& given, bool is_root);

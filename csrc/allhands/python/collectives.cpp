@@ -262,7 +262,7 @@ nb::object carry_out(PyCommunicator& self, const CollectiveRow& row,
     return nb::none();
   }
   return wrap(self.post(std::move(prepared.operation), prepared.owners(), limit), limit,
-              nb::find(self), prepared.outputs());
+              nb::find(self), prepared.outputs(), prepared.read());
 } catch (const nb::python_error& error) {
   const nb::bool_ is_async(is_true(async_op));
   if (is_refused_as_device(error))

@@ -59,7 +59,7 @@ nb::object all_reduce(PyCommunicator& self, nb::handle sparse, nb::handle op,
   const Deadline::Duration limit = self.limit(timeout, "all_reduce");
   if (async_op)
     return wrap(self.post(operation, nb::borrow(sparse), limit), limit, nb::find(self),
-                nb::list());
+                nb::list(), {});
   self.run(operation, limit);
   return nb::none();
 }

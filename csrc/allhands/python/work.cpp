@@ -28,6 +28,7 @@ struct State {
   Deadline::Duration limit;  // of the operation
   nb::object communicator;
   nb::object outputs;
+  nb::object read;  // the type of an array that it reads; null: unknown
 
   // Throws in a forked child, where nothing ends the copy of the operation.
   Communicator& core() const {
@@ -56,11 +57,13 @@ PyObject* refuse_new(PyTypeObject* called, PyObject*, PyObject*) noexcept {
 int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(state_of(self).outputs.ptr());
+  Py_VISIT(state_of(self).read.ptr());
   return 0;
 }
 
 int clear(PyObject* self) noexcept {
   state_of(self).outputs.reset();
+  state_of(self).read.reset();
   return 0;
 }
 
@@ -72,6 +75,7 @@ void destroy(PyObject* self) noexcept {
   std::destroy_at(&state.transfer);
   std::destroy_at(&state.communicator);
   std::destroy_at(&state.outputs);
+  std::destroy_at(&state.read);
   own->tp_free(self);
   Py_DECREF(own);
 }
@@ -82,6 +86,11 @@ PyObject* outputs(PyObject* self, void*) noexcept {
   return outputs.is_valid() ? Py_NewRef(outputs.ptr()) : PyList_New(0);
 }
 
+PyObject* read(PyObject* self, void*) noexcept {
+  const nb::object& read = state_of(self).read;
+  return Py_NewRef(read.is_valid() ? read.ptr() : Py_None);
+}
+
 PyObject* limit(PyObject* self, void*) noexcept {
   using Seconds = std::chrono::duration<double>;
   return PyFloat_FromDouble(Seconds(state_of(self).limit).count());
@@ -90,6 +99,8 @@ PyObject* limit(PyObject* self, void*) noexcept {
 PyGetSetDef kProperties[] = {
     {"_limit", limit, nullptr, "The limit of the operation in seconds.", nullptr},
     {"_outputs", outputs, nullptr, "The arrays that the operation writes.", nullptr},
+    {"_read", read, nullptr, "The type of an array that it reads; None: unknown.",
+     nullptr},
     {}};
 PyType_Slot kWorkSlots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
                             {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
@@ -103,7 +114,8 @@ PyType_Spec kWorkSpec = {"allhands._C.Work", sizeof(State), 0,
                          kWorkSlots};
 
 nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
-                Deadline::Duration limit, nb::object communicator, nb::list outputs) {
+                Deadline::Duration limit, nb::object communicator, nb::list outputs,
+                nb::object read) {
   auto* const derived = reinterpret_cast<PyTypeObject*>(of);
   nb::object self = nb::steal(derived->tp_alloc(derived, 0));
   if (!self.is_valid()) nb::raise_python_error();
@@ -113,6 +125,7 @@ nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
   state.limit = limit;
   std::construct_at(&state.communicator, std::move(communicator));
   std::construct_at(&state.outputs, std::move(outputs));
+  std::construct_at(&state.read, std::move(read));
   return self;
 }
 
@@ -179,10 +192,10 @@ void method(const char* name, Function function, const Extra&... extra) {
 }  // namespace
 
 nb::object wrap(std::shared_ptr<Work> work, Deadline::Duration limit,
-                nb::object communicator, nb::list outputs) {
+                nb::object communicator, nb::list outputs, nb::object read) {
   static PyObject* const of = imported("allhands.backends.native", "NativeWork");
   return make(of, std::move(work), nullptr, limit, std::move(communicator),
-              std::move(outputs));
+              std::move(outputs), std::move(read));
 }
 
 nb::object wrap(TransferPtr transfer, nb::object communicator, nb::list outputs) {
@@ -190,7 +203,7 @@ nb::object wrap(TransferPtr transfer, nb::object communicator, nb::list outputs)
   std::shared_ptr<Work> work(transfer, &transfer->work);
   const Deadline::Duration limit = transfer->deadline.limit();
   return make(of, std::move(work), std::move(transfer), limit, std::move(communicator),
-              std::move(outputs));
+              std::move(outputs), {});
 }
 
 void bind_work(nb::module_& m) {

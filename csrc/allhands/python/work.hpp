@@ -8,10 +8,11 @@
 
 namespace allhands::python {
 
-// The allhands.Work of a queued collective with that time limit, which writes
-// `outputs`. Keeps its communicator alive.
+// The allhands.Work of a queued collective with that time limit, which reads arrays of
+// type `read` and writes `outputs`. Keeps its communicator alive.
 nanobind::object wrap(std::shared_ptr<Work> work, Deadline::Duration limit,
-                      nanobind::object communicator, nanobind::list outputs);
+                      nanobind::object communicator, nanobind::list outputs,
+                      nanobind::object read);
 // The Work of a posted transfer. Keeps its communicator alive.
 nanobind::object wrap(TransferPtr transfer, nanobind::object communicator,
                       nanobind::list outputs);

@@ -32,6 +32,7 @@ __all__ = [
     "device_of",
     "library_of",
     "library_of_dtype",
+    "library_of_type",
     "load",
     "on_host",
     "reducers",
@@ -134,7 +135,11 @@ def library_of(array: Array, name: str = "tensor") -> Library:
     Raises:
         TypeError: `array` belongs to no known library.
     """
-    kind = type(array)
+    return library_of_type(type(array), name)
+
+
+def library_of_type(kind: type, name: str = "tensor") -> Library:
+    """Return the library that arrays of this type belong to; like `library_of`."""
     if kind not in _libraries:
         _libraries[kind] = _find(kind, name)
     return _libraries[kind]

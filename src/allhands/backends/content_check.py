@@ -94,6 +94,7 @@ class CheckedWork(Work):
 
     def __init__(self, check: _Check) -> None:
         super().__init__(check.work._outputs)
+        self._read = check.work._read
         self._check = check
 
     @property

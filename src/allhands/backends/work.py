@@ -16,7 +16,7 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from allhands.arrays import Library, library_of, library_of_dtype
+from allhands.arrays import Library, library_of, library_of_dtype, library_of_type
 from allhands.backends import failures
 from allhands.errors import CollectiveTimeoutError, DistError
 from allhands.options import to_seconds
@@ -57,6 +57,7 @@ class Work:
 
     # Class attributes, for subclasses that do not call __init__.
     _outputs: Any = ()
+    _read: type | None = None  # of an array that the operation reads, if that is known
     _future: Any = None
     _listeners: set[threading.Event] | None = None
 
@@ -146,7 +147,7 @@ class Work:
     def get_future(self) -> Any:
         """Return a future of the outputs; the same one on every call.
 
-        If the outputs are torch tensors, it is a `torch.futures.Future`. Otherwise it
+        Of an operation on torch tensors it is a `torch.futures.Future`. Otherwise it
         is a future of this package with the same methods (`wait`, `value`, `then`,
         `done`, `add_done_callback`) and those of `concurrent.futures.Future`. Errors of
         `wait` and `result` then say as much as those of `Work.wait`.
@@ -259,8 +260,10 @@ class Work:
         first: Any = self._outputs
         while isinstance(first, (list, tuple)) and first:
             first = first[0]
-        is_empty = isinstance(first, (list, tuple))
-        return (_numpy() if is_empty else library_of(first)).new_future()
+        if not isinstance(first, (list, tuple)):
+            return library_of(first).new_future()
+        library = _numpy() if self._read is None else library_of_type(self._read)
+        return library.new_future()
 
     def _resolve(self, future: Any) -> None:
         error = self.exception()
