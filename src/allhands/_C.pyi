@@ -150,7 +150,9 @@ class Work:
     def _outputs(self) -> list[object]:
         """The arrays that it writes."""
 
-    _read: getset_descriptor = ...
+    @property
+    def _read(self) -> type | None:
+        """The type of an array that it reads; None: unknown."""
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """

@@ -9,6 +9,11 @@ allhands._C.Work._limit:
     def _limit(self) -> float:
         """The seconds of its own time limit."""
 
+allhands._C.Work._read:
+    @property
+    def _read(self) -> type | None:
+        """The type of an array that it reads; None: unknown."""
+
 allhands._C.Request.__call__:
     def __call__(self) -> None:
         """See PersistentRequest.__call__."""

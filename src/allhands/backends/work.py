@@ -57,7 +57,7 @@ class Work:
 
     # Class attributes, for subclasses that do not call __init__.
     _outputs: Any = ()
-    _read: type | None = None  # of an array that the operation reads, if that is known
+    _read: Any = None  # the type of an array that the operation reads, if it is known
     _future: Any = None
     _listeners: set[threading.Event] | None = None
 
