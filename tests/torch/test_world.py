@@ -146,6 +146,9 @@ def test_ddp_on_a_lent_group_gives_what_gloo_gives(tmp_path):
     mesh = dist.device_mesh.init_device_mesh("cpu", (size,))
     given.append(trained(lambda model: Ours(model, device_mesh=mesh)))
     assert isinstance(Ours(nn.Linear(1, 1), broadcast_buffers=False), Theirs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no default is a deprecated argument
+        Ours(nn.Linear(1, 1))
     give([one == wanted for one in given])
     """
     with job(tmp_path, 2, source) as ranks:
