@@ -126,3 +126,15 @@ def test_unknown_tuning_is_refused(monkeypatch, text, problem):
     monkeypatch.setenv("ALLHANDS_TUNING", text)
     with pytest.raises(RanksFailed, match=f"ValueError: tuning: {problem}"):
         run_ranks(2, lambda rank: None)
+
+
+def test_a_setting_of_words_is_the_word_that_is_set(monkeypatch):
+    monkeypatch.setenv("ALLHANDS_REDUCE_ORDER", "rank")
+    assert settings.reduce_order.get() == "rank"
+
+
+def test_one_socket_leads_to_another_host_unless_more_are_asked_for(monkeypatch):
+    monkeypatch.delenv("ALLHANDS_SOCKETS", raising=False)
+    assert settings.sockets.get() == 1
+    monkeypatch.setenv("ALLHANDS_SOCKETS", "16")
+    assert settings.sockets.get() == 16
