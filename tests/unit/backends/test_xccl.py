@@ -22,8 +22,10 @@ class Library:
         self.problem = problem
         self.may_connect = threading.Event()
         self.destroyed = []
+        self.num_ids = 0
 
     def unique_id(self):
+        self.num_ids += 1
         return b"id"
 
     def join(self, size, unique_id, rank):
@@ -92,6 +94,19 @@ def test_a_group_that_ends_gives_back_what_it_has(use):
 
     run_ranks(SIZE, body)
     await_end_of_threads()
+
+
+def test_one_rank_gives_all_the_id_of_the_group(use):
+    library = Library()
+    library.may_connect.set()
+    use(library)
+
+    def body(rank):
+        dist.destroy_process_group(dist.new_group(backend="xccl"))
+
+    run_ranks(3, body)
+    await_end_of_threads()
+    assert library.num_ids == 1
 
 
 def test_the_version_is_written_as_the_library_counts_it():
