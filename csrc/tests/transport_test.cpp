@@ -207,6 +207,7 @@ void write_bodies(Transport& transport, int to,
     wait_until(transport, [&] { return (count = landings->write(records)) != 0; });
     records = records.subspan(count);
   }
+  landings->copy_rest();
   wait_until(transport, [&] { return landings->num_read() == end; });
 }
 

@@ -127,6 +127,11 @@ bool Endpoint::progress(int peer, Ended& ended) {
   return open != nullptr && push_and_copy(peer, *open, ended) ? true : moved;
 }
 
+void Endpoint::end_lent(int peer, Ended& ended) {
+  for (const int each : open_)
+    if (each == peer || peer == kAnySource) find(each)->outbox.end_lent(ended);
+}
+
 bool Endpoint::pull(int source, Ended& ended) {
   Link& link = transport_.link(source);
   if (!link.has_record()) return false;

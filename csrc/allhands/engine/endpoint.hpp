@@ -57,6 +57,10 @@ class Endpoint {
   void end_all(const Error& reason, Ended& ended);
   std::vector<TransferPtr> pending() const;
   bool has_sends() const;
+  // Ends the sends to `peer`, or to kAnySource, that were written and wait only for the
+  // link, if it can do without their arrays by copying.
+  void end_lent(int peer, Ended& ended);
+
   // Peers with which something was exchanged.
   const std::vector<int>& open() const { return open_; }
 

@@ -12,9 +12,9 @@ namespace {
 
 // The most bytes of unmatched small messages that a rank keeps for one sender.
 constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
-// The size of pieces that go from array to array. One system call sends several, and at
-// most one of them is copied because the socket was full.
-constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+// The size of pieces that go from array to array. One system call sends several, and one
+// or two read each of them.
+constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
 
 LandingRecord landing_record(const Message& message, const Buffer& data,
                              LandingKey key) {
@@ -123,6 +123,12 @@ void Outbox::lend(TransferPtr send, std::uint64_t end, Ended& ended) {
   if (landings_ == nullptr || (lent_.empty() && landings_->num_read() >= end))
     return ended.add(std::move(send));
   lent_.push_back({std::move(send), end});
+}
+
+void Outbox::end_lent(Ended& ended) {
+  if (lent_.empty()) return;
+  landings_->copy_rest();
+  end_read(ended);
 }
 
 // Returns true if it ended something.

@@ -51,6 +51,10 @@ class Outbox {
   bool copy_part();
   bool has_part() const { return joined_ && single_copy_->has_part(); }
 
+  // Ends the sends that were written and only wait for the link, if it can do without
+  // their arrays by copying.
+  void end_lent(Ended& ended);
+
   // Whether nothing waits to be written or answered.
   bool is_idle() const {
     return control_.empty() && fresh_.empty() && offered_.empty() &&

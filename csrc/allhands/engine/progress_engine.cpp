@@ -18,11 +18,6 @@ namespace {
 // Turns of a busy wait between two looks at the clock, which cost more than a turn.
 constexpr unsigned kTurnsPerLook = 16;
 
-// A larger message takes longer to come, as first both ranks have copied as much.
-std::uint64_t spins_for(const Buffer& buffer, const Tuning& tuning) {
-  return tuning.spins * std::min(buffer.num_bytes(), tuning.eager_bytes) / 4096;
-}
-
 }  // namespace
 
 ProgressEngine::ProgressEngine(std::unique_ptr<Transport> transport,
@@ -148,7 +143,7 @@ bool ProgressEngine::recv_at_once(const Buffer& buffer, int from, Tag tag) {
   if (from == kAnySource) return false;
   const Link& link = transport_->link(from);
   for (std::uint64_t i = 0; !link.has_record(); ++i) {
-    if (i >= tuning_.spins && i >= spins_for(buffer, tuning_)) return false;
+    if (i >= tuning_.spins && i >= tuning_.spins_for(buffer.num_bytes())) return false;
     pause_cpu();
   }
   bool is_received = false;
@@ -251,6 +246,7 @@ void ProgressEngine::wait(const TransferPtr& transfer, const Limits& limits,
     if (transfer->work.is_completed()) break;
     const std::uint32_t seen = transport_->num_events();
     if (progress()) is_quiet = false;
+    if (transfer->is_send) end_lent(transfer->peer);
     const bool has_news = !is_quiet && wait_for_news(seen, *transfer);
     if (!has_news) sleep(seen, transfer.get(), wait.slice());
     is_quiet = !has_news && transport_->num_events() == seen;
@@ -316,9 +312,15 @@ bool ProgressEngine::wait_for_news(std::uint32_t seen, const Transfer& transfer)
   return false;
 }
 
+// Ends the sends to this peer, or to kAnySource, that were written.
+void ProgressEngine::end_lent(int peer) {
+  step([&](Ended& ended) { endpoint_.end_lent(peer, ended); });
+}
+
 // `transfer` is what the caller waits for; may be null.
 void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
                            Deadline::Duration limit) {
+  end_lent(kAnySource);
   const Counted counted(sleepers_);
   // Either another thread that ends the transfer sees this one among the sleepers, or
   // this one sees the end.
@@ -336,7 +338,6 @@ void ProgressEngine::drive(const TransferPtr& transfer) {
   }
 }
 
-// A turn of the engine's thread.
 void ProgressEngine::turn() {
   try {
     const std::uint32_t seen = transport_->num_events();

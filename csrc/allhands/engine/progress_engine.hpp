@@ -136,6 +136,7 @@ class ProgressEngine {
     return peer != kAnySource && transport_->link(peer).has_record();
   }
   bool wait_for_news(std::uint32_t seen, const Transfer& transfer);
+  void end_lent(int peer);
   void sleep(std::uint32_t seen, const Transfer* transfer, Deadline::Duration limit);
 
   void look_around();

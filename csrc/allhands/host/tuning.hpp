@@ -2,6 +2,7 @@
 // all in one table, with the reason for each in tuning.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,6 +35,11 @@ struct Tuning {
   // Whether so many ranks meet in a tree.
   bool are_many(int ranks) const {
     return static_cast<std::uint64_t>(ranks) >= tree_ranks;
+  }
+  // How long to look for a message of so many bytes. A larger one takes longer to come,
+  // as first both ranks have copied as much.
+  std::uint64_t spins_for(std::uint64_t bytes) const {
+    return spins * std::min(bytes, eager_bytes) / 4096;
   }
 
   // For `size` ranks that share this many CPUs, on a host of which nothing else is

@@ -15,7 +15,7 @@ namespace {
 
 // The most pieces of a ReceiveReduce that are on the way at a time. A connection holds
 // this many unread, so that no piece must be put aside.
-constexpr std::size_t kPiecesAhead = 16;
+constexpr std::size_t kPiecesAhead = 8;
 
 // Receives and reduces the data of one step, piece by piece.
 class Stream {

@@ -61,8 +61,11 @@ TransferPtr Messages::receive_up_to(const Buffer& buffer, int from) {
   }
 }
 
+// The receives first: meanwhile, peers confirm what was sent, and it needs no copy.
 void Messages::wait() {
-  for (const TransferPtr& transfer : transfers_) wait_for(transfer);
+  for (const bool is_send : {false, true})
+    for (const TransferPtr& transfer : transfers_)
+      if (transfer->is_send == is_send) wait_for(transfer);
   transfers_.clear();
 }
 

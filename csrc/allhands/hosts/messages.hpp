@@ -40,7 +40,7 @@ class Messages {
   static std::size_t piece_of(DType dtype) { return kPieceBytes / size_of(dtype); }
 
  private:
-  static constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
   static std::vector<Buffer> pieces_of(const Buffer& buffer);
   [[noreturn]] void rethrow(const Error& error) const;

@@ -47,6 +47,9 @@ class Landings {
   // Writer: of how many records, from the first ever written on, the bodies are no
   // longer read. An event tells when there are more.
   virtual std::uint64_t num_read() = 0;
+  // Writer: copies bodies that would else be read until the peer's host has them, see
+  // num_read(). To wait for those takes no event, and may last.
+  virtual void copy_rest() = 0;
   // Writer: returns when no body is read any more.
   virtual void stop_reading() = 0;
 

@@ -30,7 +30,7 @@ class Channel {
  public:
   // The most bytes that a sender may have on the way, or unread at its receiver.
   static constexpr std::size_t kWindow = std::size_t{2} << 20;
-  static constexpr std::size_t kMaxRecord = std::size_t{256} << 10;
+  static constexpr std::size_t kMaxRecord = std::size_t{768} << 10;
   // The cost of a record, which covers the memory that keeps it.
   static std::size_t cost(std::size_t record_bytes) { return record_bytes + 64; }
 
@@ -107,7 +107,7 @@ class Channel {
   void take_own_end(const std::string& why);
 
  private:
-  static constexpr std::size_t kUntold = kWindow / 4;
+  static constexpr std::size_t kUntold = kWindow / 2;
 
   std::byte* take_place_locked(Landed landed);
 

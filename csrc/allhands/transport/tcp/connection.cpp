@@ -18,6 +18,8 @@ constexpr std::size_t kMaxChannels = 1 << 16;
 // The parts of a Bulk frame: its head, the record's head, the body, the padding.
 constexpr std::size_t kBulkParts = 4;
 constexpr std::byte kPadding[kFrameAlign] = {};
+// A smaller part of a frame is copied.
+constexpr std::size_t kLeastLent = 4096;
 
 FrameHead bulk_head(const LandingRecord& record, std::uint64_t number) {
   const std::size_t length = LandingRecord::kHeadBytes + record.body.size();
@@ -137,8 +139,8 @@ Connection::Written Connection::write_bulk(std::span<const LandingRecord> record
     channel.stamp(heads[i]);
     cut_bulk(heads[i], records[i], &parts[i * kBulkParts]);
   }
-  const std::size_t num_taken =
-      send_some(std::span(parts).first(records.size() * kBulkParts), kBulkParts);
+  const std::size_t num_taken = send_some(
+      std::span(parts).first(records.size() * kBulkParts), kBulkParts, kLeastLent);
   if (num_taken < records.size()) await_room();
   return {num_taken, written(), false};
 }

@@ -66,7 +66,8 @@ class Connection final : public Stream {
     bool is_apart;        // whether bodies went over strands
   };
   // Any thread: sends as many of the records, from the first on, as the sockets take by
-  // one call. If some are left, the channels' events tell when there is room.
+  // one call. If some are left, the channels' events tell when there is room. Bodies
+  // that do not go over strands are lent, see is_lent().
   Written write_bulk(std::span<const LandingRecord> records, Channel& channel);
   // The way for large bodies; null: they go over sockets. Once there, it stays.
   Lane* lane() const { return lane_.load(std::memory_order_acquire); }

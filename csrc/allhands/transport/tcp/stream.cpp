@@ -12,7 +12,7 @@ namespace allhands {
 namespace {
 
 // The most blocks of kept bytes that one system call sends.
-constexpr std::size_t kMostBlocks = 16;
+constexpr std::size_t kMostBlocks = 64;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr const char* kBytesLost =
     "the connection cannot go on, as the network has confirmed data that did not "
@@ -51,7 +51,7 @@ void Stream::number(std::span<std::byte> frames) {
 // before.
 void Stream::send(std::span<const std::byte> frames) {
   std::size_t sent = 0;
-  replay_.reserve(frames.size());  // for what is sent and must be kept
+  replay_.reserve(frames.size(), 1);  // for what is sent and must be kept
   if (state() == State::Up && unsent() == 0) {
     iovec part = {const_cast<std::byte*>(frames.data()), frames.size()};
     const ssize_t count = wire_.send({&part, 1});
@@ -73,10 +73,11 @@ bool Stream::is_writable() {
 
 // A frame that was begun must be finished. The first frame counts as begun in any case,
 // so that frames wait for room only once it has gone.
-std::size_t Stream::send_some(std::span<iovec> parts, std::size_t parts_each) {
+std::size_t Stream::send_some(std::span<iovec> parts, std::size_t parts_each,
+                              std::size_t least_lent) {
   std::size_t bytes = 0;
   for (const iovec& part : parts) bytes += part.iov_len;
-  replay_.reserve(bytes);  // for what is sent and must be kept
+  replay_.reserve(bytes, parts.size());  // for what is sent and must be kept
   const ssize_t count = wire_.send(parts);
   const std::size_t sent = count > 0 ? static_cast<std::size_t>(count) : 0;
   std::size_t num_taken = 0, taken = 0;
@@ -89,8 +90,12 @@ std::size_t Stream::send_some(std::span<iovec> parts, std::size_t parts_each) {
   drop_confirmed();
   for (const iovec& part : parts.first(num_taken * parts_each)) {
     const std::size_t gone = std::min<std::uint64_t>(replay_.end() - at, part.iov_len);
-    replay_.append(
-        {static_cast<const std::byte*>(part.iov_base) + gone, part.iov_len - gone});
+    const std::span rest(static_cast<const std::byte*>(part.iov_base) + gone,
+                         part.iov_len - gone);
+    if (part.iov_len < least_lent)
+      replay_.append(rest);
+    else
+      replay_.lend(rest);
     at += part.iov_len;
   }
   confirm_at_ = replay_.size() + kConfirmBytes;
@@ -112,6 +117,17 @@ std::size_t Stream::drop_confirmed() {
   if (unconfirmed && sent_ - replay_.begin() > *unconfirmed)
     replay_.drop(sent_ - *unconfirmed);
   return replay_.size();
+}
+
+bool Stream::is_lent(std::uint64_t written) {
+  const std::lock_guard lock(write_mutex_);
+  return replay_.first_lent() < written;
+}
+
+void Stream::keep_lent() {
+  const std::lock_guard lock(write_mutex_);
+  drop_confirmed();
+  replay_.keep_lent();
 }
 
 bool Stream::flush() {

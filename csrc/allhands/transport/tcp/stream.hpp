@@ -69,6 +69,11 @@ class Stream : public std::enable_shared_from_this<Stream>, protected FrameSink 
   // Any thread: whether the peer's host has got the first `written` bytes. If it has
   // not, tell() is called when it has.
   bool has_arrived(std::uint64_t written);
+  // Any thread: whether some of the first `written` bytes are still read from the
+  // arrays that they are of, which must stay as they are as long.
+  bool is_lent(std::uint64_t written);
+  // Any thread: copies what is read from arrays, so that these are free.
+  void keep_lent();
   // Any thread: reads what has come, and sends what was kept. Returns true if something
   // came; while another thread reads, it returns false.
   bool receive();
@@ -128,6 +133,8 @@ class Stream : public std::enable_shared_from_this<Stream>, protected FrameSink 
   bool has_kept() const { return has_kept_.load(std::memory_order_seq_cst); }
 
  protected:
+  static constexpr std::size_t kNothingLent = static_cast<std::size_t>(-1);
+
   // Tells whoever waits that something has changed: there is room, bytes have arrived,
   // or the stream is up or lost.
   virtual void tell() = 0;
@@ -144,8 +151,9 @@ class Stream : public std::enable_shared_from_this<Stream>, protected FrameSink 
   bool is_writable();
   // Sends as many of these frames, each of `parts_each` parts, as the socket takes by
   // one call, but at least one. Returns how many. They must have their numbers, from
-  // next_number() on.
-  std::size_t send_some(std::span<iovec> parts, std::size_t parts_each);
+  // next_number() on. Parts of `least_lent` bytes or more are lent, see is_lent().
+  std::size_t send_some(std::span<iovec> parts, std::size_t parts_each,
+                        std::size_t least_lent = kNothingLent);
   // Drops bytes that the peer's host has confirmed. Returns how many are left.
   std::size_t drop_confirmed();
   // tell() is called when the socket takes something again.

@@ -78,7 +78,10 @@ std::size_t TcpLink::write_to_socket(std::span<const LandingRecord> records) {
   for (const LandingRecord& record : records.subspan(taken))
     channel_->give_room(bytes_of(record));
   written_ = written;
-  if (is_apart) sent_apart_ = channel_->sent();
+  if (is_apart)
+    sent_apart_ = channel_->sent();
+  else if (taken != 0)
+    reading_.push_back({std::nullopt, num_written_, written});
   return taken;
 }
 
@@ -97,21 +100,29 @@ std::size_t TcpLink::write_by_lane(std::span<const LandingRecord> records) {
 
 std::uint64_t TcpLink::num_read() {
   if (reading_.empty()) return num_written_;
-  connection_->lane()->help();
+  if (Lane* const lane = connection_->lane()) lane->help();
   while (!reading_.empty() && is_read(reading_.front())) reading_.pop_front();
   return reading_.empty() ? num_written_ : reading_.front().number;
 }
 
+// The lane's bodies are left to it: the peer reads them soon.
+void TcpLink::copy_rest() {
+  if (is_any_lent()) connection_->keep_lent();
+}
+
 void TcpLink::stop_reading() {
-  for (const Reading& each : reading_) connection_->stop_reading(each.body);
+  copy_rest();
+  for (const Reading& each : reading_)
+    if (each.body) connection_->stop_reading(*each.body);
   reading_.clear();
 }
 
 // Asks the connection, under its lock, only if there is a chance.
 bool TcpLink::is_read(const Reading& each) {
+  if (!each.body) return !connection_->is_lent(each.end);
   const bool may_be =
       channel_->popped_there() >= each.end || connection_->lane()->is_closed();
-  return may_be && connection_->is_read(each.body);
+  return may_be && connection_->is_read(*each.body);
 }
 
 }  // namespace allhands

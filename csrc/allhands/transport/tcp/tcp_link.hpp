@@ -1,10 +1,12 @@
 // A link over a channel of a connection.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "allhands/transport/link.hpp"
 #include "allhands/transport/tcp/channel.hpp"
@@ -17,9 +19,8 @@ class TcpLink final : public Link, private Landings {
   TcpLink(std::shared_ptr<Connection> connection, std::shared_ptr<Channel> channel)
       : connection_(std::move(connection)), channel_(std::move(channel)) {}
   ~TcpLink() override {
-    if (connection_->lane() == nullptr) return;
     stop_reading();
-    connection_->drop_sends(*channel_);
+    if (connection_->lane() != nullptr) connection_->drop_sends(*channel_);
   }
 
   std::size_t max_record() override { return Channel::kMaxRecord; }
@@ -49,6 +50,7 @@ class TcpLink final : public Link, private Landings {
  private:
   std::size_t write(std::span<const LandingRecord> records) override;
   std::uint64_t num_read() override;
+  void copy_rest() override;
   void stop_reading() override;
   void expect(LandingKey key, std::span<std::byte> memory) override {
     channel_->expect(key, memory);
@@ -56,17 +58,22 @@ class TcpLink final : public Link, private Landings {
   void forget(LandingKey key) override { connection_->forget(key, *channel_); }
   Landed landed() override { return channel_->landed(); }
 
-  // A record whose body the lane may still read.
+  // A record whose body the lane may still read, or some whose bodies the socket may.
   struct Reading {
-    std::uint64_t body;    // its number on the lane
-    std::uint64_t number;  // its number here
-    std::uint64_t end;     // bytes of the channel up to it
+    std::optional<std::uint64_t> body;  // its number on the lane; none: the socket
+    std::uint64_t number;               // of the first one here
+    // Bytes up to the last one: of the channel, or of the connection.
+    std::uint64_t end;
   };
 
   void grow(std::size_t needed);
   std::size_t write_to_socket(std::span<const LandingRecord> records);
   std::size_t write_by_lane(std::span<const LandingRecord> records);
   bool is_read(const Reading& each);
+  bool is_any_lent() const {
+    return std::ranges::any_of(reading_,
+                               [](const Reading& each) { return !each.body; });
+  }
   // Whether the peer has all bodies that went another way than the connection's socket.
   bool has_apart_arrived() const {
     return channel_->popped_there() >= sent_apart_ ||
