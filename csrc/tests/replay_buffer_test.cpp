@@ -106,10 +106,24 @@ void test_the_first_lent_byte_is_known() {
   CHECK(buffer.first_lent() == buffer.end() && buffer.size() == 30);
 }
 
+// The current block is full, and nothing of what it holds is kept any more.
+void test_a_full_block_of_dropped_bytes_is_replaced() {
+  ReplayBuffer buffer;
+  const Bytes head(64 << 10, std::byte{1}), body(200'000, std::byte{2});
+  buffer.reserve(head.size() + body.size(), 2);
+  buffer.append(head);
+  buffer.lend(body);
+  buffer.drop(70'000);
+  buffer.keep_lent();
+  CHECK(kept_from(buffer, 70'000) == Bytes(buffer.size(), std::byte{2}));
+  CHECK(buffer.end() == head.size() + body.size());
+}
+
 }  // namespace
 
 int main() {
   for (unsigned seed = 1; seed <= 40; ++seed)
     test_what_is_kept_is_what_was_written(seed);
   test_the_first_lent_byte_is_known();
+  test_a_full_block_of_dropped_bytes_is_replaced();
 }

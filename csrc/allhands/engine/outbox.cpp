@@ -12,8 +12,8 @@ namespace {
 
 // The most bytes of unmatched small messages that a rank keeps for one sender.
 constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
-// The size of pieces that go from array to array. One system call sends several, and one
-// or two read each of them.
+// The size of pieces that go from array to array. One system call sends several, and
+// one or two read each of them.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
 
 LandingRecord landing_record(const Message& message, const Buffer& data,

@@ -26,8 +26,9 @@ void ReplayBuffer::reserve(std::size_t bytes, std::size_t num_parts) {
 // Copies as many of the first bytes as the current block has room for.
 ReplayBuffer::Segment ReplayBuffer::copy(std::span<const std::byte> bytes) {
   if (filled_ == kBlockBytes) {
-    reuse(std::exchange(block_, std::move(spares_.back())));
+    Block full = std::exchange(block_, std::move(spares_.back()));
     spares_.pop_back();
+    reuse(std::move(full));
     filled_ = 0;
   }
   std::byte* const to = block_.get() + filled_;
