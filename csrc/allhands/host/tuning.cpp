@@ -71,7 +71,7 @@ Tuning Tuning::for_ranks(int size, int cpus) {
       // then sleeps once for an operation, and else for several of the others: with 32
       // ranks on 2 CPUs, which do other work besides, an all_reduce of 8 bytes takes
       // 0.6 of the CPU time and a broadcast 0.75, with 24 both 0.75 to 1, with 16 as
-      // much.
+      // much. 33 is computed, not measured; see docs/design/many-ranks.md.
       .tree_ranks = is_crowded ? 24u : 33u,
       // A pause takes 10 to 65 ns, a yield 200 to 300 ns on an idle machine. A long
       // spin gains nothing over yields if all ranks run. It loses whole time slices if
