@@ -222,7 +222,7 @@ void test_blocking_sends_do_not_overtake() {
       }
       std::vector<float> last = {-1};
       send(engine, last, 1);
-      for (const TransferPtr& each : posted) CHECK(each->work.is_completed());
+      for (const TransferPtr& each : posted) wait(engine, each, soon());
     } else {
       for (std::size_t i = 0; i < kMany; ++i) {
         recv(engine, data[0], 0);
@@ -301,6 +301,7 @@ void test_a_refusal_is_told_though_its_rank_has_left() {
       CHECK(error_of([&] { recv(engine, data, 0); }).kind() == ErrorKind::Mismatch);
       engine.leave(Error(ErrorKind::Backend, "over"));
       has_left = true;
+      has_left.notify_one();
       return;
     }
     send(engine, data, 1);
@@ -457,6 +458,49 @@ void test_driven_transfers_end_by_themselves() {
       sent->work.wait(soon());
       CHECK(are_values(1 - rank, in));
     }
+  });
+}
+
+// Nobody waits for it, and no other thread needs to take a turn.
+void test_a_small_driven_send_ends_at_once() {
+  run_engines(2, [](ProgressEngine& engine, int rank) {
+    std::vector<float> data = values(0, 2000);
+    for (int round = 0; round < 20; ++round) {
+      if (rank == 1) {
+        recv(engine, data, 0);
+        send(engine, data, 0);
+        continue;
+      }
+      const auto sent = engine.post_send(buffer_of(data), 1, 0, soon().deadline);
+      engine.drive(sent);
+      // Before this, a connection has to be made.
+      CHECK(round == 0 || sent->work.is_completed());
+      recv(engine, data, 1);
+    }
+  });
+}
+
+// Nobody has waited for the send until then.
+void test_a_send_has_succeeded_if_its_receiver_left_with_it() {
+  std::atomic<bool> has_left = false;
+  run_engines(2, [&has_left](ProgressEngine& engine, int rank) {
+    std::vector<float> data = values(0, 2000);
+    send(engine, data, 1 - rank);
+    recv(engine, data, 1 - rank);
+    if (rank == 1) {
+      recv(engine, data, 0);
+      engine.leave(Error(ErrorKind::Backend, "bye"));
+      has_left = true;
+      has_left.notify_one();
+      return;
+    }
+    const auto sent = engine.post_send(buffer_of(data), 1, 0, soon().deadline);
+    has_left.wait(false);
+    const auto probe = [&] {
+      while (engine.probe_now(1, 0) == nullptr) continue;
+    };
+    CHECK(error_of(probe).kind() == ErrorKind::RankFailed);
+    CHECK(sent->work.is_completed() && sent->work.outcome() == nullptr);
   });
 }
 
@@ -735,6 +779,8 @@ void test_messages() {
   test_probes_see_and_leave();
   test_probes_of_who_left();
   test_driven_transfers_end_by_themselves();
+  test_a_small_driven_send_ends_at_once();
+  test_a_send_has_succeeded_if_its_receiver_left_with_it();
   test_mismatch_is_told_to_both(2);
   test_mismatch_is_told_to_both(50000);
   test_a_send_that_expires_is_withdrawn();

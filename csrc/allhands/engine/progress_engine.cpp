@@ -329,6 +329,8 @@ void ProgressEngine::sleep(std::uint32_t seen, const Transfer* transfer,
 }
 
 void ProgressEngine::drive(const TransferPtr& transfer) {
+  // The thread may be asleep, and no event tells it of a send that was written at once.
+  if (transfer->is_send && !transfer->work.is_completed()) end_lent(transfer->peer);
   try {
     thread_.drive(transfer);
   } catch (const Error& error) {
@@ -364,8 +366,7 @@ void ProgressEngine::look_around() {
     group_.fail(abortion->retold(to_pass_on(abortion->what())));
     return leave(*abortion, Presence::Aborted);
   }
-  const std::vector<int> gone = gone_counterparts();
-  if (!gone.empty()) fail_with(gone);
+  if (const auto gone = gone_counterparts(); !gone.empty()) fail_with(gone);
 }
 
 // The ranks that are gone among those that this rank's transfers wait for. Where a
@@ -385,17 +386,16 @@ std::vector<int> ProgressEngine::gone_counterparts() {
 }
 
 void ProgressEngine::fail_with(const std::vector<int>& gone) {
-  const auto is_among_gone = [&](int peer) {
-    return std::find(gone.begin(), gone.end(), peer) != gone.end();
-  };
   const bool nobody_left = static_cast<int>(gone.size()) + 1 == members_.size();
   step([&](Ended& ended) {
-    for (const int peer : gone)
+    for (const int peer : gone) {
       endpoint_.progress(peer, ended);  // reads what they sent before they went
+      endpoint_.end_lent(peer, ended);  // what was written has been sent
+    }
     for (const TransferPtr& transfer : endpoint_.pending()) {
       const int peer = transfer->other();
       const bool any = peer == kAnySource;
-      if (any ? !nobody_left : !is_among_gone(peer)) continue;
+      if (any ? !nobody_left : std::ranges::find(gone, peer) == gone.end()) continue;
       const std::vector<int> theirs = any ? gone : std::vector<int>{peer};
       const Error error =
           gone_error(*transfer, theirs, watch_.end_of(theirs[0]), members_);

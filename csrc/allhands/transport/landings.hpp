@@ -48,7 +48,7 @@ class Landings {
   // longer read. An event tells when there are more.
   virtual std::uint64_t num_read() = 0;
   // Writer: copies bodies that would else be read until the peer's host has them, see
-  // num_read(). To wait for those takes no event, and may last.
+  // num_read(). No event tells when it has them, and that may last.
   virtual void copy_rest() = 0;
   // Writer: returns when no body is read any more.
   virtual void stop_reading() = 0;
