@@ -7,17 +7,29 @@ torch's module. They have torch's arguments and results; those that make tensors
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import logging
 import warnings
 from datetime import timedelta
 from typing import Any
 
 from allhands import *  # noqa: F403 - re-exports all of it
-from allhands import ProcessGroup, ReduceOp, Store, destroy_process_group, new_group
+from allhands import (
+    P2POp,
+    ProcessGroup,
+    ReduceOp,
+    Store,
+    destroy_process_group,
+    irecv,
+    isend,
+    new_group,
+)
 from allhands import __all__ as __all__
 from allhands import _all_gather_base as _all_gather_base
 from allhands import _coalescing_manager as _coalescing_manager
 from allhands import _reduce_scatter_base as _reduce_scatter_base
+from allhands.arrays import library_of
 from allhands.errors import DistStoreError
 from allhands.groups import queries
 from allhands.groups.arguments import Group, resolve
@@ -28,6 +40,9 @@ from allhands.groups.world import default_group as _get_default_group
 from allhands.ops.coalesced import CoalescedCalls as _CoalescingManager  # noqa: F401
 from allhands.options import AllgatherOptions as AllgatherOptions
 from allhands.options import as_timedelta, default_pg_timeout
+
+logger = logging.getLogger(__name__)
+"""The package writes nothing to it."""
 
 STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
@@ -271,6 +286,56 @@ def _get_object_coll_device(group: Group = None) -> str:
     """Return the type of device by which objects travel: the CPU, if possible."""
     config = (resolve(group) or _get_default_group()).config
     return "cpu" if config is None else config.usual_device_type
+
+
+def _check_single_tensor(param: Any, param_name: str) -> None:
+    """Raise TypeError if `param` is not an array."""
+    try:
+        library_of(param)
+    except TypeError as error:
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{param_name}` to be an "
+            f"array: {error}"
+        ) from None
+
+
+def _check_tensor_list(param: Any, param_name: str) -> None:
+    """Raise TypeError if `param` is not a list of arrays."""
+    if not isinstance(param, list):
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{param_name}` to be a "
+            f"list of arrays, got {type(param).__name__}"
+        )
+    for each in param:
+        _check_single_tensor(each, param_name)
+
+
+def _check_op(op: Any) -> None:
+    """Raise ValueError if `op` is neither `isend` nor `irecv`."""
+    if op not in (isend, irecv):
+        raise ValueError(
+            f"Invalid ``op``. Expected ``op`` to be of type ``allhands.isend`` or "
+            f"``allhands.irecv``, got {op!r}."
+        )
+
+
+def _check_p2p_op_list(p2p_op_list: Any) -> None:
+    """Raise ValueError if it is not a list of `P2POp`s of one group."""
+    if not isinstance(p2p_op_list, list) or not all(
+        isinstance(each, P2POp) for each in p2p_op_list
+    ):
+        raise ValueError(
+            f"Invalid ``p2p_op_list``. Each op is expected to be of type "
+            f"``allhands.P2POp``, in a list; got {p2p_op_list!r}"
+        )
+    if any(each.group is not p2p_op_list[0].group for each in p2p_op_list):
+        raise ValueError("All ops need to use the same group.")
+
+
+def _hash_ranks_to_str(ranks: list[int]) -> str:
+    """Return a name for a new group of `ranks`; no group so far has it."""
+    text = "_".join(map(str, [*ranks, f"of {queries.get_pg_count()}"]))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _check_valid_timeout(timeout: Any) -> None:

@@ -1,5 +1,8 @@
 """Names with an underscore that make tensors, as in torch.distributed."""
 
+from datetime import timedelta
+
+import pytest
 import torch
 
 import allhands as dist
@@ -26,8 +29,20 @@ def test_tensors_of_a_group_are_on_the_cpu():
 
 def test_a_group_gives_what_serves_a_device():
     def body(rank):
-        world = dist.group.WORLD
-        cpu = torch.device("cpu")
-        return world._get_backend(cpu) is world.get_backend("cpu")
+        world, limit = dist.group.WORLD, timedelta(seconds=7)
+        served = world._get_backend(torch.device("cpu"))
+        assert served == world._get_backend(torch.device("cpu"))
+        assert (served.name(), served.rank(), served.size()) == ("native", rank, 2)
+        tensor = torch.ones(2)
+        served.allreduce([tensor]).wait()
+        message = served.send if rank == 0 else served.recv
+        message([tensor], 1 - rank, 3).wait()
+        served._set_default_timeout(limit)
+        options = served.options
+        assert (options.backend, options._timeout) == ("native", limit)
+        assert options.global_ranks_in_group == [0, 1]
+        with pytest.raises(RuntimeError, match="device type meta"):
+            world._get_backend(torch.device("meta"))
+        return tensor.tolist()
 
-    assert run_ranks(1, body) == [True]
+    assert run_ranks(2, body) == [[2, 2]] * 2

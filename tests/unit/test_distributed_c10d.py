@@ -255,3 +255,53 @@ def test_the_devices_of_a_group_are_those_of_torch():
         return dist.new_group(backend="cpu:native")._device_types
 
     assert run_ranks(1, body) == [[torch.device("cpu")]]
+
+
+@pytest.mark.parametrize(
+    ("check", "right", "wrong"),
+    [
+        (c10d._check_single_tensor, np.ones(1), [np.ones(1)]),
+        (c10d._check_tensor_list, [np.ones(1)], np.ones(1)),
+        (c10d._check_tensor_list, [], [1]),
+    ],
+)
+def test_checks_of_arrays(check, right, wrong):
+    check(right, "x")
+    with pytest.raises(TypeError, match="Expected parameter `x`"):
+        check(wrong, "x")
+
+
+@pytest.mark.parametrize("op", [dist.send, None])
+def test_the_check_of_an_op(op):
+    c10d._check_op(dist.isend)
+    c10d._check_op(dist.irecv)
+    with pytest.raises(ValueError, match="Invalid ``op``"):
+        c10d._check_op(op)
+
+
+def test_the_check_of_a_list_of_messages():
+    def body(rank):
+        mine, other = dist.new_group([0, 1]), dist.group.WORLD
+        ops = [dist.P2POp(dist.isend, np.ones(1), 0, g) for g in (mine, mine, other)]
+        c10d._check_p2p_op_list(ops[:2])
+        with pytest.raises(ValueError, match="same group"):
+            c10d._check_p2p_op_list(ops)
+        with pytest.raises(ValueError, match="Invalid ``p2p_op_list``"):
+            c10d._check_p2p_op_list(ops[0])
+
+    run_ranks(2, body)
+
+
+def test_the_name_of_ranks_is_that_of_no_earlier_group():
+    def body(rank):
+        name = c10d._hash_ranks_to_str([0, 1])
+        dist.new_group([0])
+        return name, c10d._hash_ranks_to_str([0, 1])
+
+    (first, second), others = run_ranks(2, body)
+    assert (first, second) == others
+    assert first != second
+
+
+def test_the_logger():
+    assert c10d.logger.name == "allhands.distributed_c10d"

@@ -23,6 +23,7 @@ from allhands.backends.frames import called_operation
 from allhands.backends.hooks import HookedCommunicator
 from allhands.backends.per_device import PerDeviceCommunicator
 from allhands.errors import CollectiveTimeoutError, RankFailedError
+from allhands.groups.device_backend import DeviceBackend
 from allhands.groups.hook_methods import HookMethods
 from allhands.groups.private_methods import PrivateMethods
 from allhands.groups.torch_methods import TorchMethods
@@ -213,9 +214,17 @@ class ProcessGroup(TorchMethods, HookMethods, PrivateMethods):
             )
         return communicator
 
-    def _get_backend(self, device: Any) -> Communicator:
-        """Return `get_backend`; programs take this name of torch."""
-        return self.get_backend(device)
+    def _get_backend(self, device: Any) -> DeviceBackend:
+        """Return what serves arrays of `device`, with the methods that torch has.
+
+        Raises:
+            RuntimeError: the group does not serve that device.
+        """
+        communicator = self.get_backend(device)
+        kind = str(getattr(device, "type", device)).partition(":")[0]
+        assert self.config is not None, "bind() comes first"
+        name = self.config.get_device_backend_map()[kind]
+        return DeviceBackend(self, communicator, name)
 
     def get_group_store(self) -> Store:
         """Return the world's store with the group's own prefix.

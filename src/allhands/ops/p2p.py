@@ -39,7 +39,7 @@ from allhands.arrays import Array, library_of
 from allhands.backends.call import Call
 from allhands.backends.tag import check_tag
 from allhands.backends.work import Work
-from allhands.groups.arguments import Group, carrier_of, member_of, resolve
+from allhands.groups.arguments import Group, carrier_of, is_outside, member_of, resolve
 from allhands.groups.process_group import ProcessGroup
 from allhands.ops.status import ANY_TAG, Status
 
@@ -325,11 +325,11 @@ class P2POp:
     """An `isend` or `irecv` to be started by `batch_isend_irecv`.
 
     `op` is one of these two functions; the other parameters are its arguments. `peer`
-    is a global rank, `group_peer` a rank of `group`.
+    is a global rank, `group_peer` a rank of `group`. A rank outside the group may make
+    one, too.
 
     Raises:
-        ValueError: `op` is neither function; there is no such peer; this rank is not in
-            the group.
+        ValueError: `op` is neither function; there is no such peer.
         TypeError: `tensor` is not an array.
 
     Example:
@@ -355,7 +355,7 @@ class P2POp:
                 f"``allhands.isend`` or ``allhands.irecv``, got {op!r}."
             )
         library_of(tensor)
-        member = member_of(group)
+        member = resolve(group)
         self.op = op
         self.tensor = tensor
         self.group = member
@@ -392,7 +392,8 @@ def batch_isend_irecv(
 ) -> list[Work]:
     """Start all operations of the list; return one `Work` for each, in the same order.
 
-    A rank without messages may pass an empty list, and gets an empty list.
+    A rank without messages may pass an empty list, and gets an empty list. So does a
+    rank outside the group, with a warning.
 
     Raises:
         ValueError: the argument is not a list of `P2POp`, or they belong to different
@@ -419,6 +420,8 @@ def batch_isend_irecv(
         return []
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("batch_isend_irecv: All ops need to use the same group.")
+    if is_outside(p2p_op_list[0].group, "batch_isend_irecv"):
+        return []
     member = member_of(p2p_op_list[0].group)  # raises if the group was destroyed
     with member.communicator.together():
         return [op.start(timeout) for op in p2p_op_list]
