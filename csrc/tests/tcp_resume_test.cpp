@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <random>
@@ -61,6 +62,32 @@ void exchange(ProgressEngine& engine, int rank, int round) {
   for (const auto& each : receives)
     engine.wait(each, soon(), ProgressEngine::AtEnd::GiveUp);
   for (const auto& data : in) CHECK(are_values(1 - rank + 2 * round, data));
+}
+
+// A message of 256 KiB is sent, and its array free, before there is a receive for it; a
+// larger one only after that.
+void test_a_message_of_some_size_needs_no_receive() {
+  constexpr std::size_t kCount = (std::size_t{256} << 10) / sizeof(float);
+  TcpRanks ranks = two_ranks();
+  std::atomic<bool> is_sent = false;
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(ranks.join(rank), ranks.members(rank), tuning);
+    std::vector<float> first = values(rank, kCount), second = values(rank, kCount + 1);
+    if (rank == 0) {
+      engine.send(buffer_of(first), 1, 0, soon());
+      std::ranges::fill(first, -2.0f);
+      const auto larger = engine.post_send(buffer_of(second), 1, 1, soon().deadline);
+      CHECK(!larger->work.is_completed());
+      is_sent = true;
+      engine.wait(larger, soon(), ProgressEngine::AtEnd::GiveUp);
+    } else {
+      wait_until([&] { return is_sent.load(); });
+      engine.recv(buffer_of(first), 0, 0, soon());
+      engine.recv(buffer_of(second), 0, 1, soon());
+      CHECK(are_values(0, first) && are_values(0, second));
+    }
+    engine.flush(soon());
+  });
 }
 
 // Wherever that happens: in frames, in bodies, in handshakes, several times in a row.
@@ -208,6 +235,7 @@ int main() {
   for (const bool each : {false, true}) {
     is_encrypted = each;
     test_an_idle_connection_goes_on();
+    test_a_message_of_some_size_needs_no_receive();
     for (const unsigned count : {1u, 3u}) {
       num_sockets = count;
       test_messages_arrive_once_whatever_breaks();

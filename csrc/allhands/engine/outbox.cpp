@@ -15,6 +15,9 @@ constexpr std::size_t kMaxKeptBytes = std::size_t{16} << 20;
 // The size of pieces that go from array to array. One system call sends several, and
 // one or two read each of them.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
+// A message that goes from array to array is eager up to this size. Where that is done,
+// an offer and its answer cross a network, which takes longer than one more copy.
+constexpr std::size_t kEagerBytesFromArray = std::size_t{256} << 10;
 
 LandingRecord landing_record(const Message& message, const Buffer& data,
                              LandingKey key) {
@@ -28,7 +31,9 @@ LandingRecord landing_record(const Message& message, const Buffer& data,
 void Outbox::measure() {
   const std::size_t most = link_.max_record();
   record_limit_ = most - sizeof(Message);
-  eager_limit_ = std::min({tuning_.eager_bytes, most / 2, record_limit_});
+  eager_limit_ = std::min(tuning_.eager_bytes, most / 2);
+  if (landings_ != nullptr) eager_limit_ = std::max(eager_limit_, kEagerBytesFromArray);
+  eager_limit_ = std::min(eager_limit_, record_limit_);
   const std::size_t piece = landings_ != nullptr ? kPieceBytes : tuning_.piece_bytes;
   piece_limit_ = std::min(piece, record_limit_);
 }
@@ -94,6 +99,8 @@ std::vector<TransferPtr> Outbox::sends() const {
 bool Outbox::send_at_once(const Buffer& buffer, Tag tag, std::uint32_t id) {
   if (!control_.empty() || !fresh_.empty() || !is_eager(buffer, tag.context))
     return false;
+  // Larger ones go from array to array, by a Transfer.
+  if (buffer.num_bytes() > tuning_.eager_bytes) return false;
   if (!write_eager(buffer, tag, id)) return false;
   link_.wake_peer();
   return true;

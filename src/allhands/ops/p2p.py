@@ -74,10 +74,10 @@ def send(
     """Send `tensor` to one rank; returns when `tensor` may be changed again.
 
     A message of up to 32 KiB does not wait for its receive, as long as less than 16 MiB
-    of such messages wait at the destination. A larger message waits. In groups of more
-    than 16 ranks the limit of 32 KiB is lower. Between a rank and the first dozen of
-    its peers it is 4 KiB with 64 to 180 ranks, and 1 KiB with 512. Between other ranks
-    it is at least 24 bytes.
+    of such messages wait at the destination. A larger message waits. Between hosts the
+    limit is 256 KiB. Within a host it is lower than 32 KiB in groups of more than 16
+    ranks: between a rank and the first dozen of its peers it is 4 KiB with 64 to 180
+    ranks, and 1 KiB with 512, between other ranks at least 24 bytes.
 
     Raises:
         ValueError: this rank is not in the group.
