@@ -15,9 +15,10 @@ namespace {
 std::int64_t to_number(const std::string& key, const std::string& text) {
   constexpr const char* kBlanks = " \t\n\v\f\r";
   if (text.empty()) return 0;
-  const char* begin =
-      text.data() + std::min(text.find_first_not_of(kBlanks), text.size());
-  const char* end = text.data() + text.find_last_not_of(kBlanks) + 1;
+  const std::size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
+  const std::size_t last = std::max(first, text.find_last_not_of(kBlanks) + 1);
+  const char* begin = text.data() + first;
+  const char* const end = text.data() + last;
   if (end - begin > 1 && *begin == '+' && begin[1] != '-') ++begin;
   std::int64_t number = 0;
   const auto [stop, code] = std::from_chars(begin, end, number);
