@@ -69,7 +69,10 @@ void carry_out(const Crossing& crossing, const Operation& operation) {
   if (operation.collective->op == Op::AllToAll) return all_to_all(crossing, operation);
   if (operation.collective->op == Op::AllReduceSparse)
     return all_reduce_sparse(crossing, operation);
-  if (told_bytes(operation, crossing.group.size()) > kSmallBytes)
+  // Each rank gets what all have. A reduction needs that; of copies, much is in vain.
+  const bool is_reduction = operation.collective->is_reduction;
+  const std::size_t most = is_reduction ? kSmallBytes : kSmallBytes / 2;
+  if (told_bytes(operation, crossing.group.size()) > most)
     run_large(crossing, operation);
   else
     run_small(crossing, operation);
