@@ -154,7 +154,16 @@ void add_counts_and_wraps() {
   store.ask(1, Op::Set, {"n", "9223372036854775807"});
   store.ask(1, Op::Add, {"n"}, 1);
   CHECK(store.last(1).number == INT64_MIN);
-  for (const char* text : {"", "x", "1x", " 1", "9223372036854775808"}) {
+  // What may stand in a file or come from another client.
+  for (const char* text : {" 1 ", "+1", "001"}) {
+    store.ask(1, Op::Set, {"n", text});
+    store.ask(1, Op::Add, {"n"}, 1);
+    CHECK(store.last(1).number == 2);
+  }
+  store.ask(1, Op::Set, {"n", ""});
+  store.ask(1, Op::Add, {"n"}, 1);
+  CHECK(store.last(1).number == 1);
+  for (const char* text : {" ", "x", "1x", "9223372036854775808"}) {
     store.ask(1, Op::Set, {"n", text});
     store.ask(1, Op::Add, {"n"}, 1);
     CHECK(store.last(1).status == Status::InvalidValue);
