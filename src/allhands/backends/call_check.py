@@ -9,7 +9,6 @@ operation with `async_op`. Messages are not compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Any
@@ -19,13 +18,12 @@ import numpy as np
 from allhands import settings
 from allhands._C import Buffer, CheckedCall
 from allhands.backends.call import Call
+from allhands.backends.checking import CheckingCommunicator, second_group
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.front import FrontCommunicator
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.polled import COLLECTIVES
 from allhands.backends.work import Work
 from allhands.errors import CollectiveMismatchError, DistBackendError
-from allhands.rendezvous.ranges import in_world
 
 __all__ = ["CallCheckedCommunicator", "calls_checked"]
 
@@ -50,22 +48,15 @@ def calls_checked(
         is_asked = settings.check.get() == "calls"
         if not is_asked or compares_itself or options.group_size == 1:
             return communicator
-        name = f"{options.group_id} (call check)"
-        own = replace(options, group_id=name, num_alike=-1 - options.num_alike)
-        return CallCheckedCommunicator(communicator, NativeCommunicator(own), options)
+        beside = second_group(options, "call check")
+        return CallCheckedCommunicator(communicator, beside, options)
     except BaseException:
         communicator.close(0.0)
         raise
 
 
-class CallCheckedCommunicator(FrontCommunicator):
-    """See the module. Any thread may use it.
-
-    Args:
-        communicator: carries out the operations.
-        beside: a second group of the same ranks, for the comparisons only.
-        options: the options of the group.
-    """
+class CallCheckedCommunicator(CheckingCommunicator):
+    """See the module. Any thread may use it."""
 
     def __init__(
         self,
@@ -73,10 +64,7 @@ class CallCheckedCommunicator(FrontCommunicator):
         beside: Communicator,
         options: CommunicatorOptions,
     ) -> None:
-        super().__init__(communicator)
-        self._beside = beside
-        self._rank, self._size = options.group_rank, options.group_size
-        self._title = f"group {options.group_id!r}{in_world(options.world_ranks)}"
+        super().__init__(communicator, beside, options)
         self._num_compared = 0
 
     def submit(self, call: Call) -> Work | None:
@@ -89,28 +77,6 @@ class CallCheckedCommunicator(FrontCommunicator):
             if single.op in COLLECTIVES and single.device() == "cpu":
                 self._compare(single)
         return self.communicator.submit(call)
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """See `Communicator.set_timeout`."""
-        super().set_timeout(timeout)
-        self._beside.set_timeout(timeout)
-
-    def abort(self, reason: str) -> None:
-        """See `Communicator.abort`."""
-        super().abort(reason)
-        self._beside.abort(reason)
-
-    def note_failure(self, reason: str, cause: str) -> None:
-        """See `Communicator.note_failure`."""
-        super().note_failure(reason, cause)
-        self._beside.note_failure(reason, cause)
-
-    def close(self, grace: float) -> None:
-        """See `Communicator.close`."""
-        try:
-            super().close(grace)
-        finally:
-            self._beside.close(grace)
 
     def _compare(self, call: Call) -> None:
         checked = CheckedCall(call, self._rank, self._size)

@@ -27,6 +27,7 @@ import numpy as np
 from allhands import settings
 from allhands.arrays import Array
 from allhands.backends.call import Call
+from allhands.backends.checking import CheckingCommunicator, second_group
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.content import COMPARED, Content, compare
 from allhands.backends.frames import source_lines
@@ -41,7 +42,7 @@ from allhands.errors import (
     RankFailedError,
 )
 from allhands.options import to_seconds
-from allhands.rendezvous.ranges import in_ranges, in_world
+from allhands.rendezvous.ranges import in_ranges
 
 _LAST_WORD = 5.0
 _MESSAGES = ("send", "recv", "recv_status", "probe", "iprobe")
@@ -70,9 +71,8 @@ def content_checked(
     try:
         if settings.check.get() != "content" or options.group_size == 1:
             return communicator
-        name = f"{options.group_id} (content check)"
-        own = replace(options, group_id=name, num_alike=-1 - options.num_alike)
-        return CheckedCommunicator(communicator, NativeCommunicator(own), options)
+        beside = second_group(options, "content check")
+        return CheckedCommunicator(communicator, beside, options)
     except BaseException:
         communicator.close(0.0)
         raise
@@ -129,14 +129,8 @@ class CheckedWork(Work):
         self._check.ended.add_done_callback(lambda _: callback())
 
 
-class CheckedCommunicator(FrontCommunicator):
-    """See the module. Any thread may use it.
-
-    Args:
-        communicator: carries out the operations.
-        beside: a second group of the same ranks, for the comparisons only.
-        options: the options of the group.
-    """
+class CheckedCommunicator(CheckingCommunicator):
+    """See the module. Any thread may use it."""
 
     def __init__(
         self,
@@ -144,10 +138,7 @@ class CheckedCommunicator(FrontCommunicator):
         beside: Communicator,
         options: CommunicatorOptions,
     ) -> None:
-        super().__init__(communicator)
-        self._beside = beside
-        self._rank, self._size = options.group_rank, options.group_size
-        self._title = f"group {options.group_id!r}{in_world(options.world_ranks)}"
+        super().__init__(communicator, beside, options)
         self._timeout = options.timeout
         self._num_collectives = 0
         self._num_checks = 0
@@ -176,27 +167,12 @@ class CheckedCommunicator(FrontCommunicator):
         self._num_collectives += 1
         return array
 
-    def set_timeout(self, timeout: timedelta) -> None:
-        """See `Communicator.set_timeout`."""
-        super().set_timeout(timeout)
-        self._beside.set_timeout(timeout)
-
-    def abort(self, reason: str) -> None:
-        """See `Communicator.abort`."""
-        super().abort(reason)
-        self._beside.abort(reason)
-
-    def note_failure(self, reason: str, cause: str) -> None:
-        """See `Communicator.note_failure`."""
-        super().note_failure(reason, cause)
-        self._beside.note_failure(reason, cause)
-
     def close(self, grace: float) -> None:
         """See `Communicator.close`; it first compares operations that have ended."""
         end = time.monotonic() + grace
         with ExitStack() as rest:
             rest.callback(self._finish, end)
-            super().close(grace)
+            self.communicator.close(grace)
 
     def _finish(self, end: float) -> None:
         with self._order:
