@@ -23,7 +23,6 @@ from allhands import (
     TCPStore,
 )
 from harness import store_wire as wire
-from harness.launcher import wait_until
 from harness.pace import patient
 from harness.ports import reserved_port
 from harness.ranks import LIMIT
@@ -272,39 +271,6 @@ def test_a_killed_server_is_told_at_once(serve):
     with pytest.raises(DistNetworkError, match=f"{HOST}:{server.port}"):
         store.get("never")
     assert time.monotonic() - start < patient(5, start)
-
-
-def connections_to(port):
-    """How many connections to a port of this host have been made from here."""
-    with open("/proc/net/tcp") as file:
-        rows = [line.split() for line in file]
-    return sum(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
-
-
-def test_a_killed_server_is_told_to_a_thread_that_is_connecting(serve):
-    """It would try again until its limit, as if the server were yet to come."""
-    server = serve()
-    store = TCPStore(HOST, server.port, timeout=timedelta(seconds=30))
-    errors = []
-
-    def request(key):
-        with pytest.raises(DistNetworkError) as caught:
-            store.get(key)
-        errors.append(str(caught.value))
-
-    threads = [threading.Thread(target=request, args=[key]) for key in "ab"]
-    os.kill(server.process.pid, signal.SIGSTOP)
-    os.waitpid(server.process.pid, os.WUNTRACED)  # until it has stopped
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: connections_to(server.port) == 2, 20, "a second connection")
-    killed = time.monotonic()
-    server.process.kill()
-    for thread in threads:
-        thread.join()
-    assert time.monotonic() - killed < patient(5, killed)
-    assert all(f"lost the store server at {HOST}:" in error for error in errors)
-    assert len(errors) == 2
 
 
 def test_a_stopped_server_runs_into_the_limit(serve):
