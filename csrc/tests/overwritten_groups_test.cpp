@@ -242,35 +242,23 @@ void test_no_rank_crashes_or_hangs(unsigned seed) {
   const int size = 2 + static_cast<int>(seed % 3);
   const Token token = fresh_token();
   Aside& aside = Aside::make();
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < size; ++rank) {
-    const pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) run_rank(aside, rank, size, seed, token);
-    ranks.push_back(pid);
-  }
-  bool is_well = true;
+  const std::vector<pid_t> ranks =
+      fork_each(size, [&](int rank) { run_rank(aside, rank, size, seed, token); });
+  bool are_well = true;
   for (const pid_t pid : ranks) {
     int status = 0;
     CHECK(waitpid(pid, &status, 0) == pid);
-    is_well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (WIFSIGNALED(status))
-      std::fprintf(stderr, "a rank was ended by signal %d\n", WTERMSIG(status));
+    are_well &= is_well(status);
   }
-  if (!is_well) std::fprintf(stderr, "seed %u\n", seed);
-  CHECK(is_well);
+  if (!are_well) std::fprintf(stderr, "seed %u\n", seed);
+  CHECK(are_well);
   aside.unmap();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1) {  // one seed, or many of them
-    const int first = std::atoi(argv[1]), last = argc > 2 ? std::atoi(argv[2]) : first;
-    for (int seed = first; seed <= last; ++seed)
-      test_no_rank_crashes_or_hangs(static_cast<unsigned>(seed));
-    return 0;
-  }
+  if (run_asked(argc, argv, test_no_rank_crashes_or_hangs)) return 0;
   if (kIsSanitized) return 77;  // they end a process for an odd bool in such memory
   for (unsigned seed = 1; seed <= 6; ++seed) test_no_rank_crashes_or_hangs(seed);
 }

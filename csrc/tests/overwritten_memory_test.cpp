@@ -133,17 +133,12 @@ void test_no_rank_crashes_or_hangs(unsigned seed) {
   const std::shared_ptr<SharedMemory> memory =
       SharedMemory::create(ShmTransport::memory_bytes(kSize));
   Aside& aside = Aside::make();
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < kSize; ++rank) {
-    const pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) run_rank(memory, aside, rank);
-    ranks.push_back(pid);
-  }
+  const std::vector<pid_t> ranks =
+      fork_each(kSize, [&](int rank) { run_rank(memory, aside, rank); });
   while (aside.num_rounds < 10) std::this_thread::yield();
   Scribbler scribbler(memory->data(), seed);
   std::size_t num_running = ranks.size();
-  bool is_well = true;
+  bool are_well = true;
   while (num_running > 0) {
     scribbler.scribble();
     const int next = aside.num_rounds + static_cast<int>(seed % 4) * 20;
@@ -152,23 +147,16 @@ void test_no_rank_crashes_or_hangs(unsigned seed) {
     int status = 0;
     if (waitpid(-1, &status, WNOHANG) <= 0) continue;
     --num_running;
-    is_well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (WIFSIGNALED(status))
-      std::fprintf(stderr, "a rank was ended by signal %d\n", WTERMSIG(status));
+    are_well &= is_well(status);
   }
-  if (!is_well) std::fprintf(stderr, "seed %u\n", seed);
-  CHECK(is_well);
+  if (!are_well) std::fprintf(stderr, "seed %u\n", seed);
+  CHECK(are_well);
   aside.unmap();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1) {  // one seed, or many of them
-    const int first = std::atoi(argv[1]), last = argc > 2 ? std::atoi(argv[2]) : first;
-    for (int seed = first; seed <= last; ++seed)
-      test_no_rank_crashes_or_hangs(static_cast<unsigned>(seed));
-    return 0;
-  }
+  if (run_asked(argc, argv, test_no_rank_crashes_or_hangs)) return 0;
   for (unsigned seed = 1; seed <= 15; ++seed) test_no_rank_crashes_or_hangs(seed);
 }

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <random>
@@ -47,6 +51,36 @@ struct Aside {
   std::atomic<int> pids[kMostRanks];
   std::atomic<int> num_rounds;
 };
+
+// Runs body(rank), which must not return, in a process for each rank.
+template <class Body>
+std::vector<pid_t> fork_each(int size, const Body& body) {
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) body(rank);
+    ranks.push_back(pid);
+  }
+  return ranks;
+}
+
+// Whether a process has ended by itself, with no error.
+inline bool is_well(int status) {
+  if (WIFSIGNALED(status))
+    std::fprintf(stderr, "a rank was ended by signal %d\n", WTERMSIG(status));
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Runs test(seed) for the seeds that a command line asks for: one, or the first and the
+// last of many. Returns false if it asks for none.
+template <class Test>
+bool run_asked(int argc, char** argv, const Test& test) {
+  if (argc < 2) return false;
+  const int first = std::atoi(argv[1]), last = argc > 2 ? std::atoi(argv[2]) : first;
+  for (int seed = first; seed <= last; ++seed) test(static_cast<unsigned>(seed));
+  return true;
+}
 
 inline constexpr std::size_t kMostWords = 64;
 

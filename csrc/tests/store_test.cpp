@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "allhands/base/error.hpp"
 #include "allhands/net/listener.hpp"
@@ -85,6 +86,23 @@ bool contains(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return true;
   std::fprintf(stderr, "'%s' lacks '%s'\n", text.c_str(), part.c_str());
   return false;
+}
+
+// Another connection to the same server has ended: nobody is expected there any more.
+void a_link_gives_up_once_its_server_is_lost() {
+  const Fd refused(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::string problem;
+  const Address any = resolve("127.0.0.1", 0, {soon()}, problem).front();
+  CHECK(::bind(refused.get(), any.data(), any.size()) == 0);  // and does not listen
+  const Target target = {"127.0.0.1", local_address(refused.get()).port(), ""};
+  for (const bool is_lost_before : {true, false}) {
+    std::atomic<bool> is_lost = is_lost_before;
+    std::thread another([&] { is_lost = true; });
+    const std::string text = message_of(
+        ErrorKind::Network, [&] { Link link(target, in(20'000), &is_lost); });
+    another.join();
+    CHECK(contains(text, "another connection to it ended"));
+  }
 }
 
 void every_operation() {
@@ -482,6 +500,7 @@ int main() {
   using namespace allhands::store;
   for (const bool relayed : {false, true}) {
     is_relayed = relayed;
+    a_link_gives_up_once_its_server_is_lost();
     every_operation();
     a_timed_out_call_leaves_the_client_usable();
     bad_values_leave_the_client_usable();

@@ -69,9 +69,8 @@ void carry_out(const Crossing& crossing, const Operation& operation) {
   if (operation.collective->op == Op::AllToAll) return all_to_all(crossing, operation);
   if (operation.collective->op == Op::AllReduceSparse)
     return all_reduce_sparse(crossing, operation);
-  // Each rank gets what all have. A reduction needs that; of copies, much is in vain.
   const bool is_reduction = operation.collective->is_reduction;
-  const std::size_t most = is_reduction ? kSmallBytes : kSmallBytes / 2;
+  const std::size_t most = is_reduction ? kSmallBytes : kSmallCopiedBytes;
   if (told_bytes(operation, crossing.group.size()) > most)
     run_large(crossing, operation);
   else

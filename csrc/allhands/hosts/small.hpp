@@ -12,6 +12,8 @@ namespace allhands {
 
 // The most bytes of all ranks together; larger operations use another algorithm.
 inline constexpr std::size_t kSmallBytes = std::size_t{64} << 10;
+// The same where nothing is reduced. Each rank gets what all have, much of it in vain.
+inline constexpr std::size_t kSmallCopiedBytes = kSmallBytes / 2;
 
 // The number of bytes that all ranks together would tell; the same on every rank.
 // SIZE_MAX if the operation has no such form, or the number is unknown before the ranks

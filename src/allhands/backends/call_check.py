@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from allhands import settings
 from allhands._C import Buffer, CheckedCall
 from allhands.backends.call import Call
-from allhands.backends.checking import CheckingCommunicator, second_group
+from allhands.backends.checking import CheckingCommunicator, checked_by
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.native import NativeCommunicator
 from allhands.backends.polled import COLLECTIVES
@@ -36,36 +35,17 @@ def calls_checked(
 ) -> Communicator:
     """Return `communicator`, behind a check of calls if the setting asks for it.
 
-    After an error `communicator` is closed.
-
-    Raises:
-        ValueError: the setting cannot be parsed.
-        DistNetworkError: members are on several hosts, and some do not listen for the
-            others.
+    Raises as `checked_by` does.
     """
-    try:
-        compares_itself = isinstance(communicator, NativeCommunicator)
-        is_asked = settings.check.get() == "calls"
-        if not is_asked or compares_itself or options.group_size == 1:
-            return communicator
-        beside = second_group(options, "call check")
-        return CallCheckedCommunicator(communicator, beside, options)
-    except BaseException:
-        communicator.close(0.0)
-        raise
+    if isinstance(communicator, NativeCommunicator):  # compares by itself
+        return communicator
+    return checked_by(CallCheckedCommunicator, "calls", communicator, options)
 
 
 class CallCheckedCommunicator(CheckingCommunicator):
     """See the module. Any thread may use it."""
 
-    def __init__(
-        self,
-        communicator: Communicator,
-        beside: Communicator,
-        options: CommunicatorOptions,
-    ) -> None:
-        super().__init__(communicator, beside, options)
-        self._num_compared = 0
+    _num_compared = 0
 
     def submit(self, call: Call) -> Work | None:
         """See `Communicator.submit`; calls with data on other devices are not compared.

@@ -5,24 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from allhands import settings
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.front import FrontCommunicator
 from allhands.backends.native import NativeCommunicator
 from allhands.rendezvous.ranges import in_world
 
-__all__ = ["CheckingCommunicator", "second_group"]
-
-
-def second_group(options: CommunicatorOptions, purpose: str) -> Communicator:
-    """Return this rank's end of a native group of the same ranks.
-
-    Raises:
-        DistNetworkError: members are on several hosts, and some do not listen for the
-            others.
-    """
-    name = f"{options.group_id} ({purpose})"
-    own = replace(options, group_id=name, num_alike=-1 - options.num_alike)
-    return NativeCommunicator(own)
+__all__ = ["CheckingCommunicator", "checked_by"]
 
 
 class CheckingCommunicator(FrontCommunicator):
@@ -66,3 +55,30 @@ class CheckingCommunicator(FrontCommunicator):
             super().close(grace)
         finally:
             self._beside.close(grace)
+
+
+def checked_by(
+    kind: type[CheckingCommunicator],
+    check: str,
+    communicator: Communicator,
+    options: CommunicatorOptions,
+) -> Communicator:
+    """Return `communicator`, behind a `kind` if the setting asks for this check.
+
+    The ranks get a second group for it, on the native engine. After an error
+    `communicator` is closed.
+
+    Raises:
+        ValueError: the setting cannot be parsed.
+        DistNetworkError: members are on several hosts, and some do not listen for the
+            others.
+    """
+    try:
+        if settings.check.get() != check or options.group_size == 1:
+            return communicator
+        name = f"{options.group_id} ({check} check)"
+        own = replace(options, group_id=name, num_alike=-1 - options.num_alike)
+        return kind(communicator, NativeCommunicator(own), options)
+    except BaseException:
+        communicator.close(0.0)
+        raise

@@ -24,10 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from allhands import settings
 from allhands.arrays import Array
 from allhands.backends.call import Call
-from allhands.backends.checking import CheckingCommunicator, second_group
+from allhands.backends.checking import CheckingCommunicator, checked_by
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.content import COMPARED, Content, compare
 from allhands.backends.frames import source_lines
@@ -61,21 +60,9 @@ def content_checked(
 ) -> Communicator:
     """Return `communicator`, behind a check of contents if the setting asks for it.
 
-    After an error `communicator` is closed.
-
-    Raises:
-        ValueError: the setting cannot be parsed.
-        DistNetworkError: members are on several hosts, and some do not listen for the
-            others.
+    Raises as `checked_by` does.
     """
-    try:
-        if settings.check.get() != "content" or options.group_size == 1:
-            return communicator
-        beside = second_group(options, "content check")
-        return CheckedCommunicator(communicator, beside, options)
-    except BaseException:
-        communicator.close(0.0)
-        raise
+    return checked_by(CheckedCommunicator, "content", communicator, options)
 
 
 class _Check:
