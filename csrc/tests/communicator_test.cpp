@@ -161,12 +161,6 @@ void test_wait_that_expires_leaves_the_operation_running() {
   });
 }
 
-// How a thread waits that has no limit of its own: it carries out what it waits for.
-bool (*const kNobody)() = [] { return false; };
-Limits without_limit(Interrupt interrupt = kNobody) {
-  return {Deadline::never(), interrupt};
-}
-
 // Whose wait gives up, leaves nothing undone: neither what it waited for nor what was
 // posted later.
 template <class GiveUp>
@@ -208,24 +202,6 @@ void test_a_wait_that_is_interrupted_before_the_peers_come() {
   });
 }
 
-// A callback is refused what would wait for it, whichever thread runs it.
-void test_a_callback_cannot_close_its_group() {
-  run_communicators(1, [&](Communicator& comm) {
-    for (const bool is_waited_for : {true, false}) {
-      std::atomic<int> num_refused = 0;
-      comm.run(barrier(), soon());
-      const auto work = comm.post(barrier(), soon().deadline);
-      work->on_done([&] {
-        const Error error = error_of([&] { comm.close(soon()); });
-        num_refused += error.kind() == ErrorKind::Unsupported;
-      });
-      if (is_waited_for) comm.wait(*work, without_limit());
-      while (!work->is_completed()) std::this_thread::yield();
-      while (num_refused == 0) std::this_thread::yield();
-    }
-  });
-}
-
 // Of operations of every size: those whose memory peers read are the progress thread's
 // alone.
 void test_a_callback_may_wait_for_another_operation() {
@@ -255,90 +231,6 @@ void test_a_callback_may_wait_for_another_operation() {
   });
 }
 
-// Of a message that ends only as the group closes.
-void test_a_callback_may_call_while_the_group_closes() {
-  run_communicators(2, [&](Communicator& comm) {
-    comm.run(barrier(), soon());
-    std::vector<float> data(1);
-    const Buffer buffer = buffer_of(data);
-    std::atomic<int> num_refused = 0;
-    const auto received = comm.post_recv(buffer, 1 - comm.rank(), 0, soon());
-    received->work.on_done([&] {
-      comm.fail(Error(ErrorKind::Backend, "the message did not come"));
-      try {
-        comm.run(barrier(), soon());
-      } catch (const Error&) {
-        ++num_refused;
-      }
-    });
-    comm.close({Deadline::after(std::chrono::milliseconds(10))});
-    CHECK(num_refused == 1);
-  });
-}
-
-void test_several_threads_close_at_once() {
-  run_communicators(2, [&](Communicator& comm) {
-    std::vector<float> data = {1};
-    const Buffer buffer = buffer_of(data);
-    const auto work =
-        comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
-    std::thread other([&] { comm.close(soon()); });
-    comm.close(soon());
-    other.join();
-    CHECK(work->is_completed() && data[0] == 2);
-  });
-}
-
-// As a handler of a signal may that comes while the group closes.
-void test_an_interrupt_may_close_the_group_that_closes() {
-  run_communicators(2, [&](Communicator& comm) {
-    comm.run(barrier(), soon());
-    static std::atomic<bool> is_closed;
-    if (comm.rank() == 1) {
-      while (!is_closed) std::this_thread::yield();
-      return;
-    }
-    static Communicator* closing;
-    static std::atomic<int> num_closed;
-    closing = &comm;
-    const auto work = comm.post(barrier(), soon().deadline);
-    comm.close({Deadline::after(std::chrono::milliseconds(300)), [] {
-                  if (num_closed++ == 0)
-                    closing->close({Deadline::after(std::chrono::milliseconds(10))});
-                  return false;
-                }});
-    is_closed = true;
-    CHECK(num_closed > 0 && work->is_completed() && work->error());
-  });
-}
-
-void test_close_ends_what_is_queued() {
-  run_communicators(2, [&](Communicator& comm) {
-    if (comm.rank() == 1) return;
-    const auto work = comm.post(barrier(), soon().deadline);
-    comm.close({Deadline::after(std::chrono::milliseconds(10))});
-    CHECK(work->is_completed() && work->error());
-    CHECK_THROWS(comm.run(barrier(), soon()), Error);
-    CHECK_THROWS(comm.post(barrier(), soon().deadline), Error);
-  });
-}
-
-void test_abort_reaches_every_rank() {
-  run_communicators(3, [&](Communicator& comm) {
-    comm.run(barrier(), soon());
-    if (comm.rank() == 1) {
-      comm.fail(Error(ErrorKind::Backend, "no more disk"));
-      return;
-    }
-    try {
-      comm.run(barrier(), soon());
-      CHECK(!"it did not throw");
-    } catch (const Error& error) {
-      CHECK(has(error, "no more disk"));
-    }
-  });
-}
-
 // Whichever way they are issued.
 void test_operations_are_numbered_alike() {
   run_communicators(2, [&](Communicator& comm) {
@@ -357,101 +249,6 @@ void test_operations_are_numbered_alike() {
     const auto fifth = comm.post(unlike, soon().deadline);
     CHECK(has(error_of([&] { comm.wait(*fifth, soon()); }), "operation #5:"));
     work->wait(soon());
-  });
-}
-
-// What broke it for collectives broke it for messages, too, and the first failure
-// stays.
-void test_a_broken_group_refuses_every_call() {
-  std::atomic<bool> has_failed = false;
-  run_communicators(2, [&](Communicator& comm) {
-    comm.run(barrier(), soon());
-    if (comm.rank() == 1)
-      while (!has_failed) std::this_thread::yield();
-    const auto limits =
-        comm.rank() == 0 ? within(std::chrono::milliseconds(20)) : soon();
-    const Error first = error_of([&] { comm.run(barrier(), limits); });
-    CHECK(first.kind() == ErrorKind::Timeout && has(first, "barrier() #2"));
-    has_failed = true;
-    comm.fail(Error(ErrorKind::Backend, "the second"));
-    std::vector<float> data = {1};
-    const Buffer buffer = buffer_of(data);
-    const int peer = 1 - comm.rank();
-    const auto is_refused = [&](auto call) {
-      const Error error = error_of(call);
-      CHECK(error.kind() == ErrorKind::Timeout && error.ranks() == std::vector<int>{1});
-      CHECK(has(error, "group 'test' is broken since: barrier() #2"));
-    };
-    is_refused([&] { comm.run(barrier(), soon()); });
-    is_refused([&] { comm.post(barrier(), soon().deadline)->wait(soon()); });
-    is_refused([&] { comm.empty_shared(DType::Float32, {1}, soon()); });
-    is_refused([&] { comm.send(buffer, peer, 0, soon()); });
-    is_refused([&] { comm.recv(buffer, peer, 0, soon()); });
-    is_refused([&] { comm.post_send(buffer, peer, 0, soon()); });
-    is_refused([&] { comm.post_recv(buffer, peer, 0, soon()); });
-  });
-}
-
-// A rank that waits for a message learns why none comes.
-void test_a_collective_that_fails_ends_receives() {
-  run_communicators(3, [&](Communicator& comm) {
-    std::vector<float> data = {1};
-    comm.run(barrier(), soon());
-    if (comm.rank() == 2) {
-      const Error error = error_of([&] { comm.recv(buffer_of(data), 0, 0, soon()); });
-      CHECK(error.kind() == ErrorKind::Timeout && !error.ranks().empty());
-      CHECK(has(error, "group 'test' is broken since: rank "));
-      return;
-    }
-    error_of([&] { comm.run(barrier(), within(std::chrono::milliseconds(20))); });
-  });
-}
-
-// A rank that did not wait for a message hears of its loss when it leaves.
-void test_a_broken_group_tells_of_messages_that_nobody_took() {
-  std::atomic<bool> is_sent = false;
-  run_communicators(2, [&](Communicator& comm) {
-    std::vector<float> data(1'000'000);
-    comm.run(barrier(), soon());
-    if (comm.rank() == 1) {
-      while (!is_sent) std::this_thread::yield();
-      error_of([&] { comm.run(barrier(), within(std::chrono::milliseconds(20))); });
-      return;
-    }
-    const auto sent = comm.post_send(buffer_of(data), 1, 0, soon());
-    comm.engine().drive(sent);
-    is_sent = true;
-    while (!sent->work.is_completed()) std::this_thread::yield();
-    CHECK(error_of([&] { comm.close(soon()); }).kind() == ErrorKind::Timeout);
-  });
-}
-
-// Runs body(comm) as rank 0 of a group that rank 1 has left without using it; rank 1's
-// process lives on.
-template <class Body>
-void run_in_a_group_left_unused(Body body) {
-  const Token token = fresh_token();
-  const auto memory = FlightMemory::create();
-  const auto make = [&](int rank) {
-    return std::make_unique<Communicator>(
-        membership(rank, 2), token, [] { return Tuning::for_ranks(2); }, LateNotice{},
-        FlightRecorder::kLength, Communicator::ReachOthers{}, memory);
-  };
-  make(1)->close(soon());
-  body(*make(0));
-}
-
-void test_a_rank_that_left_before_anybody_came_is_named() {
-  const std::vector<int> rank_1 = {1};
-  run_in_a_group_left_unused([&](Communicator& comm) {
-    const Error error = error_of([&] { comm.run(barrier(), soon()); });
-    CHECK(error.kind() == ErrorKind::RankFailed && error.ranks() == rank_1);
-    CHECK(has(error, "left the group"));
-  });
-  run_in_a_group_left_unused([&](Communicator& comm) {
-    std::vector<float> data(3);
-    const Error error = error_of([&] { comm.recv(buffer_of(data), 1, 0, soon()); });
-    CHECK(error.kind() == ErrorKind::RankFailed && error.ranks() == rank_1);
   });
 }
 
@@ -608,18 +405,8 @@ int main() {
   test_wait_that_expires_leaves_the_operation_running();
   test_a_wait_with_a_limit_that_ends_before_the_peers_come();
   test_a_wait_that_is_interrupted_before_the_peers_come();
-  test_a_callback_cannot_close_its_group();
   test_a_callback_may_wait_for_another_operation();
-  test_a_callback_may_call_while_the_group_closes();
-  test_several_threads_close_at_once();
-  test_an_interrupt_may_close_the_group_that_closes();
-  test_close_ends_what_is_queued();
-  test_abort_reaches_every_rank();
   test_operations_are_numbered_alike();
-  test_a_broken_group_refuses_every_call();
-  test_a_collective_that_fails_ends_receives();
-  test_a_broken_group_tells_of_messages_that_nobody_took();
-  test_a_rank_that_left_before_anybody_came_is_named();
   test_arguments();
   test_two_groups_at_once();
   test_shared_array_that_cannot_be_made();

@@ -68,4 +68,9 @@ void run_communicators_on(const HostNumbers& hosts, Body body) {
   });
 }
 
+// How a thread waits that has no limit of its own: it carries out what it waits for.
+inline Limits without_limit(Interrupt interrupt = [] { return false; }) {
+  return {Deadline::never(), interrupt};
+}
+
 }  // namespace allhands::testing

@@ -1,14 +1,9 @@
 // Point-to-point messages, ranks as threads over one mapping.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <numeric>
-#include <span>
-#include <string>
 
-#include "allhands/base/error.hpp"
 #include "allhands/engine/progress_engine.hpp"
-#include "transports.hpp"
+#include "engines.hpp"
 
 using namespace allhands;
 using namespace allhands::testing;
@@ -17,22 +12,6 @@ namespace {
 
 // Empty, in the header's line, eager, just not eager, many pieces or slices.
 const std::vector<std::size_t> kCounts = {0, 1, 6, 7, 8192, 8193, 100000, 300001};
-
-// Of all engines; the tests run with several.
-Tuning tuning = Tuning::for_ranks(2);
-
-// Of all engines too.
-const TransportKind* kind = nullptr;
-
-template <class Body>
-void run_engines(int size, Body body) {
-  const MakeTransport make = kind->make_group(size, tuning);
-  run_ranks(size, [&](int rank) {
-    ProgressEngine engine(make(rank), membership(rank, size), tuning);
-    body(engine, rank);
-    engine.flush(soon());
-  });
-}
 
 // The memory of a whole group in one mapping, so that the thread sanitizer sees both.
 void test_collectives_and_messages_at_once(int size) {
@@ -66,37 +45,6 @@ void test_collectives_and_messages_at_once(int size) {
     engine.flush(soon());
     CHECK(data[19999] == 1);
   });
-}
-
-std::vector<float> values(int seed, std::size_t count) {
-  std::vector<float> result(count);
-  std::iota(result.begin(), result.end(), static_cast<float>(seed));
-  return result;
-}
-
-bool are_values(int seed, std::span<const float> data) {
-  float expected = static_cast<float>(seed);
-  for (const float x : data)
-    if (x != expected++) return false;
-  return true;
-}
-
-bool are_all(float value, std::span<const float> data) {
-  for (const float x : data)
-    if (x != value) return false;
-  return true;
-}
-
-void wait(ProgressEngine& engine, const TransferPtr& transfer, const Limits& limits) {
-  engine.wait(transfer, limits, ProgressEngine::AtEnd::GiveUp);
-}
-
-void send(ProgressEngine& engine, std::vector<float>& data, int to, int tag = 0) {
-  engine.send(buffer_of(data), to, tag, soon());
-}
-
-int recv(ProgressEngine& engine, std::vector<float>& data, int from, int tag = 0) {
-  return engine.recv(buffer_of(data), from, tag, soon());
 }
 
 void test_ring_around(int size) {
@@ -235,85 +183,6 @@ void test_blocking_sends_do_not_overtake() {
   });
 }
 
-// What a receive of a collective's expected goes nowhere once that has failed.
-void test_a_receive_that_a_refusal_ended_gets_nothing() {
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    const Tag first(0, Context::Collectives), second(1, Context::Collectives);
-    constexpr std::size_t kCount = 3000;
-    std::vector<float> small(rank == 0 ? 2 : 4, 1), large(kCount, 1), other(kCount);
-    if (rank == 1) {
-      const auto refused =
-          engine.post_recv(buffer_of(small), 0, first, soon().deadline);
-      CHECK(error_of([&] { wait(engine, refused, soon()); }).kind() ==
-            ErrorKind::Mismatch);
-      recv(engine, small, 0, 5);  // it has been told
-      wait(engine, engine.post_send(buffer_of(large), 0, second, soon().deadline),
-           soon());
-      return;
-    }
-    const auto failed = engine.post_recv(buffer_of(large), 1, second, soon().deadline);
-    wait(engine, engine.post_send(buffer_of(small), 1, first, soon().deadline), soon());
-    CHECK(error_of([&] { wait(engine, failed, soon()); }).kind() ==
-          ErrorKind::Mismatch);
-    large.assign(kCount, 7);
-    const auto received =
-        engine.post_recv(buffer_of(other), 1, second, soon().deadline);
-    std::vector<float> go(4);
-    send(engine, go, 1, 5);
-    wait(engine, received, soon());
-    CHECK(other == std::vector<float>(kCount, 1));
-    CHECK(large == std::vector<float>(kCount, 7));
-  });
-}
-
-// It never receives, so only its sends can find out.
-void test_a_rank_that_only_sends_learns_of_a_refusal() {
-  std::atomic<bool> is_sent = false, is_refused = false;
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    std::vector<float> data(rank == 0 ? 2 : 4, 1);
-    if (rank == 1) {
-      while (!is_sent) std::this_thread::yield();
-      CHECK(error_of([&] { recv(engine, data, 0); }).kind() == ErrorKind::Mismatch);
-      is_refused = true;
-      data.resize(2);
-      recv(engine, data, 0, 1);
-      return;
-    }
-    send(engine, data, 1);
-    is_sent = true;
-    while (!is_refused) std::this_thread::yield();
-    send(engine, data, 1, 1);  // gone before it looks
-    const Error error = error_of([&] {
-      while (true) send(engine, data, 1, 2);  // it may be on its way still
-    });
-    CHECK(error.kind() == ErrorKind::Mismatch);
-    CHECK(has(error, "count 4"));
-  });
-}
-
-// What the other one said before it left counts more than that it left.
-void test_a_refusal_is_told_though_its_rank_has_left() {
-  std::atomic<bool> is_sent = false, has_left = false;
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    std::vector<float> data(rank == 0 ? 2 : 4, 1);
-    if (rank == 1) {
-      while (!is_sent) std::this_thread::yield();
-      CHECK(error_of([&] { recv(engine, data, 0); }).kind() == ErrorKind::Mismatch);
-      engine.leave(Error(ErrorKind::Backend, "over"));
-      has_left = true;
-      has_left.notify_one();
-      return;
-    }
-    send(engine, data, 1);
-    is_sent = true;
-    while (!has_left) std::this_thread::yield();
-    const Error error = error_of([&] {
-      while (true) send(engine, data, 1);  // it may be on its way still
-    });
-    CHECK(error.kind() == ErrorKind::Mismatch);
-  });
-}
-
 // Whoever waits, looks or is called back, and whenever, sees the end once.
 void test_work_tells_everybody() {
   for (int round = 0; round < 200; ++round) {
@@ -389,10 +258,6 @@ void test_any_tag_and_what_came() {
   });
 }
 
-TransferPtr post_probe(ProgressEngine& engine, int from, Tag tag) {
-  return engine.post_recv({}, from, tag, soon().deadline, nullptr, Fit::Look);
-}
-
 void test_probes_see_and_leave() {
   run_engines(2, [](ProgressEngine& engine, int rank) {
     for (const std::size_t count : kCounts) {
@@ -421,26 +286,6 @@ void test_probes_see_and_leave() {
       recv(engine, in, 0, 4);
       CHECK(are_values(3, in));
     }
-  });
-}
-
-void test_probes_of_who_left() {
-  run_engines(2, [](ProgressEngine& engine, int rank) {
-    if (rank == 1) return engine.leave(Error(ErrorKind::Backend, "left"));
-    const auto is_told = [&](auto look) {
-      try {
-        look();
-      } catch (const Error& error) {
-        CHECK(error.kind() == ErrorKind::RankFailed);
-        CHECK(error.ranks() == std::vector<int>{1});
-        return true;
-      }
-      return false;
-    };
-    CHECK(is_told([&] { wait(engine, post_probe(engine, 1, kAnyTag), soon()); }));
-    CHECK(is_told([&] {
-      while (engine.probe_now(kAnySource, 3) == nullptr) continue;
-    }));
   });
 }
 
@@ -476,204 +321,6 @@ void test_a_small_driven_send_ends_at_once() {
       // Before this, a connection has to be made.
       CHECK(round == 0 || sent->work.is_completed());
       recv(engine, data, 1);
-    }
-  });
-}
-
-// Nobody has waited for the send until then.
-void test_a_send_has_succeeded_if_its_receiver_left_with_it() {
-  std::atomic<bool> has_left = false;
-  run_engines(2, [&has_left](ProgressEngine& engine, int rank) {
-    std::vector<float> data = values(0, 2000);
-    send(engine, data, 1 - rank);
-    recv(engine, data, 1 - rank);
-    if (rank == 1) {
-      recv(engine, data, 0);
-      engine.leave(Error(ErrorKind::Backend, "bye"));
-      has_left = true;
-      has_left.notify_one();
-      return;
-    }
-    const auto sent = engine.post_send(buffer_of(data), 1, 0, soon().deadline);
-    has_left.wait(false);
-    const auto probe = [&] {
-      while (engine.probe_now(1, 0) == nullptr) continue;
-    };
-    CHECK(error_of(probe).kind() == ErrorKind::RankFailed);
-    CHECK(sent->work.is_completed() && sent->work.outcome() == nullptr);
-  });
-}
-
-void test_mismatch_is_told_to_both(std::size_t sent_count) {
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    std::vector<float> data(rank == 0 ? sent_count : 4, 1);
-    if (rank == 1) {
-      const Error error = error_of([&] { recv(engine, data, 0); });
-      CHECK(error.kind() == ErrorKind::Mismatch);
-      CHECK(are_all(1, data));
-      recv(engine, data, 0, 1);
-      return;
-    }
-    // An eager send has returned by then: the next receive from this peer tells.
-    const Error error = error_of([&] {
-      send(engine, data, 1);
-      std::vector<float> in(1);
-      recv(engine, in, 1, 99);
-    });
-    CHECK(error.kind() == ErrorKind::Mismatch);
-    CHECK(has(error, "count 4"));
-    std::vector<float> fitting(4);
-    send(engine, fitting, 1, 1);
-  });
-}
-
-void test_recv_that_expires_leaves_the_group_usable() {
-  run_engines(2, [](ProgressEngine& engine, int rank) {
-    std::vector<float> data(3, static_cast<float>(rank));
-    if (rank == 0) {
-      const auto receive = engine.post_recv(buffer_of(data), 1, 0, soon().deadline);
-      const Error error = error_of(
-          [&] { wait(engine, receive, within(std::chrono::milliseconds(20))); });
-      CHECK(error.kind() == ErrorKind::Timeout);
-      CHECK(error.ranks() == std::vector<int>{1});
-      send(engine, data, 1);
-    } else {
-      recv(engine, data, 0);
-      CHECK(data[0] == 0);
-    }
-  });
-}
-
-void test_a_send_that_expires_is_withdrawn() {
-  run_engines(2, [](ProgressEngine& engine, int rank) {
-    std::vector<float> data(100000, 1);
-    if (rank == 0) {
-      const auto sent = engine.post_send(buffer_of(data), 1, 0, soon().deadline);
-      const Error error =
-          error_of([&] { wait(engine, sent, within(std::chrono::milliseconds(20))); });
-      CHECK(error.kind() == ErrorKind::Timeout);
-      data.assign(100000, 2);
-      send(engine, data, 1, 1);
-      send(engine, data, 1, 0);
-    } else {
-      recv(engine, data, 0, 1);
-      recv(engine, data, 0, 0);
-      CHECK(data[99999] == 2);
-    }
-  });
-}
-
-void test_a_peer_that_left_is_named() {
-  run_engines(3, [](ProgressEngine& engine, int rank) {
-    std::vector<float> data(2, 1);
-    if (rank == 1) {
-      send(engine, data, 0);
-      return engine.leave(Error(ErrorKind::Backend, "bye"));
-    }
-    if (rank == 2) return;
-    recv(engine, data, 1);  // what it sent before it left still arrives
-    const Error error = error_of([&] { recv(engine, data, 1); });
-    CHECK(error.kind() == ErrorKind::RankFailed);
-    CHECK(error.ranks() == std::vector<int>{1});
-    CHECK(error_of([&] { send(engine, data, 1); }).kind() == ErrorKind::RankFailed);
-  });
-}
-
-// It sends and leaves between the last look for messages and the look whether it is
-// gone.
-void test_what_a_peer_sent_right_before_it_left_arrives() {
-  Loopback group(2);
-  ProgressEngine mine(group.transport(0), membership(0, 2), tuning);
-  ProgressEngine theirs(group.transport(1), membership(1, 2), tuning);
-  std::vector<float> data = {1, 2}, got(2);
-  const TransferPtr received = mine.post_recv(buffer_of(got), 1, 0, soon().deadline);
-  group.before_next_look([&] {
-    send(theirs, data, 0);
-    theirs.leave(Error(ErrorKind::Backend, "bye"));
-  });
-  wait(mine, received, soon());
-  CHECK(got == data);
-}
-
-// Nobody receives: the sender is held once the ring is full, and nothing is lost.
-void test_unmatched_sends_are_bounded() {
-  std::atomic<int> num_sent = -1;
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    std::vector<float> data(1000, 1);
-    if (rank == 0) {
-      int sent = 0;
-      const Error error = error_of([&] {
-        for (; sent < 1000; ++sent)
-          wait(engine, engine.post_send(buffer_of(data), 1, 3, soon().deadline),
-               within(std::chrono::milliseconds(200)));
-      });
-      CHECK(error.kind() == ErrorKind::Timeout);
-      CHECK(sent > 10);
-      num_sent = sent;
-    } else {
-      while (num_sent < 0) std::this_thread::yield();
-      for (int i = 0; i < num_sent; ++i) recv(engine, data, 0, 3);
-    }
-  });
-}
-
-// However far the peer has come with the message, it is the whole one or none.
-void test_a_large_send_that_is_given_up_does_not_arrive_in_part() {
-  constexpr std::size_t kCount = 100'000;
-  constexpr int kRounds = 50;
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    std::vector<float> data(kCount), ready(1);
-    for (int i = 0; i < kRounds; ++i) {
-      data.assign(kCount, rank == 0 ? 1.0f : 0.0f);
-      if (rank == 0) {
-        const auto sent = engine.post_send(buffer_of(data), 1, i, soon().deadline);
-        send(engine, ready, 1, kRounds + i);
-        recv(engine, ready, 1, kRounds + i);
-        std::this_thread::sleep_for(std::chrono::microseconds(10 * i));  // any moment
-        engine.give_up({&sent, 1}, Error(ErrorKind::Timeout, "enough"));
-        data.assign(kCount, 2);
-      } else {
-        recv(engine, ready, 0, kRounds + i);
-        // Posted before the sender may give up: later there would be nothing to match.
-        const auto received = engine.post_recv(buffer_of(data), 0, i, soon().deadline);
-        send(engine, ready, 0, kRounds + i);
-        try {
-          engine.wait(received, soon(), ProgressEngine::AtEnd::GiveUp);
-        } catch (const Error& error) {
-          CHECK(has(error, "gave it up"));
-          continue;
-        }
-        CHECK(are_all(1, data));
-      }
-    }
-  });
-}
-
-// Nobody writes to the array of a receive that has raised.
-void test_a_large_recv_that_is_given_up_leaves_its_array_alone() {
-  constexpr std::size_t kCount = 100'000;
-  constexpr int kRounds = 50;
-  run_engines(2, [&](ProgressEngine& engine, int rank) {
-    std::vector<float> data(kCount), ready(1);
-    for (int i = 0; i < kRounds; ++i) {
-      data.assign(kCount, 1);
-      if (rank == 0) {
-        recv(engine, ready, 1, kRounds + i);
-        send(engine, data, 1, i);
-        send(engine, ready, 1, kRounds + i);
-      } else {
-        const auto receive = engine.post_recv(buffer_of(data), 0, i, soon().deadline);
-        engine.drive(receive);
-        send(engine, ready, 0, kRounds + i);
-        std::this_thread::sleep_for(std::chrono::microseconds(5 * i));  // any moment
-        engine.give_up({&receive, 1}, Error(ErrorKind::Timeout, "enough"));
-        data.assign(kCount, 3);
-        if (receive->work.error() != nullptr && receive->source == kAnySource)
-          recv(engine, data, 0, i);  // given up before it was matched
-        const float last = data.back();
-        recv(engine, ready, 0, kRounds + i);  // the sender is past it
-        CHECK(are_all(last, data));
-      }
     }
   });
 }
@@ -730,43 +377,6 @@ void test_who_waits_awake_takes_a_seat() {
   tuning = Tuning::for_ranks(2);
 }
 
-// A collective posts many, which have no numbers of their own: those that arrive are
-// the first ones.
-void test_what_is_given_up_together_arrives_up_to_some_message() {
-  constexpr std::size_t kMessages = 150, kCount = 16'000;
-  for (int round = 0; round < 3; ++round)
-    run_engines(2, [&](ProgressEngine& engine, int rank) {
-      const Tag tag = {round, Context::Collectives};
-      std::vector<std::vector<float>> data;
-      std::vector<Buffer> buffers;
-      for (std::size_t i = 0; i < kMessages; ++i)
-        data.push_back(rank == 0 ? values(static_cast<int>(i), kCount)
-                                 : std::vector<float>(kCount, -1));
-      for (auto& each : data) buffers.push_back(buffer_of(each));
-      const Error why(ErrorKind::Timeout, "enough");
-      std::vector<float> go_on = {0};
-      if (rank == 0) {
-        const auto sends = engine.post_sends(buffers, 1, tag, soon().deadline);
-        wait(engine, sends[kMessages / 10], soon());
-        engine.give_up(sends, why);
-        for (auto& each : data) std::ranges::fill(each, -2.0f);
-        return send(engine, go_on, 1);
-      }
-      std::vector<TransferPtr> receives;
-      for (const Buffer& each : buffers)
-        receives.push_back(engine.post_recv(each, 0, tag, soon().deadline));
-      recv(engine, go_on, 0);
-      std::size_t num_here = 0;
-      while (num_here < kMessages && receives[num_here]->work.is_completed() &&
-             receives[num_here]->work.outcome() == nullptr)
-        ++num_here;
-      engine.give_up(receives, why);
-      for (std::size_t i = 0; i < kMessages; ++i)
-        CHECK(i < num_here ? are_values(static_cast<int>(i), data[i])
-                           : receives[i]->work.outcome() != nullptr);
-    });
-}
-
 void test_messages() {
   for (const int size : {1, 2, 3, 5}) test_ring_around(size);
   test_tags_match_in_any_order();
@@ -777,54 +387,26 @@ void test_messages() {
   test_any_source();
   test_any_tag_and_what_came();
   test_probes_see_and_leave();
-  test_probes_of_who_left();
   test_driven_transfers_end_by_themselves();
   test_a_small_driven_send_ends_at_once();
-  test_a_send_has_succeeded_if_its_receiver_left_with_it();
-  test_mismatch_is_told_to_both(2);
-  test_mismatch_is_told_to_both(50000);
-  test_a_send_that_expires_is_withdrawn();
-  test_a_large_send_that_is_given_up_does_not_arrive_in_part();
-  test_a_large_recv_that_is_given_up_leaves_its_array_alone();
   test_large_messages_wait_for_each_other();
-  test_what_is_given_up_together_arrives_up_to_some_message();
 }
 
-void test_on_every_transport() {
-  tuning = Tuning::for_ranks(2);
-  test_messages();
+void test_sends_that_are_never_eager() {
   tuning.eager_bytes = 0;
   tuning.piece_bytes = 4096;
   test_blocking_sends_do_not_overtake();
-  tuning = Tuning::for_ranks(2);
-  test_a_receive_that_a_refusal_ended_gets_nothing();
-  test_a_rank_that_only_sends_learns_of_a_refusal();
-  test_a_refusal_is_told_though_its_rank_has_left();
-  test_recv_that_expires_leaves_the_group_usable();
-  test_a_peer_that_left_is_named();
-  test_unmatched_sends_are_bounded();
-}
-
-// By single copies, in more slices than usual, and through the rings.
-void test_ways_of_large_messages() {
-  tuning.slice_bytes = 4096;
-  test_messages();
-  tuning.handover_bytes = std::uint64_t{1} << 40;
-  test_messages();
   tuning = Tuning::for_ranks(2);
 }
 
 }  // namespace
 
 int main() {
-  const std::vector<TransportKind> kinds = all_transports();
-  for (const TransportKind& each : kinds) {
+  for (const TransportKind& each : all_transports()) {
     kind = &each;
-    test_on_every_transport();
+    test_sends_that_are_never_eager();
   }
-  kind = &kinds[0];
-  test_ways_of_large_messages();
-  test_what_a_peer_sent_right_before_it_left_arrives();
+  by_every_way(test_messages);
   test_who_waits_awake_takes_a_seat();
   test_collectives_and_messages_at_once(3);
   test_work_tells_everybody();

@@ -1,4 +1,4 @@
-// Server and clients over loopback, ranks as threads; also through a relay.
+// Server and clients over loopback, ranks as threads; with and without a relay.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,83 +10,13 @@
 #include <string>
 #include <thread>
 
-#include "allhands/base/error.hpp"
-#include "allhands/net/listener.hpp"
 #include "allhands/net/socket.hpp"
 #include "allhands/store/change_count.hpp"
-#include "allhands/store/client.hpp"
 #include "allhands/store/handshake.hpp"
-#include "allhands/store/relay.hpp"
-#include "allhands/store/server.hpp"
-#include "check.hpp"
+#include "served.hpp"
 
 namespace allhands::store {
 namespace {
-
-using std::chrono::milliseconds;
-using testing::run_ranks;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(600)); }  // a hang
-Deadline in(int count) { return Deadline::after(milliseconds(count)); }
-
-// Whether there is a relay before each server that serve() makes.
-bool is_relayed = false;
-
-class Served {
- public:
-  Served(const std::string& secret, const std::string& host, std::uint16_t port)
-      : server_(std::make_unique<Server>(listen_on(host, port, {soon()}), secret)) {
-    if (is_relayed) relay_ = relay(secret);
-  }
-
-  std::uint16_t port() const { return relay_ ? relay_->port() : server_->port(); }
-  Traffic traffic() const { return server_->traffic(); }
-  void end_server() { server_.reset(); }
-  // One more relay to the same server.
-  std::unique_ptr<Relay> relay(const std::string& secret = "") const {
-    const Target target = {"127.0.0.1", server_->port(), secret};
-    Link link(target, soon());
-    return std::make_unique<Relay>(listen_on("127.0.0.1", 0, {soon()}), target,
-                                   std::move(link));
-  }
-
- private:
-  std::unique_ptr<Server> server_;
-  std::unique_ptr<Relay> relay_;
-};
-
-std::unique_ptr<Served> serve(const std::string& secret = "",
-                              const std::string& host = "127.0.0.1",
-                              std::uint16_t port = 0) {
-  return std::make_unique<Served>(secret, host, port);
-}
-
-std::unique_ptr<Client> connect(std::uint16_t port, const std::string& secret = "",
-                                const std::string& host = "127.0.0.1",
-                                Deadline deadline = soon(),
-                                Interrupt interrupt = nullptr) {
-  return std::make_unique<Client>(Target{host, port, secret, interrupt}, deadline);
-}
-
-// The message of the error of this kind that `call` must raise.
-template <typename Call>
-std::string message_of(ErrorKind kind, const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    if (error.kind() != kind) std::fprintf(stderr, "other kind: %s\n", error.what());
-    CHECK(error.kind() == kind);
-    return error.what();
-  }
-  CHECK(!"an error was raised");
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return true;
-  std::fprintf(stderr, "'%s' lacks '%s'\n", text.c_str(), part.c_str());
-  return false;
-}
 
 // Another connection to the same server has ended: nobody is expected there any more.
 void a_link_gives_up_once_its_server_is_lost() {
@@ -246,9 +176,6 @@ void a_lost_server_is_told_at_once() {
   CHECK(contains(message_of(ErrorKind::Network, [&] { client->set("k", "v", soon()); }),
                  where));
 }
-
-std::atomic<bool> wants_out = false;
-bool is_interrupted() { return wants_out; }
 
 void an_interrupt_ends_every_wait() {
   const auto server = serve();
@@ -412,87 +339,6 @@ void an_adopted_listener_serves() {
   message_of(ErrorKind::Value, [] { adopt_listener(12345, 0); });
 }
 
-std::unique_ptr<Client> connect(const Relay& relay) { return connect(relay.port()); }
-
-void a_relay_has_one_connection_to_the_server() {
-  const auto server = serve();
-  const auto relay = server->relay();
-  std::vector<std::unique_ptr<Client>> clients;
-  for (int i = 0; i < 20; ++i) clients.push_back(connect(*relay));
-  for (const auto& client : clients) client->add("n", 1, soon());
-  CHECK(clients[0]->get("n", soon()).value() == "20");
-  CHECK(server->traffic().connections == 1);
-  CHECK(server->traffic().requests == 21 && relay->traffic().requests == 21);
-  CHECK(relay->traffic().connections == 20);
-}
-
-// Of one relay, of another, and of none.
-void clients_of_relays_meet_others() {
-  constexpr int kEach = 8;
-  const auto server = serve();
-  const auto first = server->relay(), second = server->relay();
-  run_ranks(3 * kEach, [&](int rank) {
-    const std::uint16_t ports[] = {first->port(), second->port(), server->port()};
-    const auto client = connect(ports[rank % 3]);
-    for (int round = 0; round < 20; ++round) {
-      const std::string key = std::to_string(round) + "/";
-      client->set(key + std::to_string(rank), std::to_string(rank), soon());
-      const std::string next = std::to_string((rank + 1) % (3 * kEach));
-      CHECK(client->get(key + next, soon()).value() == next);
-      client->barrier("b", 3 * kEach, soon());
-    }
-  });
-}
-
-void who_leaves_a_relay_waits_no_longer() {
-  const auto server = serve();
-  const auto relay = server->relay();
-  const auto stays = connect(*relay);
-  for (int i = 0; i < 3; ++i) {
-    const auto leaves =
-        connect(relay->port(), "", "127.0.0.1", soon(), &is_interrupted);
-    wants_out = true;
-    // It is dropped without a word to the server, as if its process had ended.
-    message_of(ErrorKind::Interrupted, [&] { leaves->queue_pop("q", true, soon()); });
-    wants_out = false;
-  }
-  // They went before this was sent, and nobody takes what is for it.
-  stays->queue_push("q", "x", soon());
-  CHECK(stays->queue_pop("q", true, soon()).value() == "x");
-}
-
-void a_relay_that_goes_takes_its_clients_along() {
-  const auto server = serve();
-  auto relay = server->relay();
-  const auto direct = connect(server->port()), guest = connect(*relay);
-  const auto will = guest->leave_will("died", "1", soon());
-  guest->set("is_there", "", soon());
-  // Begun after the answer, which the relay that goes would lose.
-  std::thread stopper([&] { relay.reset(); });
-  message_of(ErrorKind::Network, [&] { guest->get("never", soon()); });
-  stopper.join();
-  CHECK(direct->get("died", soon()).value() == "1");
-}
-
-// What no client of ours sends ends its sender, not the others of the host.
-void who_breaks_the_rules_is_dropped_alone() {
-  const auto server = serve();
-  const auto relay = server->relay();
-  const auto good = connect(*relay);
-  const Target target = {"127.0.0.1", relay->port(), ""};
-  for (const Op op : {Op::Relayed, Op::Left, static_cast<Op>(99)}) {
-    Link bad(target, soon());
-    message_of(ErrorKind::Network, [&] { bad.exchange(op, 5, {"x"}, soon()); });
-    good->set("k", "v", soon());
-  }
-  // A relay itself, however, must know the rules.
-  const Target direct = {"127.0.0.1", server->port(), ""};
-  Link no_relay(direct, soon());
-  message_of(ErrorKind::Network,
-             [&] { no_relay.exchange(Op::Relayed, 5, {"no head"}, soon()); });
-  good->set("k", "v", soon());
-}
-
 }  // namespace
 }  // namespace allhands::store
 
@@ -523,9 +369,4 @@ int main() {
   a_name_is_all_its_addresses();
   a_change_wakes_whoever_waits_for_it();
   an_adopted_listener_serves();
-  a_relay_has_one_connection_to_the_server();
-  clients_of_relays_meet_others();
-  who_leaves_a_relay_waits_no_longer();
-  a_relay_that_goes_takes_its_clients_along();
-  who_breaks_the_rules_is_dropped_alone();
 }
