@@ -5,9 +5,11 @@ import subprocess
 import sys
 from datetime import timedelta
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
+from allhands.groups.torch_collectives import TorchCollectives
 from harness.torch_jobs import TorchJob
 
 torch = pytest.importorskip("torch")
@@ -145,12 +147,13 @@ def test_groups_of_two_worlds_are_merged(tmp_path):
         dist.group.WORLD.merge_remote_group(store, 3)
     except ValueError as error:
         given.append(str(error))
-    for _ in range(2):
-        merged = dist.group.WORLD.merge_remote_group(store, 4)
+    for names in {}, {"group_name": "both", "group_desc": "of two worlds"}:
+        merged = dist.group.WORLD.merge_remote_group(store, 4, **names)
         parts = [torch.zeros(2) for _ in range(4)]
         own = torch.tensor([float(world), float(rank)])
         merged.allgather([parts], [own]).wait()
-        given.append([merged.rank(), [part.tolist() for part in parts]])
+        called = [merged.group_name.partition(":")[0], merged.group_desc]
+        given.append([merged.rank(), [part.tolist() for part in parts], called])
         merged.barrier().wait()
         merged.shutdown()
     rank = 2 * rank + world
@@ -159,12 +162,26 @@ def test_groups_of_two_worlds_are_merged(tmp_path):
     with TorchJob(tmp_path, 4, source) as job:
         for rank, given in enumerate(job.join()):
             assert "more than 3 ranks together" in given[0]
-            for merged, members in given[1:]:
+            names = ["merged", "merged"], ["both", "of two worlds"]
+            for (merged, members, called), expected in zip(
+                given[1:], names, strict=True
+            ):
+                assert called == expected
                 assert members[merged] == [rank % 2, rank // 2]
                 assert members in (
                     [[0, 0], [0, 1], [1, 0], [1, 1]],
                     [[1, 0], [1, 1], [0, 0], [0, 1]],
                 )
+
+
+def test_a_backend_passes_on_the_operations_that_torch_has_of_one():
+    asked = {*dir(torch._C._distributed_c10d.Backend)} & vars(TorchCollectives).keys()
+    asked = {name for name in asked if not name.startswith("_")}
+    # torch makes the first two of others, and asks for the last where it combines none.
+    for name in asked - {"gather_single", "gather_into_tensor", "alltoall_base"}:
+        group = Mock()
+        getattr(backend.AllhandsBackend, name)(SimpleNamespace(group=group), "tensors")
+        getattr(group, name).assert_called_once_with("tensors")
 
 
 def test_a_group_of_this_backend_in_a_world_of_another(tmp_path):

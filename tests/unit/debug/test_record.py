@@ -144,6 +144,32 @@ def test_so_is_a_message_after_which_others_began(monkeypatch):
     assert "awaited.wait()" in line_of(first[1].place)
 
 
+def test_a_failure_is_told_while_the_rank_waits_in_its_next_call():
+    def body(rank):
+        if rank == 1:
+            seen.wait(100)
+            return dist.barrier()
+        with pytest.raises(dist.CollectiveTimeoutError):
+            dist.recv(np.ones(1), 1, timeout=timedelta(milliseconds=1))
+        told = []
+
+        def look():
+            for _ in range(10_000):
+                if dist.debug.dump()["entries"][-1]["op"] == "barrier":
+                    break
+            told[:] = dist.debug.dump()["entries"]
+            seen.set()
+
+        looking = threading.Thread(target=copy_context().run, args=(look,))
+        looking.start()
+        dist.barrier()
+        looking.join()
+        return [entry["state"] for entry in told]
+
+    seen = threading.Event()
+    assert run_ranks(2, body)[0] == ["failed", "started"]
+
+
 def line_of(place):
     return Path(__file__).read_text().splitlines()[place.line - 1]
 
